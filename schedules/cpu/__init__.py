@@ -1,0 +1,1 @@
+"""Schedules: Relax modules in, scheduled Relax modules out; knows of TVM only."""

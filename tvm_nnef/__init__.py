@@ -1,0 +1,1 @@
+"""NNEF 2 (SkriptND) models on Apache TVM."""

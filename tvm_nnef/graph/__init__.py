@@ -1,0 +1,1 @@
+"""The vocabulary between composing and executing a model: tensors, operations, formulas."""

@@ -1,0 +1,294 @@
+"""Formulas: the closed form of ``@lower`` (NNEF 2.0 draft, section 2.12), and their scalars.
+
+A formula is closed: ranks and packs are expanded, attributes and extents are values, and index
+symbols are plain integers that run from 0 to an exclusive extent. It says, for each result:
+
+1. the tensor starts as the ``fill`` everywhere;
+2. each statement runs in turn: its loops are nested in the order given (first one outermost); in
+   each step, if all guarded indices are in bounds and the condition (if any) holds, the stores
+   are made, all of them as one step (every value is read before the first is written).
+
+A reduction has loops that do not occur in the indices of its store. Nothing here computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from tvm_nnef.extents import Extent
+
+if TYPE_CHECKING:
+    from tvm_nnef.diagnostics import Span
+    from tvm_nnef.graph.nodes import Tensor
+
+ScalarType: TypeAlias = Literal["real", "int", "bool"]
+
+BinaryFunction: TypeAlias = Literal[
+    "add", "sub", "mul", "min", "max", "pow",
+    "div",  # real
+    "floordiv", "ceildiv", "truncdiv", "awaydiv",  # int; awaydiv rounds away from zero
+    "realceildiv",  # real: ceil(x / y)
+    "floormod", "truncmod",  # int
+    "fmod",  # real, sign of the dividend
+    "lt", "le", "gt", "ge", "eq", "ne",
+    "and", "or", "xor",
+]  # fmt: skip
+UnaryFunction: TypeAlias = Literal[
+    "neg", "not", "abs", "sign",
+    "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
+    "round",  # halves away from zero
+    "floor", "ceil",
+    "frac",  # x - trunc(x)
+]  # fmt: skip
+StoreOperator: TypeAlias = Literal["=", "+=", "*=", "&=", "|=", "min=", "max="]
+"""``:=`` of the language is ``=`` here: both write; what differs is who gave the first value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number, truth value or extent. An infinite ``int`` stands for the type's extreme value."""
+
+    type: ScalarType
+    value: int | float | bool | Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The symbol of a loop, of type int. Names are unique within a statement."""
+
+    name: str
+
+    @property
+    def type(self) -> ScalarType:
+        """Always int."""
+        return "int"
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A value named by the statement's ``locals``."""
+
+    name: str
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """A function of one scalar, of its operand's type."""
+
+    function: UnaryFunction
+    operand: Scalar
+
+    @property
+    def type(self) -> ScalarType:
+        """The operand's type."""
+        return self.operand.type
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A function of two scalars of one type."""
+
+    function: BinaryFunction
+    left: Scalar
+    right: Scalar
+
+    @property
+    def type(self) -> ScalarType:
+        """bool for comparisons, else the operands' type."""
+        return "bool" if self.function in _COMPARISONS else self.left.type
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One of two scalars of one type; only the chosen one is evaluated."""
+
+    condition: Scalar
+    consequent: Scalar
+    alternative: Scalar
+
+    @property
+    def type(self) -> ScalarType:
+        """The type of both branches."""
+        return self.consequent.type
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Conversion: real to int truncates, anything to bool compares with zero."""
+
+    type: ScalarType
+    operand: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """An item of a compile-time pack, chosen at run time; the items share the type."""
+
+    items: tuple[Scalar, ...]
+    index: Scalar
+
+    @property
+    def type(self) -> ScalarType:
+        """The type of the items."""
+        return self.items[0].type
+
+
+@dataclass(frozen=True, slots=True)
+class Subscript:
+    """An index of a tensor access.
+
+    ``guarded``: outside of [0, extent) the statement's step is skipped. With ``below`` and
+    ``above`` the index is remapped instead: ``below`` where it is negative, ``above`` where it is
+    at or beyond the extent; the replacements are not checked again. Unguarded: always in bounds.
+    """
+
+    index: Scalar
+    guarded: bool = False
+    below: Scalar | None = None
+    above: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """An element of a tensor; as many subscripts as the tensor has dimensions."""
+
+    tensor: Tensor
+    subscripts: tuple[Subscript, ...]
+
+    @property
+    def type(self) -> ScalarType:
+        """The tensor's type."""
+        return self.tensor.type
+
+
+Scalar: TypeAlias = (
+    "Constant | Index | Local | Unary | Binary | Select | Cast | Lookup | Load"
+)
+
+_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``index`` runs over [0, extent); the extent may read indices of loops further out."""
+
+    index: Index
+    extent: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A value computed once a step, before condition and stores; may use earlier ones."""
+
+    name: str
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """``tensor[subscripts] operator value``"""
+
+    tensor: Tensor
+    subscripts: tuple[Subscript, ...]
+    operator: StoreOperator
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A loop nest around one step."""
+
+    loops: tuple[Loop, ...]
+    stores: tuple[Store, ...]
+    locals: tuple[Let, ...] = ()
+    condition: Scalar | None = None
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """The value of every element of a result before the first statement."""
+
+    tensor: Tensor
+    value: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """How an operation computes its results; ``fills`` has one entry for each result tensor.
+
+    ``captures`` are the constants and variables, declared by the operator, that it reads besides
+    the operation's operands.
+    """
+
+    fills: tuple[Fill, ...]
+    statements: tuple[Statement, ...]
+    captures: tuple[Tensor, ...] = ()
+
+
+def children(scalar: Scalar) -> tuple[Scalar, ...]:
+    """The scalars directly inside a scalar, subscripts and their replacements included."""
+    match scalar:
+        case Unary(_, operand) | Cast(_, operand):
+            return (operand,)
+        case Binary(_, left, right):
+            return (left, right)
+        case Select(condition, consequent, alternative):
+            return (condition, consequent, alternative)
+        case Lookup(items, index):
+            return (*items, index)
+        case Load(_, subscripts):
+            return tuple(part for subscript in subscripts for part in parts(subscript))
+        case _:
+            return ()
+
+
+def parts(subscript: Subscript) -> tuple[Scalar, ...]:
+    """The scalars of a subscript: the index, and the replacements where it is remapped."""
+    candidates = (subscript.index, subscript.below, subscript.above)
+    return tuple(part for part in candidates if part is not None)
+
+
+def walk(scalar: Scalar) -> Iterator[Scalar]:
+    """A scalar and everything inside it, outside first."""
+    yield scalar
+    for child in children(scalar):
+        yield from walk(child)
+
+
+def scalars(statement: Statement) -> Iterator[Scalar]:
+    """The outermost scalars of a statement: extents, locals, condition, indices and values."""
+    for loop in statement.loops:
+        yield loop.extent
+    for local in statement.locals:
+        yield local.value
+    if statement.condition is not None:
+        yield statement.condition
+    for store in statement.stores:
+        for subscript in store.subscripts:
+            yield from parts(subscript)
+        yield store.value
+
+
+def loads(statement: Statement) -> Iterator[Load]:
+    """Every load of a statement, wherever it stands."""
+    for scalar in scalars(statement):
+        for inner in walk(scalar):
+            if isinstance(inner, Load):
+                yield inner
+
+
+def guards(statement: Statement) -> Iterator[tuple[Tensor, int, Subscript]]:
+    """Every guarded subscript (not the remapped ones): tensor, dimension, subscript."""
+    accesses: list[tuple[Tensor, tuple[Subscript, ...]]] = [
+        (load.tensor, load.subscripts) for load in loads(statement)
+    ]
+    accesses += [(store.tensor, store.subscripts) for store in statement.stores]
+    for tensor, subscripts in accesses:
+        for dimension, subscript in enumerate(subscripts):
+            if subscript.guarded and subscript.below is None:
+                yield tensor, dimension, subscript

@@ -1,0 +1,123 @@
+"""The Graph: what a composed model is, and the one thing that all routes lower or evaluate.
+
+Tensors are compared by identity. An operation's body works on the same tensors as the operation:
+a Formula stores into its result tensors; a body Graph has the operand tensors as inputs, and its
+outputs stand for the results, in order (an output may be an input: nothing to compute).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tvm_nnef.diagnostics import Span
+from tvm_nnef.extents import Extent
+from tvm_nnef.graph.formula import Formula, ScalarType
+
+Atom: TypeAlias = "bool | int | float | str"
+Attribute: TypeAlias = "Atom | Extent | tuple[Atom | Extent, ...] | None"
+"""A resolved attribute: an atom, a pack of atoms, or null."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tensor:
+    """A typed array with a name that is unique in its model, such as ``main.Net.conv1``.
+
+    ``value`` of a constant is one number for all elements, or a flat row-major tuple of them.
+    A tensor that its author did not name has a name with a last part such as ``.T1``.
+    """
+
+    name: str
+    type: ScalarType
+    shape: tuple[Extent, ...]
+    role: Literal["input", "variable", "constant", "result"]
+    value: int | float | bool | tuple[int | float | bool, ...] | None = None
+    span: Span | None = field(default=None, repr=False)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+
+Operand: TypeAlias = "Tensor | tuple[Tensor, ...] | None"
+"""A tensor, a pack of tensors, or null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of a graph, by the name that its author gave."""
+
+    name: str
+    operand: Operand
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Operation:
+    """An invocation of an operator, everything about it resolved.
+
+    ``operands`` and ``results`` stand in the order of the operator's declaration, null where
+    omitted; ``operand_types`` and ``result_types`` are the declared type names, a concrete type or
+    a generic's name, aligned with them. ``body`` is None for an intrinsic. ``trace`` holds the
+    spans of the invocations that led here, outermost first, this one's own ``span`` last.
+    """
+
+    operator: str
+    attributes: Mapping[str, Attribute]
+    types: Mapping[str, ScalarType | Literal["str"]]
+    operands: tuple[Operand, ...]
+    results: tuple[Operand, ...]
+    operand_types: tuple[str, ...]
+    result_types: tuple[str, ...]
+    body: Formula | Graph | None
+    label: str
+    trace: tuple[Span, ...] = field(default=(), repr=False)
+
+    @property
+    def span(self) -> Span | None:
+        """Where the invocation stands."""
+        return self.trace[-1] if self.trace else None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Graph:
+    """Operations in an order in which they can run.
+
+    ``constants`` are those that its operations read directly; ``variables`` those of the graph
+    and of everything inside it. ``updates`` pairs a variable with the tensor that becomes its
+    value after a run.
+    """
+
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    operations: tuple[Operation, ...]
+    constants: tuple[Tensor, ...] = ()
+    variables: tuple[Tensor, ...] = ()
+    updates: tuple[tuple[Tensor, Tensor], ...] = ()
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+
+def tensors(operand: Operand) -> tuple[Tensor, ...]:
+    """The tensors of an operand: one, those of a pack, or none."""
+    match operand:
+        case None:
+            return ()
+        case Tensor():
+            return (operand,)
+        case _:
+            return operand
+
+
+def flatten(operands: tuple[Operand, ...]) -> tuple[Tensor, ...]:
+    """The tensors of several operands, in order."""
+    return tuple(tensor for operand in operands for tensor in tensors(operand))
+
+
+def operations(graph: Graph) -> Iterator[Operation]:
+    """Every operation of a graph, those inside bodies after the one that holds them."""
+    for operation in graph.operations:
+        yield operation
+        if isinstance(operation.body, Graph):
+            yield from operations(operation.body)

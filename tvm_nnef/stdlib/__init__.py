@@ -1,0 +1,1 @@
+"""The standard library, written in SkriptND; no Python here."""
