@@ -1,1 +1,48 @@
-"""NNEF 2 (SkriptND) models on Apache TVM."""
+"""NNEF 2 (SkriptND) models on Apache TVM: parse, check, compose, compile, run.
+
+Importing this package imports neither TVM nor NumPy; each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tvm_nnef.api import build, compose, evaluate, from_nnef
+    from tvm_nnef.diagnostics import Diagnostic, NnefError
+    from tvm_nnef.model import Model, check, load_model, save_model
+    from tvm_nnef.runtime import Executable, load
+
+__all__ = [
+    "Diagnostic",
+    "Executable",
+    "Model",
+    "NnefError",
+    "build",
+    "check",
+    "compose",
+    "evaluate",
+    "from_nnef",
+    "load",
+    "load_model",
+    "save_model",
+]
+
+_HOMES = {
+    "tvm_nnef.api": ("build", "compose", "evaluate", "from_nnef"),
+    "tvm_nnef.diagnostics": ("Diagnostic", "NnefError"),
+    "tvm_nnef.model": ("Model", "check", "load_model", "save_model"),
+    "tvm_nnef.runtime": ("Executable", "load"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(home), name)
+    raise AttributeError(f"module 'tvm_nnef' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

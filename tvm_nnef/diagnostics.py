@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
@@ -137,6 +137,10 @@ class NnefError(Exception):
         found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
         self.diagnostics: tuple[Diagnostic, ...] = found
         super().__init__("\n".join(diagnostic.render() for diagnostic in found))
+
+    def with_note(self, note: Note) -> NnefError:
+        """The same error with a further note on each diagnostic."""
+        return NnefError(replace(each, notes=(*each.notes, note)) for each in self.diagnostics)
 
     def __reduce__(self) -> tuple[type[NnefError], tuple[tuple[Diagnostic, ...]]]:
         return type(self), (self.diagnostics,)

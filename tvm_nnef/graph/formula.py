@@ -165,9 +165,7 @@ class Load:
         return self.tensor.type
 
 
-Scalar: TypeAlias = (
-    "Constant | Index | Local | Unary | Binary | Select | Cast | Lookup | Load"
-)
+Scalar: TypeAlias = "Constant | Index | Local | Unary | Binary | Select | Cast | Lookup | Load"
 
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 

@@ -86,7 +86,8 @@ class Graph:
 
     ``constants`` are those that its operations read directly; ``variables`` those of the graph
     and of everything inside it. ``updates`` pairs a variable with the tensor that becomes its
-    value after a run.
+    value after a run. ``machine_types`` has the dtype of every tensor, inner ones included, once
+    they are assigned (:mod:`tvm_nnef.graph.machine_types`).
     """
 
     name: str
@@ -97,6 +98,7 @@ class Graph:
     variables: tuple[Tensor, ...] = ()
     updates: tuple[tuple[Tensor, Tensor], ...] = ()
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    machine_types: Mapping[Tensor, str] = field(default_factory=dict, repr=False)
 
 
 def tensors(operand: Operand) -> tuple[Tensor, ...]:

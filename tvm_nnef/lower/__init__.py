@@ -1,0 +1,8 @@
+"""Graph in, Relax IRModule out; see ``lower/module.py``."""
+
+from __future__ import annotations
+
+from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
+from tvm_nnef.lower.module import LoweringError, lower
+
+__all__ = ["Invocation", "Lowered", "LoweringError", "LoweringFunction", "lower"]

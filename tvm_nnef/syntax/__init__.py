@@ -1,0 +1,33 @@
+"""SkriptND text to syntax tree, and back: ``parse`` and ``print_module``, and the nodes between.
+
+Importing this package costs nothing; lark is imported with the first text that is parsed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tvm_nnef.syntax.cache import parse_cached as parse_cached
+    from tvm_nnef.syntax.parser import parse as parse
+    from tvm_nnef.syntax.parser import parse_expression as parse_expression
+    from tvm_nnef.syntax.printer import print_expression as print_expression
+    from tvm_nnef.syntax.printer import print_module as print_module
+
+__all__ = ["parse", "parse_cached", "parse_expression", "print_expression", "print_module"]
+
+_HOMES = {
+    "parse": "parser",
+    "parse_cached": "cache",
+    "parse_expression": "parser",
+    "print_expression": "printer",
+    "print_module": "printer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,154 @@
+"""What users call in Python: a model composed, evaluated, lowered and built, each in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tvm_nnef.compose import compose_graph
+from tvm_nnef.graph.machine_types import assign
+from tvm_nnef.graph.nodes import Graph
+from tvm_nnef.model import AnyModel, Model, check_variables, load_model
+
+if TYPE_CHECKING:
+    import os
+
+    import tvm
+
+    from tvm_nnef.runtime import Executable
+
+_DEFAULT_TYPES = {"real": "float32", "int": "int32", "bool": "bool"}
+
+
+def compose(
+    model: AnyModel,
+    *,
+    graph: str | None = None,
+    attributes: Mapping[str, object] | None = None,
+    types: Mapping[str, str] | None = None,
+    input_shapes: Mapping[str, Any] | None = None,
+    machine_types: Mapping[str, str] | None = None,
+    quantize: bool = True,
+    **load_options: Any,
+) -> Graph:
+    """The Graph of a model: the graph named (default: the first), everything resolved (chapter 3).
+
+    ``attributes`` are graph attributes, ``types`` concrete types of its generics
+    (``{"T": "int"}``), ``input_shapes`` concrete extents by input, ``machine_types`` dtypes for
+    ``real``, ``int``, ``bool`` or for tensors by name; ``quantize=False`` leaves the ``@quantize``
+    operators out. ``load_options`` are those of :func:`load_model`.
+
+    Raises NnefError for everything that is wrong with the model or with what was given.
+    """
+    loaded = load_model(model, **load_options)
+    composed = compose_graph(
+        loaded.program,
+        graph=graph,
+        attributes=attributes,
+        types=types,
+        input_shapes=input_shapes,
+        quantize=quantize,
+    )
+    return _typed(composed, loaded, machine_types or {})
+
+
+def _typed(graph: Graph, model: Model, machine_types: Mapping[str, str]) -> Graph:
+    defaults = {name: machine_types.get(name, dtype) for name, dtype in _DEFAULT_TYPES.items()}
+    named = {name: dtype for name, dtype in machine_types.items() if name not in defaults}
+    types = assign(graph, defaults=defaults, named={**model.machine_types, **named})
+    return replace(graph, machine_types=types)
+
+
+def evaluate(
+    model_or_graph: AnyModel | Graph,
+    *inputs: Any,
+    variables: Mapping[str, Any] | None = None,
+    **compose_options: Any,
+) -> tuple[Any, ...]:
+    """The outputs of a model for given inputs, by the NumPy reference evaluator.
+
+    ``inputs`` are arrays in the order of the graph's inputs, a list of arrays for a pack; the
+    result has NumPy arrays in the order of its outputs. A Graph takes its ``variables`` by full
+    name; a model has its own.
+
+    Raises NnefError for inputs of another number, shape or type, and for what is wrong with the
+    model.
+    """
+    from tvm_nnef.reference import evaluate as evaluate_graph
+
+    if isinstance(model_or_graph, Graph):
+        graph, values = model_or_graph, variables or {}
+    else:
+        model = load_model(model_or_graph, **_load_options(compose_options, variables))
+        graph, values = compose(model, **compose_options), model.variables
+        check_variables(model, graph)
+    return evaluate_graph(graph, inputs, values, machine_types=graph.machine_types or None)
+
+
+def from_nnef(
+    model: AnyModel,
+    *,
+    route: str = "mapped",
+    keep_params_in_input: bool = False,
+    lowerings: Mapping[str, Callable[..., Any]] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    **compose_options: Any,
+) -> tvm.IRModule:
+    """The model as a TVM module with a Relax function ``main``.
+
+    ``route="formula"`` lowers every operator from its own definition, ``"mapped"`` uses Relax
+    operators where they are the same thing. ``compose_options`` are those of :func:`compose`.
+    With ``keep_params_in_input`` variables become parameters, as in TVM's own importers
+    (``relax.frontend.detach_params``); ``lowerings`` maps an operator's qualified name to a
+    function ``(builder, operation, operands)`` that takes the place of ours.
+
+    Raises NnefError for everything that is wrong with the model or with what was given.
+    """
+    from tvm_nnef.lower import lower
+
+    loaded = load_model(model, **_load_options(compose_options, variables))
+    graph = compose(loaded, **compose_options)
+    check_variables(loaded, graph)
+    return lower(
+        graph,
+        machine_types=graph.machine_types,
+        variables=loaded.variables,
+        route=route,
+        keep_params_in_input=keep_params_in_input,
+        lowerings=lowerings,
+    )
+
+
+def build(
+    model_or_mod: AnyModel | tvm.IRModule,
+    target: Any = "native",
+    *,
+    progress: bool = True,
+    dump_dir: str | os.PathLike[str] | None = None,
+    **from_nnef_options: Any,
+) -> Executable:
+    """A model, or a module of :func:`from_nnef`, scheduled and compiled for a target.
+
+    ``"native"`` is the host CPU with its instruction set and all its cores. ``dump_dir`` receives
+    what stands after each stage.
+
+    Raises NnefError for an unknown target and for everything that is wrong with the model.
+    """
+    import tvm
+
+    from tvm_nnef.build import build_module
+
+    if isinstance(model_or_mod, tvm.IRModule):
+        module = model_or_mod
+    else:
+        module = from_nnef(model_or_mod, **from_nnef_options)
+    return build_module(module, target, progress=progress, dump_dir=dump_dir)
+
+
+def _load_options(
+    options: dict[str, Any], variables: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Takes the options of :func:`load_model` out of those of :func:`compose`."""
+    taken = {key: options.pop(key) for key in ("dialect", "search_path") if key in options}
+    return taken if variables is None else {**taken, "variables": variables}

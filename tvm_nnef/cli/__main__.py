@@ -1,0 +1,7 @@
+"""``python -m tvm_nnef.cli``"""
+
+import sys
+
+from tvm_nnef.cli import main
+
+sys.exit(main())

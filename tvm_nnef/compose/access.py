@@ -1,0 +1,64 @@
+"""Tensor accesses in formulas (NNEF 2.0 draft, section 2.4, tensor access; 2.12)."""
+
+from __future__ import annotations
+
+from tvm_nnef.compose.values import Item, Undefined, Value, describe, is_scalar, scalar, type_of
+from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.graph import formula
+from tvm_nnef.graph.nodes import Tensor
+
+
+def load(target: Value, indices: tuple[Value, ...] | None, span: Span) -> Value:
+    """``tensor[indices]``, or the same access to every tensor of a pack.
+
+    An index that is a pack without being expanded gives a pack of accesses, one for each of its
+    items. Raises NnefError for a wrong number of indices.
+    """
+    if indices is None or any(index is None for index in indices):
+        return None
+    if isinstance(target, tuple):
+        return tuple(_load(item, indices, span) for item in target)  # type: ignore[misc]
+    lengths = {len(index) for index in indices if isinstance(index, tuple)}
+    if not lengths:
+        return _load(target, indices, span)
+    if len(lengths) > 1:
+        raise error(f"indices are packs of different lengths: {sorted(lengths)}", span)
+    rows = (
+        tuple(index[i] if isinstance(index, tuple) else index for index in indices)
+        for i in range(lengths.pop())
+    )
+    return tuple(_load(target, row, span) for row in rows)
+
+
+def _load(target: Value, indices: tuple[Value, ...], span: Span) -> Item:
+    assert isinstance(target, Tensor)
+    for index in indices:
+        if isinstance(index, Undefined):
+            return index
+    return formula.Load(target, tensor_subscripts(target, indices, span))
+
+
+def tensor_subscripts(
+    target: Tensor, indices: tuple[Value, ...], span: Span
+) -> tuple[formula.Subscript, ...]:
+    """Indices as subscripts, one for each dimension. Raises NnefError where that does not hold."""
+    if len(indices) != target.rank:
+        count = f"{len(indices)} {'index' if len(indices) == 1 else 'indices'}"
+        message = f"'{_short(target)}' of rank {target.rank} is accessed with {count}"
+        raise error(message, span)
+    return tuple(_subscript(index, span) for index in indices)
+
+
+def _short(tensor: Tensor) -> str:
+    return tensor.name.rpartition(".")[2]
+
+
+def _subscript(index: Value, span: Span) -> formula.Subscript:
+    if isinstance(index, formula.Subscript):
+        return index
+    if isinstance(index, tuple):
+        hint = "expand it with '..'"
+        raise error("a pack stands where one index is expected", span, hint=hint)
+    if index is None or type_of(index) != "int" or isinstance(index, Tensor):
+        raise error(f"an index must be of type int, found {describe(index)}", span)
+    return formula.Subscript(index if is_scalar(index) else scalar(index))

@@ -1,0 +1,379 @@
+"""Operators on values (NNEF 2.0 draft, section 2.4): atoms are computed, scalars become formulas.
+
+Packs are taken element-wise, a single value against every item; null makes the result null, an
+undefined item makes the item of the result undefined.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Callable, Mapping
+
+from tvm_nnef import extents
+from tvm_nnef.compose.values import (
+    Environment,
+    Item,
+    Undefined,
+    Value,
+    describe,
+    is_known,
+    is_scalar,
+    pack_type,
+    scalar,
+    type_of,
+)
+from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.graph import formula
+from tvm_nnef.graph.formula import BinaryFunction, Scalar
+from tvm_nnef.graph.nodes import Tensor
+
+COMPARISONS: Mapping[str, BinaryFunction] = {
+    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne", "is": "eq",
+}  # fmt: skip
+_LOGICAL: Mapping[str, BinaryFunction] = {"&&": "and", "||": "or", "^": "xor"}
+_ARITHMETIC: Mapping[str, BinaryFunction] = {
+    "+": "add", "-": "sub", "*": "mul", "**": "pow", "min": "min", "max": "max",
+}  # fmt: skip
+# The draft rounds `/` down and `\` up; Khronos's tools truncate `/` and round `\` away from zero.
+_DIVISIONS: Mapping[tuple[str, str], BinaryFunction] = {
+    ("/", "draft"): "floordiv", ("\\", "draft"): "ceildiv", ("%", "draft"): "floormod",
+    ("/", "tools"): "truncdiv", ("\\", "tools"): "awaydiv", ("%", "tools"): "truncmod",
+}  # fmt: skip
+_REAL_DIVISIONS: Mapping[str, BinaryFunction] = {"/": "div", "\\": "realceildiv", "%": "fmod"}
+
+
+def _divide(left: float, right: float) -> float:
+    if right == 0.0:
+        return math.nan if left == 0.0 or math.isnan(left) else math.copysign(math.inf, left)
+    return left / right
+
+
+def _power(left: float, right: float) -> float:
+    try:
+        return math.pow(left, right)
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return math.inf if left == 0.0 else math.nan
+
+
+_REALS: Mapping[str, Callable[[float, float], float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "pow": _power,
+    "min": min,
+    "max": max,
+    "div": _divide,
+    "realceildiv": lambda left, right: float(math.ceil(left / right)),
+    "fmod": math.fmod,
+}
+_PREDICATES: Mapping[str, Callable[..., bool]] = {
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "and": lambda left, right: left and right, "or": lambda left, right: left or right,
+    "xor": operator.ne,
+}  # fmt: skip
+
+
+def _round(value: float) -> float:
+    """Halves away from zero."""
+    return math.copysign(math.floor(abs(value) + 0.5), value)
+
+
+_BUILTINS: Mapping[str, Callable[[float], float]] = {
+    **{
+        name: getattr(math, name)
+        for name in (
+            "sqrt",
+            "exp",
+            "log",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "erf",
+        )
+    },
+    "round": _round,
+    "floor": lambda value: float(math.floor(value)),
+    "ceil": lambda value: float(math.ceil(value)),
+    "frac": lambda value: value - math.trunc(value),
+}
+
+
+def elementwise(apply: Callable[..., Item | None], span: Span, *values: Value) -> Value:
+    """A function of items applied over packs. Raises NnefError where packs differ in length."""
+    if any(value is None for value in values):
+        return None
+    lengths = {len(value) for value in values if isinstance(value, tuple)}
+    if not lengths:
+        return _strict(apply, *values)
+    if len(lengths) > 1:
+        sizes = " and ".join(str(len(v)) for v in values if isinstance(v, tuple))
+        raise error(f"packs of different lengths: {sizes}", span)
+    (length,) = lengths
+    rows = ([v[i] if isinstance(v, tuple) else v for v in values] for i in range(length))
+    items = [_strict(apply, *row) for row in rows]
+    return None if any(item is None for item in items) else tuple(items)  # type: ignore[arg-type]
+
+
+def _strict(apply: Callable[..., Item | None], *items: Value) -> Item | None:
+    for item in items:
+        if isinstance(item, Undefined):
+            return item
+    return apply(*items)
+
+
+def binary(symbol: str, left: Value, right: Value, span: Span, env: Environment) -> Value:
+    """A binary operator of the language, on any values.
+
+    Raises NnefError for packs of different lengths and for operands of different types.
+    """
+    return elementwise(lambda a, b: _binary(symbol, a, b, span, env.dialect), span, left, right)
+
+
+def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> Item:
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        if symbol == "is":
+            return left is right
+        raise error(f"operator '{symbol}' does not apply to tensors", span, hint=_TENSOR_HINT)
+    if isinstance(left, formula.Subscript) or isinstance(right, formula.Subscript):
+        raise error("a guarded index can only stand as a whole index", span, hint=_GUARD_HINT)
+    left, right = promoted(left, right)
+    types = {type_of(left), type_of(right)}
+    if len(types) > 1:
+        found = f"{describe(left)} and {describe(right)}"
+        raise error(f"operator '{symbol}' needs operands of the same type, found {found}", span)
+    if symbol == "=>":
+        return _apply("or", unary("!", left, span), right, span)  # type: ignore[arg-type]
+    function = binary_function(symbol, types.pop(), dialect)
+    if function is None:
+        raise error(f"operator '{symbol}' does not apply to {describe(left)}", span)
+    if function == "add" and isinstance(left, str):
+        return left + str(right)
+    return _apply(function, left, right, span)
+
+
+def promoted(left: Item, right: Item) -> tuple[Item, Item]:
+    """An int that is the fold of an empty pack of reals is a real: only the pack's items knew."""
+    if type_of(left) == "real" and type(right) is int:
+        return left, float(right)
+    if type_of(right) == "real" and type(left) is int:
+        return float(left), right
+    return left, right
+
+
+_TENSOR_HINT = "invoke an operator, such as math.add"
+_GUARD_HINT = "put the arithmetic inside the bars: |i + 1|"
+
+
+def binary_function(symbol: str, type: str, dialect: str) -> BinaryFunction | None:
+    """The function that an operator of the language means for operands of a type."""
+    if symbol in COMPARISONS:
+        ordered = symbol not in ("==", "!=", "is")
+        return None if ordered and type in ("bool", "str") else COMPARISONS[symbol]
+    if symbol in _LOGICAL:
+        return _LOGICAL[symbol] if type == "bool" else None
+    if type == "str":
+        return "add" if symbol == "+" else None
+    if type == "bool":
+        return None
+    if symbol in _ARITHMETIC:
+        return _ARITHMETIC[symbol]
+    return _REAL_DIVISIONS[symbol] if type == "real" else _DIVISIONS[symbol, dialect]
+
+
+def _apply(function: BinaryFunction, left: Item, right: Item, span: Span) -> Item:
+    if is_scalar(left) or is_scalar(right):
+        return _simplified(function, scalar(left), scalar(right))
+    try:
+        return _known(function, left, right)
+    except ZeroDivisionError:
+        return Undefined("division by zero", span)
+    except (OverflowError, ValueError) as problem:
+        return Undefined(f"no value: {problem}", span)
+
+
+def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
+    if function in ("eq", "ne"):
+        integers = type_of(left) == "int"
+        same = extents.equal(left, right) if integers else left == right  # type: ignore[arg-type]
+        return same == (function == "eq")
+    if function in _PREDICATES:
+        return bool(_PREDICATES[function](left, right))
+    if type_of(left) == "real":
+        return _REALS[function](left, right)  # type: ignore[arg-type]
+    return extents.FUNCTIONS[function](left, right)  # type: ignore[arg-type]
+
+
+def _simplified(function: BinaryFunction, left: Scalar, right: Scalar) -> Scalar:
+    """A node, unless an identity on integers or truth values makes it needless."""
+    match function, left, right:
+        case ("add", formula.Constant("int", 0), _) | ("mul", formula.Constant("int", 1), _):
+            return right
+        case ("add" | "sub", _, formula.Constant("int", 0)):
+            return left
+        case (
+            "mul" | "floordiv" | "ceildiv" | "truncdiv" | "awaydiv",
+            _,
+            formula.Constant("int", 1),
+        ):
+            return left
+        case ("mul", formula.Constant("int", 0), _):
+            return left
+        case ("mul", _, formula.Constant("int", 0)):
+            return right
+        case ("and", formula.Constant(_, True), _) | ("or", formula.Constant(_, False), _):
+            return right
+        case ("and", _, formula.Constant(_, True)) | ("or", _, formula.Constant(_, False)):
+            return left
+        case ("and", formula.Constant(_, False), _) | ("or", formula.Constant(_, True), _):
+            return left
+        case _:
+            return formula.Binary(function, left, right)
+
+
+def unary(symbol: str, value: Value, span: Span) -> Value:
+    """``+``, ``-`` and ``!``, on any value."""
+
+    def apply(item: Item) -> Item:
+        kind = type_of(item)
+        if isinstance(item, Tensor | formula.Subscript) or (kind == "bool") != (symbol == "!"):
+            raise error(f"operator '{symbol}' does not apply to {describe(item)}", span)
+        if is_scalar(item):
+            if symbol == "+":
+                return item
+            return formula.Unary("not" if symbol == "!" else "neg", item)
+        match symbol:
+            case "!":
+                return not item
+            case "-":
+                return -item if isinstance(item, float) else extents.sub(0, item)  # type: ignore[arg-type]
+            case _:
+                return item
+
+    return elementwise(apply, span, value)
+
+
+def builtin(name: str, value: Value, span: Span) -> Value:
+    """A built-in function (section 2.4, built-in functions), on any value."""
+
+    def apply(item: Item) -> Item:
+        if is_scalar(item):
+            return formula.Unary(name, item)  # type: ignore[arg-type]
+        if name == "abs":
+            return extents.maximum(item, extents.sub(0, item)) if _integer(item) else abs(item)  # type: ignore[arg-type]
+        if name == "sign":
+            return type(item)((item > 0) - (item < 0))  # type: ignore[operator,call-arg,arg-type]
+        try:
+            return _BUILTINS[name](item)  # type: ignore[arg-type]
+        except OverflowError:
+            return math.inf
+        except ValueError:
+            return math.nan
+
+    return elementwise(apply, span, value)
+
+
+def _integer(item: Item) -> bool:
+    return type_of(item) == "int"
+
+
+def cast(type: str, value: Value, span: Span) -> Value:
+    """Conversion between int, real and bool; an infinite int is the extreme value at run time."""
+
+    def apply(item: Item) -> Item:
+        kind = type_of(item)
+        if kind == type:
+            return item
+        if "str" in (kind, type) or isinstance(item, Tensor | formula.Subscript):
+            raise error(f"cannot cast {describe(item)} to {type}", span)
+        if is_scalar(item):
+            return formula.Cast(type, item)  # type: ignore[arg-type]
+        if isinstance(item, float) and type == "int":
+            return _to_int(item, span)
+        if not isinstance(item, bool | int | float):
+            return formula.Cast(type, scalar(item))  # type: ignore[arg-type]
+        return {"int": int, "real": float, "bool": bool}[type](item)
+
+    return elementwise(apply, span, value)
+
+
+def _to_int(value: float, span: Span) -> Item:
+    if math.isnan(value):
+        return Undefined("NaN has no integer value", span)
+    return formula.Constant("int", value) if math.isinf(value) else math.trunc(value)
+
+
+DEFAULTS: Mapping[str, bool | int | float | str] = {
+    "int": 0, "real": 0.0, "bool": False, "str": "",
+}  # fmt: skip
+"""The default values of the concrete types: ``int()`` and so on."""
+
+
+def fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
+    """``pack op ..`` (section 2.4, folding). Raises NnefError where the value is no pack."""
+    if value is None:
+        return None
+    items = _items(symbol, value, span)
+    for item in items:
+        if isinstance(item, Undefined):
+            return item
+    if symbol == ":=":
+        uniform = items and all(_same(items[0], item, span, env) for item in items)
+        return items[0] if uniform else None
+    if symbol in COMPARISONS:
+        pairing = itertools.combinations(items, 2) if symbol == "!=" else itertools.pairwise(items)
+        steps = tuple(binary(symbol, a, b, span, env) for a, b in pairing)
+        return fold("&&", steps, span, env)  # type: ignore[arg-type]
+    result: Value = items[0] if items else _null_element(symbol, pack_type(value))
+    for item in items[1:]:
+        result = binary(symbol, result, item, span, env)
+    return result
+
+
+def cumulative_fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
+    """``pack op ...``: all the steps of a fold, a pack of the same length."""
+    if value is None:
+        return None
+    steps: list[Item] = []
+    for item in _items(symbol, value, span):
+        step = item if not steps else binary(symbol, steps[-1], item, span, env)
+        steps.append(step)  # type: ignore[arg-type]
+    return tuple(steps)
+
+
+def _items(symbol: str, value: Value, span: Span) -> tuple[Item, ...]:
+    if not isinstance(value, tuple):
+        raise error(f"fold '{symbol} ..' needs a pack, found {describe(value)}", span)
+    return value
+
+
+def _same(left: Item, right: Item, span: Span, env: Environment) -> bool:
+    if is_known(left) and is_known(right):
+        return binary("==", left, right, span, env) is True
+    return left == right
+
+
+def _null_element(symbol: str, type: str | None) -> Value:
+    match symbol:
+        case "+":
+            return 0.0 if type == "real" else 0
+        case "*":
+            return 1.0 if type == "real" else 1
+        case "&&":
+            return True
+        case "||":
+            return False
+        case _:
+            return None

@@ -1,0 +1,476 @@
+"""Components to operations (NNEF 2.0 draft, section 2.10 and chapter 3).
+
+Enters checked definitions and values, leaves operations with their bodies. Branches on
+compile-time conditions and loops of known length are resolved here. How an operation is executed
+is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from tvm_nnef.compose import declarations
+from tvm_nnef.compose.binding import Invocation, bind
+from tvm_nnef.compose.evaluate import evaluate, known
+from tvm_nnef.compose.formula import expand
+from tvm_nnef.compose.indexing import count
+from tvm_nnef.compose.targets import decompose
+from tvm_nnef.compose.values import (
+    Environment,
+    Undefined,
+    Value,
+    defined,
+    describe,
+    is_known,
+    is_tensors,
+    type_of,
+)
+from tvm_nnef.diagnostics import NnefError, Note, Span, error
+from tvm_nnef.extents import Extent
+from tvm_nnef.graph.formula import Formula
+from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten
+from tvm_nnef.semantics.program import CheckedDefinition, Program
+from tvm_nnef.syntax import nodes
+
+MAX_DEPTH = 64
+"""How deep operators may invoke each other."""
+MAX_OPERATIONS = 1 << 18
+"""The most operations of a model."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """A ``@compose`` block that is being worked through.
+
+    ``transparent``: the block is the only component of an operator without own tensors, so its
+    invocation adds nothing to the scope (section 2.10, labelling).
+    """
+
+    module: str
+    env: Environment
+    scope: str
+    trace: tuple[Span, ...]
+    transparent: bool = False
+    operations: list[Operation] = field(default_factory=list)
+    constants: list[Tensor] = field(default_factory=list)
+    variables: list[Tensor] = field(default_factory=list)
+
+    def inner(self, scope: str) -> Frame:
+        """A block inside this one: it sees all names, and its own are not seen outside."""
+        return Frame(
+            self.module, self.env.extended({}), scope, self.trace, False,
+            self.operations, self.constants, self.variables,
+        )  # fmt: skip
+
+
+class Composer:
+    """Composes the definitions of one program into one graph; used once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._names: set[str] = set()
+        self._operations = 0
+
+    def name(self, base: str) -> str:
+        """A tensor name that is not taken: the one asked for, or a numbered one."""
+        candidate, number = base, 1
+        while candidate in self._names:
+            number += 1
+            candidate = f"{base}.{number}"
+        self._names.add(candidate)
+        return candidate
+
+    def variable_name(self, scope: str, span: Span, name: str) -> str:
+        """The name of a variable, which is also that of its file: never a numbered one."""
+        full = f"{scope}.{name}"
+        if full in self._names:
+            hint = "give the invocations different labels"
+            raise error(f"two tensors are named '{full}'", span, hint=hint)
+        self._names.add(full)
+        return full
+
+    def declare(self, definition: CheckedDefinition, frame: Frame) -> None:
+        """Makes the constants and variables of a definition."""
+        names: dict[str, Value] = frame.env.names  # type: ignore[assignment]
+        for parameter in definition.constants:
+            made = declarations.constants(
+                parameter, frame.env, lambda name: self.name(f"{frame.scope}.{name}")
+            )
+            names[parameter.name.name] = made
+            frame.constants += flatten((made,))
+        for parameter in definition.variables:
+            name = partial(self.variable_name, frame.scope, parameter.span)
+            made = declarations.variables(parameter, frame.env, name)
+            names[parameter.name.name] = made
+            frame.variables += flatten((made,))
+
+    def run(self, components: Sequence[nodes.Component], frame: Frame) -> None:
+        """Composes components one after the other; their results become names of the frame."""
+        for component in components:
+            values = self._value(component.value, frame, component.targets)
+            self._assign(component, values, frame)
+
+    def _assign(self, component: nodes.Component, values: tuple[Value, ...], frame: Frame) -> None:
+        targets = component.targets
+        if len(targets) != len(values):
+            message = f"{len(values)} results are assigned to {len(targets)} names"
+            hint = "write '~' for a result that is not needed"
+            raise error(message, component.span, hint=hint)
+        names: dict[str, Value] = frame.env.names  # type: ignore[assignment]
+        for target, value in zip(targets, values, strict=True):
+            operand = self._as_tensors(value, frame, target.span, _plain_name(target))
+            names.update(decompose(target, operand, frame.env, target.span))
+
+    def _as_tensors(
+        self, value: Value, frame: Frame, span: Span, name: str | None = None
+    ) -> Operand:
+        """A value as tensors: numbers become constants of rank 0 (section 2.10)."""
+        defined(value)
+        if value is None or isinstance(value, Tensor):
+            return value
+        if isinstance(value, tuple):
+            return tuple(
+                item if isinstance(item, Tensor) else self._literal(item, frame, span)
+                for item in value
+            )
+        return self._literal(value, frame, span, name)
+
+    def _literal(self, value: Value, frame: Frame, span: Span, name: str | None = None) -> Tensor:
+        if not is_known(value) or isinstance(value, str):
+            raise error(f"expected a tensor, found {describe(value)}", span)
+        return self.constant(frame, name or ".L1", value, type_of(value), (), span)
+
+    def constant(
+        self,
+        frame: Frame,
+        name: str,
+        value: Value,
+        type_: str,
+        shape: tuple[Extent, ...],
+        span: Span | None = None,
+    ) -> Tensor:
+        """A uniform constant tensor of the frame."""
+        number = float(value) if type_ == "real" and isinstance(value, int) else value
+        full = self.name(f"{frame.scope}.{name}")
+        made = Tensor(full, type_, shape, "constant", number, span)  # type: ignore[arg-type]
+        frame.constants.append(made)
+        return made
+
+    # Right-hand sides: each gives a tuple of values, one for each target.
+
+    def _value(
+        self,
+        node: nodes.Body | nodes.Branch | nodes.Loop,
+        frame: Frame,
+        targets: Sequence[nodes.Target],
+    ) -> tuple[Value, ...]:
+        match node:
+            case nodes.Branch():
+                return self._branch(node, frame, targets)
+            case nodes.Loop():
+                return self._loop(node, frame, targets)
+            case nodes.Scope(components, yields, label):
+                name = label.name if label else _automatic_label(targets)
+                inner = frame.inner(f"{frame.scope}.{name}" if name else frame.scope)
+                self.run(components, inner)
+                return tuple(known(item, inner.env) for item in yields)
+            case nodes.Call() if str(node.callee) not in frame.env.types:
+                return self.invoke(node, frame, targets)
+            case _:
+                return (known(node, frame.env),)
+
+    def _branch(
+        self, node: nodes.Branch, frame: Frame, targets: Sequence[nodes.Target]
+    ) -> tuple[Value, ...]:
+        for arm in node.arms:
+            values = self._value(arm.condition, frame, ())
+            condition = values[0] if len(values) == 1 else values
+            if is_tensors(condition):
+                message = "branching on a tensor is not supported yet"
+                hint = "math.select chooses between tensors element by element"
+                raise error(message, arm.condition.span, hint=hint)
+            if condition is not None and not isinstance(condition, bool):
+                message = f"a condition must be of type bool, found {describe(condition)}"
+                raise error(message, arm.condition.span)
+            if condition:
+                return self._value(arm.consequent, frame, targets)
+        return self._value(node.alternative, frame, targets)
+
+    def _loop(
+        self, node: nodes.Loop, frame: Frame, targets: Sequence[nodes.Target]
+    ) -> tuple[Value, ...]:
+        """A loop of known length, step by step (section 2.10.1)."""
+        if node.condition is not None:
+            raise error("loops with a condition are not supported yet", node.condition.span)
+        scans = {scan.name.name: self._scanned(scan, frame) for scan in node.scans}
+        length = self._iterations(node, frame, scans)
+        carried = {item.name.name: self._carried(item, frame) for item in node.carried}
+        outputs: list[list[Value]] = []
+        results = 0
+        for step in range(length):
+            inner = frame.inner(
+                self.name(f"{frame.scope}.{_automatic_label(targets) or '.G'}:{step + 1}")
+            )
+            names: dict[str, Value] = inner.env.names  # type: ignore[assignment]
+            names.update(carried)
+            names.update({name: items[step] for name, items in scans.items()})
+            if node.iteration and node.iteration.index:
+                names[node.iteration.index.name] = self._index(step, node, inner)
+            values = self._value(node.body, inner, ())
+            results = len(values)
+            if results < len(carried):
+                message = (
+                    f"the loop body gives {results} results for {len(carried)} carried tensors"
+                )
+                raise error(message, node.body.span)
+            carried = dict(zip(carried, values, strict=False))
+            outputs.append(list(values[len(carried) :]))
+        columns = max(results, len(targets)) - len(carried)
+        packs = [tuple(row[column] for row in outputs) for column in range(columns)]
+        return (*carried.values(), *packs)  # type: ignore[arg-type]
+
+    def _index(self, step: int, node: nodes.Loop, frame: Frame) -> Value:
+        """The iteration index: a number in unrolled loops, else a tensor of rank 0."""
+        if node.unroll:
+            return step
+        return self.constant(frame, node.iteration.index.name, step, "int", ())  # type: ignore[union-attr]
+
+    def _scanned(self, scan: nodes.Scan, frame: Frame) -> tuple[Value, ...]:
+        value = known(scan.value, frame.env)
+        if not isinstance(value, tuple):
+            raise error(f"a loop scans packs, found {describe(value)}", scan.value.span)
+        return value
+
+    def _iterations(
+        self, node: nodes.Loop, frame: Frame, scans: Mapping[str, tuple[Value, ...]]
+    ) -> int:
+        lengths = {len(items) for items in scans.values()}
+        if len(lengths) > 1:
+            raise error(f"scanned packs of different lengths {sorted(lengths)}", node.span)
+        length = lengths.pop() if lengths else None
+        if node.iteration is None or node.iteration.count is None:
+            if length is None:
+                raise error("the loop has neither a count nor a pack to scan", node.span)
+            return length
+        value = known(node.iteration.count, frame.env)
+        if is_tensors(value):
+            raise error("a tensor as loop count is not supported yet", node.iteration.span)
+        number = count(value, "an iteration count", node.iteration.count.span)
+        return number if length is None else min(number, length)
+
+    def _carried(self, item: nodes.Carried, frame: Frame) -> Value:
+        value = known(item.value, frame.env)
+        if item.shape is None or is_tensors(value):
+            return self._as_tensors(value, frame, item.span, item.name.name)
+        spec = nodes.TypeSpec(item.type, shape=item.shape, span=item.span)  # type: ignore[arg-type]
+        shape = declarations.static_shape(
+            nodes.Parameter(item.name, spec, span=item.span), frame.env
+        )
+        return self.constant(frame, item.name.name, value, type_of(value), shape, item.span)
+
+    # Invocations.
+
+    def invoke(
+        self, call: nodes.Call, frame: Frame, targets: Sequence[nodes.Target]
+    ) -> tuple[Operand, ...]:
+        """Composes an invocation and gives its results.
+
+        Raises NnefError; one that arises inside the operator tells the way that led there.
+        """
+        definition = self.program.resolve(frame.module, call.callee)
+        invocation = self._invocation(definition, call, frame)
+        try:
+            return self._invoke(definition, invocation, call, frame, targets)
+        except NnefError as problem:
+            raise _traced(problem, call, definition) from None
+
+    def _invocation(
+        self, definition: CheckedDefinition, call: nodes.Call, frame: Frame
+    ) -> Invocation:
+        attributes: dict[str, Value] = {}
+        for assignment in call.attributes:
+            value = evaluate(assignment.value, frame.env)
+            if isinstance(value, Undefined):
+                raise value.raised()
+            attributes.setdefault(assignment.name.name, defined(value))
+        arguments = call.arguments or ()
+        if len(arguments) > len(definition.inputs):
+            message = (
+                f"'{definition.qualified_name}' takes {len(definition.inputs)} inputs, "
+                f"found {len(arguments)}"
+            )
+            raise error(message, call.span)
+        operands: list[Operand] = [
+            None
+            if isinstance(argument, nodes.Omitted)
+            else self._as_tensors(known(argument, frame.env), frame, argument.span)
+            for argument in arguments
+        ]
+        operands += [None] * (len(definition.inputs) - len(operands))
+        types = {
+            dtype.name.name: frame.env.types.get(type_.name, type_.name)
+            for dtype, type_ in zip(definition.dtypes, call.generics, strict=False)
+        }
+        return Invocation(attributes, tuple(operands), types, call.span)
+
+    def _invoke(
+        self,
+        definition: CheckedDefinition,
+        invocation: Invocation,
+        call: nodes.Call,
+        frame: Frame,
+        targets: Sequence[nodes.Target],
+    ) -> tuple[Operand, ...]:
+        if len(frame.trace) >= MAX_DEPTH:
+            raise error("operators invoke each other without end", call.span)
+        label = call.label.name if call.label else _automatic_label(targets)
+        if label is None and definition.variables:
+            hint = "write a label in front of it, as in 'layer1: operator(x)'"
+            message = (
+                f"an invocation of '{definition.qualified_name}' needs a label for its variables"
+            )
+            raise error(message, call.span, hint=hint)
+        transparent = frame.transparent and call.label is None
+        scope = frame.scope if transparent else f"{frame.scope}.{label or '.' + definition.name}"
+        inner = Frame(definition.module, Environment({}, {}), scope, (*frame.trace, call.span))
+        env, operands = bind(
+            definition, invocation, self.program.dialect,
+            lambda name, value, type_, shape: self.constant(frame, name, value, type_, shape),
+        )  # fmt: skip
+        inner.env = env
+        self.declare(definition, inner)
+        results = self._results(definition, env, frame, targets)
+        body = self._body(definition, inner, operands, results, call.span)
+        frame.variables += inner.variables
+        self._count(call.span)
+        frame.operations.append(
+            Operation(
+                definition.qualified_name,
+                {p.name.name: env.names[p.name.name] for p in definition.attributes},  # type: ignore[misc]
+                {dtype.name.name: env.types[dtype.name.name] for dtype in definition.dtypes},  # type: ignore[misc]
+                operands,
+                results,
+                tuple(parameter.type.name.name for parameter in definition.inputs),
+                tuple(parameter.type.name.name for parameter in definition.outputs),
+                body,
+                label or "",
+                inner.trace,
+            )
+        )
+        return results
+
+    def _count(self, span: Span) -> None:
+        self._operations += 1
+        if self._operations > MAX_OPERATIONS:
+            raise error(f"a model of more than {MAX_OPERATIONS} operations", span)
+
+    def _results(
+        self,
+        definition: CheckedDefinition,
+        env: Environment,
+        frame: Frame,
+        targets: Sequence[nodes.Target],
+    ) -> tuple[Operand, ...]:
+        padded = [*targets, *([None] * (len(definition.outputs) - len(targets)))]
+        return tuple(
+            self._result(parameter, env, frame, target)
+            for parameter, target in zip(definition.outputs, padded, strict=False)
+        )
+
+    def _result(
+        self,
+        parameter: nodes.Parameter,
+        env: Environment,
+        frame: Frame,
+        target: nodes.Target | None,
+    ) -> Operand:
+        type_, shapes = (
+            declarations.concrete_type(parameter, env),
+            declarations.item_shapes(parameter, env),
+        )
+        packed = isinstance(shapes, list)
+        names = _result_names(target, len(shapes) if packed else None, frame.env)
+        made = [
+            Tensor(self.name(f"{frame.scope}.{name}"), type_, shape, "result", None, parameter.span)  # type: ignore[arg-type]
+            for name, shape in zip(names, shapes if packed else [shapes], strict=True)
+        ]
+        return tuple(made) if packed else made[0]
+
+    def _body(
+        self,
+        definition: CheckedDefinition,
+        inner: Frame,
+        operands: tuple[Operand, ...],
+        results: tuple[Operand, ...],
+        place: Span,
+    ) -> Graph | Formula | None:
+        if definition.is_lowered:
+            pairs = zip(definition.outputs, results, strict=True)
+            outputs: dict[str, Value] = {parameter.name.name: made for parameter, made in pairs}
+            return expand(definition.lowerings, results, inner.env.extended(outputs))
+        if not definition.is_composed:
+            return None
+        local = definition.constants or definition.variables
+        inner.transparent = len(definition.components) == 1 and not local
+        self.run(definition.components, inner)
+        return self.graph(definition, inner, operands, place)
+
+    def graph(
+        self,
+        definition: CheckedDefinition,
+        frame: Frame,
+        operands: tuple[Operand, ...],
+        place: Span,
+    ) -> Graph:
+        """The graph of a frame whose components have run, its outputs checked."""
+        outputs: list[Port] = []
+        for parameter in definition.outputs:
+            name = parameter.name.name
+            if name not in frame.env.names:
+                raise error(f"output '{name}' is never assigned", parameter.span)
+            operand: Operand = frame.env.names[name]  # type: ignore[assignment]
+            declarations.check_result(parameter, operand, frame.env, place)
+            outputs.append(Port(name, operand))
+        inputs = tuple(
+            Port(parameter.name.name, operand)
+            for parameter, operand in zip(definition.inputs, operands, strict=True)
+        )
+        names = [parameter.name.name for parameter in definition.attributes]
+        return Graph(
+            frame.scope, inputs, tuple(outputs), tuple(frame.operations),
+            tuple(frame.constants), tuple(frame.variables),
+            attributes={name: frame.env.names[name] for name in names},  # type: ignore[misc]
+        )  # fmt: skip
+
+
+def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition) -> NnefError:
+    """The error with a note of the invocation, unless the error points at it already."""
+    note = Note(f"in this invocation of '{definition.qualified_name}'", call.span)
+    return problem.with_note(note) if problem.diagnostics[0].span != call.span else problem
+
+
+def _plain_name(target: nodes.Target) -> str | None:
+    return target.name.name if isinstance(target, nodes.NameTarget) else None
+
+
+def _automatic_label(targets: Sequence[nodes.Target]) -> str | None:
+    """The name of the single result, if there is just one (section 2.10, labelling)."""
+    return _plain_name(targets[0]) if len(targets) == 1 else None
+
+
+def _result_names(target: nodes.Target | None, length: int | None, env: Environment) -> list[str]:
+    """The names of a result's tensors, as the left-hand side gives them."""
+    if length is None:
+        name = None if target is None else _plain_name(target)
+        return [name or ".T1"]
+    names = [f".T{i + 1}" for i in range(length)]
+    if target is not None:
+        # Taking the positions apart tells which name each item gets.
+        for name, place in decompose(target, tuple(range(length)), env, target.span).items():
+            if isinstance(place, int):
+                names[place] = name
+            for order, position in enumerate(place if isinstance(place, tuple) else ()):
+                names[position] = f"{name}:{order + 1}"  # type: ignore[index]
+    return names

@@ -1,0 +1,196 @@
+"""Tensors that a definition declares: constants, variables, results (sections 2.6, 2.7)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+from tvm_nnef import extents
+from tvm_nnef.compose.evaluate import evaluate, known
+from tvm_nnef.compose.indexing import count
+from tvm_nnef.compose.shapes import Shape, evaluate_shape
+from tvm_nnef.compose.values import Environment, Value, describe, show, type_of
+from tvm_nnef.diagnostics import Note, Span, error
+from tvm_nnef.graph.formula import ScalarType
+from tvm_nnef.graph.nodes import Operand, Tensor, tensors
+from tvm_nnef.syntax import nodes
+
+MAX_CONSTANT = 1 << 24
+"""The most elements of a constant that is given element by element."""
+
+
+def concrete_type(parameter: nodes.Parameter, env: Environment) -> ScalarType:
+    """The type of a tensor parameter with its generic replaced. Raises NnefError for ``str``."""
+    name = parameter.type.name.name
+    found = env.types.get(name, name)
+    if found not in ("real", "int", "bool"):
+        raise error(f"a tensor cannot be of type {found}", parameter.type.span)
+    return found  # type: ignore[return-value]
+
+
+def static_shape(parameter: nodes.Parameter, env: Environment, item: int | None = None) -> Shape:
+    """The shape of a parameter in numbers. Raises NnefError where data would decide it."""
+    shape = evaluate_shape(parameter.type.shape or (), env, item)
+    if shape is None:
+        message = (
+            f"the shape of '{parameter.name.name}' depends on data, which is not supported yet"
+        )
+        raise error(message, parameter.span)
+    return shape
+
+
+def item_shapes(parameter: nodes.Parameter, env: Environment) -> list[Shape] | Shape:
+    """The shape of a parameter; the shapes of its items, as a list, where it is a pack."""
+    pack = parameter.type.pack
+    if pack is None:
+        return static_shape(parameter, env)
+    if pack.length is None:
+        raise error(f"the length of the pack '{parameter.name.name}' is missing", parameter.span)
+    length = count(known(pack.length, env), "a pack length", pack.length.span)
+    return [static_shape(parameter, env, item) for item in range(length)]
+
+
+def constants(parameter: nodes.Parameter, env: Environment, name: Callable[[str], str]) -> Operand:
+    """The tensors of a ``@constant`` declaration (section 2.7)."""
+    type_, shapes = concrete_type(parameter, env), item_shapes(parameter, env)
+    base = parameter.name.name
+    assert parameter.default is not None
+    if isinstance(shapes, list):
+        values = known(parameter.default, env)
+        if not isinstance(values, tuple) or len(values) != len(shapes):
+            message = (
+                f"a pack of {len(shapes)} constants takes as many values, found {describe(values)}"
+            )
+            raise error(message, parameter.default.span)
+        return tuple(
+            Tensor(
+                name(f"{base}:{i + 1}"),
+                type_,
+                shape,
+                "constant",
+                _number(value, type_, parameter),
+                parameter.span,
+            )
+            for i, (shape, value) in enumerate(zip(shapes, values, strict=True))
+        )
+    value = _constant_value(parameter, type_, shapes, env)
+    return Tensor(name(base), type_, shapes, "constant", value, parameter.span)
+
+
+def _constant_value(
+    parameter: nodes.Parameter, type_: ScalarType, shape: Shape, env: Environment
+) -> bool | int | float | tuple[bool | int | float, ...]:
+    assert parameter.default is not None
+    if parameter.bounds:
+        return tuple(_elements(parameter, type_, shape, env))
+    value = known(parameter.default, env)
+    if not isinstance(value, tuple):
+        return _number(value, type_, parameter)
+    volume = extents.product(shape)
+    if len(value) != volume:
+        message = f"{len(value)} values for a constant of {show(volume)} elements"
+        raise error(message, parameter.default.span)
+    return tuple(_number(item, type_, parameter) for item in value)
+
+
+def _elements(
+    parameter: nodes.Parameter, type_: ScalarType, shape: Shape, env: Environment
+) -> Iterator[bool | int | float]:
+    """The elements in row-major order: the last index symbol runs fastest."""
+    ranges: list[range] = []
+    names: list[tuple[str, int]] = []
+    for bound in parameter.bounds:
+        extent = known(bound.extent, env)
+        items = extent if isinstance(extent, tuple) else (extent,)
+        names.append((bound.index.name, len(items) if isinstance(extent, tuple) else -1))
+        ranges += [range(count(item, "an index bound", bound.extent.span)) for item in items]
+    if tuple(len(each) for each in ranges) != shape:
+        found = show(tuple(len(each) for each in ranges))
+        message = f"the bounds {found} of the index symbols differ from the shape {show(shape)}"
+        raise error(message, parameter.span)
+    volume = extents.product(shape)
+    if not isinstance(volume, int) or volume > MAX_CONSTANT:
+        raise error(f"a constant of more than {MAX_CONSTANT} elements", parameter.span)
+    assert parameter.default is not None
+    for position in itertools.product(*ranges):
+        symbols = env.extended(_symbols(names, position))
+        yield _number(evaluate(parameter.default, symbols), type_, parameter)
+
+
+def _symbols(names: list[tuple[str, int]], position: tuple[int, ...]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    start = 0
+    for name, length in names:
+        values[name] = position[start] if length < 0 else position[start : start + length]
+        start += abs(length)
+    return values
+
+
+def _number(value: Value, type_: ScalarType, parameter: nodes.Parameter) -> bool | int | float:
+    span = (parameter.default or parameter).span
+    if not isinstance(value, bool | int | float) or type_of(value) != type_:
+        if type(value) is int and type_ == "real":
+            hint = "write it with a decimal point"
+            raise error(f"a constant of type real cannot be {show(value)}", span, hint=hint)
+        raise error(f"a constant of type {type_} cannot be {describe(value)}", span)
+    return value
+
+
+def variables(parameter: nodes.Parameter, env: Environment, name: Callable[[str], str]) -> Operand:
+    """The tensors of a ``@variable`` declaration; their values come from files."""
+    type_, shapes = concrete_type(parameter, env), item_shapes(parameter, env)
+    base = parameter.name.name
+    if isinstance(shapes, list):
+        return tuple(
+            Tensor(name(f"{base}:{i + 1}"), type_, shape, "variable", None, parameter.span)
+            for i, shape in enumerate(shapes)
+        )
+    return Tensor(name(base), type_, shapes, "variable", None, parameter.span)
+
+
+def check_result(
+    parameter: nodes.Parameter, operand: Operand, env: Environment, place: Span
+) -> None:
+    """Raises NnefError where a composed result differs from its declaration (section 2.10)."""
+    name, spec = parameter.name.name, parameter.type
+    note = Note(f"'{name}' is declared here", parameter.span)
+    if isinstance(operand, tuple) != (spec.pack is not None) and operand is not None:
+        found = "a pack" if isinstance(operand, tuple) else "a single tensor"
+        raise error(f"output '{name}' is {found}, unlike its declaration", place, notes=(note,))
+    wanted = concrete_type(parameter, env)
+    for index, tensor in enumerate(tensors(operand)):
+        if tensor.type != wanted:
+            message = f"output '{name}' is of type {tensor.type}, declared as {wanted}"
+            raise error(message, place, notes=(note,))
+        if spec.shape is not None and not _shape_agrees(spec.shape, tensor.shape, env, index):
+            declared = evaluate_shape(spec.shape, env, index)
+            text = f"declared as {show(declared)}" if declared is not None else "unlike declared"
+            message = f"output '{name}' has shape {show(tensor.shape)}, {text}"
+            raise error(message, place, notes=(note,))
+
+
+def _shape_agrees(
+    declared: Sequence[nodes.Extent], shape: Shape, env: Environment, item: int
+) -> bool:
+    """Compares extent by extent; ``~`` agrees with anything."""
+    position = 0
+    for extent in declared:
+        if isinstance(extent.value, nodes.Omitted):
+            length = 1
+            if extent.pack is not None:
+                node = extent.pack.length
+                length = (
+                    len(shape) - position
+                    if node is None
+                    else count(known(node, env), "a rank", node.span)
+                )
+            position += length
+            continue
+        part = evaluate_shape((extent,), env, item) or ()
+        actual = shape[position : position + len(part)]
+        if len(actual) != len(part):
+            return False
+        if not all(extents.equal(a, b) for a, b in zip(part, actual, strict=True)):
+            return False
+        position += len(part)
+    return position == len(shape)

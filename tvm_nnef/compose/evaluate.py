@@ -1,0 +1,360 @@
+"""Expressions to values (NNEF 2.0 draft, section 2.4).
+
+Enters an expression and an environment, leaves a :data:`~tvm_nnef.compose.values.Value`. Names
+have been resolved and types checked before; what can go wrong here depends on values: lengths,
+ranges, divisions by zero. The branch that a select does not take is not evaluated.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvm_nnef.compose import arithmetic, indexing
+from tvm_nnef.compose.access import load
+from tvm_nnef.compose.values import (
+    Environment,
+    Item,
+    Undefined,
+    Value,
+    defined,
+    describe,
+    is_known,
+    is_scalar,
+    is_tensors,
+    scalar,
+    show,
+    type_of,
+)
+from tvm_nnef.diagnostics import Span, did_you_mean, error
+from tvm_nnef.graph import formula
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.syntax import nodes
+
+
+def evaluate(node: nodes.Expression, env: Environment) -> Value:
+    """The value of an expression.
+
+    Raises NnefError, with the place of the part that has no value.
+    """
+    match node:
+        case nodes.Integer(value) | nodes.Real(value) | nodes.Boolean(value):
+            return value
+        case nodes.NamedConstant(name):
+            return math.inf if name == "inf" else math.pi
+        case nodes.Text():
+            return format_text(node, env)
+        case nodes.Identifier(name):
+            return _lookup(name, node.span, env)
+        case nodes.Property(target, name):
+            return _property(evaluate(target, env), name, node.span)
+        case nodes.Cast(type, argument):
+            return _cast(type.name, argument, node.span, env)
+        case nodes.Call():
+            return _generic_cast(node, env)
+        case nodes.Builtin(function, argument):
+            return arithmetic.builtin(function.name, evaluate(argument, env), node.span)
+        case nodes.ListExpression(items):
+            return expand_items(items, env)
+        case nodes.Subscript():
+            return _subscript(node, env)
+        case nodes.Guard():
+            return _guard(node, env)
+        case nodes.Substitute(target, value):
+            position = _position(target, env)
+            replaced = evaluate(target.target, env)
+            return indexing.substitute(replaced, position, evaluate(value, env), node.span)
+        case nodes.Unary(symbol, operand):
+            value = evaluate(operand, env)
+            return (
+                value is not None if symbol == "?" else arithmetic.unary(symbol, value, node.span)
+            )
+        case nodes.Binary():
+            return _binary(node, env)
+        case nodes.Select():
+            return _select(node, env)
+        case nodes.Coalesce(value, fallback):
+            result = evaluate(value, env)
+            return evaluate(fallback, env) if result is None else result
+        case nodes.Fold(symbol, operand, cumulative):
+            apply = arithmetic.cumulative_fold if cumulative else arithmetic.fold
+            return apply(symbol, evaluate(operand, env), node.span, env)
+    raise AssertionError(f"no expression: {node}")
+
+
+def known(node: nodes.Expression, env: Environment) -> Value:
+    """The value of an expression that must have one; raises the NnefError of an undefined value."""
+    return defined(evaluate(node, env))
+
+
+def _lookup(name: str, span: Span, env: Environment) -> Value:
+    if name not in env.names:
+        raise error(f"'{name}' is not defined", span, hint=did_you_mean(name, env.names))
+    return env.names[name]
+
+
+def _property(value: Value, name: str, span: Span) -> Value:
+    match name, value:
+        case _, None:
+            return None
+        case "shape", Tensor():
+            return value.shape
+        case "rank", Tensor():
+            return value.rank
+        case "size", tuple():
+            return len(value)
+    wanted = "a pack" if name == "size" else "a tensor that is not packed"
+    raise error(f"'.{name}' belongs to {wanted}, found {describe(value)}", span)
+
+
+def _cast(type: str, argument: nodes.Expression | None, span: Span, env: Environment) -> Value:
+    concrete = env.types.get(type, type)
+    if argument is None:
+        return arithmetic.DEFAULTS[concrete]
+    return arithmetic.cast(concrete, evaluate(argument, env), span)
+
+
+def _generic_cast(node: nodes.Call, env: Environment) -> Value:
+    name = str(node.callee)
+    arguments = node.arguments or ()
+    plain = not node.attributes and not node.generics and node.label is None
+    if name not in env.types or not plain or len(arguments) > 1:
+        hint = "give its result a name in a component of its own"
+        raise error(f"'{name}' is invoked inside an expression", node.span, hint=hint)
+    argument = arguments[0] if arguments else None
+    if isinstance(argument, nodes.Omitted):
+        raise error("a cast needs a value", argument.span)
+    return _cast(name, argument, node.span, env)
+
+
+def format_text(node: nodes.Text, env: Environment) -> str:
+    """A string with its formatted parts filled in; null shows as such."""
+    parts = (part if isinstance(part, str) else _formatted(part, env) for part in node.parts)
+    return "".join(parts)
+
+
+def _formatted(part: nodes.Expression, env: Environment) -> str:
+    return show(evaluate(part, env))
+
+
+def expand_items(
+    items: tuple[nodes.ListItem, ...] | tuple[nodes.Expression | nodes.Range | nodes.Expand, ...],
+    env: Environment,
+) -> tuple[Item, ...] | None:
+    """The items of a list, packs spliced in and ranges written out; null where one is null."""
+    result: list[Item] = []
+    for item in items:
+        values = _list_item(item, env)
+        if values is None:
+            return None
+        result.extend(values)
+        indexing.check_length(len(result), item.span)
+    return tuple(result)
+
+
+def _list_item(item: nodes.ListItem, env: Environment) -> tuple[Item, ...] | None:
+    match item:
+        case nodes.Range(begin, end, stride):
+            ends = [None if part is None else known(part, env) for part in (begin, end, stride)]
+            if stride is not None and ends[2] is None:
+                return None
+            return indexing.consecutive(*ends, item.span)  # type: ignore[return-value]
+        case nodes.Expand(inner, count):
+            return expanded(evaluate(inner, env), count, item.span, env)
+        case nodes.Zip(packs, count):
+            return _zipped(packs, count, item.span, env)
+        case _:
+            value = evaluate(item, env)
+            if isinstance(value, tuple):
+                hint = "expand it with '..'"
+                raise error("a pack cannot be an item of a list", item.span, hint=hint)
+            return None if value is None else (value,)
+
+
+def expanded(
+    value: Value, count: nodes.Expression | None, span: Span, env: Environment
+) -> tuple[Item, ...] | None:
+    """``value..`` or ``value ..(count)``: a pack as it is, a single item repeated."""
+    if value is None:
+        return None
+    length = None
+    if count is not None:
+        number = known(count, env)
+        if number is None:
+            return None
+        length = indexing.count(number, "a repetition count", count.span)
+    if isinstance(value, tuple):
+        if length is not None and length != len(value):
+            raise error(f"a pack of length {len(value)}, declared to be {length} long", span)
+        return value
+    if length is None:
+        hint = "write how often it is repeated: '..(n)'"
+        raise error(f"only a pack can be expanded, found {describe(value)}", span, hint=hint)
+    return (value,) * length
+
+
+def _zipped(
+    packs: tuple[nodes.Expression, ...],
+    count: nodes.Expression | None,
+    span: Span,
+    env: Environment,
+) -> tuple[Item, ...] | None:
+    columns = [expanded(evaluate(pack, env), count, pack.span, env) for pack in packs]
+    if any(column is None for column in columns):
+        return None
+    lengths = {len(column) for column in columns if column is not None}
+    if len(lengths) > 1:
+        raise error(f"zipped packs of different lengths: {sorted(lengths)}", span)
+    return tuple(item for row in zip(*columns, strict=True) for item in row)  # type: ignore[arg-type]
+
+
+def _subscript(node: nodes.Subscript, env: Environment) -> Value:
+    target = evaluate(node.target, env)
+    if _is_access(node, target):
+        return load(target, subscripts(node, env), node.span)
+    return indexing.index(target, _position(node, env, target), node.span)
+
+
+def _is_access(node: nodes.Subscript, target: Value) -> bool:
+    """Whether a subscript reads a tensor, rather than choosing tensors out of a pack."""
+    if target is None or not is_tensors(target):
+        return False
+    single = len(node.items) == 1 and not node.trailing_comma
+    return not (
+        isinstance(target, tuple) and single and not isinstance(node.items[0], nodes.Expand)
+    )
+
+
+def subscripts(node: nodes.Subscript, env: Environment) -> tuple[Value, ...] | None:
+    """The indices of a tensor access, packs that were expanded spliced in."""
+    result: list[Value] = []
+    for item in node.items:
+        match item:
+            case nodes.Expand(inner, count):
+                values = expanded(evaluate(inner, env), count, item.span, env)
+                if values is None:
+                    return None
+                result.extend(values)
+            case nodes.Range():
+                raise error("a tensor is not accessed by a range", item.span)
+            case _:
+                result.append(evaluate(item, env))
+    return tuple(result)
+
+
+def _position(node: nodes.Subscript, env: Environment, target: Value = None) -> Value:
+    """The index of a pack or string; a range becomes the positions that it covers."""
+    if len(node.items) != 1 or node.trailing_comma:
+        raise error("a pack or string has one index", node.span)
+    (item,) = node.items
+    match item:
+        case nodes.Range(begin, end, stride):
+            value = evaluate(node.target, env) if target is None else target
+            if value is None:
+                return None
+            if not isinstance(value, tuple | str):
+                raise error(
+                    f"only packs and strings are sliced, found {describe(value)}", node.span
+                )
+            ends: list[Value] = []
+            for part in (begin, end, stride):
+                bound = None if part is None else known(part, env)
+                if part is not None and bound is None:
+                    return None
+                ends.append(bound)
+            return indexing.bounds(len(value), *ends, item.span)
+        case nodes.Expand():
+            raise error("an index that expands a pack belongs to a tensor", item.span)
+        case _:
+            return evaluate(item, env)
+
+
+def _guard(node: nodes.Guard, env: Environment) -> Value:
+    def apply(index: Item, *replacements: Item) -> Item:
+        if isinstance(index, formula.Subscript) or type_of(index) != "int":
+            raise error(f"an index must be of type int, found {describe(index)}", node.span)
+        below, above = (scalar(item) for item in replacements) if replacements else (None, None)
+        return formula.Subscript(scalar(index), True, below, above)
+
+    parts = [node.index, *(part for part in (node.below, node.above) if part is not None)]
+    return arithmetic.elementwise(apply, node.span, *(evaluate(part, env) for part in parts))
+
+
+def _binary(node: nodes.Binary, env: Environment) -> Value:
+    left = evaluate(node.left, env)
+    if node.operator == "in":
+        return _contained(left, evaluate(node.right, env), node.span, env)
+    right = evaluate(node.right, env)
+    # What the left side decides alone does not depend on whether the right side has a value.
+    decides = {"&&": False, "||": True, "=>": False}.get(node.operator)
+    if isinstance(right, Undefined) and isinstance(left, bool) and left is decides:
+        return node.operator != "&&"
+    return arithmetic.binary(node.operator, left, right, node.span, env)
+
+
+def _contained(item: Value, pack: Value, span: Span, env: Environment) -> Value:
+    if item is None or pack is None:
+        return None
+    if not isinstance(pack, tuple):
+        raise error(f"'in' needs a pack on its right side, found {describe(pack)}", span)
+
+    def apply(single: Item) -> Item | None:
+        equal = tuple(arithmetic.binary("is", single, other, span, env) for other in pack)
+        return arithmetic.fold("||", equal, span, env)  # type: ignore[arg-type,return-value]
+
+    return arithmetic.elementwise(apply, span, item)
+
+
+def _select(node: nodes.Select, env: Environment) -> Value:
+    condition = defined(evaluate(node.condition, env))
+    if condition is None:
+        return None
+    if isinstance(condition, bool):
+        chosen = node.consequent if condition else node.alternative
+        return None if chosen is None else evaluate(chosen, env)
+    if is_tensors(condition):
+        hint = "branch on it with if … then … else, or invoke math.select"
+        raise error("a tensor cannot be a compile-time condition", node.condition.span, hint=hint)
+    consequent = evaluate(node.consequent, env)
+    alternative = None if node.alternative is None else evaluate(node.alternative, env)
+
+    def apply(item: Item, yes: Item, no: Item) -> Item:
+        if isinstance(item, bool):
+            return yes if item else no
+        if is_scalar(item) and item.type == "bool":
+            return _run_time_select(item, yes, no, node.span)
+        raise error(f"a condition must be of type bool, found {describe(item)}", node.span)
+
+    return _lazy_elementwise(apply, node.span, condition, consequent, alternative)
+
+
+def _lazy_elementwise(
+    apply: object, span: Span, condition: Value, consequent: Value, alternative: Value
+) -> Value:
+    """Like ``elementwise``, but an undefined item matters only where it is chosen."""
+    if consequent is None or alternative is None:
+        return None
+    columns = (condition, consequent, alternative)
+    lengths = {len(column) for column in columns if isinstance(column, tuple)}
+    if len(lengths) > 1:
+        raise error(f"packs of different lengths: {sorted(lengths)}", span)
+    if not lengths:
+        return apply(*columns)  # type: ignore[operator,no-any-return]
+    (length,) = lengths
+    rows = ([c[i] if isinstance(c, tuple) else c for c in columns] for i in range(length))
+    return tuple(apply(*row) for row in rows)  # type: ignore[operator]
+
+
+def _run_time_select(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> Item:
+    for item in (yes, no):
+        if isinstance(item, Undefined):
+            return item
+        if isinstance(item, formula.Subscript):
+            hint = "guard both branches as one: |c ? i : j|"
+            raise error("a guarded index under a run-time condition", span, hint=hint)
+        if not (is_known(item) or is_scalar(item)) or isinstance(item, str):
+            raise error(f"{describe(item)} cannot be chosen at run time", span)
+    left, right = arithmetic.promoted(yes, no)
+    if type_of(left) != type_of(right):
+        found = f"{describe(yes)} and {describe(no)}"
+        raise error(f"both branches must have the same type, found {found}", span)
+    return formula.Select(condition, scalar(left), scalar(right))

@@ -1,0 +1,262 @@
+"""``@lower`` to a closed Formula (NNEF 2.0 draft, section 2.12).
+
+Enters the statements of an operator and the environment of an invocation; leaves the formula:
+packs expanded, attributes and extents as numbers, loops that choose a tensor out of a pack
+unrolled. It does not simplify the mathematics and orders nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from tvm_nnef.compose.access import tensor_subscripts
+from tvm_nnef.compose.evaluate import evaluate, known, subscripts
+from tvm_nnef.compose.indexing import count
+from tvm_nnef.compose.values import (
+    Environment,
+    Item,
+    Value,
+    defined,
+    describe,
+    is_known,
+    is_scalar,
+    scalar,
+    type_of,
+)
+from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.graph import formula
+from tvm_nnef.graph.nodes import Operand, Tensor, flatten, tensors
+from tvm_nnef.semantics.names import used_names
+from tvm_nnef.syntax import nodes
+
+MAX_STATEMENTS = 1 << 14
+"""The most statements that unrolled loops may make of a formula."""
+
+_NULL_ELEMENTS: Mapping[str, bool | int | float] = {
+    "+=": 0, "*=": 1, "&=": True, "|=": False, "min=": math.inf, "max=": -math.inf,
+}  # fmt: skip
+
+
+def expand(
+    lowerings: Sequence[nodes.Lowering], results: tuple[Operand, ...], env: Environment
+) -> formula.Formula:
+    """The formula of an invocation; ``env`` knows operands and results by their names.
+
+    Raises NnefError, such as for an access with a wrong number of indices.
+    """
+    statements = [
+        statement for lowering in lowerings for statement in _expand_lowering(lowering, env)
+    ]
+    if len(statements) > MAX_STATEMENTS:
+        message = f"the formula unrolls to more than {MAX_STATEMENTS} statements"
+        raise error(message, lowerings[0].span)
+    fills: list[formula.Fill] = []
+    for tensor in flatten(results):
+        own = [s for s in statements if any(store.tensor is tensor for store in s.stores)]
+        fill, initializer = _fill(tensor, own)
+        fills.append(fill)
+        if initializer is not None:
+            statements = [s for s in statements if s is not initializer]
+    declared = set(flatten(results))
+    captures = dict.fromkeys(
+        load.tensor
+        for statement in statements
+        for load in formula.loads(statement)
+        if load.tensor.role in ("constant", "variable") and load.tensor not in declared
+    )
+    return formula.Formula(tuple(fills), tuple(statements), tuple(captures))
+
+
+def _fill(
+    tensor: Tensor, statements: list[formula.Statement]
+) -> tuple[formula.Fill, formula.Statement | None]:
+    """What a tensor starts as, and the statement that this makes needless.
+
+    Elements that nothing writes are zero. An update starts from its null element, or from a
+    constant initializer, which holds for the whole tensor.
+    """
+    update = next((s for s in statements if s.stores[0].operator != "="), None)
+    zero = formula.Constant(tensor.type, {"int": 0, "real": 0.0, "bool": False}[tensor.type])
+    if update is None:
+        return formula.Fill(tensor, zero), None
+    first = statements[0]
+    if first.stores[0].operator == "=":
+        value = first.stores[0].value
+        plain = (
+            len(first.stores) == 1 and first.condition is None and not any(formula.guards(first))
+        )
+        if plain and isinstance(value, formula.Constant):
+            return formula.Fill(tensor, value), first
+        return formula.Fill(tensor, zero), None
+    null = _NULL_ELEMENTS[update.stores[0].operator]
+    value = float(null) if tensor.type == "real" else null
+    return formula.Fill(tensor, formula.Constant(tensor.type, value)), None
+
+
+def _expand_lowering(lowering: nodes.Lowering, env: Environment) -> Iterator[formula.Statement]:
+    for outer in _unrolled(lowering.unroll, env):
+        names = _pack_indices(lowering, outer)
+        ranges = []
+        for bound in lowering.bounds:
+            if bound.index.name in names:
+                length = count(known(bound.extent, outer), "a loop extent", bound.extent.span)
+                ranges.append([(bound.index.name, i) for i in range(length)])
+        for step in itertools.islice(itertools.product(*ranges), MAX_STATEMENTS + 1):
+            statement = _statement(lowering, outer.extended(dict(step)))
+            if statement is not None:
+                yield statement
+
+
+def _unrolled(iteration: nodes.IterationCount | None, env: Environment) -> Iterator[Environment]:
+    if iteration is None:
+        yield env
+        return
+    assert iteration.count is not None
+    length = count(known(iteration.count, env), "an iteration count", iteration.count.span)
+    for i in range(length):
+        yield env.extended({iteration.index.name: i}) if iteration.index else env
+
+
+def _pack_indices(lowering: nodes.Lowering, env: Environment) -> set[str]:
+    """The index symbols that choose tensors out of packs: their loops are unrolled."""
+    symbols = {bound.index.name for bound in lowering.bounds if bound.index.name not in env.names}
+    parts = (lowering.target, lowering.value, lowering.locals, lowering.condition)
+    found: set[str] = set()
+    for subscript in _subscripts(parts):
+        target = subscript.target
+        pack = isinstance(target, nodes.Identifier) and env.names.get(target.name)
+        if not (isinstance(pack, tuple) and pack and isinstance(pack[0], Tensor)):
+            continue
+        single = len(subscript.items) == 1 and not subscript.trailing_comma
+        if single and not isinstance(subscript.items[0], nodes.Expand | nodes.Range):
+            found |= {name.name for name in used_names(subscript.items)}
+    return found & symbols
+
+
+def _subscripts(node: object) -> Iterator[nodes.Subscript]:
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _subscripts(item)
+    elif isinstance(node, nodes.Node):
+        if isinstance(node, nodes.Subscript):
+            yield node
+        for name in node.__dataclass_fields__:
+            if name != "span":
+                yield from _subscripts(getattr(node, name))
+
+
+def _statement(lowering: nodes.Lowering, env: Environment) -> formula.Statement | None:
+    """One statement; None where its condition is false at compile time, or its value null."""
+    loops: list[formula.Loop] = []
+    for bound in lowering.bounds:
+        if bound.index.name not in env.names:
+            own, symbol = _loops(bound, env)
+            loops += own
+            env = env.extended({bound.index.name: symbol})
+    locals_: list[formula.Let] = []
+    for local in lowering.locals:
+        value, lets = _local(local, env)
+        locals_ += lets
+        env = env.extended({local.name.name: value})
+    condition = _condition(lowering.condition, env)
+    if condition is False:
+        return None
+    value = defined(evaluate(lowering.value, env))
+    if value is None:
+        if lowering.operator == "=":
+            return None
+        raise error("the value of a formula is null", lowering.value.span, hint="use '??'")
+    stores = _stores(lowering, value, env)
+    checked = None if condition is True else condition
+    return formula.Statement(tuple(loops), stores, tuple(locals_), checked, lowering.span)
+
+
+def _loops(bound: nodes.LoopBound, env: Environment) -> tuple[list[formula.Loop], Value]:
+    extent = known(bound.extent, env)
+    if extent is None:
+        raise error("a loop extent is null", bound.extent.span)
+    items = extent if isinstance(extent, tuple) else (extent,)
+    for item in items:
+        if type_of(item) != "int" or (isinstance(item, int) and item < 0):
+            message = f"a loop extent must be a non-negative integer, found {describe(item)}"
+            raise error(message, bound.extent.span)
+    name = bound.index.name
+    if not isinstance(extent, tuple):
+        index = formula.Index(name)
+        return [formula.Loop(index, scalar(extent))], index
+    indices = tuple(formula.Index(f"{name}_{i}") for i in range(len(items)))
+    pairs = zip(indices, items, strict=True)
+    return [formula.Loop(index, scalar(item)) for index, item in pairs], indices
+
+
+def _local(local: nodes.LocalValue, env: Environment) -> tuple[Value, list[formula.Let]]:
+    """The value of a local name, with what is worth computing once kept as such."""
+    value = defined(evaluate(local.value, env))
+    lets: list[formula.Let] = []
+
+    def named(item: Item, name: str) -> Item:
+        if not is_scalar(item) or isinstance(
+            item, formula.Constant | formula.Index | formula.Local
+        ):
+            return item
+        lets.append(formula.Let(name, item))
+        return formula.Local(name, item.type)
+
+    name = local.name.name
+    if isinstance(value, tuple):
+        return tuple(named(item, f"{name}_{i}") for i, item in enumerate(value)), lets
+    return (None if value is None else named(value, name)), lets
+
+
+def _condition(node: nodes.Expression | None, env: Environment) -> formula.Scalar | bool:
+    if node is None:
+        return True
+    value = known(node, env)
+    if isinstance(value, formula.Constant):
+        value = bool(value.value)
+    if isinstance(value, bool):
+        return value
+    if is_scalar(value) and value.type == "bool":
+        return value
+    raise error(f"a condition must be of type bool, found {describe(value)}", node.span)
+
+
+def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[formula.Store, ...]:
+    """The stores of a statement: one, or one for each tensor of a packed assignment."""
+    target = known(lowering.target.target, env)
+    found = tensors(target)  # type: ignore[arg-type]
+    indices = subscripts(lowering.target, env)
+    if indices is None or any(index is None for index in indices):
+        raise error("an index is null", lowering.target.span)
+    values = value if isinstance(value, tuple) else (value,) * len(found)
+    if isinstance(value, tuple) and (len(values) != len(found) or not isinstance(target, tuple)):
+        message = f"a pack of {len(values)} values is assigned to {len(found)} tensors"
+        raise error(message, lowering.value.span)
+    operator: formula.StoreOperator = "=" if lowering.operator == ":=" else lowering.operator  # type: ignore[assignment]
+    return tuple(
+        formula.Store(
+            tensor,
+            tensor_subscripts(
+                tensor, tuple(defined(index) for index in indices), lowering.target.span
+            ),
+            operator,
+            _stored(tensor, item, lowering.value.span),
+        )
+        for tensor, item in zip(found, values, strict=True)
+    )
+
+
+def _stored(tensor: Tensor, item: Item, span: Span) -> formula.Scalar:
+    if not (is_known(item) or is_scalar(item)) or isinstance(item, str):
+        raise error(f"{describe(item)} cannot be stored", span)
+    result = (
+        scalar(item, tensor.type)
+        if type_of(item) == "int" and not is_scalar(item)
+        else scalar(item)
+    )
+    if result.type != tensor.type:
+        message = f"a value of type {result.type} is assigned to a tensor of type {tensor.type}"
+        raise error(message, span, hint=f"convert it: {tensor.type}(…)")
+    return result

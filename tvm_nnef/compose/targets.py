@@ -1,0 +1,116 @@
+"""Left-hand sides: names for a value, a pack taken apart, a pack unzipped (section 2.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_nnef.compose.evaluate import known
+from tvm_nnef.compose.indexing import count
+from tvm_nnef.compose.values import Environment, Value, describe
+from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.syntax import nodes
+
+
+def target_names(target: nodes.Target) -> Sequence[str]:
+    """The names that a left-hand side declares."""
+    match target:
+        case nodes.NameTarget(name):
+            return (name.name,)
+        case nodes.ListTarget(items):
+            return [name for item in items for name in target_names(item)]
+        case nodes.ZipTarget(names):
+            return [item.name.name for item in names]
+        case _:
+            return ()
+
+
+def decompose(target: nodes.Target, value: Value, env: Environment, span: Span) -> dict[str, Value]:
+    """The names that a left-hand side gives to (parts of) a value (section 2.9).
+
+    Raises NnefError where declared lengths do not match.
+    """
+    match target:
+        case nodes.Omitted():
+            return {}
+        case nodes.NameTarget(name, _, _, pack):
+            _check_declared_length(pack, value, env, target.span)
+            return {name.name: value}
+        case nodes.ZipTarget(names, pack):
+            return _unzip(names, pack, value, env, span)
+        case nodes.ListTarget(items):
+            return _split(items, value, env, span)
+    raise AssertionError(target)
+
+
+def _check_declared_length(
+    pack: nodes.Pack | None, value: Value, env: Environment, span: Span
+) -> None:
+    if pack is None or pack.length is None or value is None:
+        return
+    length = count(known(pack.length, env), "a pack length", pack.length.span)
+    if not isinstance(value, tuple):
+        raise error(f"a pack of length {length} is declared, found {describe(value)}", span)
+    if len(value) != length:
+        raise error(f"a pack of length {len(value)}, declared to be {length} long", span)
+
+
+def _split(
+    items: Sequence[nodes.NameTarget | nodes.ZipTarget | nodes.Omitted],
+    value: Value,
+    env: Environment,
+    span: Span,
+) -> dict[str, Value]:
+    if value is None:
+        return {name: None for item in items for name in target_names(item)}
+    if not isinstance(value, tuple):
+        raise error(f"only a pack can be decomposed, found {describe(value)}", span)
+    lengths = [_target_length(item, env) for item in items]
+    flexible = [index for index, length in enumerate(lengths) if length is None]
+    rest = len(value) - sum(length or 0 for length in lengths)
+    if len(flexible) > 1:
+        hint = "write lengths behind '..', for all but one"
+        raise error("more than one part of the list has no length", span, hint=hint)
+    if rest < 0 or (rest > 0 and not flexible):
+        raise error(f"a pack of length {len(value)} does not fit the list on the left", span)
+    result: dict[str, Value] = {}
+    position = 0
+    for item, length in zip(items, lengths, strict=True):
+        size = rest if length is None else length
+        part = value[position : position + size]
+        position += size
+        single = isinstance(item, nodes.NameTarget) and item.pack is None
+        if isinstance(item, nodes.ZipTarget):
+            result |= _unzip(item.names, None, part, env, span)
+        elif isinstance(item, nodes.NameTarget):
+            result[item.name.name] = part[0] if single else part
+    return result
+
+
+def _target_length(
+    item: nodes.NameTarget | nodes.ZipTarget | nodes.Omitted, env: Environment
+) -> int | None:
+    """How many items a part of a list takes; None where it takes what is left."""
+    if isinstance(item, nodes.Omitted) or (isinstance(item, nodes.NameTarget) and not item.pack):
+        return 1
+    pack = item.pack
+    if pack is None or pack.length is None:
+        return None
+    length = count(known(pack.length, env), "a pack length", pack.length.span)
+    return length * (len(item.names) if isinstance(item, nodes.ZipTarget) else 1)
+
+
+def _unzip(
+    names: Sequence[nodes.NameTarget],
+    pack: nodes.Pack | None,
+    value: Value,
+    env: Environment,
+    span: Span,
+) -> dict[str, Value]:
+    if value is None:
+        return {item.name.name: None for item in names}
+    if not isinstance(value, tuple) or len(value) % len(names):
+        raise error(f"{describe(value)} cannot be unzipped into {len(names)} packs", span)
+    columns = {item.name.name: value[i :: len(names)] for i, item in enumerate(names)}
+    for column in columns.values():
+        _check_declared_length(pack, column, env, span)
+    return dict(columns)

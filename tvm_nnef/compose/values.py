@@ -1,0 +1,186 @@
+"""The values of expressions while a graph is composed.
+
+An expression of attributes and extents is an atom, a pack (tuple) of atoms, or null (None). In
+``@compose`` it may also be a tensor or a pack of tensors; in ``@lower`` a scalar of the formula
+that grows, or a subscript where an index was guarded. One evaluator serves all of them: what is
+known is computed, what is not becomes an expression of the formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, TypeGuard
+
+from tvm_nnef import extents
+from tvm_nnef.diagnostics import NnefError, Span, error
+from tvm_nnef.extents import Extent
+from tvm_nnef.graph import formula
+from tvm_nnef.graph.formula import Scalar, ScalarType
+from tvm_nnef.graph.nodes import Operand, Tensor, tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """What has no value, such as a quotient by zero; an error only if something needs it.
+
+    It lets ``size <= 1 ? 0.0 : 1.0 / real(size - 1)`` be taken element-wise over a pack.
+    """
+
+    message: str
+    span: Span
+    hint: str | None = None
+
+    def raised(self) -> NnefError:
+        """The error that the value stands for."""
+        return error(self.message, self.span, hint=self.hint)
+
+
+Known: TypeAlias = "bool | int | float | str | Extent"
+Item: TypeAlias = "Known | Scalar | formula.Subscript | Tensor | Undefined"
+Value: TypeAlias = "Item | tuple[Item, ...] | None"
+
+SCALARS = (
+    formula.Constant, formula.Index, formula.Local, formula.Unary, formula.Binary,
+    formula.Select, formula.Cast, formula.Lookup, formula.Load,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What names stand for where an expression is evaluated.
+
+    ``types`` maps generics to concrete types; ``dialect`` decides the rounding of integer
+    divisions.
+    """
+
+    names: Mapping[str, Value]
+    types: Mapping[str, str]
+    dialect: str = "draft"
+
+    def extended(self, names: Mapping[str, Value]) -> Environment:
+        """The environment with further names, which shadow those of this one."""
+        return Environment({**self.names, **names}, self.types, self.dialect)
+
+
+def is_scalar(value: object) -> TypeGuard[Scalar]:
+    """Whether a value is an expression of a formula, unknown until it runs."""
+    return isinstance(value, SCALARS)
+
+
+def is_known(value: object) -> bool:
+    """Whether a value is an atom or an extent."""
+    return isinstance(value, bool | int | float | str) or extents.is_symbolic(value)
+
+
+def type_of(value: object) -> str:
+    """``int``, ``real``, ``bool`` or ``str`` of an atom, extent, scalar or tensor."""
+    match value:
+        case bool():
+            return "bool"
+        case int():
+            return "int"
+        case float():
+            return "real"
+        case str():
+            return "str"
+        case Tensor() as tensor:
+            return tensor.type
+        case _ if is_scalar(value):
+            return value.type
+        case _:
+            return "int"
+
+
+def pack_type(value: Value) -> str | None:
+    """The type of a value or of a pack's items; None where nothing tells it."""
+    if isinstance(value, tuple):
+        return type_of(value[0]) if value else None
+    return None if value is None else type_of(value)
+
+
+def scalar(item: Item, type: ScalarType | None = None) -> Scalar:
+    """An item as a scalar of a formula; a number becomes a constant of the type wanted."""
+    if is_scalar(item):
+        return item
+    assert is_known(item) and not isinstance(item, str), item
+    kind = type or type_of(item)
+    value = float(item) if kind == "real" and isinstance(item, int) else item
+    return formula.Constant(kind, value)  # type: ignore[arg-type]
+
+
+def defined(value: Value) -> Value:
+    """The value itself. Raises the NnefError of an undefined value, or of one inside a pack."""
+    for item in value if isinstance(value, tuple) else (value,):
+        if isinstance(item, Undefined):
+            raise item.raised()
+    return value
+
+
+def as_operand(value: Value, span: Span) -> Operand:
+    """A value as tensors. Raises NnefError where it holds anything else."""
+    if value is None or isinstance(value, Tensor):
+        return value
+    if isinstance(value, tuple) and all(isinstance(item, Tensor) for item in value):
+        return tuple(item for item in value if isinstance(item, Tensor))
+    raise error(f"expected a tensor, found {describe(value)}", span)
+
+
+def is_tensors(value: Value) -> bool:
+    """Whether a value is a tensor or a non-empty pack of them."""
+    items = value if isinstance(value, tuple) else (value,)
+    return bool(items) and all(isinstance(item, Tensor) for item in items)
+
+
+def show(value: Value, *, quote: bool = True) -> str:
+    """A value as messages and formatted strings show it (section 2.4, string formatting)."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return show_real(value)
+        case str():
+            return f"'{value}'" if quote else value
+        case tuple():
+            return f"[{', '.join(show(item) for item in value)}]"
+        case Tensor():
+            return value.name
+        case Undefined():
+            return "undefined"
+        case _:
+            return str(value)
+
+
+def show_real(value: float) -> str:
+    """A real with six significant digits, always recognisable as a real."""
+    if math.isinf(value) or math.isnan(value):
+        return str(value)
+    text = f"{value:g}"
+    return text if "." in text or "e" in text else text + ".0"
+
+
+def describe(value: Value) -> str:
+    """A value in the words of an error message."""
+    match value:
+        case None:
+            return "null"
+        case Tensor():
+            return f"the tensor '{value.name}'"
+        case tuple() if is_tensors(value):
+            return f"a pack of {len(value)} tensors"
+        case tuple():
+            return f"the pack {show(value)}"
+        case formula.Subscript():
+            return "a guarded index"
+        case _ if is_scalar(value):
+            return f"a run-time value of type {value.type}"
+        case _:
+            return f"{show(value)} of type {type_of(value)}"
+
+
+def all_tensors(value: Value) -> tuple[Tensor, ...]:
+    """The tensors of a value that is known to hold nothing else."""
+    return tensors(value)  # type: ignore[arg-type]

@@ -1,0 +1,181 @@
+"""Machine types: from a Graph to the dtype of every tensor of it, in one pass.
+
+A model says real, int and bool; here each Tensor gets the name of a dtype (design law 11). Nothing
+is converted here, and nothing depends on the values of tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
+from tvm_nnef.graph.formula import Formula, ScalarType
+from tvm_nnef.graph.nodes import Graph, Operand, Operation, Tensor, flatten, tensors
+
+DTYPES: Mapping[str, ScalarType] = {
+    **dict.fromkeys(("float16", "float32", "float64"), "real"),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), "int"),
+    **dict.fromkeys(("uint8", "uint16", "uint32", "uint64"), "int"),
+    "bool": "bool",
+}
+"""Every dtype that a tensor may have, and what a model calls it."""
+
+DEFAULTS: Mapping[str, str] = {"real": "float32", "int": "int32", "bool": "bool"}
+
+
+def assign(
+    graph: Graph,
+    *,
+    defaults: Mapping[str, str] = DEFAULTS,
+    named: Mapping[str, str] | None = None,
+) -> dict[Tensor, str]:
+    """The dtype of every tensor of a graph, those inside bodies included.
+
+    ``defaults`` maps real, int or bool to a dtype; what it leaves out stays as in ``DEFAULTS``.
+    ``named`` maps the full name of a tensor, or the name of an input of the graph, to a dtype.
+    A result that is not named has the dtype of the first operand that is declared with the same
+    type or generic type; so has a constant that is not named. All others get the default.
+
+    Raises NnefError for an unknown dtype, a dtype of another kind than its tensor, and a name
+    that no tensor has.
+    """
+    named = named or {}
+    known = _by_name(graph)
+    problems = [*_wrong_defaults(defaults), *_wrong_names(named, known)]
+    if problems:
+        raise NnefError(problems)
+    types = {tensor: dtype for name, dtype in named.items() for tensor in known[name]}
+    standard = {**DEFAULTS, **defaults}
+    for port in graph.inputs:
+        _default(types, standard, tensors(port.operand))
+    _default(types, standard, graph.variables)
+    _infer(graph, types, standard)
+    return types
+
+
+def compute_types(operation: Operation, types: Mapping[Tensor, str]) -> dict[ScalarType, str]:
+    """The dtypes in which the formula of an operation computes (design law 11).
+
+    int is int64 where a tensor that the formula reads or writes needs more than int32 holds
+    (uint32 included), and real is float64 where one of them is; else int32 and float32.
+    """
+    captures = operation.body.captures if isinstance(operation.body, Formula) else ()
+    present = {types[tensor] for tensor in (*_touched(operation), *captures)}
+    return {
+        "real": "float64" if "float64" in present else "float32",
+        "int": "int64" if present & {"int64", "uint64", "uint32"} else "int32",
+        "bool": "bool",
+    }
+
+
+def every_tensor(graph: Graph) -> Iterator[Tensor]:
+    """Every tensor of a graph and of the bodies in it, each once: inputs, variables, constants,
+    then what its operations read and give, in order."""
+    seen: dict[Tensor, None] = {}
+    _collect(graph, seen)
+    yield from seen
+
+
+def _collect(graph: Graph, seen: dict[Tensor, None]) -> None:
+    ports = flatten(tuple(port.operand for port in graph.inputs))
+    seen.update(dict.fromkeys((*ports, *graph.variables, *graph.constants)))
+    for operation in graph.operations:
+        seen.update(dict.fromkeys(_touched(operation)))
+        match operation.body:
+            case Graph() as body:
+                _collect(body, seen)
+            case Formula() as formula:
+                seen.update(dict.fromkeys(formula.captures))
+    seen.update(dict.fromkeys(flatten(tuple(port.operand for port in graph.outputs))))
+
+
+def _touched(operation: Operation) -> tuple[Tensor, ...]:
+    return flatten((*operation.operands, *operation.results))
+
+
+def _by_name(graph: Graph) -> dict[str, tuple[Tensor, ...]]:
+    found = {tensor.name: (tensor,) for tensor in every_tensor(graph)}
+    return {**{port.name: tensors(port.operand) for port in graph.inputs}, **found}
+
+
+def _wrong_defaults(defaults: Mapping[str, str]) -> Iterator[Diagnostic]:
+    for kind, dtype in defaults.items():
+        if kind not in DEFAULTS:
+            message = f"'{kind}' is no type of a model; those are real, int and bool"
+            yield Diagnostic(message, hint=did_you_mean(kind, DEFAULTS))
+        elif DTYPES.get(dtype) != kind:
+            yield _unfit(dtype, kind, f"the type {kind}")
+
+
+def _wrong_names(
+    named: Mapping[str, str], known: Mapping[str, tuple[Tensor, ...]]
+) -> Iterator[Diagnostic]:
+    for name, dtype in named.items():
+        if name not in known:
+            message = f"a machine type is given for '{name}', but no tensor has this name"
+            yield Diagnostic(message, hint=did_you_mean(name, known))
+            continue
+        for tensor in known[name]:
+            if DTYPES.get(dtype) != tensor.type:
+                yield _unfit(dtype, tensor.type, f"'{tensor.name}', which is {tensor.type}")
+
+
+def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:
+    if dtype not in DTYPES:
+        return Diagnostic(f"unknown machine type '{dtype}'", hint=did_you_mean(dtype, DTYPES))
+    fitting = ", ".join(name for name, described in DTYPES.items() if described == kind)
+    return Diagnostic(f"'{dtype}' is no machine type for {subject}", hint=f"use one of {fitting}")
+
+
+def _infer(graph: Graph, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:
+    """Gives types to all that a graph computes; its inputs and variables have theirs already."""
+    for operation in graph.operations:
+        declared: dict[str, str] = {}
+        for name, members in _groups(operation.operand_types, operation.operands):
+            dtype = _leading(members, types) or standard[members[0].type]
+            declared[name] = dtype
+            _settle(types, dtype, members)
+        for name, members in _groups(operation.result_types, operation.results):
+            if name in declared:
+                _settle(types, declared[name], members)
+        match operation.body:
+            case Graph() as body:
+                _infer(body, types, standard)
+                _pass_on(operation, body, types)
+            case Formula() as formula:
+                _default(types, standard, formula.captures)
+        _default(types, standard, flatten(operation.results))
+    _default(types, standard, graph.constants)
+
+
+def _groups(
+    declared: tuple[str, ...], operands: tuple[Operand, ...]
+) -> list[tuple[str, list[Tensor]]]:
+    """The tensors that are declared with one type or generic type, for each of these."""
+    groups: dict[str, list[Tensor]] = {}
+    for name, operand in zip(declared, operands, strict=True):
+        groups.setdefault(name, []).extend(tensors(operand))
+    return [(name, members) for name, members in groups.items() if members]
+
+
+def _leading(members: Iterable[Tensor], types: Mapping[Tensor, str]) -> str | None:
+    """The type that the others of a group follow; a constant without one decides nothing."""
+    return next((types[tensor] for tensor in members if tensor in types), None)
+
+
+def _pass_on(operation: Operation, body: Graph, types: dict[Tensor, str]) -> None:
+    outputs = flatten(tuple(port.operand for port in body.outputs))
+    for result, output in zip(flatten(operation.results), outputs, strict=True):
+        types.setdefault(result, types[output])
+
+
+def _settle(types: dict[Tensor, str], dtype: str, members: Iterable[Tensor]) -> None:
+    for tensor in members:
+        types.setdefault(tensor, dtype)
+
+
+def _default(
+    types: dict[Tensor, str], standard: Mapping[str, str], members: Iterable[Tensor]
+) -> None:
+    for tensor in members:
+        types.setdefault(tensor, standard[tensor.type])

@@ -1,0 +1,289 @@
+"""Formulas as tensor expressions: a Formula in, a function over ``te`` tensors out.
+
+Takes every formula in which a position on a left-hand side tells the indices that it was made of
+(``lower/places.py``), and no statement reads what it writes. Such a formula says what each element
+is, in any order, so it can be scheduled. The others are refused here and become ordered loops
+(``lower/ordered.py``). Does not touch Relax.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from tvm import te, tirx
+
+from tvm_nnef.graph.formula import (
+    Constant,
+    Formula,
+    Scalar,
+    Statement,
+    Store,
+    StoreOperator,
+    loads,
+)
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.lower.functions import BINARY, cast
+from tvm_nnef.lower.padding import Padding, padded
+from tvm_nnef.lower.places import Place, extents, place
+from tvm_nnef.lower.scalars import INDEX_TYPE, ComputeTypes, Emitter, guarded, literal
+from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+
+TeTensor: TypeAlias = Any
+
+Stage: TypeAlias = "TeTensor | Constant"
+"""A tensor as far as it is computed: a ``te`` tensor, or one value for all of its elements."""
+
+COMBINE: Mapping[StoreOperator, str] = {
+    "+=": "add",
+    "*=": "mul",
+    "&=": "and",
+    "|=": "or",
+    "min=": "min",
+    "max=": "max",
+}
+"""The function by which an update combines the old value with the new one."""
+
+NULL_ELEMENT: Mapping[StoreOperator, float] = {
+    "+=": 0,
+    "*=": 1,
+    "&=": 1,
+    "|=": 0,
+    "min=": math.inf,
+    "max=": -math.inf,
+}
+"""What changes nothing when an update combines it with a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaTypes:
+    """Machine types of the tensors of a formula, its compute types, and its large lookups."""
+
+    stored: Mapping[Tensor, str]
+    computed: ComputeTypes
+    tables: Mapping[tuple[Scalar, ...], Tensor]
+
+    def fill(self, tensor: Tensor, value: Constant) -> Constant:
+        """The first value of a result; an infinite int is the extreme of the stored type."""
+        if tensor.type == "int" and isinstance(value.value, float) and math.isinf(value.value):
+            return Constant("int", int(literal(value.value, self.stored[tensor]).value))
+        return value
+
+
+def is_plain(formula: Formula) -> bool:
+    """Whether the formula can be lowered here."""
+    return all(map(_is_plain, formula.statements))
+
+
+def tensor_expressions(
+    formula: Formula, operands: Sequence[Tensor], types: FormulaTypes, name: str
+) -> Callable[..., list[TeTensor]]:
+    """A function from the ``te`` tensors of ``operands`` to those of the formula's results."""
+
+    def function(*arguments: TeTensor) -> list[TeTensor]:
+        values: dict[Tensor, Stage] = dict(zip(operands, arguments, strict=True))
+        for fill in formula.fills:
+            values[fill.tensor] = types.fill(fill.tensor, fill.value)
+        for statement in formula.statements:
+            values.update(_after(statement, values, types, name))
+        return [_stored(fill.tensor, values[fill.tensor], types, name) for fill in formula.fills]
+
+    return function
+
+
+def _is_plain(statement: Statement) -> bool:
+    written = {store.tensor for store in statement.stores}
+    if extents(statement) is None or len(written) < len(statement.stores):
+        return False
+    if any(load.tensor in written for load in loads(statement)):
+        return False
+    return all(_is_plain_store(store, statement) for store in statement.stores)
+
+
+def _is_plain_store(store: Store, statement: Statement) -> bool:
+    if any(subscript.below is not None for subscript in store.subscripts):
+        return False
+    places = _places(store, statement)
+    if any(place is None for place in places):
+        return False
+    used = [term.index for place in places if place for term in place.terms]
+    once = len(set(used)) == len(used)
+    return once and (store.operator != "=" or not _reduced(store, statement))
+
+
+def _places(store: Store, statement: Statement) -> list[Place | None]:
+    return [place(subscript.index, statement) for subscript in store.subscripts]
+
+
+def _reduced(store: Store, statement: Statement) -> dict[str, int]:
+    """The loops that the position of a plain store does not tell, with their extents."""
+    used = {term.index for place in _places(store, statement) if place for term in place.terms}
+    ranges = extents(statement) or {}
+    return {name: extent for name, extent in ranges.items() if extent > 1 and name not in used}
+
+
+def _after(
+    statement: Statement, before: Mapping[Tensor, Stage], types: FormulaTypes, name: str
+) -> dict[Tensor, Stage]:
+    """The tensors that a statement writes, as they are after it."""
+    if any(extent <= 0 for extent in (extents(statement) or {}).values()):
+        return {}
+    after: dict[Tensor, Stage] = {}
+    for store in statement.stores:
+        reduced = _reduced(store, statement)
+        step = _Step(statement, store, before, types, name)
+        after[store.tensor] = _reduction(step, reduced) if reduced else _assignment(step)
+    return after
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One store of a statement, and what its stages need."""
+
+    statement: Statement
+    store: Store
+    before: Mapping[Tensor, Stage]
+    types: FormulaTypes
+    name: str
+
+    @property
+    def dtype(self) -> str:
+        """The dtype in which the result is held until its one narrowing."""
+        return self.types.computed[self.store.tensor.type]
+
+    def old(self, axes: Sequence[PrimExpression]) -> PrimExpression:
+        """The element of the result before the statement."""
+        return cast(_element(self.before[self.store.tensor], axes, self.dtype), self.dtype)
+
+    def emitter(
+        self, axes: Sequence[PrimExpression], reduced: Mapping[str, PrimExpression]
+    ) -> tuple[Emitter, list[PrimExpression]]:
+        """What translates the scalars of the statement at an element of its result.
+
+        And the condition, if there is one, that the statement writes this element.
+        """
+        indices = {loop.index.name: tirx.const(0, INDEX_TYPE) for loop in self.statement.loops}
+        tests: list[PrimExpression] = []
+        places = _places(self.store, self.statement)
+        for where, axis, extent in zip(places, axes, self.store.tensor.shape, strict=True):
+            assert where is not None
+            found, needed = _turned_around(where, axis, extent)
+            indices |= found
+            tests += needed
+        computed = self.types.computed
+
+        def read(tensor: Tensor, positions: Sequence[PrimExpression]) -> PrimExpression:
+            return _element(self.before[tensor], positions, computed[tensor.type])
+
+        tables = self.types.tables
+        emitter = Emitter(computed, self.statement, {**indices, **reduced}, read, tables)
+        return emitter, [tirx.all(*tests)] if tests else []
+
+
+def _turned_around(
+    where: Place, axis: PrimExpression, extent: int
+) -> tuple[dict[str, PrimExpression], list[PrimExpression]]:
+    """The indices that write a position of a dimension, and the tests that some do."""
+    indices: dict[str, PrimExpression] = {}
+    tests = [axis >= where.offset] if where.offset > 0 else []
+    rest, largest, step = axis - where.offset, extent - 1 - where.offset, 0
+    for term in where.terms:
+        step = term.coefficient
+        index = tirx.floordiv(rest, step)
+        indices[term.index] = cast(index, INDEX_TYPE)
+        if largest // step >= term.extent:
+            tests.append(index < term.extent)
+        rest, largest = tirx.floormod(rest, step), step - 1
+    if step != 1 and largest > 0:
+        tests.append(tirx.EQ(rest, tirx.const(0, dtype_of(axis))))
+    return indices, tests
+
+
+def _assignment(step: _Step) -> TeTensor:
+    """The stage of a statement without reduction."""
+
+    def element(*axes: PrimExpression) -> PrimExpression:
+        emitter, places = step.emitter(axes, {})
+        new = emitter.value(step.store.value)
+        if step.store.operator != "=":
+            new = BINARY[COMBINE[step.store.operator]](step.old(axes), new)
+        return guarded([*places, *emitter.conditions()], new, step.old(axes))
+
+    return te.compute(step.store.tensor.shape, element, name=step.name)
+
+
+def _reduction(step: _Step, reduced: Mapping[str, int]) -> TeTensor:
+    """The stages of a statement with a reduction: the total, and its union with what was there."""
+    operator, shape = step.store.operator, step.store.tensor.shape
+    null = literal(NULL_ELEMENT[operator], step.dtype)
+    combine = BINARY[COMBINE[operator]]
+    reducer = te.comm_reducer(combine, lambda _: null, name=COMBINE[operator])
+    step = _with_padding(step)
+
+    def element(*axes: PrimExpression) -> PrimExpression:
+        loops = {
+            name: te.reduce_axis((0, extent), name) for name, extent in reduced.items()
+        }
+        variables = {name: cast(loop.var, INDEX_TYPE) for name, loop in loops.items()}
+        emitter, places = step.emitter(axes, variables)
+        conditions = [*places, *emitter.conditions()]
+        value = guarded(conditions, emitter.value(step.store.value), null)
+        return reducer(value, axis=list(loops.values()))
+
+    total = te.compute(shape, element, name=f"{step.name}_{COMBINE[operator]}")
+    old = step.before[step.store.tensor]
+    if isinstance(old, Constant) and old.value == NULL_ELEMENT[operator]:
+        return total
+    return te.compute(
+        shape, lambda *axes: combine(step.old(axes), total(*axes)), name=step.name
+    )
+
+
+def _with_padding(step: _Step) -> _Step:
+    """The same step with its guarded load read from a padded copy, where that is possible.
+
+    A test of the guard inside the innermost loop would keep that loop from being vectorised.
+    """
+    if len(step.statement.stores) > 1:
+        return step
+    padding = padded(step.statement, NULL_ELEMENT[step.store.operator])
+    if padding is None or isinstance(step.before[padding.source], Constant):
+        return step
+    copy = _padded_copy(padding, step.before[padding.source], f"{step.name}_pad")
+    (store,) = padding.statement.stores
+    before = {**step.before, padding.copy: copy}
+    return replace(step, statement=padding.statement, store=store, before=before)
+
+
+def _padded_copy(padding: Padding, source: TeTensor, name: str) -> TeTensor:
+    def element(*axes: PrimExpression) -> PrimExpression:
+        places = [axis - lead for axis, lead in zip(axes, padding.leads, strict=True)]
+        tests = []
+        for place, lead, extent, total in zip(
+            places, padding.leads, padding.source.shape, padding.copy.shape, strict=True
+        ):
+            tests += [place >= 0] if lead > 0 else []
+            tests += [place < extent] if total > lead + extent else []
+        value = source(*places)
+        return guarded(tests, value, literal(padding.value, dtype_of(value)))
+
+    return te.compute(padding.copy.shape, element, name=name)
+
+
+def _element(
+    stage: Stage, positions: Sequence[PrimExpression], dtype: str
+) -> PrimExpression:
+    return literal(stage.value, dtype) if isinstance(stage, Constant) else stage(*positions)
+
+
+def _stored(tensor: Tensor, stage: Stage, types: FormulaTypes, name: str) -> TeTensor:
+    """The result in its machine type: the one narrowing of law 11."""
+    dtype = types.stored[tensor]
+    if not isinstance(stage, Constant) and str(stage.dtype) == dtype:
+        return stage
+    computed = types.computed[tensor.type]
+    return te.compute(
+        tensor.shape, lambda *axes: cast(_element(stage, axes, computed), dtype), name=name
+    )

@@ -1,0 +1,77 @@
+"""What a mapping gets to see of an operation: the Relax side of one invocation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm_nnef.graph.nodes import Attribute, Operand, Operation, Tensor, tensors
+from tvm_nnef.tvm_compat import RelaxExpression
+
+LoweredOperand: TypeAlias = "RelaxExpression | tuple[RelaxExpression, ...] | None"
+"""As the operand: an expression, a tuple of them for a pack, or None."""
+
+Lowered: TypeAlias = "RelaxExpression | tuple[LoweredOperand, ...] | None"
+"""One expression for a single result, a tuple aligned with the results, or None: declined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """An operation that is being lowered, with its operands in Relax.
+
+    ``builder`` is the ``relax.BlockBuilder``; everything that ``builder.emit`` takes may be made
+    of it. Nothing is inferred here: attributes, shapes and machine types are those of the Graph.
+    """
+
+    builder: Any
+    operation: Operation
+    operands: tuple[LoweredOperand, ...]
+    machine_types: Mapping[Tensor, str]
+
+    def attribute(self, name: str) -> Attribute:
+        """A resolved attribute; None for null."""
+        return self.operation.attributes[name]
+
+    def number(self, name: str) -> int:
+        """An integer attribute."""
+        value = self.operation.attributes[name]
+        assert isinstance(value, int)
+        return value
+
+    def numbers(self, name: str) -> list[int]:
+        """A pack of integers."""
+        value = self.operation.attributes[name]
+        assert isinstance(value, tuple)
+        return [int(item) for item in value]
+
+    def tensor(self, operand: int) -> Tensor:
+        """The Graph's tensor of an operand that is one tensor."""
+        found = self.operation.operands[operand]
+        assert isinstance(found, Tensor)
+        return found
+
+    def shape(self, operand: int) -> tuple[int, ...]:
+        """The shape of an operand."""
+        return self.tensor(operand).shape
+
+    @property
+    def result(self) -> Tensor:
+        """The only result of an operation that has one."""
+        (found,) = self.operation.results
+        assert isinstance(found, Tensor)
+        return found
+
+    @property
+    def dtype(self) -> str:
+        """The machine type of the only result."""
+        return self.machine_types[self.result]
+
+    def dtypes(self) -> set[str]:
+        """The machine types of all operands and results."""
+        everything: Sequence[Operand] = (*self.operation.operands, *self.operation.results)
+        return {self.machine_types[t] for operand in everything for t in tensors(operand)}
+
+
+LoweringFunction: TypeAlias = Callable[[Invocation], Lowered]
+"""Lowers an operation whole, or declines by returning None."""

@@ -1,0 +1,44 @@
+"""Names in a lowered module: what an author called something in, a TVM identifier out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tvm_nnef.graph.nodes import Port, Tensor
+
+
+@dataclass
+class Names:
+    """Gives out identifiers, each only once."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def unique(self, name: str) -> str:
+        """``name`` as an identifier, with a number behind it where it was given out before."""
+        base = identifier(name)
+        candidate, number = base, 0
+        while candidate in self.taken:
+            number += 1
+            candidate = f"{base}_{number}"
+        self.taken.add(candidate)
+        return candidate
+
+
+def identifier(name: str) -> str:
+    """``name`` with everything replaced that TVM does not take in an identifier."""
+    cleaned = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "value"
+    return f"_{cleaned}" if cleaned[0].isdigit() else cleaned
+
+
+def port_items(port: Port) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a port by name: itself, or the items ``name_0``, ``name_1`` of a pack."""
+    match port.operand:
+        case None:
+            return
+        case Tensor():
+            yield port.name, port.operand
+        case items:
+            for number, item in enumerate(items):
+                yield f"{port.name}_{number}", item

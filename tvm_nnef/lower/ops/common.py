@@ -1,0 +1,94 @@
+"""What the mappings share: constants, reshapes and permutations, alignment of shapes.
+
+Constants are permuted and reshaped here, in NumPy: TVM's constant folding compiles a kernel for
+each, and takes half a minute for a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from tvm import relax
+
+from tvm_nnef.lower.invocation import Invocation
+from tvm_nnef.tvm_compat import RelaxExpression, constant, constant_array, shape_and_dtype
+
+_NATIVE = ({"float32", "int32", "bool"}, {"float64", "int64", "bool"}, {"float64", "int32", "bool"},
+           {"float32", "int64", "bool"})  # fmt: skip
+
+
+def computes_natively(invocation: Invocation) -> bool:
+    """Whether the operator computes in the types of its tensors (law 11).
+
+    A Relax operator computes in the dtype of its operands, so those that the law widens (float16,
+    int8, and mixtures) are left to the formula.
+    """
+    return any(invocation.dtypes() <= native for native in _NATIVE)
+
+
+def scalar(value: float, dtype: str) -> RelaxExpression:
+    """A constant of rank 0."""
+    return constant(np.array(value, dtype))
+
+
+def permuted(expression: RelaxExpression, order: Sequence[int]) -> RelaxExpression:
+    """The dimensions of an expression in another order."""
+    if list(order) == sorted(order):
+        return expression
+    array = constant_array(expression)
+    if array is not None:
+        return constant(np.ascontiguousarray(array.transpose(order)))
+    return relax.op.permute_dims(expression, list(order))
+
+
+def reshaped(
+    invocation: Invocation, expression: RelaxExpression, shape: Sequence[int]
+) -> RelaxExpression:
+    """The elements of an expression, in row-major order, in another shape."""
+    normal = invocation.builder.normalize(expression)
+    if shape_and_dtype(normal)[0] == tuple(shape):
+        return normal
+    array = constant_array(normal)
+    if array is not None:
+        return constant(array.reshape(shape))
+    return relax.op.reshape(normal, tuple(shape))
+
+
+def forward(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    return axis + rank if axis < 0 else axis
+
+
+def aligned_shapes(
+    shapes: Sequence[tuple[int, ...]], alignments: Sequence[object]
+) -> list[tuple[int, ...]]:
+    """Shapes padded with 1s to one rank as their alignments say (draft, section 4.2.2)."""
+    offsets = [item if isinstance(item, int) else None for item in alignments]
+    widened = [
+        len(shape) + abs(offset or 0) for shape, offset in zip(shapes, offsets, strict=True)
+    ]
+    rank = max(widened)
+    result = []
+    for shape, offset, width in zip(shapes, offsets, widened, strict=True):
+        if offset is None:
+            lead = rank - len(shape)
+        else:
+            lead = rank - width if offset < 0 else offset
+        result.append((1,) * lead + shape + (1,) * (rank - len(shape) - lead))
+    return result
+
+
+def aligned(invocation: Invocation, alignments: Sequence[str]) -> list[RelaxExpression]:
+    """The operands reshaped so that they broadcast from the right, by their alignment attributes.
+
+    Dimensions of extent 1 in front are left out where they are not needed.
+    """
+    count = len(alignments)
+    shapes = [invocation.shape(number) for number in range(count)]
+    full = aligned_shapes(shapes, [invocation.attribute(name) for name in alignments])
+    operands = []
+    for operand, shape, target in zip(invocation.operands[:count], shapes, full, strict=True):
+        trailing = target[len(target) - len(shape) :] == shape
+        operands.append(operand if trailing else reshaped(invocation, operand, target))
+    return operands

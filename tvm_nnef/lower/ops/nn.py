@@ -1,0 +1,273 @@
+"""Mappings of the module ``nn``: convolution, pooling, activations, normalisation.
+
+Not here: ``deconv`` and ``sum_pool``, whose formulas say the same with less detour, and
+activations that Relax has with other constants or limits.
+
+``max_pool`` differs from its formula in one case: Relax gives the least finite number for a window
+of nothing but -inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
+from tvm_nnef.lower.ops.common import computes_natively, forward, permuted, reshaped, scalar
+from tvm_nnef.lower.ops.math import elementwise
+from tvm_nnef.tvm_compat import RelaxExpression, constant, constant_array
+
+_CONVOLUTIONS = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3: relax.op.nn.conv3d}
+_MAX_POOLS = {1: relax.op.nn.max_pool1d, 2: relax.op.nn.max_pool2d, 3: relax.op.nn.max_pool3d}
+_AVG_POOLS = {1: relax.op.nn.avg_pool1d, 2: relax.op.nn.avg_pool2d, 3: relax.op.nn.avg_pool3d}
+_POOL_LAYOUTS = {
+    1: ("NCW", "NWC"),
+    2: ("NCHW", "NHWC"),
+    3: ("NCDHW", "NDHWC"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows over spatial dimensions, with the padding that Relax needs for a given output."""
+
+    stride: list[int]
+    dilation: list[int]
+    before: list[int]
+    after: list[int]
+
+    @property
+    def padding(self) -> list[int]:
+        """As Relax takes it: all in front, then all behind."""
+        return [*self.before, *self.after]
+
+
+def windows(
+    invocation: Invocation, inputs: Sequence[int], sizes: Sequence[int], outputs: Sequence[int]
+) -> Windows | None:
+    """The windows of a convolution or pooling (draft, sections 4.4.1 and 4.4.2).
+
+    The padding behind is what the extents of the output need: more than is written with
+    ``ceil_mode``, and nothing where windows end before the input does. None where the padding in
+    front is negative, which Relax cannot say.
+    """
+    stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
+    spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
+    before = _leading_padding(invocation, inputs, spans, stride)
+    if min(before, default=0) < 0 or 0 in inputs or 0 in outputs:
+        return None
+    after = [
+        max(0, (output - 1) * step + span - extent - lead)
+        for output, step, span, extent, lead in zip(
+            outputs, stride, spans, inputs, before, strict=True
+        )
+    ]
+    return Windows(stride, dilation, before, after)
+
+
+def _leading_padding(
+    invocation: Invocation, inputs: Sequence[int], spans: Sequence[int], stride: Sequence[int]
+) -> list[int]:
+    if invocation.attribute("padding") is not None:
+        return invocation.numbers("padding")[: len(inputs)]
+    up = bool(invocation.attribute("ceil_mode"))
+    counts = [-(-n // s) if up else n // s for n, s in zip(inputs, stride, strict=True)]
+    totals = [
+        (count - 1) * step + span - extent
+        for count, step, span, extent in zip(counts, stride, spans, inputs, strict=True)
+    ]
+    upper = invocation.attribute("padding_align") == "UPPER"
+    return [total // 2 if upper else -(-total // 2) for total in totals]
+
+
+def _dimensions(layout: str, rank: int) -> list[int]:
+    """Where the dimensions of a format such as NXC stand: N, C, then the spatial ones."""
+    spatial = layout.index("X")
+    places: dict[str, list[int]] = {}
+    for position, letter in enumerate(layout):
+        shift = rank - 3 if position > spatial else 0
+        places[letter] = [position + shift]
+    places["X"] = list(range(spatial, spatial + rank - 2))
+    return [*places["N"], *places["C"], *places["X"]]
+
+
+def _conv(invocation: Invocation) -> Lowered:
+    """Convolution in the order batch, channels, space; other formats are permuted to it."""
+    rank = invocation.tensor(0).rank
+    convolution = _CONVOLUTIONS.get(rank - 2)
+    if convolution is None or not computes_natively(invocation):
+        return None
+    data_order = _dimensions(str(invocation.attribute("data_format")), rank)
+    filter_order = _dimensions(str(invocation.attribute("filter_format")), rank)
+    input_shape = [invocation.shape(0)[d] for d in data_order]
+    filter_shape = [invocation.shape(1)[d] for d in filter_order]
+    output_shape = [invocation.result.shape[d] for d in data_order]
+    if 0 in (*input_shape, *filter_shape, *output_shape):
+        return None
+    found = windows(invocation, input_shape[2:], filter_shape[2:], output_shape[2:])
+    if found is None:
+        return None
+    data, weights, bias = invocation.operands
+    result = convolution(
+        permuted(data, data_order),
+        permuted(weights, filter_order),
+        strides=found.stride,
+        padding=found.padding,
+        dilation=found.dilation,
+        groups=invocation.number("groups") or input_shape[1],
+    )
+    if bias is not None:
+        shape = (1, output_shape[1], *[1] * (rank - 2))
+        result = relax.op.add(result, reshaped(invocation, bias, shape))
+    return permuted(result, [data_order.index(d) for d in range(rank)])
+
+
+def _pooled(
+    invocation: Invocation, pools: Mapping[int, Any], **options: object
+) -> RelaxExpression | None:
+    """A pooling over all dimensions between or behind batch and channels, else None."""
+    rank = invocation.tensor(0).rank
+    axes = [forward(axis, rank) for axis in invocation.numbers("axes")]
+    formats = {tuple(range(2, rank)): 0, tuple(range(1, rank - 1)): 1}
+    if len(axes) not in pools or tuple(axes) not in formats or not computes_natively(invocation):
+        return None
+    inputs = [invocation.shape(0)[axis] for axis in axes]
+    outputs = [invocation.result.shape[axis] for axis in axes]
+    found = windows(invocation, inputs, invocation.numbers("size"), outputs)
+    if found is None or _has_empty_window(found, invocation.numbers("size"), inputs, outputs):
+        return None
+    return pools[len(axes)](
+        invocation.operands[0],
+        pool_size=invocation.numbers("size"),
+        strides=found.stride,
+        dilation=found.dilation,
+        padding=found.padding,
+        layout=_POOL_LAYOUTS[len(axes)][formats[tuple(axes)]],
+        **options,
+    )
+
+
+def _has_empty_window(
+    found: Windows, sizes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
+) -> bool:
+    """Whether a window lies outside of the input: its extreme and its mean are special."""
+    for axis, size in enumerate(sizes):
+        for output in range(outputs[axis]):
+            start = output * found.stride[axis] - found.before[axis]
+            cells = range(start, start + size * found.dilation[axis], found.dilation[axis])
+            if not any(0 <= cell < inputs[axis] for cell in cells):
+                return True
+    return False
+
+
+def _max_pool(invocation: Invocation) -> Lowered:
+    return _pooled(invocation, _MAX_POOLS)
+
+
+def _avg_pool(invocation: Invocation) -> Lowered:
+    if any(step != 1 for step in invocation.numbers("dilation")):
+        return None
+    counted = not invocation.attribute("ignore_border")
+    return _pooled(invocation, _AVG_POOLS, count_include_pad=counted)
+
+
+def _relu(invocation: Invocation) -> Lowered:
+    """max(min(x, max), alpha * x), with 0 for a null alpha."""
+    if not computes_natively(invocation):
+        return None
+    (x,) = invocation.operands
+    alpha, limit = invocation.attribute("alpha"), invocation.attribute("max")
+    limited = x if limit is None else relax.op.minimum(x, scalar(limit, invocation.dtype))
+    if alpha is None:
+        return relax.op.nn.relu(limited)
+    return relax.op.maximum(limited, relax.op.multiply(x, scalar(alpha, invocation.dtype)))
+
+
+def _prelu(invocation: Invocation) -> Lowered:
+    if not computes_natively(invocation):
+        return None
+    axis = forward(invocation.number("axis"), invocation.tensor(0).rank)
+    return relax.op.nn.prelu(*invocation.operands, axis=axis)
+
+
+def _gelu(invocation: Invocation) -> Lowered:
+    function = {None: relax.op.nn.gelu, "TANH": relax.op.nn.gelu_tanh}.get(
+        invocation.attribute("approximate")
+    )
+    if function is None or not computes_natively(invocation):
+        return None
+    return function(invocation.operands[0])
+
+
+def _softmax(invocation: Invocation) -> Lowered:
+    axes = invocation.numbers("axes")
+    if len(axes) != 1 or 0 in invocation.shape(0) or not computes_natively(invocation):
+        return None
+    return relax.op.nn.softmax(invocation.operands[0], forward(axes[0], invocation.tensor(0).rank))
+
+
+def _batch_norm(invocation: Invocation) -> Lowered:
+    """One multiplication and one addition for each element, which fuse with a convolution.
+
+    Statistics that are constants are folded here. Relax's own operator returns a tuple, which
+    stands in the way of layout conversion.
+    """
+    if not computes_natively(invocation):
+        return None
+    data, *statistics = invocation.operands
+    axis = forward(invocation.number("channel_axis"), invocation.tensor(0).rank)
+    shape = [1] * invocation.tensor(0).rank
+    shape[axis] = invocation.shape(0)[axis]
+    epsilon = invocation.attribute("epsilon")
+    assert isinstance(epsilon, (int, float))
+    arrays = [None if item is None else constant_array(item) for item in statistics]
+    known = [a is not None for a, s in zip(arrays, statistics, strict=True) if s is not None]
+    if all(known):
+        factor, shift = map(constant, _folded(arrays, epsilon, invocation.dtype))
+    else:
+        factor, shift = _scaling(statistics, scalar(epsilon, invocation.dtype))
+    scaled = relax.op.multiply(data, reshaped(invocation, factor, shape))
+    return scaled if shift is None else relax.op.add(scaled, reshaped(invocation, shift, shape))
+
+
+def _folded(
+    arrays: Sequence[np.ndarray[Any, Any] | None], epsilon: float, dtype: str
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    mean, variance, bias, scale = (
+        None if array is None else array.astype("float64") for array in arrays
+    )
+    assert mean is not None and variance is not None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = (1.0 if scale is None else scale) / np.sqrt(variance + epsilon)
+        shift = (0.0 if bias is None else bias) - mean * factor
+    return factor.astype(dtype), shift.astype(dtype)
+
+
+def _scaling(
+    statistics: Sequence[RelaxExpression], epsilon: RelaxExpression
+) -> tuple[RelaxExpression, RelaxExpression]:
+    mean, variance, bias, scale = statistics
+    factor = relax.op.rsqrt(relax.op.add(variance, epsilon))
+    if scale is not None:
+        factor = relax.op.multiply(scale, factor)
+    shift = relax.op.negative(relax.op.multiply(mean, factor))
+    return factor, shift if bias is None else relax.op.add(bias, shift)
+
+
+MAPPINGS: Mapping[str, LoweringFunction] = {
+    "nn.conv": _conv,
+    "nn.max_pool": _max_pool,
+    "nn.avg_pool": _avg_pool,
+    "nn.relu": _relu,
+    "nn.prelu": _prelu,
+    "nn.gelu": _gelu,
+    "nn.sigmoid": elementwise(relax.op.sigmoid),
+    "nn.silu": elementwise(relax.op.nn.silu),
+    "nn.erf": elementwise(relax.op.erf),
+    "nn.softmax": _softmax,
+    "nn.batch_norm": _batch_norm,
+}

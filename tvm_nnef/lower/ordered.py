@@ -1,0 +1,135 @@
+"""Formulas as ordered loops: a Formula in, a PrimFunc out that does literally what it says.
+
+Takes every formula: computed left-hand sides, conditions that read the output, packed steps. The
+loops run one after another in the order in which they are written, so the result is right
+everywhere and fast nowhere; the schedules leave such a function alone and the build report names
+it. Does not touch Relax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_nnef.graph.formula import Formula, Statement, Store
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.lower.formula import COMBINE, FormulaTypes
+from tvm_nnef.lower.functions import BINARY, cast
+from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, literal
+from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, opaque_function
+
+Buffer: TypeAlias = Any
+TirStatement: TypeAlias = Any
+
+
+def ordered_function(
+    formula: Formula, operands: Sequence[Tensor], types: FormulaTypes, name: str
+) -> PrimFunction:
+    """A PrimFunc from the buffers of ``operands`` to those of the formula's results."""
+    results = [fill.tensor for fill in formula.fills]
+    stored = [
+        tirx.decl_buffer(tensor.shape, types.stored[tensor], f"{role}{number}")
+        for role, tensors in (("operand", operands), ("result", results))
+        for number, tensor in enumerate(tensors)
+    ]
+    buffers: dict[Tensor, Buffer] = dict(zip([*operands, *results], stored, strict=True))
+    working = {tensor: _working(tensor, buffers[tensor], types) for tensor in results}
+    inside = {**buffers, **working}
+    body = [_filled(fill.tensor, types, formula, inside) for fill in formula.fills]
+    body += [_nest(statement, inside, types) for statement in formula.statements]
+    narrowed = [tensor for tensor in results if working[tensor] is not buffers[tensor]]
+    body += [_copied(tensor, working[tensor], buffers[tensor]) for tensor in narrowed]
+    written = stored[len(operands) :]
+    allocated = [working[tensor] for tensor in narrowed]
+    return opaque_function(name, stored, written, allocated, tirx.stmt_seq(*body))
+
+
+def _working(tensor: Tensor, stored: Buffer, types: FormulaTypes) -> Buffer:
+    """The buffer that holds a result until its one narrowing (law 11)."""
+    dtype = types.computed[tensor.type]
+    if dtype == types.stored[tensor]:
+        return stored
+    return tirx.decl_buffer(tensor.shape, dtype, "working")
+
+
+def _filled(
+    tensor: Tensor, types: FormulaTypes, formula: Formula, buffers: Mapping[Tensor, Buffer]
+) -> TirStatement:
+    value = next(fill.value for fill in formula.fills if fill.tensor is tensor)
+    number = literal(types.fill(tensor, value).value, types.computed[tensor.type])
+    return _elementwise(tensor, lambda axes: tirx.BufferStore(buffers[tensor], number, axes))
+
+
+def _copied(tensor: Tensor, source: Buffer, target: Buffer) -> TirStatement:
+    def step(axes: Sequence[PrimExpression]) -> TirStatement:
+        value = cast(tirx.BufferLoad(source, axes), str(target.dtype))
+        return tirx.BufferStore(target, value, axes)
+
+    return _elementwise(tensor, step)
+
+
+def _elementwise(tensor: Tensor, step: Any) -> TirStatement:
+    axes = [tirx.Var(f"i{number}", INDEX_TYPE) for number in range(tensor.rank)]
+    return _loops(list(zip(axes, tensor.shape, strict=True)), step(axes))
+
+
+def _loops(loops: Sequence[tuple[Any, Any]], body: TirStatement) -> TirStatement:
+    for variable, extent in reversed(loops):
+        bound = tirx.const(extent, INDEX_TYPE) if isinstance(extent, int) else extent
+        zero = tirx.const(0, INDEX_TYPE)
+        body = tirx.For(variable, zero, bound, tirx.ForKind.SERIAL, body)
+    return body
+
+
+def _nest(
+    statement: Statement, buffers: Mapping[Tensor, Buffer], types: FormulaTypes
+) -> TirStatement:
+    indices = {loop.index.name: tirx.Var(loop.index.name, INDEX_TYPE) for loop in statement.loops}
+
+    def read(tensor: Tensor, positions: Sequence[PrimExpression]) -> PrimExpression:
+        return tirx.BufferLoad(buffers[tensor], list(positions))
+
+    emitter = Emitter(types.computed, statement, indices, read, types.tables)
+    body = _step(statement, emitter, buffers)
+    for condition in reversed(emitter.conditions()):
+        body = tirx.IfThenElse(condition, body, None)
+    loops = [(indices[loop.index.name], emitter.position(loop.extent)) for loop in statement.loops]
+    return _loops(loops, body)
+
+
+def _step(
+    statement: Statement, emitter: Emitter, buffers: Mapping[Tensor, Buffer]
+) -> TirStatement:
+    """All stores of one step: every value and place is computed before the first is written."""
+    bindings: list[TirStatement] = []
+    writes: list[TirStatement] = []
+    for number, store in enumerate(statement.stores):
+        if 0 in store.tensor.shape:
+            continue
+        places = [
+            emitter.subscript(part, extent)
+            for part, extent in zip(store.subscripts, store.tensor.shape, strict=True)
+        ]
+        value = _new_value(store, emitter, buffers[store.tensor], places)
+        if len(statement.stores) > 1:
+            places = [_bound(bindings, p, f"place{number}_{d}") for d, p in enumerate(places)]
+            value = _bound(bindings, value, f"value{number}")
+        writes.append(tirx.BufferStore(buffers[store.tensor], value, places))
+    return tirx.stmt_seq(*bindings, *writes)
+
+
+def _new_value(
+    store: Store, emitter: Emitter, buffer: Buffer, places: Sequence[PrimExpression]
+) -> PrimExpression:
+    value = emitter.value(store.value)
+    if store.operator == "=":
+        return value
+    return BINARY[COMBINE[store.operator]](tirx.BufferLoad(buffer, list(places)), value)
+
+
+def _bound(bindings: list[TirStatement], value: PrimExpression, name: str) -> PrimExpression:
+    variable = tirx.Var(name, dtype_of(value))
+    bindings.append(tirx.Bind(variable, value))
+    return variable

@@ -1,0 +1,194 @@
+"""Scalars of formulas as TIR expressions.
+
+Enters: a Scalar of ``graph.formula``. Leaves: a TIR expression in the compute type of its scalar
+type. Loads come out with their indices in bounds, or guarded by :func:`Emitter.conditions`, which
+the caller puts around the step: no expression made here reads outside of a tensor.
+Does not know of loops, stores or results.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from tvm import tirx
+
+from tvm_nnef.graph.formula import (
+    Binary,
+    Cast,
+    Constant,
+    Index,
+    Load,
+    Local,
+    Lookup,
+    Scalar,
+    ScalarType,
+    Select,
+    Statement,
+    Subscript,
+    Unary,
+    guards,
+    walk,
+)
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.lower.functions import BINARY, UNARY, cast, select
+from tvm_nnef.lower.bounds import Ranges, interval, ranges_of
+from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+
+INDEX_TYPE = "int64"
+
+
+ComputeTypes: TypeAlias = Mapping[ScalarType, str]
+"""The dtypes in which a formula computes real, int and bool (``graph.machine_types``)."""
+
+
+def literal(value: float, dtype: str) -> PrimExpression:
+    """A number as a constant; an infinite integer is the extreme value of the dtype."""
+    if math.isinf(value) and not dtype.startswith(("float", "bfloat")):
+        extreme = tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
+        return extreme
+    return tirx.const(value, dtype)
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """Translates the scalars of one statement.
+
+    ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
+    tensor at int64 positions; ``tables`` holds the constant tensors of large lookups.
+    """
+
+    types: ComputeTypes
+    statement: Statement
+    indices: Mapping[str, PrimExpression]
+    read: Callable[[Tensor, Sequence[PrimExpression]], PrimExpression]
+    tables: Mapping[tuple[Scalar, ...], Tensor] = field(default_factory=dict)
+
+    @functools.cached_property
+    def ranges(self) -> Ranges:
+        """What is known of the indices and locals of the statement."""
+        return ranges_of(self.statement)
+
+    def value(self, scalar: Scalar) -> PrimExpression:
+        """The scalar in the compute type of its type."""
+        match scalar:
+            case Constant(kind, value):
+                return literal(value, self.types[kind])
+            case Index(name):
+                return cast(self.indices[name], self.types["int"])
+            case Local(name):
+                return self.value(self._local(name))
+            case Unary(function, operand):
+                return UNARY[function](self.value(operand))
+            case Binary(function, left, right):
+                return BINARY[function](self.value(left), self.value(right))
+            case Select(condition, consequent, alternative):
+                return select(
+                    self.value(condition), self.value(consequent), self.value(alternative)
+                )
+            case Cast(kind, operand):
+                return cast(self.value(operand), self.types[kind])
+            case Lookup(items, index):
+                return self._lookup(items, index)
+            case Load():
+                return self._element(scalar)
+
+    def position(self, scalar: Scalar) -> PrimExpression:
+        """An integer scalar as an int64 expression, as loops and indices need it."""
+        wide = replace(self, types={**self.types, "int": INDEX_TYPE})
+        return wide.value(scalar)
+
+    def conditions(self) -> list[PrimExpression]:
+        """What must hold for the step of the statement to be made.
+
+        To be tested in the given order, each only where those in front of it hold: a later one
+        may read at an index that an earlier one guards.
+        """
+        plain: dict[tuple[Scalar, int], None] = {}
+        reading: dict[tuple[Scalar, int], int] = {}
+        for tensor, dimension, subscript in guards(self.statement):
+            key = (subscript.index, tensor.shape[dimension])
+            if self._within(*key):
+                continue
+            depth = sum(isinstance(inner, Load) for inner in self._unfolded(subscript.index))
+            if depth:
+                reading[key] = depth
+            else:
+                plain[key] = None
+        ordered = [_all(self._inside(key) for key in plain)] if plain else []
+        ordered += [self._inside(key) for key in sorted(reading, key=lambda key: reading[key])]
+        if self.statement.condition is not None:
+            ordered.append(self.value(self.statement.condition))
+        return ordered
+
+    def subscript(self, subscript: Subscript, extent: int) -> PrimExpression:
+        """The position that a subscript means, in bounds unless it is guarded."""
+        position = self.position(subscript.index)
+        if subscript.below is not None and subscript.above is not None:
+            last = self.position(subscript.above)
+            upper = select(position >= extent, last, position)
+            position = select(position < 0, self.position(subscript.below), upper)
+            parts = (subscript.below, subscript.above)
+            safe = all(self._within(part, extent) for part in parts)
+        else:
+            safe = subscript.guarded or self._within(subscript.index, extent)
+        return position if safe else tirx.max(0, tirx.min(position, extent - 1))
+
+    def _element(self, load: Load) -> PrimExpression:
+        dtype = self.types[load.type]
+        if 0 in load.tensor.shape:
+            return tirx.const(0, dtype)
+        positions = [
+            self.subscript(subscript, extent)
+            for subscript, extent in zip(load.subscripts, load.tensor.shape, strict=True)
+        ]
+        return cast(self.read(load.tensor, positions), dtype)
+
+    def _lookup(self, items: tuple[Scalar, ...], index: Scalar) -> PrimExpression:
+        if items in self.tables:
+            return self._element(Load(self.tables[items], (Subscript(index),)))
+        position = self.position(index)
+        chosen = self.value(items[-1])
+        for number in reversed(range(len(items) - 1)):
+            chosen = select(position <= number, self.value(items[number]), chosen)
+        return chosen
+
+    def _local(self, name: str) -> Scalar:
+        return next(local.value for local in self.statement.locals if local.name == name)
+
+    def _unfolded(self, scalar: Scalar) -> Iterable[Scalar]:
+        for inner in walk(scalar):
+            yield inner
+            if isinstance(inner, Local):
+                yield from self._unfolded(self._local(inner.name))
+
+    def _within(self, index: Scalar, extent: int) -> bool:
+        known = interval(index, self.ranges)
+        return known is not None and known[0] >= 0 and known[1] < extent
+
+    def _inside(self, key: tuple[Scalar, int]) -> PrimExpression:
+        index, extent = key
+        position = self.position(index)
+        known = interval(index, self.ranges)
+        tests = []
+        if known is None or known[0] < 0:
+            tests.append(position >= 0)
+        if known is None or known[1] >= extent:
+            tests.append(position < extent)
+        return _all(tests)
+
+
+def guarded(
+    conditions: Sequence[PrimExpression], value: PrimExpression, otherwise: PrimExpression
+) -> PrimExpression:
+    """``value`` where all conditions hold, tested in order; it is not evaluated elsewhere."""
+    for condition in reversed(conditions):
+        value = tirx.if_then_else(condition, value, otherwise)
+    return value
+
+
+def _all(conditions: Iterable[PrimExpression]) -> PrimExpression:
+    return tirx.all(*conditions)

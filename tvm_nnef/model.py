@@ -1,0 +1,299 @@
+"""A model that was read: its checked program, its variables, what ``model.json`` says of it.
+
+Enters whatever the user calls a model (see ``load_model``), leaves a :class:`Model`; and back to
+disk. Nothing is composed here but for :func:`check`, and nothing is executed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, did_you_mean, error
+from tvm_nnef.semantics.check import check_program
+from tvm_nnef.semantics.program import STDLIB_PREFIX, CheckedDefinition, Program
+from tvm_nnef.storage.container import Container, ModelPath, open_container
+from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
+from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tvm_nnef.graph.nodes import Graph
+
+DIALECTS = ("auto", "draft", "tools")
+
+
+class Variables(Mapping[str, Any]):
+    """The variables of a model by full name, each read from its file when it is first asked for.
+
+    Values are NumPy arrays. Raises NnefError for a file that is no valid tensor file.
+    """
+
+    def __init__(self, container: Container) -> None:
+        suffix = variable_file_name("")
+        files = [name for name in container.names() if name.endswith(suffix) and "/" not in name]
+        self._container = container
+        self._files = {name.removesuffix(suffix): name for name in files}
+        self._read: dict[str, np.ndarray[Any, Any]] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        if name not in self._read:
+            from tvm_nnef.storage.tensor_file import read_tensor
+
+            file = self._files[name]
+            data = self._container.read(file)
+            self._read[name] = read_tensor(data, self._container.place(file)).array
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def check(self) -> list[Diagnostic]:
+        """What is wrong with the files as far as their headers and sizes tell."""
+        from tvm_nnef.storage.tensor_file import HEADER_SIZE, check_size, read_tensor_header
+
+        found: list[Diagnostic] = []
+        for file in self._files.values():
+            place = self._container.place(file)
+            try:
+                header = read_tensor_header(self._container.read(file, HEADER_SIZE), place)
+                check_size(header, self._container.size(file), place)
+            except NnefError as problem:
+                found += problem.diagnostics
+        return found
+
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model in memory; it compares by identity.
+
+    ``variables`` maps full names (``main.Net.weight``) to NumPy arrays, ``machine_types`` tensor
+    names to dtypes. ``path`` is the model's name in messages.
+    """
+
+    program: Program = field(repr=False)
+    path: str
+    variables: Mapping[str, Any] = field(repr=False)
+    metadata: Metadata = field(default_factory=Metadata, repr=False)
+
+    @property
+    def modules(self) -> Mapping[str, Any]:
+        """The checked modules by name, ``main`` first."""
+        return self.program.modules
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The names of the graphs of the main module; the first one is the primary one."""
+        return tuple(definition.name for definition in self.program.graphs)
+
+    @property
+    def machine_types(self) -> Mapping[str, str]:
+        """The dtypes of tensors by full name, where the model prescribes them."""
+        return self.metadata.machine_types
+
+    @property
+    def dialect(self) -> str:
+        """``draft`` or ``tools``."""
+        return self.program.dialect
+
+
+AnyModel: TypeAlias = "ModelPath | Model"
+
+
+def load_model(
+    model: AnyModel,
+    *,
+    dialect: str = "auto",
+    search_path: Sequence[str | os.PathLike[str]] = (),
+    variables: Mapping[str, Any] | None = None,
+) -> Model:
+    """Reads a model: parse, resolve imports, check, find the variables (sections 2.7, 2.15).
+
+    ``model`` is a folder, a ``.sknd`` file, a ``.tar`` or ``.tgz`` archive, SkriptND text (with a
+    newline), or a Model, which is given back as it is. Modules are looked for in the model, then in
+    the folders of ``search_path``, then in the standard library. ``variables`` (full name to
+    array) takes the place of ``.dat`` files.
+
+    Raises NnefError, whose ``diagnostics`` list everything found.
+    """
+    if isinstance(model, Model):
+        return model
+    container = open_container(model)
+    program, found = _check_container(container, dialect, search_path)
+    errors = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
+    metadata = Metadata()
+    try:
+        metadata = _metadata(container)
+    except NnefError as problem:
+        errors += problem.diagnostics
+    files = Variables(container)
+    errors += files.check() if variables is None else []
+    if errors or program is None:
+        raise NnefError(errors)
+    return Model(program, container.path, files if variables is None else variables, metadata)
+
+
+def check(
+    model: AnyModel,
+    *,
+    dialect: str = "auto",
+    search_path: Sequence[str | os.PathLike[str]] = (),
+    variables: Mapping[str, Any] | None = None,
+    graph: str | None = None,
+    attributes: Mapping[str, object] | None = None,
+    types: Mapping[str, str] | None = None,
+    input_shapes: Mapping[str, Any] | None = None,
+) -> list[Diagnostic]:
+    """Everything that is wrong with a model, in the order of position; no errors when valid.
+
+    Beyond what :func:`load_model` finds, every graph whose attributes and input shapes are known
+    is composed (only ``graph``, where one is named), and its variables are compared with their
+    files; what could not be composed for lack of values is said in a note. TVM is not imported for
+    static graphs. Raises nothing that a user can cause.
+    """
+    warnings: list[Diagnostic] = []
+    try:
+        if not isinstance(model, Model):
+            container = open_container(model)
+            _, found = _check_container(container, dialect, search_path)
+            warnings = [each for each in found if each.severity != "error"]
+        loaded = load_model(model, dialect=dialect, search_path=search_path, variables=variables)
+    except NnefError as problem:
+        return [*problem.diagnostics, *warnings]
+    names = loaded.graphs if graph is None else (graph,)
+    for name in names:
+        warnings += _check_graph(loaded, name, attributes, types, input_shapes)
+    return warnings
+
+
+def _check_graph(
+    model: Model,
+    name: str,
+    attributes: Mapping[str, object] | None,
+    types: Mapping[str, str] | None,
+    input_shapes: Mapping[str, Any] | None,
+) -> list[Diagnostic]:
+    from tvm_nnef.compose import NotGiven, compose_graph
+
+    try:
+        graph = compose_graph(
+            model.program, graph=name, attributes=attributes, types=types, input_shapes=input_shapes
+        )
+    except NotGiven as missing:
+        (first, *_) = missing.diagnostics
+        message = f"graph '{name}' was not composed: {first.message}"
+        return [Diagnostic(message, first.span, first.hint, severity="note")]
+    except NnefError as problem:
+        return list(problem.diagnostics)
+    if not model.variables and graph.variables:
+        message = f"the model has no variable files; graph '{name}' needs {len(graph.variables)}"
+        return [Diagnostic(message, severity="note", file=model.path)]
+    try:
+        check_variables(model, graph)
+    except NnefError as problem:
+        return list(problem.diagnostics)
+    return []
+
+
+def check_variables(model: Model, graph: Graph) -> None:
+    """Raises an NnefError that lists every variable without a value, or with one of other shape."""
+    found: list[Diagnostic] = []
+    for tensor in graph.variables:
+        file = f"{model.path}/{variable_file_name(tensor.name)}"
+        if tensor.name not in model.variables:
+            hint = did_you_mean(tensor.name, model.variables) or (
+                f"the variable is read from '{variable_file_name(tensor.name)}' in the model folder"
+            )
+            message = f"variable '{tensor.name}' has no value: there is no file '{file}'"
+            found.append(Diagnostic(message, tensor.span, hint))
+            continue
+        shape = tuple(model.variables[tensor.name].shape)
+        if shape != tensor.shape:
+            message = (
+                f"variable '{tensor.name}' is declared with shape {list(tensor.shape)}, "
+                f"but '{file}' holds shape {list(shape)}"
+            )
+            hint = "correct the declaration, or write the file again"
+            found.append(Diagnostic(message, tensor.span, hint))
+    if found:
+        raise NnefError(found)
+
+
+def save_model(model: Model, path: str | os.PathLike[str]) -> None:
+    """Writes a model as a folder, or as an archive where the path ends in .tar, .tgz or .tar.gz.
+
+    Texts are written as they were read; what is read again is equal. The target is replaced only
+    when everything is written. Raises NnefError where that fails.
+    """
+    from tvm_nnef.storage.tensor_file import write_tensor
+    from tvm_nnef.storage.write import Content, write_container
+
+    files: dict[str, Content] = {}
+    for name, module in model.program.modules.items():
+        if not module.source.path.startswith(STDLIB_PREFIX):
+            files[f"{name.replace('.', '/')}.sknd"] = module.source.text.encode()
+    for name in model.variables:
+        file = variable_file_name(name)
+        files[file] = lambda name=name, file=file: write_tensor(model.variables[name], file)  # type: ignore[misc]
+    if model.metadata != Metadata():
+        files[METADATA_FILE] = write_metadata(model.metadata)
+    write_container(path, files)
+
+
+def _metadata(container: Container) -> Metadata:
+    if not container.exists(METADATA_FILE):
+        return Metadata()
+    return read_metadata(container.read(METADATA_FILE), container.place(METADATA_FILE))
+
+
+def _check_container(
+    container: Container, dialect: str, search_path: Sequence[str | os.PathLike[str]]
+) -> tuple[Program | None, list[Diagnostic]]:
+    if dialect not in DIALECTS:
+        hint = did_you_mean(dialect, DIALECTS) or f"one of {', '.join(DIALECTS)}"
+        raise error(f"unknown dialect '{dialect}'", hint=hint)
+    if dialect == "tools":
+        raise error("the tools dialect is not supported yet", file=container.path)
+    assert container.main is not None
+    main = container.read_source(container.main)
+
+    def load(parts: tuple[str, ...]) -> Source | None:
+        file = "/".join(parts) + ".sknd"
+        if container.exists(file):
+            return container.read_source(file)
+        for folder in search_path:
+            if (Path(folder) / file).is_file():
+                return open_container(Path(folder) / file).read_source(Path(file).name)
+        return standard_module(parts[0]) if len(parts) == 1 else None
+
+    return check_program(main, load, dialect="draft")
+
+
+def standard_module(name: str) -> Source | None:
+    """The text of a module of the standard library, or None where there is no such module."""
+    file = resources.files("tvm_nnef.stdlib") / f"{name}.sknd"
+    if not file.is_file():
+        return None
+    return Source(f"{STDLIB_PREFIX}{name}.sknd", file.read_text(encoding="utf-8"))
+
+
+def standard_operators() -> Iterator[CheckedDefinition]:
+    """Every operator of the standard library, in the order of modules and text."""
+    folder = resources.files("tvm_nnef.stdlib")
+    names = sorted(f.name.removesuffix(".sknd") for f in folder.iterdir() if f.name.endswith(".sknd"))
+    imports = "".join(f"import {name};\n" for name in names)
+    text = f"{imports}graph G {{ @input {{ x: real[1]; }} @output {{ y: real[1]; }} @compose {{ y = x; }} }}\n"
+    program, found = check_program(Source("<operators>", text), lambda parts: standard_module(parts[0]))
+    if program is None:
+        raise NnefError(found)
+    for name in names:
+        yield from program.modules[name].definitions.values()

@@ -1,0 +1,146 @@
+"""The functions of formulas on NumPy arrays, in tables: scalars of the graph to array functions.
+
+Operands of a function are arrays of one dtype that broadcast; so is the result, save for
+comparisons. int wraps around and is never trapped: dividing by zero gives 0. The caller silences
+NumPy's floating-point warnings. No tensors are read or written here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
+
+Array: TypeAlias = NDArray[Any]
+
+
+def constant(value: float, dtype: np.dtype[Any]) -> Array:
+    """A number as an array of rank 0; ints wrap, an infinite int is the extreme of the dtype."""
+    if dtype.kind not in "iu":
+        return np.array(value, dtype)
+    if isinstance(value, float) and math.isinf(value):
+        limits = np.iinfo(dtype)
+        return np.array(limits.max if value > 0 else limits.min, dtype)
+    return np.array(int(value) % 2**64, np.uint64).astype(dtype)
+
+
+def cast(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Conversion between the types of a model: reals truncate (and saturate) to int.
+
+    What is not a number becomes 0.
+    """
+    if dtype.kind == "b":
+        return np.asarray(array != 0)
+    if dtype.kind in "iu" and array.dtype.kind == "f":
+        limits = np.iinfo(dtype)
+        # The upper limit itself is no floating-point number, its successor is.
+        inside = (array > float(limits.min)) & (array < float(limits.max))
+        extreme = np.where(array > 0, limits.max, np.where(array < 0, limits.min, 0))
+        return np.where(inside, np.where(inside, array, 0).astype(dtype), extreme.astype(dtype))
+    return array.astype(dtype, copy=False)
+
+
+def _divide(left: Array, right: Array, upward: Array | bool) -> Array:
+    """An int quotient rounded down, or up where ``upward``; 0 where the divisor is 0."""
+    quotient = np.floor_divide(left, right)
+    raised = (left - quotient * right != 0) & upward
+    quotient = quotient + raised.astype(quotient.dtype)
+    return np.asarray(np.where(right == 0, np.zeros_like(quotient), quotient))
+
+
+def _power(left: Array, right: Array) -> Array:
+    """A power; of ints exact (modulo wrapping), truncated toward zero for negative exponents."""
+    if left.dtype.kind == "f":
+        return np.asarray(np.power(left, right))
+    whole = np.power(left, np.maximum(right, right.dtype.type(0)))
+    # Only 1 and -1 have inverses that do not truncate to zero; they are their own.
+    inverse = np.where(np.abs(left) == 1, np.where(right % 2 == 0, left * left, left), 0)
+    return np.asarray(np.where(right < 0, inverse.astype(left.dtype), whole))
+
+
+def _round(array: Array) -> Array:
+    whole = np.trunc(array)
+    # Adding 0.5 first would round the largest number below 0.5 up.
+    away = np.where(np.abs(array - whole) >= 0.5, np.sign(array), 0)
+    return np.asarray(whole + away.astype(array.dtype))
+
+
+def _erf(array: Array) -> Array:
+    exact = np.vectorize(math.erf, otypes=[np.float64])
+    return np.asarray(exact(array)).astype(array.dtype)
+
+
+UNARY: Mapping[UnaryFunction, Callable[[Array], Array]] = {
+    "neg": np.negative,
+    "not": np.logical_not,
+    "abs": np.abs,
+    "sign": np.sign,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": _erf,
+    "round": _round,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "frac": lambda array: array - np.trunc(array),
+}
+
+BINARY: Mapping[BinaryFunction, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "pow": _power,
+    "div": np.divide,
+    "floordiv": lambda left, right: _divide(left, right, False),
+    "ceildiv": lambda left, right: _divide(left, right, True),
+    "truncdiv": lambda left, right: _divide(left, right, (left < 0) != (right < 0)),
+    "awaydiv": lambda left, right: _divide(left, right, (left < 0) == (right < 0)),
+    "realceildiv": lambda left, right: np.ceil(left / right),
+    "floormod": np.remainder,
+    "truncmod": np.fmod,
+    "fmod": np.fmod,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.logical_xor,
+}
+
+CONTRACTIONS: Mapping[StoreOperator, np.ufunc] = {
+    "+=": np.add,
+    "*=": np.multiply,
+    "&=": np.logical_and,
+    "|=": np.logical_or,
+    "min=": np.minimum,
+    "max=": np.maximum,
+}
+"""What each store operator but ``=`` does with the old and the new value."""
+
+
+def null(operator: StoreOperator, dtype: np.dtype[Any]) -> Array:
+    """The value that leaves any other as it is under a contraction."""
+    values = {"+=": 0, "*=": 1, "&=": 1, "|=": 0, "min=": math.inf, "max=": -math.inf}
+    return constant(values[operator], dtype)

@@ -1,0 +1,205 @@
+"""A Formula on arrays: from the arrays that it reads to those of its results.
+
+A statement runs over blocks of its iteration space, of bounded size, in the order of its loops;
+the steps of a block are computed together. Where a statement reads or twice writes what it writes,
+the loops that keep such steps in order have blocks of one step. Knows nothing of operators.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from tvm_nnef.graph.formula import (
+    Formula,
+    Index,
+    Loop,
+    Statement,
+    Store,
+    StoreOperator,
+    Subscript,
+    guards,
+    loads,
+)
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.reference.arithmetic import CONTRACTIONS, Array, null
+from tvm_nnef.reference.scalars import Block, evaluate, number, positions
+
+BLOCK = 2**22
+"""Upper limit of the steps in a block: it bounds the memory that a statement takes."""
+
+
+def run(formula: Formula, context: Block) -> dict[Tensor, Array]:
+    """The results of a formula, in the dtypes in which it computes.
+
+    ``context`` has the arrays of all tensors that the formula reads besides its results; what is
+    said of single statements in it is ignored. Raises OutOfBounds.
+    """
+    with np.errstate(all="ignore"):
+        results = {
+            fill.tensor: np.full(
+                [int(number(extent, context)) for extent in fill.tensor.shape],
+                evaluate(fill.value, context, np.array(True)),
+            )
+            for fill in formula.fills
+        }
+        for statement in formula.statements:
+            arrays = {**context.arrays, **results}
+            _run_statement(statement, results, replace(context, arrays=arrays))
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """What the steps of a block do to one tensor: values for places of the flattened result."""
+
+    target: Array
+    operator: StoreOperator
+    places: Array
+    values: Array
+
+    def commit(self) -> None:
+        flat = self.target.reshape(-1)
+        if self.operator == "=":
+            flat[self.places] = self.values
+        else:
+            CONTRACTIONS[self.operator].at(flat, self.places, self.values)
+
+
+def _run_statement(statement: Statement, results: Mapping[Tensor, Array], context: Block) -> None:
+    context = replace(context, locals=statement.locals)
+    extents = _extents(statement.loops, context)
+    guarded = tuple(guards(statement))
+    for starts, stops in _boxes(extents, _free(statement)):
+        grid = _grid(statement.loops, starts, stops, context)
+        block = replace(context, indices=grid, values={})
+        active = _active(statement, guarded, block)
+        if not active.any():
+            continue
+        shape = tuple(stop - start for start, stop in zip(starts, stops, strict=True))
+        writes = [
+            _prepare(store, results[store.tensor], block, active, shape)
+            for store in statement.stores
+        ]
+        for write in writes:
+            write.commit()
+
+
+def _extents(loops: tuple[Loop, ...], context: Block) -> tuple[int, ...]:
+    """The extent of each loop; the largest that occurs where it depends on loops further out."""
+    found: tuple[int, ...] = ()
+    for loop in loops:
+        outer = found + (0,) * (len(loops) - len(found))
+        grid = _grid(loops, (0,) * len(loops), outer, context)
+        extent = evaluate(loop.extent, replace(context, indices=grid), np.array(False))
+        found += (int(extent.max(initial=0)),)
+    return found
+
+
+def _free(statement: Statement) -> tuple[bool, ...]:
+    """For each loop, whether its steps may be taken together.
+
+    All may where no tensor is both read and written, or written by two stores. Else only those
+    may that index the written tensors directly, in the same dimension at every access: the steps
+    of such a loop touch different elements.
+    """
+    written = [store.tensor for store in statement.stores]
+    read = [load for load in loads(statement) if load.tensor in written]
+    if not read and len(set(written)) == len(written):
+        return (True,) * len(statement.loops)
+    accesses = [(load.tensor, load.subscripts) for load in read]
+    accesses += [(store.tensor, store.subscripts) for store in statement.stores]
+    return tuple(
+        all(
+            _apart(loop.index, [at for owner, at in accesses if owner is tensor])
+            for tensor in written
+        )
+        for loop in statement.loops
+    )
+
+
+def _apart(index: Index, accesses: list[tuple[Subscript, ...]]) -> bool:
+    return any(
+        all(subscript.index == index and subscript.below is None for subscript in dimension)
+        for dimension in zip(*accesses, strict=True)
+    )
+
+
+def _boxes(
+    extents: tuple[int, ...], free: tuple[bool, ...]
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Starts and stops of blocks that cover the iteration space, in the order of its steps."""
+    sizes: list[int] = []
+    room = BLOCK
+    for extent, together in zip(reversed(extents), reversed(free), strict=True):
+        sizes.insert(0, max(1, min(extent, room)) if together else 1)
+        room //= sizes[0]
+    ranges = [range(0, extent, size) for extent, size in zip(extents, sizes, strict=True)]
+    for starts in itertools.product(*ranges):
+        ends = zip(starts, sizes, extents, strict=True)
+        yield starts, tuple(min(start + size, extent) for start, size, extent in ends)
+
+
+def _grid(
+    loops: tuple[Loop, ...], starts: tuple[int, ...], stops: tuple[int, ...], context: Block
+) -> dict[str, Array]:
+    dtype = context.dtypes["int"]
+    return {
+        loop.index.name: np.arange(start, stop, dtype=dtype).reshape(
+            [-1 if axis == other else 1 for other in range(len(loops))]
+        )
+        for axis, (loop, start, stop) in enumerate(zip(loops, starts, stops, strict=True))
+    }
+
+
+def _active(
+    statement: Statement, guarded: tuple[tuple[Tensor, int, Subscript], ...], block: Block
+) -> Array:
+    """Which steps of a block are taken; broadcasts against it."""
+    # Apart, because locals that are evaluated for the guards are not checked yet.
+    unchecked = replace(block, values={})
+    bounds = [
+        (block.indices[loop.index.name], evaluate(loop.extent, block, np.array(False)))
+        for loop in statement.loops
+    ]
+    bounds += [
+        (
+            evaluate(subscript.index, unchecked, np.array(False)),
+            np.array(block.arrays[tensor].shape[dimension]),
+        )
+        for tensor, dimension, subscript in guarded
+    ]
+    active = np.array(True)
+    for index, extent in bounds:
+        within = (index >= 0) & (index < extent)
+        # What holds everywhere is left out, so that the array of active steps stays small.
+        active = active if within.all() else active & within
+    if statement.condition is not None:
+        active = active & evaluate(statement.condition, block, active)
+    return active
+
+
+def _prepare(
+    store: Store, target: Array, block: Block, active: Array, shape: tuple[int, ...]
+) -> _Write:
+    """A store of the active steps of a block, of which at least one there is."""
+    where = positions(store.tensor, store.subscripts, target.shape, block, active)
+    strides = [prod(target.shape[axis + 1 :]) for axis in range(target.ndim)]
+    place = sum((index * stride for index, stride in zip(where, strides, strict=True)), np.array(0))
+    values = evaluate(store.value, block, active)
+    if store.operator == "=":
+        place, values = np.broadcast_to(place, shape), np.broadcast_to(values, shape)
+        taken = np.broadcast_to(active, shape)
+        return _Write(target, "=", place[taken], values[taken])
+    place = place.reshape((1,) * (len(shape) - place.ndim) + place.shape)
+    if not active.all():
+        values = np.where(active, values, null(store.operator, values.dtype))
+    contracted = tuple(axis for axis in range(len(shape)) if place.shape[axis] == 1)
+    values = CONTRACTIONS[store.operator].reduce(
+        np.broadcast_to(values, shape), axis=contracted, dtype=values.dtype, keepdims=True
+    )
+    return _Write(target, store.operator, place.ravel(), values.ravel())

@@ -1,0 +1,124 @@
+"""What a user hands over: from arrays to the tensors of a graph, checked and converted.
+
+A shape must be that of the tensor, and the kind of dtype that of its type: int and bool are no
+real. Within a kind, reals are rounded, and ints must fit. Nothing is evaluated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.graph.machine_types import DEFAULTS
+from tvm_nnef.graph.nodes import Graph, Port, Tensor
+from tvm_nnef.reference.arithmetic import Array
+
+_KINDS: Mapping[str, str] = {"f": "real", "i": "int", "u": "int", "b": "bool"}
+
+
+def bind_inputs(
+    graph: Graph, given: Sequence[Any], types: Mapping[Tensor, str]
+) -> dict[Tensor, Array]:
+    """The arrays of the input tensors of a graph.
+
+    ``given`` has an item for each input: an array (or number, or nested list of numbers, whose
+    ints do as reals), for a pack a list of these, and None for null. Raises NnefError, which tells
+    of every input that is wrong.
+    """
+    if len(given) != len(graph.inputs):
+        names = ", ".join(f"'{port.name}'" for port in graph.inputs) or "none"
+        raise error(
+            f"graph '{graph.name}' takes {len(graph.inputs)} inputs ({names}), "
+            f"but {len(given)} came"
+        )
+    found: dict[Tensor, Array] = {}
+    problems: list[Diagnostic] = []
+    for port, value in zip(graph.inputs, given, strict=True):
+        try:
+            for title, tensor, item in _matched(port, value):
+                found[tensor] = _converted(item, tensor, types[tensor], title)
+        except NnefError as problem:
+            problems += problem.diagnostics
+    if problems:
+        raise NnefError(problems)
+    return found
+
+
+def bind_variables(
+    graph: Graph, given: Mapping[str, Any], types: Mapping[Tensor, str]
+) -> dict[Tensor, Array]:
+    """The arrays of the variables of a graph, found by full name; what is not asked for is left.
+
+    Raises NnefError, which tells of every variable that is missing or wrong.
+    """
+    found: dict[Tensor, Array] = {}
+    problems: list[Diagnostic] = []
+    for tensor in graph.variables:
+        try:
+            if tensor.name not in given:
+                hint = did_you_mean(tensor.name, given)
+                raise error(f"variable '{tensor.name}' has no value", tensor.span, hint=hint)
+            title = f"variable '{tensor.name}'"
+            found[tensor] = _converted(given[tensor.name], tensor, types[tensor], title)
+        except NnefError as problem:
+            problems += problem.diagnostics
+    if problems:
+        raise NnefError(problems)
+    return found
+
+
+def _matched(port: Port, value: Any) -> list[tuple[str, Tensor, Any]]:
+    """The tensors of a port with what was given for each, and how to call it in a message."""
+    title = f"input '{port.name}'"
+    match port.operand:
+        case None:
+            if value is None:
+                return []
+            raise error(f"{title} is null in this graph, but a value came", hint="pass None")
+        case Tensor() as tensor:
+            return [(title, tensor, value)]
+        case pack:
+            if not isinstance(value, (list, tuple)) or len(value) != len(pack):
+                came = f"{len(value)}" if isinstance(value, (list, tuple)) else "no list"
+                raise error(f"{title} is a pack: a list of {len(pack)} expected, {came} came")
+            titles = [f"{title}, item {number}" for number in range(1, len(pack) + 1)]
+            return list(zip(titles, pack, value, strict=True))
+
+
+def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
+    array = _array(value, tensor, title)
+    expected = [extent if isinstance(extent, int) else None for extent in tensor.shape]
+    if array.ndim != len(expected) or any(
+        wanted not in (None, came) for wanted, came in zip(expected, array.shape, strict=True)
+    ):
+        text = f"({', '.join(str(extent) for extent in tensor.shape)})"
+        came = f"({', '.join(str(extent) for extent in array.shape)})"
+        raise error(f"{title}: shape {text} expected, {came} came", tensor.span)
+    if _KINDS.get(array.dtype.kind) != tensor.type:
+        hint = f"convert it first, as in x.astype('{dtype}')"
+        message = f"{title}: {tensor.type} ({dtype}) expected, {array.dtype} came"
+        raise error(message, tensor.span, hint=hint)
+    if tensor.type == "int" and array.size:
+        limits = np.iinfo(dtype)
+        if int(array.min()) < limits.min or int(array.max()) > limits.max:
+            raise error(f"{title}: there are values that {dtype} cannot hold", tensor.span)
+    with np.errstate(over="ignore"):
+        return array.astype(dtype, copy=False)
+
+
+def _array(value: Any, tensor: Tensor, title: str) -> Array:
+    """An array as it is; numbers and lists of them as the tensor's type, where none is lost."""
+    if value is None:
+        raise error(f"{title}: {tensor.type} expected, None came", tensor.span)
+    try:
+        array = np.asarray(value)
+    except ValueError as problem:
+        raise error(f"{title}: no array can be made of this: {problem}", tensor.span) from problem
+    plain = isinstance(value, (bool, int, float, list, tuple))
+    if plain and tensor.type == "real" and array.dtype.kind in "iu":
+        return array.astype(np.float64)
+    # An empty list says nothing about its type.
+    return array.astype(DEFAULTS[tensor.type]) if plain and not array.size else array

@@ -1,0 +1,27 @@
+"""The operators that no formula defines, one entry each: from operand arrays to result arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from tvm_nnef.graph.nodes import Operation
+from tvm_nnef.reference.arithmetic import Array
+
+Intrinsic = Callable[[Operation, Sequence[Array]], Sequence[Array]]
+"""Takes the operation (for its attributes) and its operand tensors' arrays in order, packs
+flattened; gives those of its results likewise. Their dtypes are converted by the caller."""
+
+
+def _nonzero(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+    """Positions of the items that are not 0, a column each, in row-major order: int[d,~]."""
+    (data,) = operands
+    # NumPy takes no tensor of rank 0 here; it has one item, and no coordinates to tell.
+    if data.ndim == 0:
+        return (np.zeros((0, int(bool(data))), np.int64),)
+    return (np.stack(np.nonzero(data)),)
+
+
+INTRINSICS: Mapping[str, Intrinsic] = {"layout.nonzero": _nonzero}
+"""By the qualified name of the operator."""

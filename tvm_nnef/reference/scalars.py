@@ -1,0 +1,165 @@
+"""Scalars of a formula over a block of steps: from a Scalar to the array of its values.
+
+The array broadcasts against the block: a scalar that depends on few loops stays small. Nothing is
+stored here. A step that is not ``active`` may have any value; an active one that reads outside of
+a tensor or a pack is an error of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.extents import Extent
+from tvm_nnef.graph.formula import (
+    Binary,
+    Cast,
+    Constant,
+    Index,
+    Let,
+    Load,
+    Local,
+    Lookup,
+    Scalar,
+    ScalarType,
+    Select,
+    Subscript,
+    Unary,
+)
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.reference.arithmetic import BINARY, UNARY, Array, cast, constant
+
+
+class OutOfBounds(Exception):
+    """An active step reads or writes outside of a tensor, or of a pack; the message tells which.
+
+    The evaluator of the operation adds the place and raises an NnefError.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A box of the iteration space of a statement, and what its scalars may read.
+
+    ``indices`` is an open grid: each array has as many dimensions as there are loops, and extends
+    along its own. ``values`` keeps those of the locals that were computed already.
+    """
+
+    arrays: Mapping[Tensor, Array]
+    dtypes: Mapping[ScalarType, np.dtype[Any]]
+    symbols: Mapping[Extent, int]
+    indices: Mapping[str, Array] = field(default_factory=dict)
+    locals: tuple[Let, ...] = ()
+    values: dict[str, Array] = field(default_factory=dict)
+
+
+def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
+    """The values of a scalar; raises OutOfBounds (see the module)."""
+    match scalar:
+        case Constant(type, value):
+            return constant(number(value, block), block.dtypes[type])
+        case Index(name):
+            return block.indices[name]
+        case Local(name):
+            return _local(name, block, active)
+        case Unary(function, operand):
+            return UNARY[function](evaluate(operand, block, active))
+        case Binary(function, left, right):
+            first = evaluate(left, block, active)
+            return BINARY[function](
+                first, evaluate(right, block, _reached(function, first, active))
+            )
+        case Select(condition, consequent, alternative):
+            chosen = evaluate(condition, block, active)
+            return np.where(
+                chosen,
+                evaluate(consequent, block, active & chosen),
+                evaluate(alternative, block, active & ~chosen),
+            )
+        case Cast(type, operand):
+            return cast(evaluate(operand, block, active), block.dtypes[type])
+        case Lookup(items, index):
+            return _lookup(items, index, block, active)
+        case Load(tensor, subscripts):
+            return _load(tensor, subscripts, block, active)
+
+
+def number(value: float | Extent, block: Block) -> float:
+    """A number as it is, an extent by the values of its symbols."""
+    return value if isinstance(value, (int, float)) else block.symbols[value]
+
+
+def _load(tensor: Tensor, subscripts: tuple[Subscript, ...], block: Block, active: Array) -> Array:
+    array, dtype = block.arrays[tensor], block.dtypes[tensor.type]
+    places = positions(tensor, subscripts, array.shape, block, active)
+    # Nothing of an empty tensor is read in an active step, or positions had complained.
+    return (
+        np.asarray(array[places]).astype(dtype, copy=False) if array.size else np.zeros((), dtype)
+    )
+
+
+def positions(
+    tensor: Tensor,
+    subscripts: tuple[Subscript, ...],
+    shape: tuple[int, ...],
+    block: Block,
+    active: Array,
+) -> tuple[Array, ...]:
+    """Where an access reads or writes, an array for each dimension, clipped to the shape.
+
+    A guarded index is clipped silently: it is the caller who skips its step.
+    """
+    found = []
+    for dimension, (subscript, extent) in enumerate(zip(subscripts, shape, strict=True)):
+        index = evaluate(subscript.index, block, active)
+        if subscript.below is not None and subscript.above is not None:
+            low, high = index < 0, index >= extent
+            below = evaluate(subscript.below, block, active & low)
+            above = evaluate(subscript.above, block, active & high)
+            index = np.where(low, below, np.where(high, above, index))
+        if subscript.below is not None or not subscript.guarded:
+            _check(index, extent, active, f"dimension {dimension} of '{tensor.name}'")
+        found.append(np.clip(index, 0, max(extent - 1, 0)).astype(np.intp))
+    return tuple(found)
+
+
+def _check(index: Array, extent: int, active: Array, place: str) -> None:
+    wrong = (index < 0) | (index >= extent)
+    if wrong.any() and (wrong & active).any():
+        worst = np.broadcast_arrays(index, wrong & active)
+        example = int(worst[0][worst[1]].flat[0])
+        raise OutOfBounds(f"index {example} is out of bounds for {place}, which has {extent}")
+
+
+def _reached(function: str, first: Array, active: Array) -> Array:
+    """Where the second operand matters: ``and`` and ``or`` may be settled by the first."""
+    match function:
+        case "and":
+            return active & first
+        case "or":
+            return active & ~first
+        case _:
+            return active
+
+
+def _local(name: str, block: Block, active: Array) -> Array:
+    if name not in block.values:
+        value = next(local.value for local in block.locals if local.name == name)
+        block.values[name] = evaluate(value, block, active)
+    return block.values[name]
+
+
+def _lookup(items: tuple[Scalar, ...], index: Scalar, block: Block, active: Array) -> Array:
+    chosen = evaluate(index, block, active)
+    _check(chosen, len(items), active, "a pack")
+    if all(isinstance(item, Constant) for item in items):
+        table = np.stack([evaluate(item, block, active) for item in items])
+        return np.asarray(table[np.clip(chosen, 0, len(items) - 1)])
+    result = evaluate(items[0], block, active & (chosen == 0))
+    for number, item in enumerate(items[1:], 1):
+        taken = chosen == number
+        result = np.where(taken, evaluate(item, block, active & taken), result)
+    return result

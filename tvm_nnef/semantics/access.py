@@ -1,0 +1,246 @@
+"""The type of a subscript: an item of a pack, a part of a string, or an element of a tensor (2.4).
+
+Which of them is meant depends on what the name in front of the brackets is, and on whether the
+expression stands in ``@lower``; the text alone does not tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvm_nnef.semantics import infer, lists
+from tvm_nnef.semantics.affine import literal, literal_length
+from tvm_nnef.semantics.context import Context
+from tvm_nnef.semantics.names import Symbol
+from tvm_nnef.semantics.types import INT, STR, UNKNOWN, Type, same_base
+from tvm_nnef.syntax import nodes
+
+_INT = frozenset({"int"})
+_INDEX = frozenset({"int", "bool"})
+
+
+def infer_subscript(expression: nodes.Subscript, context: Context) -> Type:
+    """The type of ``a[i]``, ``a[b:e]``, ``x[i,j..]``, ``x[]`` and ``xs[k][i,]``."""
+    target = infer.infer(expression.target, context)
+    if target.poison:
+        for item in expression.items:
+            _index_item(item, context)
+        return replace(UNKNOWN, base=target.base)
+    if target.tensor and context.place == "lower" and is_access(expression, target):
+        many = check_indices(expression, context) or target.packed
+        return Type(target.base, packed=many, optional=target.optional)
+    if target.tensor and not target.packed:
+        return _element_elsewhere(expression, context)
+    return _pack_item(expression, target, context)
+
+
+def is_access(expression: nodes.Subscript, target: Type) -> bool:
+    """Whether the brackets hold the indices of a tensor, not the index of an item of a pack.
+
+    A pack of tensors is indexed by a single item; one that is expanded, or that is followed by a
+    comma, is an index into all tensors of the pack.
+    """
+    if not target.packed:
+        return True
+    single = len(expression.items) == 1 and not expression.trailing_comma
+    return not single or isinstance(expression.items[0], nodes.Expand)
+
+
+def check_indices(expression: nodes.Subscript, context: Context) -> bool:
+    """Checks the indices of a tensor access, and their number where that is certain.
+
+    Tells whether a single index is a pack, so that the access gives a pack of elements.
+    """
+    many = False
+    items = expression.items
+    name = expression.target.span.text
+    for item in items:
+        found = _index_item(item, context)
+        many |= found.packed and not isinstance(item, nodes.Expand)
+    plain = len(items) == 1 and not isinstance(items[0], nodes.Expand)
+    if plain and not expression.trailing_comma:
+        text = expression.items[0].span.text
+        context.report.error(
+            f"'{expression.span.text}' indexes a tensor as if it was a pack",
+            expression.span,
+            f"an element of a tensor of rank 1 is written '{name}[{text},]', "
+            f"and with a pack of indices '{name}[{text}..]'",
+        )
+        return many
+    symbol = accessed_symbol(expression, context)
+    if symbol is not None:
+        _check_rank(expression, symbol, context)
+    return many
+
+
+def accessed_symbol(expression: nodes.Subscript, context: Context) -> Symbol | None:
+    """The tensor, or the pack of tensors, whose elements an access reads or writes."""
+    match expression.target:
+        case nodes.Identifier(name=name) | nodes.Subscript(target=nodes.Identifier(name=name)):
+            return context.names.find(name)
+    return None
+
+
+def _check_rank(expression: nodes.Subscript, symbol: Symbol, context: Context) -> None:
+    if symbol.shape is None:
+        return
+    declared = [_extent_count(extent, context) for extent in symbol.shape]
+    given = [_index_count(item) for item in expression.items]
+    rank, indices = _total(declared), _total(given)
+    least, minimum = sum(c or 0 for c in declared), sum(c or 0 for c in given)
+    if rank is not None and indices is not None and rank != indices:
+        problem = f"is of rank {rank}, but has {indices} {'index' if indices == 1 else 'indices'}"
+    elif rank is not None and indices is None and minimum > rank:
+        problem = f"is of rank {rank}, but has at least {minimum} indices"
+    elif rank is None and indices is not None and indices < least:
+        problem = f"is at least of rank {least}, but has {indices} indices"
+    else:
+        return
+    shape = ", ".join(extent.span.text for extent in symbol.shape)
+    context.report.error(f"'{symbol.name}' {problem}", expression.span, f"its shape is [{shape}]")
+
+
+def _extent_count(extent: nodes.Extent, context: Context) -> int | None:
+    """How many dimensions an extent stands for; None where that depends on values."""
+    if extent.pack is not None:
+        return literal_length(extent.pack)
+    if isinstance(extent.value, nodes.Identifier):
+        symbol = context.names.find(extent.value.name)
+        return None if symbol is None or symbol.type.optional else 1
+    # Any other expression may turn out to be null, which leaves the dimension out.
+    return 1 if isinstance(extent.value, nodes.Integer | nodes.Omitted) else None
+
+
+def _index_count(item: nodes.Expression | nodes.Range | nodes.Expand) -> int | None:
+    match item:
+        case nodes.Expand(count=count):
+            return literal(count)
+    return 1
+
+
+def _total(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _index_item(item: nodes.Expression | nodes.Range | nodes.Expand, context: Context) -> Type:
+    match item:
+        case nodes.Range():
+            return lists.infer_range(item, context)
+        case nodes.Expand():
+            found = lists.infer_expand(item, context)
+        case _:
+            found = infer.infer(item, context)
+    if found.tensor and not found.poison:
+        return infer.scalar(item.item if isinstance(item, nodes.Expand) else item, context)
+    if not (found.poison or context.generics.may_be(found.base, _INT)):
+        context.report.error(
+            f"an index must be of type int, not {context.generics.describe(found.base)}", item.span
+        )
+        return UNKNOWN
+    return found
+
+
+def _element_elsewhere(expression: nodes.Subscript, context: Context) -> Type:
+    if context.place == "lower":
+        return UNKNOWN
+    context.report.error(
+        f"elements of the tensor '{expression.target.span.text}' cannot be read here",
+        expression.span,
+        "only formulas of '@lower' read elements; 'layout.slice' cuts out a part of a tensor"
+        if context.place == "compose"
+        else "only formulas of '@lower' read elements",
+    )
+    return UNKNOWN
+
+
+def _pack_item(expression: nodes.Subscript, target: Type, context: Context) -> Type:
+    text = expression.target.span.text
+    if not target.packed and target.base != "str":
+        context.report.error(f"'{text}' is a single value and has no items", expression.span)
+        return UNKNOWN
+    if len(expression.items) != 1 or expression.trailing_comma:
+        context.report.error(
+            f"'{text}' is a pack and takes one index",
+            expression.span,
+            f"several items are taken by '{text}[[i, j]]' or '{text}[b:e]'",
+        )
+        return UNKNOWN
+    item = expression.items[0]
+    if isinstance(item, nodes.Range):
+        index = lists.infer_range(item, context)
+    else:
+        value = item.item if isinstance(item, nodes.Expand) else item
+        index = infer.expect(value, context, _INDEX, "an index")
+    if index.poison:
+        return replace(UNKNOWN, base=target.base)
+    if index.base == "bool" and not index.packed:
+        context.report.error("a mask must be a pack", item.span, "an index is of type int")
+        return UNKNOWN
+    optional = target.optional or index.optional
+    if not target.packed:
+        return replace(STR, optional=optional)
+    _check_literal_index(item, target, text, context)
+    length = index.length if index.base == "int" else None
+    found = target.pack(length) if index.packed else target.item
+    return replace(found, optional=optional)
+
+
+def _check_literal_index(
+    item: nodes.Expression | nodes.Range | nodes.Expand, target: Type, text: str, context: Context
+) -> None:
+    index = None if isinstance(item, nodes.Range | nodes.Expand) else literal(item)
+    if index is None or target.length is None:
+        return
+    if not -target.length <= index < target.length:
+        context.report.error(
+            f"'{text}' has {target.length} items and none at index {index}", item.span
+        )
+
+
+def infer_guard(expression: nodes.Guard, context: Context) -> Type:
+    """The type of ``|i|`` and ``|i <> a : b|``."""
+    if context.place != "lower":
+        context.report.error("an index between bars can only stand in '@lower'", expression.span)
+        return UNKNOWN
+    packed = optional = poison = False
+    for part in (expression.index, expression.below, expression.above):
+        if part is not None:
+            found = infer.expect(part, context, _INT, "an index between bars")
+            packed |= found.packed
+            optional |= found.optional
+            poison |= found.poison
+    if poison:
+        return replace(UNKNOWN, base="int", packed=packed)
+    return replace(INT, packed=packed, optional=optional, guarded=True)
+
+
+def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
+    """The type of ``a[i] <- b``: that of ``a``."""
+    target = infer.infer(expression.target.target, context)
+    value = infer.infer(expression.value, context)
+    replaced = infer_subscript(expression.target, context)
+    if target.poison or value.poison or replaced.poison:
+        return replace(UNKNOWN, base=target.base, packed=True)
+    if not target.packed:
+        context.report.error(
+            f"'{expression.target.target.span.text}' is no pack; nothing can be replaced in it",
+            expression.target.span,
+        )
+        return UNKNOWN
+    if value.packed and not replaced.packed:
+        context.report.error(
+            "a pack cannot replace a single item",
+            expression.value.span,
+            "the index and the new value are either both single or both packs",
+        )
+    if not same_base(target, value):
+        names = [context.generics.describe(found.base) for found in (value, target)]
+        context.report.error(
+            f"a value of type {names[0]} replaces items of type {names[1]}", expression.value.span
+        )
+    return replace(
+        target,
+        optional=target.optional or value.optional or replaced.optional,
+        guarded=target.guarded or value.guarded,
+    )

@@ -1,0 +1,101 @@
+"""A definition sorted by block, with its binding order; and what is wrong with its set of blocks.
+
+Enters: a syntax tree. Leaves: :class:`CheckedDefinition`. Nothing is typed or resolved here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from tvm_nnef.diagnostics import Note
+from tvm_nnef.semantics.binding import bind_inputs
+from tvm_nnef.semantics.names import Report
+from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.syntax import nodes
+
+_Statement = TypeVar("_Statement", bound=nodes.Node)
+
+
+def sort_blocks(module: str, node: nodes.Definition) -> CheckedDefinition:
+    """The definition with its statements by block; those of a doubled block are joined."""
+    attributes = _statements(node, "attrib", nodes.Parameter)
+    inputs = _statements(node, "input", nodes.Parameter)
+    binding = bind_inputs(attributes, inputs)
+    return CheckedDefinition(
+        module,
+        node,
+        dtypes=_statements(node, "dtype", nodes.DtypeDefinition),
+        attributes=attributes,
+        inputs=inputs,
+        outputs=_statements(node, "output", nodes.Parameter),
+        constants=_statements(node, "constant", nodes.Parameter),
+        variables=_statements(node, "variable", nodes.Parameter),
+        usings=_statements(node, "using", nodes.Using),
+        assertions=_statements(node, "assert", nodes.Assertion),
+        lowerings=_statements(node, "lower", nodes.Lowering),
+        components=_statements(node, "compose", nodes.Component),
+        updates=_statements(node, "update", nodes.Component),
+        quantizations=_statements(node, "quantize", nodes.Quantization),
+        binding_order=binding.order,
+        deferred=binding.deferred,
+    )
+
+
+def _statements(
+    node: nodes.Definition, kind: nodes.BlockKind, of: type[_Statement]
+) -> tuple[_Statement, ...]:
+    return tuple(_of_kind(node, kind, of))
+
+
+def _of_kind(
+    node: nodes.Definition, kind: nodes.BlockKind, of: type[_Statement]
+) -> Iterator[_Statement]:
+    for block in node.blocks:
+        if block.kind == kind:
+            yield from (statement for statement in block.statements if isinstance(statement, of))
+
+
+def check_blocks(node: nodes.Definition, report: Report) -> None:
+    """Reports doubled blocks, a body that is both lowered and composed, and a graph without one."""
+    first: dict[str, nodes.Block] = {}
+    for block in node.blocks:
+        if block.kind in first:
+            report.error(
+                f"a second '@{block.kind}' block",
+                block.span,
+                "join the two blocks",
+                (Note("the first one stands here", first[block.kind].span),),
+            )
+        first.setdefault(block.kind, block)
+    name = node.name.name
+    if "lower" in first and node.kind == "graph":
+        report.error(
+            f"graph '{name}' has a '@lower' block",
+            first["lower"].span,
+            "a graph is composed; put the formulas into an operator and invoke it",
+        )
+    elif "lower" in first and "compose" in first:
+        report.error(
+            f"operator '{name}' is both lowered and composed",
+            first["lower"].span,
+            "keep either '@lower' or '@compose'",
+        )
+    elif node.kind == "graph" and "compose" not in first:
+        report.error(
+            f"graph '{name}' has no '@compose' block",
+            node.name.span,
+            "say in '@compose' how its outputs are computed",
+        )
+    if "output" not in first:
+        report.error(
+            f"{node.kind} '{name}' has no '@output' block",
+            node.name.span,
+            "declare at least one output",
+        )
+    if "update" in first and "variable" not in first:
+        report.error(
+            "'@update' without '@variable'",
+            first["update"].span,
+            "declare the variable that it updates",
+        )

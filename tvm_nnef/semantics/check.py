@@ -1,0 +1,88 @@
+"""From the text of a main module to a checked program, with everything that is wrong with it.
+
+Enters: the source of ``main`` and a loader of modules. Leaves: a :class:`Program` and all
+diagnostics, in the order of their positions. Nothing is evaluated with concrete values; what
+depends on them (asserts, shapes, ranks) is checked when a graph is composed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tvm_nnef.diagnostics import Diagnostic, Source
+from tvm_nnef.semantics.blocks import sort_blocks
+from tvm_nnef.semantics.definition import check_definition
+from tvm_nnef.semantics.modules import (
+    LoadedModule,
+    Loader,
+    Parser,
+    check_structure,
+    load_modules,
+)
+from tvm_nnef.semantics.names import Report
+from tvm_nnef.semantics.program import (
+    STDLIB_PREFIX,
+    CheckedDefinition,
+    CheckedModule,
+    LazyDefinitions,
+    Program,
+)
+from tvm_nnef.syntax import nodes
+
+
+def check_program(
+    main: Source,
+    load: Loader,
+    *,
+    dialect: str = "draft",
+    check_stdlib: bool = False,
+    parse: Parser | None = None,
+) -> tuple[Program | None, list[Diagnostic]]:
+    """Loads and checks a model: the program, and every diagnostic in the order of position.
+
+    ``load`` gives the source of the module with the given name parts, or None. The program is
+    None where there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
+    ``check_stdlib``. Raises nothing that a user can cause (sections 2.2 to 2.15).
+    """
+    modules, found = load_modules(main, load, parse or _parse, dialect)
+    program = Program({name: _checked(module) for name, module in modules.items()}, dialect)
+    own = [m for m in modules.values() if check_stdlib or not m.is_standard]
+    found += check_structure(own)
+    report = Report(found)
+    for module in own:
+        for definition in module.node.definitions:
+            check_definition(program, module.name, definition, report)
+    ordered = sort_diagnostics(report.found)
+    failed = any(diagnostic.severity == "error" for diagnostic in ordered)
+    return None if failed else program, ordered
+
+
+def sort_diagnostics(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Diagnostics file by file in the order of their first mention, then by position."""
+    diagnostics = list(found)
+    files = list(dict.fromkeys(diagnostic.path for diagnostic in diagnostics))
+    return sorted(diagnostics, key=lambda d: (files.index(d.path), d.span.start if d.span else -1))
+
+
+def _checked(module: LoadedModule) -> CheckedModule:
+    named: dict[str, nodes.Definition] = {}
+    for definition in module.node.definitions:
+        named.setdefault(definition.name.name, definition)
+
+    def build(node: nodes.Definition) -> CheckedDefinition:
+        return sort_blocks(module.name, node)
+
+    return CheckedModule(
+        module.name, module.source, module.node, module.imports, LazyDefinitions(named, build)
+    )
+
+
+def _parse(text: str, path: str, dialect: str) -> nodes.Module:
+    """Standard modules are parsed once and kept; a user's text is parsed anew."""
+    if path.startswith(STDLIB_PREFIX):
+        from tvm_nnef.syntax.cache import parse_cached
+
+        return parse_cached(text, path, dialect)
+    from tvm_nnef.syntax.parser import parse
+
+    return parse(text, path, dialect)

@@ -1,0 +1,49 @@
+"""Where an expression stands: the names that it may use, and where complaints about it go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from tvm_nnef.diagnostics import did_you_mean
+from tvm_nnef.semantics.names import Names, Report
+from tvm_nnef.semantics.types import Generics
+from tvm_nnef.syntax import nodes
+
+Place: TypeAlias = Literal["static", "lower", "compose"]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """``place`` tells what a tensor's name means: nothing, its elements, or the tensor.
+
+    ``elsewhere`` has a hint for each name that is declared, but where it is not visible.
+    """
+
+    names: Names
+    report: Report
+    generics: Generics
+    place: Place = "static"
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, place: Place) -> Context:
+        """The same names at another place."""
+        return replace(self, place=place)
+
+    def enter(self) -> Context:
+        """A context whose new names are not seen outside of it."""
+        return replace(self, names=self.names.enter())
+
+    def promote(self, names: Iterable[str]) -> Context:
+        """A context in which the given optional names are known not to be null (2.4)."""
+        symbols = [symbol for name in names if (symbol := self.names.find(name))]
+        if not symbols:
+            return self
+        known = [replace(symbol, type=symbol.type.required) for symbol in symbols]
+        return replace(self, names=self.names.enter(known))
+
+    def undefined(self, name: nodes.Identifier) -> None:
+        """Reports a name that is not visible."""
+        hint = self.elsewhere.get(name.name) or did_you_mean(name.name, self.names)
+        self.report.error(f"'{name.name}' is not defined", name.span, hint)

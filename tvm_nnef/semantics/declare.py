@@ -1,0 +1,243 @@
+"""Declarations: generic types, parameter types, and the symbols that shapes declare (2.5 to 2.7).
+
+Enters: parameters of a definition. Leaves: symbols in a context's names, their types checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from tvm_nnef.diagnostics import Note, did_you_mean
+from tvm_nnef.semantics import infer, lists
+from tvm_nnef.semantics.affine import affine, declared_symbol, literal_length
+from tvm_nnef.semantics.context import Context
+from tvm_nnef.semantics.names import Report, Symbol, SymbolKind, used_names
+from tvm_nnef.semantics.types import ABSTRACT, ANY, CONCRETE, INT, UNKNOWN, Generics, Type
+from tvm_nnef.syntax import nodes
+
+_INT = frozenset({"int"})
+
+
+def declare(symbol: Symbol, context: Context) -> None:
+    """Makes a name visible, or reports that it is taken."""
+    first = context.names.find(symbol.name)
+    if symbol.name in context.generics.bases:
+        context.report.error(
+            f"'{symbol.name}' is already the name of a generic type", symbol.span, "rename one"
+        )
+    elif first is not None:
+        context.report.error(
+            f"'{symbol.name}' is already declared as {_article(first.description)}",
+            symbol.span,
+            "names are unique within a definition; rename one of the two",
+            (Note(f"'{symbol.name}' was first declared here", first.span),),
+        )
+        return
+    context.names.declare(symbol)
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def declare_generics(definitions: tuple[nodes.DtypeDefinition, ...], report: Report) -> Generics:
+    """The generic types of ``@dtype`` (2.13)."""
+    bases: dict[str, str] = {}
+    for definition in definitions:
+        name, base, default = definition.name.name, definition.base.name, definition.default
+        if name in bases:
+            report.error(f"the type '{name}' is declared twice", definition.name.span)
+        if base not in ABSTRACT:
+            report.error(
+                f"'{base}' restricts nothing",
+                definition.base.span,
+                "write 'type', 'arith' or 'num'",
+            )
+            base = "type"
+        bases[name] = base
+        if default is not None and default.name not in ABSTRACT[base]:
+            report.error(
+                f"the default type '{default.name}' of '{name}' is not allowed by '{base}'",
+                default.span,
+                f"'{base}' allows {', '.join(sorted(ABSTRACT[base]))}",
+            )
+    return Generics(bases)
+
+
+def base_type(name: nodes.TypeName, context: Context) -> str:
+    """The base that a type name denotes in a parameter or a target."""
+    if name.name in CONCRETE or name.name in context.generics.bases:
+        return name.name
+    if name.name in ABSTRACT:
+        context.report.error(
+            f"'{name.name}' is no concrete type",
+            name.span,
+            f"declare a generic type in '@dtype', as in 'T: {name.name};', and use 'T'",
+        )
+    else:
+        known = [*sorted(CONCRETE), *context.generics.bases]
+        context.report.error(
+            f"unknown type '{name.name}'",
+            name.span,
+            did_you_mean(name.name, known) or f"declare it in '@dtype', as in '{name.name}: num;'",
+        )
+    return ANY
+
+
+def parameter_type(parameter: nodes.Parameter, context: Context, tensor: bool) -> Type:
+    """The type of a declared parameter."""
+    kind = parameter.type
+    found = Type(
+        base_type(kind.name, context),
+        packed=kind.pack is not None,
+        optional=kind.optional,
+        tensor=tensor,
+        length=literal_length(kind.pack),
+    )
+    if tensor and found.base == "str":
+        context.report.error(
+            "there are no tensors of strings", kind.name.span, "use int, real or bool"
+        )
+    return found if found.base != ANY else replace(found, poison=True)
+
+
+def declare_parameter(parameter: nodes.Parameter, kind: SymbolKind, context: Context) -> Symbol:
+    """Declares the name of a parameter and gives its symbol."""
+    tensor = kind != "attribute"
+    found = parameter_type(parameter, context, tensor)
+    symbol = Symbol(parameter.name.name, kind, found, parameter.name.span, parameter.type.shape)
+    declare(symbol, context)
+    return symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Checks shapes, and declares what they declare.
+
+    ``role``: the shape of an input declares symbols, that of an output those with an upper bound,
+    that of a constant or variable none.
+    """
+
+    context: Context
+    role: Literal["input", "output", "local"]
+    conditions: dict[str, list[nodes.Expression]] = field(default_factory=dict)
+
+    def check(self, parameter: nodes.Parameter) -> None:
+        """Goes through pack length, rank and extents in the order in which they are bound."""
+        kind = parameter.type
+        optional = kind.optional
+        if kind.pack is not None and kind.pack.length is not None:
+            self._bind(kind.pack.length, replace(INT, optional=optional))
+            self._int(kind.pack.length, "the length of a pack of tensors")
+        if kind.rank is not None:
+            self._bind(kind.rank, replace(INT, optional=optional))
+        for extent in kind.shape or ():
+            self.check_extent(extent, optional, packed=kind.pack is not None)
+
+    def check_extent(self, extent: nodes.Extent, optional: bool, packed: bool) -> None:
+        """Checks one item of a shape."""
+        context = self.context
+        if extent.per_item and not packed:
+            context.report.error(
+                "an extent per item needs a pack of tensors",
+                extent.span,
+                "write '..' behind the shape to declare a pack",
+            )
+        length = extent.pack.length if extent.pack else None
+        flag = None
+        if length is not None:
+            self._bind(length, replace(INT, optional=optional))
+            if lists.infer_length(length, context).base == "bool":
+                flag = length
+        if extent.bound is not None:
+            self._int(extent.bound, "an upper bound")
+        if isinstance(extent.value, nodes.Omitted):
+            return
+        many = extent.per_item or (extent.pack is not None and flag is None)
+        symbol = replace(INT, packed=many, optional=optional or flag is not None)
+        self._bind(extent.value, symbol, flag, bounded=extent.bound is not None)
+        self._check_value(extent, extent.value)
+
+    def _check_value(self, extent: nodes.Extent, value: nodes.Expression) -> None:
+        found = infer.expect(value, self.context, _INT, "an extent")
+        if found.poison:
+            return
+        text = value.span.text
+        if found.packed and extent.pack is None and not extent.per_item:
+            self.context.report.error(
+                f"'{text}' is a pack of extents", value.span, f"write '{text}..'"
+            )
+        elif not found.packed and extent.per_item:
+            self.context.report.error(
+                f"'{text}' is one extent, not one per item", value.span, f"write '{text}'"
+            )
+        elif not found.packed and extent.pack is not None and extent.pack.length is None:
+            self.context.report.error(
+                f"'{text}' is a single extent and needs a count to be repeated",
+                extent.span,
+                f"write '{text} ..(n)'",
+            )
+
+    def _int(self, expression: nodes.Expression, what: str) -> None:
+        found = infer.expect(expression, self.context, _INT, what)
+        if found.packed and not found.poison:
+            self.context.report.error(f"{what} must be a single value", expression.span)
+
+    def _bind(
+        self,
+        expression: nodes.Expression,
+        kind: Type,
+        flag: nodes.Expression | None = None,
+        *,
+        bounded: bool = False,
+    ) -> None:
+        if self.role == "local" or (self.role == "output" and not bounded):
+            return
+        bind_symbol(expression, kind, self.context)
+        form = affine(expression)
+        if flag is not None and form is not None and form.symbol is not None:
+            seen = self.conditions.setdefault(form.symbol, [])
+            if any(are_complementary(flag, other) for other in seen):
+                require(form.symbol, self.context)
+            seen.append(flag)
+
+
+def bind_symbol(expression: nodes.Expression, kind: Type, context: Context) -> None:
+    """Declares the symbol of an affine expression, or learns that a known one is never null."""
+    name = declared_symbol(expression, set(context.names))
+    if name is not None:
+        place = next(used for used in used_names(expression) if used.name == name)
+        context.names.declare(Symbol(name, "extent", kind, place.span))
+        return
+    form = affine(expression)
+    if form is not None and form.symbol is not None and not kind.optional:
+        require(form.symbol, context)
+
+
+def require(name: str, context: Context) -> None:
+    """Notes that an extent is never null."""
+    symbol = context.names.find(name)
+    if symbol is not None and symbol.kind == "extent" and symbol.type.optional:
+        context.names.declare(replace(symbol, type=symbol.type.required))
+
+
+def bind_unknown(parameter: nodes.Parameter, context: Context) -> None:
+    """Declares all names in a shape that could not be bound, so that they are reported once."""
+    kind = parameter.type
+    for name in used_names((kind.pack, kind.rank, kind.shape)):
+        if context.names.find(name.name) is None:
+            context.names.declare(Symbol(name.name, "extent", UNKNOWN, name.span))
+
+
+def are_complementary(one: nodes.Expression, other: nodes.Expression) -> bool:
+    """Whether exactly one of two conditions holds, as far as their form tells: ``c`` and ``!c``."""
+    match one, other:
+        case nodes.Unary(operator="!", operand=operand), _ if operand == other:
+            return True
+        case _, nodes.Unary(operator="!", operand=operand) if operand == one:
+            return True
+        case nodes.Binary(), nodes.Binary():
+            same = (one.left, one.right) == (other.left, other.right)
+            return same and {one.operator, other.operator} == {"==", "!="}
+    return False

@@ -1,0 +1,250 @@
+"""The type of an expression (2.4), with null propagation (2.4.1) and promotion by null tests.
+
+Enters: an expression and a :class:`Context`. Leaves: its :class:`Type`; complaints go into the
+context's report, and what is wrong has the type ``UNKNOWN``. Nothing is evaluated.
+Operators, subscripts and lists have modules of their own, which call back for their parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvm_nnef.diagnostics import did_you_mean
+from tvm_nnef.semantics import access, lists, operators
+from tvm_nnef.semantics.context import Context
+from tvm_nnef.semantics.types import (
+    ABSTRACT,
+    ANY,
+    ARITHMETIC,
+    BOOL,
+    BUILTINS,
+    INT,
+    NUMERIC,
+    REAL,
+    STR,
+    UNKNOWN,
+    Type,
+)
+from tvm_nnef.syntax import nodes
+
+
+def infer(expression: nodes.Expression, context: Context) -> Type:
+    """The type of an expression; tensors and guarded indices are allowed to be its value."""
+    match expression:
+        case nodes.Integer():
+            return INT
+        case nodes.Real() | nodes.NamedConstant():
+            return REAL
+        case nodes.Boolean():
+            return BOOL
+        case nodes.Text(parts=parts):
+            parts_types = [scalar(p, context) for p in parts if not isinstance(p, str)]
+            return replace(STR, optional=any(t.optional for t in parts_types))
+        case nodes.Identifier():
+            return _identifier(expression, context)
+        case nodes.Property():
+            return _property(expression, context)
+        case nodes.Cast(type=type_name, argument=argument):
+            return _cast(type_name.name, type_name, argument, context)
+        case nodes.Builtin():
+            return _builtin(expression, context)
+        case nodes.Call():
+            return _call(expression, context)
+        case nodes.ListExpression():
+            return lists.infer_list(expression, context)
+        case nodes.Subscript():
+            return access.infer_subscript(expression, context)
+        case nodes.Guard():
+            return access.infer_guard(expression, context)
+        case nodes.Substitute():
+            return access.infer_substitute(expression, context)
+        case nodes.Unary():
+            return operators.infer_unary(expression, context)
+        case nodes.Binary():
+            return operators.infer_binary(expression, context)
+        case nodes.Select():
+            return operators.infer_select(expression, context)
+        case nodes.Coalesce():
+            return operators.infer_coalesce(expression, context)
+        case nodes.Fold():
+            return operators.infer_fold(expression, context)
+
+
+def scalar(expression: nodes.Expression, context: Context) -> Type:
+    """The type of an expression that must be a value or a pack of values, and no tensor."""
+    found = infer(expression, context)
+    if found.poison:
+        return found
+    if found.tensor:
+        name = expression.span.text
+        context.report.error(
+            f"'{name}' is a tensor and has no value here", expression.span, _tensor_hint(context)
+        )
+        return UNKNOWN
+    if found.guarded:
+        context.report.error(
+            "an index between bars cannot be part of an expression",
+            expression.span,
+            "place the bars around the complete index",
+        )
+        return UNKNOWN
+    return found
+
+
+def _tensor_hint(context: Context) -> str:
+    match context.place:
+        case "lower":
+            return "an element is read with all of its indices, as in 'x[i,j]', 'x[i,]' or 'x[]'"
+        case "compose":
+            return "tensors are computed by invoking operators, such as those of module 'math'"
+    return "only the shape and the rank of a tensor are known here, as in 'x.shape' and 'x.rank'"
+
+
+def expect(
+    expression: nodes.Expression, context: Context, allowed: frozenset[str], what: str
+) -> Type:
+    """The type of a value whose base must be one of ``allowed``; ``what`` begins the message."""
+    found = scalar(expression, context)
+    if found.poison or context.generics.may_be(found.base, allowed):
+        return found
+    context.report.error(
+        f"{what} must be of type {_one_of(allowed)}, not {context.generics.describe(found.base)}",
+        expression.span,
+        cast_hint(found.base, allowed, expression),
+    )
+    return UNKNOWN
+
+
+def cast_hint(base: str, allowed: frozenset[str], expression: nodes.Expression) -> str | None:
+    """How a value of type ``base`` becomes one of the allowed types."""
+    if base == "int" and "real" in allowed:
+        if isinstance(expression, nodes.Integer):
+            return f"write '{expression.value}.0'"
+        return f"write 'real({expression.span.text})'"
+    if base == "real" and "int" in allowed:
+        return f"write 'int({expression.span.text})'"
+    if base in NUMERIC and allowed == {"bool"}:
+        return f"write a comparison, such as '{expression.span.text} != 0'"
+    return None
+
+
+def _one_of(allowed: frozenset[str]) -> str:
+    return " or ".join(name for name in ("int", "real", "bool", "str") if name in allowed)
+
+
+def promoted(condition: nodes.Expression, holds: bool = True) -> list[str]:
+    """The names that are certainly not null where a condition holds (or does not hold)."""
+    match condition:
+        case nodes.Unary(operator="?", operand=nodes.Identifier(name=name)) if holds:
+            return [name]
+        case nodes.Unary(operator="!", operand=operand):
+            return promoted(operand, not holds)
+        case nodes.Binary(operator="&&", left=left, right=right) if holds:
+            return promoted(left) + promoted(right)
+        case nodes.Binary(operator="||", left=left, right=right) if not holds:
+            return promoted(left, False) + promoted(right, False)
+    return []
+
+
+def condition(expression: nodes.Expression, context: Context, what: str) -> Type:
+    """The type of a condition, which must be bool."""
+    return expect(expression, context, frozenset({"bool"}), what)
+
+
+def _identifier(expression: nodes.Identifier, context: Context) -> Type:
+    symbol = context.names.find(expression.name)
+    if symbol is None:
+        context.undefined(expression)
+        return UNKNOWN
+    return symbol.type
+
+
+def _property(expression: nodes.Property, context: Context) -> Type:
+    target, name = expression.target, expression.name
+    symbol = context.names.find(target.name)
+    if symbol is None:
+        context.undefined(target)
+        return UNKNOWN
+    if symbol.type.poison:
+        return UNKNOWN
+    available = ("size",) if symbol.type.packed else ("shape", "rank")
+    if not symbol.type.tensor:
+        context.report.error(
+            f"'{target.name}' is no tensor and has no '.{name}'",
+            expression.span,
+            _property_hint(symbol.type.packed, target.name),
+        )
+    elif name not in available:
+        kind = "a pack of tensors" if symbol.type.packed else "a single tensor"
+        known = " and ".join(f"'{target.name}.{item}'" for item in available)
+        context.report.error(
+            f"'{target.name}' is {kind} and has no '.{name}'", expression.span, f"it has {known}"
+        )
+    else:
+        return replace(INT, packed=name == "shape", optional=symbol.type.optional)
+    return UNKNOWN
+
+
+def _property_hint(packed: bool, name: str) -> str:
+    if packed:
+        return f"the length of a pack is named where it is declared, as in '{name}: int..(n)'"
+    return "only tensors have a shape and a rank"
+
+
+def _cast(base: str, at: nodes.Node, argument: nodes.Expression | None, context: Context) -> Type:
+    if base in ABSTRACT:
+        context.report.error(f"'{base}' is no concrete type", at.span, "cast to int, real or bool")
+        base = ANY
+    if argument is None:
+        return Type(base)
+    found = scalar(argument, context)
+    arithmetic = context.generics.may_be(base, ARITHMETIC)
+    if found.poison or base in (ANY, found.base):
+        return replace(found, base=base)
+    if not (arithmetic and context.generics.may_be(found.base, ARITHMETIC)):
+        source, target = (context.generics.describe(name) for name in (found.base, base))
+        context.report.error(
+            f"no cast from {source} to {target}",
+            argument.span,
+            "casts are between int, real and bool; a string is made with '\"{x}\"'",
+        )
+    return replace(found, base=base)
+
+
+def _call(expression: nodes.Call, context: Context) -> Type:
+    name = str(expression.callee)
+    if not is_cast(expression, context):
+        context.report.error(
+            f"operator '{name}' is invoked inside an expression",
+            expression.span,
+            "an invocation is a component of its own: 'y = op(x);' in '@compose'"
+            if context.place == "compose"
+            else f"built-in functions stand between back-ticks: '`{name}`(x)'"
+            if name in BUILTINS
+            else "operators are invoked in '@compose' and '@update' only",
+        )
+        return UNKNOWN
+    arguments = [a for a in expression.arguments or () if not isinstance(a, nodes.Omitted)]
+    if len(arguments) > 1:
+        context.report.error(f"a cast to '{name}' takes one value", expression.span)
+        return UNKNOWN
+    return _cast(name, expression, arguments[0] if arguments else None, context)
+
+
+def is_cast(expression: nodes.Call, context: Context) -> bool:
+    """Whether what is written like a call is a cast to a generic type, ``T(x)``."""
+    bare = not (expression.generics or expression.attributes or expression.label)
+    return bare and str(expression.callee) in context.generics.bases
+
+
+def _builtin(expression: nodes.Builtin, context: Context) -> Type:
+    name = expression.function.name
+    if name not in BUILTINS:
+        context.report.error(
+            f"unknown function '{name}'",
+            expression.function.span,
+            did_you_mean(name, BUILTINS) or f"the functions are {', '.join(BUILTINS)}",
+        )
+        scalar(expression.argument, context)
+        return UNKNOWN
+    return expect(expression.argument, context, BUILTINS[name], f"the operand of '{name}'")

@@ -1,0 +1,140 @@
+"""The type of a list expression: items, ranges, expanded packs and zips (2.4)."""
+
+from __future__ import annotations
+
+from tvm_nnef.semantics import infer
+from tvm_nnef.semantics.context import Context
+from tvm_nnef.semantics.types import ANY, INT, UNKNOWN, Type, join_base, same_base
+from tvm_nnef.syntax import nodes
+
+_INT = frozenset({"int"})
+_COUNT = frozenset({"int", "bool"})
+
+
+def infer_list(expression: nodes.ListExpression, context: Context) -> Type:
+    """The type of ``[a, b.., 0:n, (c, d)..]``: a pack whose items are all of one base type."""
+    joined = Type(ANY, packed=True, length=0)
+    for item in expression.items:
+        found = infer_item(item, context)
+        if found.poison:
+            joined = Type(joined.base, packed=True, optional=joined.optional, tensor=joined.tensor)
+            continue
+        if not same_base(joined, found):
+            names = [context.generics.describe(base) for base in (joined.base, found.base)]
+            context.report.error(
+                f"the items of a list must be of one type; this one is {names[1]}, "
+                f"those before are {names[0]}",
+                item.span,
+            )
+            return UNKNOWN
+        known = joined.length is not None and found.length is not None
+        joined = Type(
+            join_base(joined.base, found.base),
+            packed=True,
+            optional=joined.optional or found.optional,
+            tensor=joined.tensor or found.tensor,
+            length=(joined.length or 0) + (found.length or 0) if known else None,
+            guarded=joined.guarded or found.guarded,
+        )
+    return joined
+
+
+def infer_item(item: nodes.ListItem, context: Context) -> Type:
+    """The type of what an item adds to a list: always a pack, of one item for a plain value."""
+    match item:
+        case nodes.Range():
+            return infer_range(item, context)
+        case nodes.Expand():
+            return infer_expand(item, context)
+        case nodes.Zip(items=items, count=count):
+            return _zip(items, count, context)
+        case _:
+            found = infer.infer(item, context)
+            if found.packed and not found.poison:
+                context.report.error(
+                    f"'{item.span.text}' is a pack, and packs cannot be nested",
+                    item.span,
+                    f"write '{item.span.text}..' to insert its items",
+                )
+                return UNKNOWN
+            return found if found.poison else found.pack(1)
+
+
+def infer_range(item: nodes.Range, context: Context) -> Type:
+    """The type of ``b:e:s``."""
+    optional = False
+    for name, part in (("begin", item.begin), ("end", item.end), ("stride", item.stride)):
+        if part is not None:
+            found = infer.expect(part, context, _INT, f"the {name} of a range")
+            optional |= found.optional
+            if found.packed and not found.poison:
+                context.report.error(f"the {name} of a range cannot be a pack", part.span)
+    return Type("int", packed=True, optional=optional)
+
+
+def infer_expand(item: nodes.Expand, context: Context) -> Type:
+    """The type of ``x..`` and ``x ..(n)``."""
+    found = infer.infer(item.item, context)
+    count = infer_length(item.count, context)
+    if found.poison:
+        return found
+    if not found.packed and item.count is None:
+        context.report.error(
+            f"'{item.item.span.text}' is a single value and needs a count to be repeated",
+            item.span,
+            f"write '{item.item.span.text} ..(n)'",
+        )
+        return UNKNOWN
+    literal = item.count.value if isinstance(item.count, nodes.Integer) else None
+    length = found.length if found.packed and found.length is not None else literal
+    return Type(
+        found.base,
+        packed=True,
+        optional=found.optional or count.optional,
+        tensor=found.tensor,
+        length=length if count.base != "bool" else None,
+        guarded=found.guarded,
+    )
+
+
+def infer_length(length: nodes.Expression | None, context: Context) -> Type:
+    """The type of a pack length, which is int, or bool for none or one item."""
+    if length is None:
+        return INT
+    found = infer.expect(length, context, _COUNT, "a pack length")
+    if found.packed and not found.poison:
+        context.report.error("a pack length must be a single value", length.span)
+    return found
+
+
+def _zip(
+    items: tuple[nodes.Expression, ...], count: nodes.Expression | None, context: Context
+) -> Type:
+    infer_length(count, context)
+    joined = Type(ANY, packed=True)
+    for item in items:
+        found = infer.infer(item, context)
+        if found.poison:
+            continue
+        if not found.packed:
+            context.report.error(
+                f"'{item.span.text}' is no pack and cannot be interleaved", item.span
+            )
+            continue
+        if not same_base(joined, found):
+            context.report.error("the packs that are interleaved must be of one type", item.span)
+            return UNKNOWN
+        if None not in (joined.length, found.length) and joined.length != found.length:
+            context.report.error(
+                f"packs of different lengths: {joined.length} and {found.length}", item.span
+            )
+        joined = Type(
+            join_base(joined.base, found.base),
+            packed=True,
+            optional=joined.optional or found.optional,
+            tensor=joined.tensor or found.tensor,
+            length=found.length,
+            guarded=joined.guarded or found.guarded,
+        )
+    total = joined.length * len(items) if joined.length is not None else None
+    return joined.pack(total)

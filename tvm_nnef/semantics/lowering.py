@@ -1,0 +1,211 @@
+"""Checks the formulas of ``@lower`` (2.12).
+
+Enters: a definition and a context in which outputs are visible. Leaves: complaints. Whether
+indices stay within bounds depends on values and is not asked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvm_nnef.diagnostics import Note
+from tvm_nnef.semantics import access, infer
+from tvm_nnef.semantics.context import Context
+from tvm_nnef.semantics.declare import declare
+from tvm_nnef.semantics.infer import cast_hint
+from tvm_nnef.semantics.names import Symbol, used_names
+from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.semantics.types import INT, NUMERIC, SPELLING, UNKNOWN, Type, same_base
+from tvm_nnef.syntax import nodes
+
+_INT = frozenset({"int"})
+_OPERATOR_BASES = {
+    "+=": NUMERIC,
+    "*=": NUMERIC,
+    "min=": NUMERIC,
+    "max=": NUMERIC,
+    "&=": frozenset({"bool"}),
+    "|=": frozenset({"bool"}),
+}
+# An index that is used nowhere repeats these without an effect; in a sum or a product it counts.
+_IDEMPOTENT = frozenset({"=", ":=", "&=", "|=", "min=", "max="})
+
+
+def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
+    """Checks every formula, their order, and that every output is computed."""
+    written: dict[str, list[nodes.Lowering]] = {}
+    for lowering in definition.lowerings:
+        name = _check_lowering(lowering, context.at("lower").enter())
+        if name is not None:
+            _check_sequence(lowering, written.setdefault(name, []), context)
+            written[name].append(lowering)
+    wrong = len(definition.lowerings) != sum(len(formulas) for formulas in written.values())
+    for output in definition.outputs:
+        if output.name.name not in written and not wrong:
+            context.report.error(
+                f"output '{output.name.name}' is not computed in '@lower'",
+                output.name.span,
+                "add a formula with an access to it on the left",
+            )
+
+
+def _check_lowering(lowering: nodes.Lowering, context: Context) -> str | None:
+    """Checks a formula; the name of the output that it writes, or None where there is none."""
+    if lowering.unroll is not None:
+        _declare_unrolled(lowering.unroll, context)
+    for bound in lowering.bounds:
+        _declare_index(bound, context)
+    for local in lowering.locals:
+        _declare_local(local, context)
+    target = _check_target(lowering, context)
+    value = infer.scalar(lowering.value, context)
+    if lowering.condition is not None:
+        infer.condition(lowering.condition, context, "the condition of a formula")
+    if target is not None:
+        _check_value(lowering, target.type, value, context)
+    _check_unused(lowering, context)
+    return target.name if target is not None else None
+
+
+def _declare_unrolled(unroll: nodes.IterationCount, context: Context) -> None:
+    if unroll.count is not None:
+        infer.expect(unroll.count, context, _INT, "the count of an unrolled loop")
+    else:
+        context.report.error("an unrolled formula needs a count", unroll.span, "write '..(i -> n)'")
+    if unroll.index is not None:
+        declare(Symbol(unroll.index.name, "index", INT, unroll.index.span), context)
+
+
+def _declare_index(bound: nodes.LoopBound, context: Context) -> None:
+    found = infer.expect(bound.extent, context, _INT, "the bound of an index symbol")
+    # An extent that is left out takes its index symbol along.
+    kind = UNKNOWN if found.poison else Type("int", found.packed, found.optional)
+    declare(Symbol(bound.index.name, "index", kind, bound.index.span), context)
+
+
+def _declare_local(local: nodes.LocalValue, context: Context) -> None:
+    found = infer.infer(local.value, context)
+    if found.tensor:
+        found = infer.scalar(local.value, context)
+    declare(Symbol(local.name.name, "local", found, local.name.span), context)
+
+
+def _check_target(lowering: nodes.Lowering, context: Context) -> Symbol | None:
+    """The output that is written, with the type of what is written to it."""
+    target = lowering.target
+    symbol = access.accessed_symbol(target, context)
+    found = infer.infer(target, context)
+    if symbol is None:
+        return None
+    if symbol.kind != "output":
+        context.report.error(
+            f"{symbol.description} '{symbol.name}' is written; a formula writes to an output",
+            target.target.span,
+            "the left side is an access to an output, as in 'y[i,j]'",
+        )
+        return None
+    if found.tensor:
+        context.report.error(
+            f"'{target.span.text}' is a whole tensor",
+            target.span,
+            f"write the indices of an element behind it, as in '{target.span.text}[i,]'",
+        )
+        return None
+    if found.packed and not symbol.type.packed:
+        context.report.error(
+            f"'{target.span.text}' has a pack as an index and means several elements",
+            target.span,
+            "write '..' behind the pack of indices to mean one element",
+        )
+        return None
+    kind = Type(symbol.type.base, packed=found.packed, poison=found.poison)
+    return Symbol(symbol.name, symbol.kind, kind, symbol.span, symbol.shape)
+
+
+def _check_value(lowering: nodes.Lowering, target: Type, value: Type, context: Context) -> None:
+    operator = lowering.operator
+    describe = context.generics.describe
+    allowed = _OPERATOR_BASES.get(operator)
+    if allowed is not None and not context.generics.may_be(target.base, allowed):
+        context.report.error(
+            f"'{SPELLING.get(operator, operator)}' does not work on {describe(target.base)}",
+            lowering.target.span,
+            f"it takes {' and '.join(sorted(allowed))}",
+        )
+        return
+    if value.poison or target.poison:
+        return
+    if not same_base(target, value):
+        hint = cast_hint(value.base, frozenset({target.base}), lowering.value)
+        if target.base in context.generics.bases:
+            hint = f"write '{target.base}({lowering.value.span.text})'"
+        context.report.error(
+            f"the output is {describe(target.base)}, but the value is {describe(value.base)}",
+            lowering.value.span,
+            hint,
+        )
+    elif value.packed and not target.packed:
+        context.report.error(
+            "a pack of values is written to a single element",
+            lowering.value.span,
+            "fold the pack, as in 'x + ..', or write to a pack of outputs",
+        )
+    elif value.optional:
+        context.report.error(
+            "the value may be null",
+            lowering.value.span,
+            f"give what to write then, as in '{_short(lowering.value.span.text)} ?? 0.0'",
+        )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 and "\n" not in text else "..."
+
+
+def _check_sequence(
+    lowering: nodes.Lowering, before: list[nodes.Lowering], context: Context
+) -> None:
+    """At most one ``=`` and then at most one update for each output."""
+    # Formulas for single items of a pack write to different tensors.
+    earlier = [other for other in before if other.target.target == lowering.target.target]
+    name = lowering.target.target.span.text
+    for other in earlier:
+        if (other.operator == "=") == (lowering.operator == "="):
+            kind = "initialized" if lowering.operator == "=" else "updated"
+            message = f"output '{name}' is {kind} twice"
+        elif lowering.operator == "=":
+            message = f"output '{name}' is initialized after it was updated"
+        else:
+            continue
+        context.report.error(
+            message,
+            lowering.target.span,
+            "an output has at most one '=' and then at most one other formula",
+            (Note("the earlier formula", other.target.span),),
+        )
+        return
+    if lowering.operator == ":=" and not earlier:
+        context.report.error(
+            f"output '{name}' is updated by ':=' but not initialized",
+            lowering.target.span,
+            "write a formula with '=' before",
+        )
+
+
+def _check_unused(lowering: nodes.Lowering, context: Context) -> None:
+    used = {name.name for name in used_names(tuple(_parts(lowering)))}
+    if lowering.operator not in _IDEMPOTENT:
+        return
+    for bound in lowering.bounds:
+        if bound.index.name not in used:
+            context.report.warning(
+                f"index symbol '{bound.index.name}' is not used",
+                bound.index.span,
+                "remove its bound",
+            )
+
+
+def _parts(lowering: nodes.Lowering) -> Iterator[object]:
+    yield from (lowering.target, lowering.value, lowering.condition)
+    yield from (local.value for local in lowering.locals)
+    yield from (bound.extent for bound in lowering.bounds)

@@ -1,0 +1,154 @@
+"""Reading a model's modules: from the text of ``main`` to every module that it needs (2.15).
+
+Enters: the source of ``main`` and a loader. Leaves: parsed modules, ``main`` first, each read
+once, and the diagnostics of all texts and imports. Definitions are not looked into here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Source, did_you_mean
+from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX
+from tvm_nnef.syntax import nodes
+
+Loader: TypeAlias = Callable[[tuple[str, ...]], "Source | None"]
+Parser: TypeAlias = Callable[[str, str, str], nodes.Module]
+
+# What the specification calls its modules; used for near misses only.
+_STANDARD_NAMES = ("algo", "image", "layout", "linalg", "math", "nn", "quant")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModule:
+    """A parsed module, its imports resolved to the names of modules that were found."""
+
+    name: str
+    source: Source
+    node: nodes.Module
+    imports: tuple[str, ...]
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether the module belongs to the standard library."""
+        return self.source.path.startswith(STDLIB_PREFIX)
+
+
+def load_modules(
+    main: Source, load: Loader, parse: Parser, dialect: str
+) -> tuple[Mapping[str, LoadedModule], list[Diagnostic]]:
+    """All modules that ``main`` needs, in the order in which they are first imported.
+
+    A module that is missing, or whose text does not parse, is left out; the diagnostics say so.
+    Import cycles between modules other than ``main`` are fine.
+    """
+    found: list[Diagnostic] = []
+    modules: dict[str, LoadedModule] = {}
+    tried = {MAIN}
+    queue: list[tuple[str, Source]] = [(MAIN, main)]
+    while queue:
+        name, source = queue.pop(0)
+        node = _parse(source, parse, dialect, found)
+        if node is None:
+            continue
+        imports: list[str] = []
+        for item in node.imports:
+            wanted = str(item.path)
+            if wanted == MAIN:
+                found.append(_import_of_main(item))
+                continue
+            # A module that failed before is still remembered, so that it is reported once.
+            imports.append(wanted)
+            if wanted in tried:
+                continue
+            tried.add(wanted)
+            imported = load(item.path.parts)
+            if imported is None:
+                found.append(_missing(item, load))
+            else:
+                queue.append((wanted, imported))
+        modules[name] = LoadedModule(name, source, node, tuple(dict.fromkeys(imports)))
+    return modules, found
+
+
+def _parse(
+    source: Source, parse: Parser, dialect: str, found: list[Diagnostic]
+) -> nodes.Module | None:
+    try:
+        return parse(source.text, source.path, dialect)
+    except NnefError as problem:
+        found.extend(problem.diagnostics)
+        return None
+
+
+def _import_of_main(item: nodes.Import) -> Diagnostic:
+    return Diagnostic(
+        "the main module cannot be imported",
+        item.path.span,
+        "move the operators that both need to a module of their own",
+    )
+
+
+def _missing(item: nodes.Import, load: Loader) -> Diagnostic:
+    name = str(item.path)
+    near = did_you_mean(name, (known for known in _STANDARD_NAMES if load((known,))))
+    where = f"looked for '{'/'.join(item.path.parts)}.sknd' in the model folder"
+    return Diagnostic(
+        f"there is no module '{name}'",
+        item.path.span,
+        near or f"{where} and in the standard library",
+    )
+
+
+def check_structure(
+    modules: Iterable[LoadedModule],
+) -> list[Diagnostic]:
+    """What is wrong with modules as such: doubled names, misplaced graphs, no graph in main."""
+    found: list[Diagnostic] = []
+    for module in modules:
+        seen: dict[str, nodes.Definition] = {}
+        for definition in module.node.definitions:
+            found.extend(_check_definition_name(definition, seen))
+            if definition.kind == "graph" and module.name != MAIN:
+                found.append(
+                    Diagnostic(
+                        f"graph '{definition.name.name}' stands in the imported module "
+                        f"'{module.name}'",
+                        definition.name.span,
+                        "only the main module has graphs; make it a 'public operator'",
+                    )
+                )
+        if module.name == MAIN and not any(d.kind == "graph" for d in module.node.definitions):
+            found.append(_no_graph(module))
+    return found
+
+
+def _check_definition_name(
+    definition: nodes.Definition, seen: dict[str, nodes.Definition]
+) -> list[Diagnostic]:
+    name = definition.name.name
+    if name in seen:
+        first = Note(f"'{name}' was first defined here", seen[name].name.span)
+        return [
+            Diagnostic(
+                f"'{name}' is defined twice",
+                definition.name.span,
+                "rename one of the two",
+                (first,),
+            )
+        ]
+    seen[name] = definition
+    return []
+
+
+def _no_graph(module: LoadedModule) -> Diagnostic:
+    definitions = module.node.definitions
+    span = definitions[0].name.span if definitions else module.node.span
+    hint = (
+        "add a 'graph' that uses the operators, or import this file from a main module"
+        if definitions
+        else "a model's main.sknd holds at least one 'graph Name { ... }'"
+    )
+    return Diagnostic("the main module has no graph", span, hint)

@@ -1,0 +1,144 @@
+"""Names: what a definition declares, where a name is visible, and which names a tree uses.
+
+Enters: syntax trees and symbols. Leaves: lookups, and lists of the names that are used. Types are
+attached to symbols by others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tvm_nnef.diagnostics import Diagnostic, Note, Span
+from tvm_nnef.semantics.types import Type
+from tvm_nnef.syntax import nodes
+
+SymbolKind: TypeAlias = Literal[
+    "attribute", "extent", "helper", "input", "output", "constant", "variable",
+    "tensor", "index", "local",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A declared name. ``shape`` is that of a tensor, None where it was left out."""
+
+    name: str
+    kind: SymbolKind
+    type: Type
+    span: Span
+    shape: tuple[nodes.Extent, ...] | None = None
+
+    @property
+    def description(self) -> str:
+        """The kind as an error message calls it."""
+        return {"local": "local value", "index": "index symbol", "helper": "helper symbol"}.get(
+            self.kind, self.kind
+        )
+
+
+@dataclass(slots=True)
+class Names:
+    """The names visible at a place; an inner set may shadow names of the outer one."""
+
+    outer: Names | None = None
+    own: dict[str, Symbol] = field(default_factory=dict)
+
+    def find(self, name: str) -> Symbol | None:
+        """The symbol that a name means here, or None."""
+        scope: Names | None = self
+        while scope is not None:
+            if name in scope.own:
+                return scope.own[name]
+            scope = scope.outer
+        return None
+
+    def declare(self, symbol: Symbol) -> None:
+        """Makes a name visible here and in sets that are entered from here."""
+        self.own[symbol.name] = symbol
+
+    def enter(self, symbols: Iterable[Symbol] = ()) -> Names:
+        """A new inner set."""
+        return Names(self, {symbol.name: symbol for symbol in symbols})
+
+    def __iter__(self) -> Iterator[str]:
+        seen: set[str] = set()
+        scope: Names | None = self
+        while scope is not None:
+            yield from (name for name in scope.own if name not in seen)
+            seen.update(scope.own)
+            scope = scope.outer
+
+
+@dataclass(slots=True)
+class Report:
+    """Collects diagnostics; the same complaint at the same place is kept once."""
+
+    found: list[Diagnostic] = field(default_factory=list)
+    _seen: set[tuple[int, str]] = field(default_factory=set)
+
+    def error(
+        self, message: str, span: Span, hint: str | None = None, notes: tuple[Note, ...] = ()
+    ) -> None:
+        """Adds an error."""
+        self._add(Diagnostic(message, span, hint, notes))
+
+    def warning(self, message: str, span: Span, hint: str | None = None) -> None:
+        """Adds a warning."""
+        self._add(Diagnostic(message, span, hint, severity="warning"))
+
+    def _add(self, diagnostic: Diagnostic) -> None:
+        start = diagnostic.span.start if diagnostic.span else -1
+        key = (start, diagnostic.message)
+        if key not in self._seen:
+            self._seen.add(key)
+            self.found.append(diagnostic)
+
+
+def used_names(node: object) -> Iterator[nodes.Identifier]:
+    """The names that an expression reads, in the order of the text, properties' tensors included.
+
+    Names of attributes, labels, built-in functions and types are no reads.
+    """
+    match node:
+        case nodes.Identifier():
+            yield node
+        case nodes.Builtin(argument=argument):
+            yield from used_names(argument)
+        case nodes.AttributeAssignment(value=value) | nodes.Carried(value=value):
+            yield from used_names(value)
+        case nodes.Call():
+            yield from used_names(node.attributes)
+            yield from used_names(node.arguments)
+        case nodes.LoopBound(extent=extent):
+            yield from used_names(extent)
+        case tuple():
+            for item in node:
+                yield from used_names(item)
+        case nodes.Node():
+            for name in node.__dataclass_fields__:
+                if name != "span":
+                    yield from used_names(getattr(node, name))
+
+
+def is_constant(expression: object) -> bool:
+    """Whether an expression consists of literals only, so that its value is known (2.5, 2.6)."""
+    return not _depends(expression)
+
+
+def _depends(node: object) -> bool:
+    match node:
+        case nodes.Identifier() | nodes.Property() | nodes.Call():
+            return True
+        case nodes.Builtin(argument=argument):
+            return _depends(argument)
+        case tuple():
+            return any(_depends(item) for item in node)
+        case nodes.Node():
+            return any(
+                _depends(getattr(node, name))
+                for name in node.__dataclass_fields__
+                if name != "span"
+            )
+    return False

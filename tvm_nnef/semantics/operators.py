@@ -1,0 +1,219 @@
+"""The types of operators: unary, binary, selection, coalescing and folds (2.4).
+
+Called by :mod:`tvm_nnef.semantics.infer` only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvm_nnef.semantics import infer
+from tvm_nnef.semantics.context import Context
+from tvm_nnef.semantics.types import (
+    ANY,
+    BOOL,
+    COMPARISONS,
+    CONCRETE,
+    NUMERIC,
+    OPERANDS,
+    SPELLING,
+    UNKNOWN,
+    Type,
+    join_base,
+    join_length,
+    same_base,
+)
+from tvm_nnef.syntax import nodes
+
+_CUMULATIVE = frozenset({"+", "*", "min", "max", "&&", "||"})
+_FOLDED_TO_BOOL = frozenset({"<", "<=", ">", ">=", "==", "!="})
+
+
+def infer_unary(expression: nodes.Unary, context: Context) -> Type:
+    operator = expression.operator
+    if operator == "?":
+        infer.infer(expression.operand, context)
+        return BOOL
+    allowed = frozenset({"bool"}) if operator == "!" else NUMERIC
+    return infer.expect(expression.operand, context, allowed, f"the operand of '{operator}'")
+
+
+def infer_binary(expression: nodes.Binary, context: Context) -> Type:
+    operator = expression.operator
+    spelled = SPELLING.get(operator, operator)
+    if operator == "is":
+        left, right = infer.infer(expression.left, context), infer.infer(expression.right, context)
+        packed = (left.packed and not left.tensor) or (right.packed and not right.tensor)
+        return replace(BOOL, packed=packed, optional=left.optional or right.optional)
+    allowed = CONCRETE if operator == "+" and _is_text(expression, context) else OPERANDS[operator]
+    left = infer.expect(expression.left, context, allowed, f"the left operand of '{spelled}'")
+    inner = context
+    if operator in ("&&", "=>"):
+        inner = context.promote(infer.promoted(expression.left))
+    elif operator == "||":
+        inner = context.promote(infer.promoted(expression.left, False))
+    right = infer.expect(expression.right, inner, allowed, f"the right operand of '{spelled}'")
+    if left.poison or right.poison:
+        base = BOOL.base if operator in COMPARISONS or allowed == {"bool"} else ANY
+        return replace(UNKNOWN, base=base, packed=left.packed or right.packed)
+    generic = {left.base, right.base} <= set(context.generics.bases)
+    # math.lt and its kin compare two generic types; what they stand for decides later.
+    if not (same_base(left, right) or (generic and operator in COMPARISONS)):
+        _report_operands(expression, left, right, context)
+        return UNKNOWN
+    if operator == "in":
+        return _containment(expression, left, right, context)
+    _check_lengths(expression, left, right, context)
+    base = BOOL.base if operator in COMPARISONS else join_base(left.base, right.base)
+    return Type(
+        base,
+        packed=left.packed or right.packed,
+        optional=left.optional or right.optional,
+        length=join_length(left, right),
+    )
+
+
+def _is_text(expression: nodes.Binary, context: Context) -> bool:
+    """Whether a ``+`` joins strings; told from the operands' form, without typing them twice."""
+    for operand in (expression.left, expression.right):
+        if isinstance(operand, nodes.Text):
+            return True
+        if isinstance(operand, nodes.Identifier):
+            symbol = context.names.find(operand.name)
+            if symbol and symbol.type.base == "str":
+                return True
+    return False
+
+
+def _report_operands(expression: nodes.Binary, left: Type, right: Type, context: Context) -> None:
+    spelled = SPELLING.get(expression.operator, expression.operator)
+    hint = None
+    for operand, own, other in (
+        (expression.left, left, right),
+        (expression.right, right, left),
+    ):
+        if own.base == "int" and other.base == "real":
+            hint = infer.cast_hint("int", frozenset({"real"}), operand)
+        elif other.base in context.generics.bases:
+            hint = hint or f"write '{other.base}({operand.span.text})'"
+    names = [context.generics.describe(found.base) for found in (left, right)]
+    context.report.error(
+        f"the operands of '{spelled}' are of different types: {names[0]} and {names[1]}",
+        expression.span,
+        hint,
+    )
+
+
+def _containment(expression: nodes.Binary, left: Type, right: Type, context: Context) -> Type:
+    if not right.packed:
+        context.report.error(
+            "the right operand of 'in' must be a pack",
+            expression.right.span,
+            f"write '[{expression.right.span.text}]' for a pack of one item",
+        )
+    return replace(BOOL, packed=left.packed, optional=left.optional or right.optional)
+
+
+def _check_lengths(expression: nodes.Expression, left: Type, right: Type, context: Context) -> None:
+    if left.length is not None and right.length is not None and left.length != right.length:
+        context.report.error(
+            f"packs of different lengths: {left.length} and {right.length}", expression.span
+        )
+
+
+def infer_select(expression: nodes.Select, context: Context) -> Type:
+    test = infer.condition(expression.condition, context, "the condition of '?:'")
+    yes = infer.infer(expression.consequent, context.promote(infer.promoted(expression.condition)))
+    if expression.alternative is None:
+        return replace(yes, packed=yes.packed or test.packed, optional=True)
+    negated = context.promote(infer.promoted(expression.condition, False))
+    no = infer.infer(expression.alternative, negated)
+    packed = (test.packed and not (yes.tensor or no.tensor)) or yes.packed or no.packed
+    if yes.poison or no.poison:
+        known = no if yes.poison else yes
+        return replace(UNKNOWN, base=known.base, packed=packed)
+    if not same_base(yes, no):
+        names = [context.generics.describe(found.base) for found in (yes, no)]
+        context.report.error(
+            f"the two sides of ':' are of different types: {names[0]} and {names[1]}",
+            expression.span,
+            infer.cast_hint("int", frozenset({"real"}), _int_side(expression, yes))
+            if {yes.base, no.base} == {"int", "real"}
+            else None,
+        )
+        return UNKNOWN
+    return Type(
+        join_base(yes.base, no.base),
+        packed=packed,
+        optional=test.optional or yes.optional or no.optional,
+        tensor=yes.tensor or no.tensor,
+        length=yes.length if yes.length == no.length else None,
+        guarded=yes.guarded or no.guarded,
+    )
+
+
+def _int_side(expression: nodes.Select, yes: Type) -> nodes.Expression:
+    if yes.base == "int" or expression.alternative is None:
+        return expression.consequent
+    return expression.alternative
+
+
+def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
+    value = infer.infer(expression.value, context)
+    fallback = infer.infer(expression.fallback, context)
+    if value.poison or fallback.poison:
+        known = fallback if value.poison else value
+        return replace(UNKNOWN, base=known.base, packed=value.packed or fallback.packed)
+    if not value.optional:
+        context.report.error(
+            f"'{expression.value.span.text}' is never null",
+            expression.value.span,
+            "remove the '??' and what follows it",
+        )
+    if not same_base(value, fallback):
+        names = [context.generics.describe(found.base) for found in (value, fallback)]
+        context.report.error(
+            f"the two sides of '??' are of different types: {names[0]} and {names[1]}",
+            expression.span,
+            infer.cast_hint(fallback.base, frozenset({value.base}), expression.fallback),
+        )
+        return UNKNOWN
+    return Type(
+        join_base(value.base, fallback.base),
+        packed=value.packed or fallback.packed,
+        optional=fallback.optional,
+        tensor=value.tensor or fallback.tensor,
+        length=value.length if value.length == fallback.length else None,
+        guarded=value.guarded or fallback.guarded,
+    )
+
+
+def infer_fold(expression: nodes.Fold, context: Context) -> Type:
+    operator = expression.operator
+    spelled = SPELLING.get(operator, operator)
+    dots = "..." if expression.cumulative else ".."
+    allowed = OPERANDS[operator] if operator in ("==", "!=", ":=") else _foldable(operator)
+    found = infer.expect(expression.operand, context, allowed, f"the operand of '{spelled} {dots}'")
+    if expression.cumulative and operator not in _CUMULATIVE:
+        context.report.error(
+            f"'{spelled} ...' does not exist", expression.span, f"write '{spelled} ..'"
+        )
+        return UNKNOWN
+    if found.poison:
+        return replace(UNKNOWN, packed=expression.cumulative)
+    if not found.packed:
+        context.report.error(
+            f"'{spelled} {dots}' folds a pack, but '{expression.operand.span.text}' is none",
+            expression.operand.span,
+        )
+        return UNKNOWN
+    if expression.cumulative:
+        return found
+    if operator in _FOLDED_TO_BOOL:
+        return replace(BOOL, optional=found.optional)
+    # An empty pack has no minimum, no maximum and no uniform value.
+    return replace(found.item, optional=found.optional or operator in ("min", "max", ":="))
+
+
+def _foldable(operator: nodes.FoldOperator) -> frozenset[str]:
+    return frozenset({"bool"}) if operator in ("&&", "||") else NUMERIC

@@ -1,0 +1,193 @@
+"""The checked program: definitions sorted by block, modules, and the one way to resolve a name.
+
+Enters: parsed modules. Leaves: :class:`Program`, which composition reads. Nothing is checked here
+and nothing is evaluated; :mod:`tvm_nnef.semantics.check` builds what this module declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tvm_nnef.diagnostics import NnefError, Source, did_you_mean, error
+from tvm_nnef.syntax import nodes
+
+MAIN = "main"
+STDLIB_PREFIX = "<stdlib>/"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedDefinition:
+    """An operator or a graph, its statements by block; ``()`` where a block is absent.
+
+    ``binding_order`` holds indices into ``inputs`` in the order in which their shapes are bound
+    (2.6.1). ``deferred`` names the attributes whose default is no constant expression (2.5); they
+    are evaluated after the inputs are bound, in the order of their declaration.
+    """
+
+    module: str
+    node: nodes.Definition
+    dtypes: tuple[nodes.DtypeDefinition, ...] = ()
+    attributes: tuple[nodes.Parameter, ...] = ()
+    inputs: tuple[nodes.Parameter, ...] = ()
+    outputs: tuple[nodes.Parameter, ...] = ()
+    constants: tuple[nodes.Parameter, ...] = ()
+    variables: tuple[nodes.Parameter, ...] = ()
+    usings: tuple[nodes.Using, ...] = ()
+    assertions: tuple[nodes.Assertion, ...] = ()
+    lowerings: tuple[nodes.Lowering, ...] = ()
+    components: tuple[nodes.Component, ...] = ()
+    updates: tuple[nodes.Component, ...] = ()
+    quantizations: tuple[nodes.Quantization, ...] = ()
+    binding_order: tuple[int, ...] = ()
+    deferred: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The name within the module."""
+        return self.node.name.name
+
+    @property
+    def qualified_name(self) -> str:
+        """The name with its module, as in ``nn.conv``."""
+        return f"{self.module}.{self.name}"
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether this is a graph and no operator."""
+        return self.node.kind == "graph"
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the inner tensors can be addressed by name (2.10); those of a graph always."""
+        return self.node.public or self.is_graph
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only the own module may use the definition."""
+        return self.name.startswith("_")
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether the body is a ``@lower`` block."""
+        return any(block.kind == "lower" for block in self.node.blocks)
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether the body is a ``@compose`` block."""
+        return any(block.kind == "compose" for block in self.node.blocks)
+
+    @property
+    def has_body(self) -> bool:
+        """False for what is left to an intrinsic."""
+        return self.is_lowered or self.is_composed
+
+
+class LazyDefinitions(Mapping[str, CheckedDefinition]):
+    """Definitions of a module by name, each built when it is first asked for.
+
+    A model uses some twenty of the two hundred standard operators; the rest is never touched.
+    """
+
+    __slots__ = ("_build", "_built", "_nodes")
+
+    def __init__(
+        self,
+        definitions: Mapping[str, nodes.Definition],
+        build: Callable[[nodes.Definition], CheckedDefinition],
+    ) -> None:
+        self._nodes = definitions
+        self._build = build
+        self._built: dict[str, CheckedDefinition] = {}
+
+    def __getitem__(self, name: str) -> CheckedDefinition:
+        if name not in self._built:
+            self._built[name] = self._build(self._nodes[name])
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedModule:
+    """A module: its text, the names of the modules that it imports, and its definitions."""
+
+    name: str
+    source: Source
+    node: nodes.Module = field(repr=False)
+    imports: tuple[str, ...]
+    definitions: Mapping[str, CheckedDefinition] = field(repr=False)
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether the module belongs to the standard library."""
+        return self.source.path.startswith(STDLIB_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All modules of a model by name, ``main`` first, then those that it imports, in order."""
+
+    modules: Mapping[str, CheckedModule]
+    dialect: str
+
+    @property
+    def graphs(self) -> tuple[CheckedDefinition, ...]:
+        """The graphs of ``main`` in the order of the text; the first one is the primary one."""
+        found = self.modules[MAIN].definitions.values()
+        return tuple(definition for definition in found if definition.is_graph)
+
+    def resolve(self, module: str, path: nodes.Path) -> CheckedDefinition:
+        """The definition that ``path`` names where it is written in ``module`` (2.15).
+
+        A single name is looked up in the module itself; a qualified one in a module of its own
+        import list, since imports are not transitive. Raises :class:`NnefError` where the module
+        is not imported, or the operator is unknown or private to its module.
+        """
+        home = self.modules[module]
+        name = path.parts[-1]
+        owner = ".".join(path.parts[:-1]) or module
+        if owner != module and owner not in home.imports:
+            raise _not_imported(self, home, owner, path)
+        if owner not in self.modules:
+            raise error(f"module '{owner}' could not be loaded", path.span)
+        definitions = self.modules[owner].definitions
+        if name not in definitions:
+            raise _unknown_operator(self, home, owner, path)
+        found = definitions[name]
+        if owner != module and found.is_private:
+            raise error(
+                f"operator '{path}' is private to module '{owner}'",
+                path.span,
+                hint="names that begin with '_' can only be used in their own module",
+            )
+        return found
+
+
+def _not_imported(program: Program, home: CheckedModule, owner: str, path: nodes.Path) -> NnefError:
+    near = None if owner in program.modules else did_you_mean(owner, home.imports)
+    hint = near or f"add 'import {owner};' at the beginning of the file"
+    return error(f"module '{owner}' is not imported", path.span, hint=hint)
+
+
+def _unknown_operator(
+    program: Program, home: CheckedModule, owner: str, path: nodes.Path
+) -> NnefError:
+    name = path.parts[-1]
+    if owner == home.name:
+        hint = _found_elsewhere(program, home, name) or did_you_mean(name, home.definitions)
+        return error(f"unknown operator '{name}'", path.span, hint=hint)
+    known = [key for key in program.modules[owner].definitions if not key.startswith("_")]
+    hint = did_you_mean(name, known) or f"'tvm-nnef ops' lists the operators of '{owner}'"
+    return error(f"module '{owner}' has no operator '{name}'", path.span, hint=hint)
+
+
+def _found_elsewhere(program: Program, home: CheckedModule, name: str) -> str | None:
+    for module in home.imports:
+        if module in program.modules and name in program.modules[module].definitions:
+            return f"did you mean '{module}.{name}'?"
+    return None

@@ -1,0 +1,228 @@
+"""Checks the left sides of components: what is assigned, once, and of which type (2.10, 2.11).
+
+Enters: targets and the types of the results. Leaves: tensors in the context's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from tvm_nnef.diagnostics import Note, Span
+from tvm_nnef.semantics import lists
+from tvm_nnef.semantics.context import Context
+from tvm_nnef.semantics.declare import Shapes, base_type
+from tvm_nnef.semantics.names import Symbol
+from tvm_nnef.semantics.types import ANY, UNKNOWN, Type, same_base
+from tvm_nnef.syntax import nodes
+
+
+@dataclass(slots=True)
+class Assignments:
+    """The names that a block has assigned, and the outputs or variables that it is to assign.
+
+    ``fixed`` names what a block of the definition cannot assign; inside of a ``{ }`` block any
+    name may be taken anew.
+    """
+
+    kind: Literal["compose", "update", "block"]
+    declared: Mapping[str, Symbol] = field(default_factory=dict)
+    fixed: Mapping[str, Symbol] = field(default_factory=dict)
+    assigned: dict[str, Span] = field(default_factory=dict)
+
+
+def target_names(targets: Sequence[object]) -> Iterator[nodes.Identifier]:
+    """The names that targets assign, in the order of the text."""
+    for target in targets:
+        match target:
+            case nodes.NameTarget(name=name):
+                yield name
+            case nodes.ListTarget(items=items):
+                yield from target_names(items)
+            case nodes.ZipTarget(names=names):
+                yield from target_names(names)
+
+
+def assign(
+    component: nodes.Component,
+    results: Sequence[Type] | None,
+    assignments: Assignments,
+    context: Context,
+) -> None:
+    """Assigns results to the targets of a component; ``None`` stands for unknown results.
+
+    Trailing results may be left out, as the draft leaves out trailing inputs.
+    """
+    targets = component.targets
+    if results is not None and len(targets) > len(results):
+        count = len(results)
+        context.report.error(
+            f"{len(targets)} results are assigned, but there {'is' if count == 1 else 'are'} "
+            f"{count}",
+            targets[count].span,
+            "remove the names that are too many",
+        )
+    invoked = isinstance(component.value, nodes.Call)
+    for index, target in enumerate(targets):
+        known = results is not None and index < len(results)
+        found = results[index] if results is not None and known else UNKNOWN
+        _assign_target(target, found, assignments, context, invoked)
+
+
+def _assign_target(
+    target: nodes.Target,
+    found: Type,
+    assignments: Assignments,
+    context: Context,
+    invoked: bool,
+) -> None:
+    match target:
+        case nodes.NameTarget():
+            kind = _named_type(target, found, assignments, context, invoked)
+            _assign_name(target.name, kind, assignments, context)
+        case nodes.ListTarget(items=items):
+            if not (found.packed or found.poison):
+                context.report.error(
+                    "a single tensor cannot be split into items",
+                    target.span,
+                    "only a result that is a pack is assigned to a list",
+                )
+            for item in items:
+                _assign_item(item, found, assignments, context)
+        case nodes.ZipTarget():
+            _assign_item(target, found, assignments, context)
+
+
+def _assign_item(
+    item: nodes.NameTarget | nodes.ZipTarget | nodes.Omitted,
+    found: Type,
+    assignments: Assignments,
+    context: Context,
+) -> None:
+    match item:
+        case nodes.NameTarget():
+            kind = found.pack() if item.pack is not None else found.item
+            _check_declared(item, kind, context)
+            _assign_name(item.name, kind, assignments, context)
+        case nodes.ZipTarget(names=names, pack=pack):
+            if pack is not None:
+                lists.infer_length(pack.length, context.at("static"))
+            for part in names:
+                _assign_name(part.name, found.pack(), assignments, context)
+
+
+def _named_type(
+    target: nodes.NameTarget,
+    found: Type,
+    assignments: Assignments,
+    context: Context,
+    invoked: bool,
+) -> Type:
+    """The type of a name on the left; a result of unknown type takes what is declared."""
+    _check_declared(target, found, context)
+    name, report = target.name.name, context.report
+    declared = assignments.declared.get(name)
+    if found.poison:
+        return replace(UNKNOWN, packed=target.pack is not None)
+    if target.pack is not None and not found.packed:
+        report.error(
+            f"'{name}' is declared as a pack, but the result is a single tensor",
+            target.span,
+            f"write '{name}' without dots",
+        )
+    elif found.packed and target.pack is None and declared is None and invoked:
+        report.error(
+            f"the result '{name}' is a pack and needs a length",
+            target.span,
+            f"write '{name}..(n)'",
+        )
+    if target.type is not None and target.type.name != found.base and found.base != ANY:
+        report.error(
+            f"'{name}' is declared {target.type.name}, but the result is {found.base}",
+            target.type.span,
+        )
+    if declared is not None and not declared.type.poison:
+        _compare_declared(target, declared, found, context)
+    return found
+
+
+def _compare_declared(
+    target: nodes.NameTarget, declared: Symbol, found: Type, context: Context
+) -> None:
+    name, describe = target.name.name, context.generics.describe
+    note = (Note(f"'{name}' is declared here", declared.span),)
+    if not same_base(declared.type, found):
+        context.report.error(
+            f"{declared.description} '{name}' is {describe(declared.type.base)}, "
+            f"but the result is {describe(found.base)}",
+            target.span,
+            f"'layout.cast<{declared.type.base}>' converts a tensor",
+            note,
+        )
+    elif declared.type.packed != found.packed:
+        kinds = ("a pack of tensors", "a single tensor")
+        is_pack = declared.type.packed
+        context.report.error(
+            f"{declared.description} '{name}' is {kinds[not is_pack]}, "
+            f"but the result is {kinds[is_pack]}",
+            target.span,
+            None,
+            note,
+        )
+    elif found.optional and not declared.type.optional:
+        context.report.error(
+            f"{declared.description} '{name}' cannot be null, but the result can",
+            target.span,
+            "give a tensor for the case of null, as in 'x ?? y', or test it with 'if ?x then'",
+            note,
+        )
+
+
+def _check_declared(target: nodes.NameTarget, found: Type, context: Context) -> None:
+    """Checks what stands behind a name on the left: a type, a shape, a length."""
+    static = context.at("static")
+    if target.type is not None:
+        base_type(target.type, context)
+    shapes = Shapes(static, "local")
+    for extent in target.shape or ():
+        shapes.check_extent(extent, False, packed=found.packed)
+    if target.pack is not None:
+        lists.infer_length(target.pack.length, static)
+
+
+def _assign_name(
+    name: nodes.Identifier, found: Type, assignments: Assignments, context: Context
+) -> None:
+    if name.name in assignments.assigned:
+        context.report.error(
+            f"'{name.name}' is assigned twice",
+            name.span,
+            "every tensor has a name of its own",
+            (Note("it was first assigned here", assignments.assigned[name.name]),),
+        )
+        return
+    assignments.assigned[name.name] = name.span
+    symbol = assignments.declared.get(name.name)
+    if symbol is not None:
+        context.names.declare(symbol)
+        return
+    fixed = assignments.fixed.get(name.name)
+    if fixed is not None:
+        context.report.error(
+            f"{fixed.description} '{name.name}' cannot be assigned",
+            name.span,
+            _fixed_hint(fixed, assignments),
+            (Note(f"'{name.name}' is declared here", fixed.span),),
+        )
+        return
+    kind = found if found.poison else replace(found, tensor=True, guarded=False)
+    context.names.declare(Symbol(name.name, "tensor", kind, name.span))
+
+
+def _fixed_hint(symbol: Symbol, assignments: Assignments) -> str:
+    if symbol.kind == "variable":
+        return "variables are assigned in '@update'"
+    if symbol.kind in ("output", "tensor") and assignments.kind == "update":
+        return "'@update' assigns variables, and tensors with names of their own"
+    return "choose another name"

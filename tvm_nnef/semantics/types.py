@@ -1,0 +1,130 @@
+"""Types of expressions: a base type with the modifiers packed, optional and tensor (2.3).
+
+Nothing here reads a syntax tree. A type that could not be found is :data:`UNKNOWN`, which agrees
+with everything, so that one mistake is reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+ANY: Final = "?"
+"""The base of a value whose base type is not known, such as an empty list."""
+
+ABSTRACT: Final[Mapping[str, frozenset[str]]] = {
+    "num": frozenset({"int", "real"}),
+    "arith": frozenset({"int", "real", "bool"}),
+    "type": frozenset({"int", "real", "bool", "str"}),
+}
+CONCRETE: Final = frozenset({"int", "real", "bool", "str"})
+NUMERIC: Final = ABSTRACT["num"]
+ARITHMETIC: Final = ABSTRACT["arith"]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """``base`` is int, real, bool, str, the name of a generic type, or :data:`ANY`.
+
+    ``length`` is the number of items of a pack where it is a literal fact. ``guarded`` marks an
+    index between bars, which can only be used as a complete index. ``rank`` counts the dimensions
+    of a tensor where its shape has no packs. ``poison`` marks the type of a mistake.
+    """
+
+    base: str
+    packed: bool = False
+    optional: bool = False
+    tensor: bool = False
+    length: int | None = None
+    guarded: bool = False
+    poison: bool = False
+
+    def __str__(self) -> str:
+        name = {ANY: "unknown type"}.get(self.base, self.base)
+        return (
+            ("optional " if self.optional else "")
+            + name
+            + ("[...]" if self.tensor else "")
+            + (".." if self.packed else "")
+        )
+
+    @property
+    def item(self) -> Type:
+        """The type of one item of a pack."""
+        return replace(self, packed=False, length=None)
+
+    @property
+    def required(self) -> Type:
+        """The same type without null."""
+        return replace(self, optional=False)
+
+    def pack(self, length: int | None = None) -> Type:
+        """A pack of items of this type."""
+        return replace(self, packed=True, length=length)
+
+
+UNKNOWN: Final = Type(ANY, poison=True)
+INT: Final = Type("int")
+REAL: Final = Type("real")
+BOOL: Final = Type("bool")
+STR: Final = Type("str")
+
+BUILTINS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(
+        (
+            "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+            "tanh", "asinh", "acosh", "atanh", "erf", "round", "floor", "ceil", "frac",
+        ),
+        frozenset({"real"}),
+    ),
+    "abs": NUMERIC,
+    "sign": NUMERIC,
+}  # fmt: skip
+"""The built-in functions and the types that they take; the result has the type of the operand."""
+
+OPERANDS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("+", "-", "*", "/", "\\", "%", "**", "min", "max"), NUMERIC),
+    **dict.fromkeys(("&&", "||", "^", "=>"), frozenset({"bool"})),
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "is", "in", ":="), CONCRETE),
+}
+"""Operators and the base types of their operands (2.4)."""
+
+COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!=", "is", "in"})
+
+SPELLING: Final[Mapping[str, str]] = {"min": "<<", "max": ">>", "min=": "<=", "max=": ">="}
+"""Operators that the tree names otherwise than the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generics:
+    """The generic types of a definition and what they stand for: name to abstract base."""
+
+    bases: Mapping[str, str]
+
+    def may_be(self, base: str, allowed: frozenset[str]) -> bool:
+        """Whether every type that ``base`` may stand for is allowed."""
+        if base == ANY or base in allowed:
+            return True
+        abstract = self.bases.get(base, base)
+        return abstract in ABSTRACT and ABSTRACT[abstract] <= allowed
+
+    def describe(self, base: str) -> str:
+        """A type as an error message names it: generics with their restriction."""
+        return f"{base} ({self.bases[base]})" if base in self.bases else base
+
+
+def same_base(one: Type, other: Type) -> bool:
+    """Whether two base types can be the same; unknown ones always can."""
+    return one.base == other.base or ANY in (one.base, other.base)
+
+
+def join_base(one: str, other: str) -> str:
+    """The known one of two bases that agree."""
+    return other if one == ANY else one
+
+
+def join_length(one: Type, other: Type) -> int | None:
+    """The length of an element-wise result of two types."""
+    lengths = [t.length for t in (one, other) if t.packed and t.length is not None]
+    return lengths[0] if lengths else None

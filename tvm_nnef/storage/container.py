@@ -1,0 +1,355 @@
+"""Read-only access to a model as named files, wherever it lies.
+
+Enters: a folder, a tar archive (plain or gzip), a single SkriptND file, or SkriptND text. Leaves:
+a :class:`Container`. The kind is found from the content. Nothing is extracted to disk, no file
+stays open, and nothing here knows what the files mean.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from tvm_nnef.diagnostics import NnefError, Source, Span, did_you_mean, error
+from tvm_nnef.storage.archive import (
+    GZIP_MAGIC,
+    MAX_MEMBERS,
+    Member,
+    index_tar,
+    is_tar,
+    unpack_gzip,
+)
+from tvm_nnef.storage.names import MAIN_FILE, METADATA_FILE, NNEF1_FILE, member_name
+
+ModelPath: TypeAlias = "str | os.PathLike[str]"
+
+TEXT_PATH = "<text>"
+"""The name under which a model given as text stands in messages."""
+
+MAX_TEXT_SIZE = 64 << 20
+"""Bytes that a text may have: a module, or ``model.json``."""
+
+
+class Container(ABC):
+    """A model as named files.
+
+    ``path`` is the model's name in messages, ``main`` the name of the main module's file (None
+    where there is none). Names are relative and use ``/``.
+    """
+
+    path: str
+    main: str | None
+
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The names of all files, sorted."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether a file of that name is there."""
+
+    @abstractmethod
+    def size(self, name: str) -> int:
+        """The size of a file in bytes; raises :class:`NnefError` where it is missing."""
+
+    @abstractmethod
+    def _read(self, name: str, count: int) -> bytes:
+        """The first ``count`` bytes of an existing file, or all where it has fewer."""
+
+    def place(self, name: str) -> str:
+        """The name of a file in messages: ``model/main.sknd``, ``model.tgz/main.sknd``."""
+        return f"{self.path}/{name}"
+
+    def read(self, name: str, count: int | None = None) -> bytes:
+        """A file's bytes, or the first ``count`` of them.
+
+        Raises :class:`NnefError` for a missing or unreadable file, with the nearest name as hint.
+        """
+        size = self.size(name)
+        return self._read(name, size if count is None else min(count, size))
+
+    def read_source(self, name: str) -> Source:
+        """A text file as a :class:`Source`, read as UTF-8, with or without a byte order mark.
+
+        Raises :class:`NnefError` for a missing file, other encodings and texts beyond
+        ``MAX_TEXT_SIZE``.
+        """
+        place = self.place(name)
+        if (size := self.size(name)) > MAX_TEXT_SIZE:
+            raise error(
+                f"a text of {size} bytes; at most {MAX_TEXT_SIZE} are read",
+                hint="values belong into '.dat' files",
+                file=place,
+            )
+        return decode_source(self.read(name), place)
+
+    def _missing(self, name: str) -> NnefError:
+        names = self.names()
+        hint = did_you_mean(name, names)
+        if hint is None:
+            listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+            hint = f"the model holds: {listed or 'nothing'}"
+        return error(f"the model has no file '{name}'", hint=hint, file=self.path)
+
+
+@dataclass(frozen=True)
+class _Folder(Container):
+    path: str
+    main: str | None
+
+    def names(self) -> tuple[str, ...]:
+        found: list[str] = []
+        for name in _walk(Path(self.path)):
+            if len(found) >= MAX_MEMBERS:
+                raise error(
+                    f"the folder holds more than {MAX_MEMBERS} files",
+                    hint="give the folder of one model",
+                    file=self.path,
+                )
+            found.append(name)
+        return tuple(sorted(found))
+
+    def exists(self, name: str) -> bool:
+        return (Path(self.path) / member_name(name, self.path)).is_file()
+
+    def size(self, name: str) -> int:
+        if not self.exists(name):
+            raise self._missing(name)
+        return (Path(self.path) / name).stat().st_size
+
+    def place(self, name: str) -> str:
+        return (Path(self.path) / name).as_posix()
+
+    def _read(self, name: str, count: int) -> bytes:
+        return _read_part(Path(self.path) / name, 0, count, self.place(name))
+
+
+@dataclass(frozen=True)
+class _Archive(Container):
+    path: str
+    main: str | None
+    members: Mapping[str, Member] = field(repr=False)
+    data: bytes | None = field(repr=False)
+    """The content of a compressed archive; a plain one is read from its file."""
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.members))
+
+    def exists(self, name: str) -> bool:
+        return member_name(name, self.path) in self.members
+
+    def size(self, name: str) -> int:
+        if not self.exists(name):
+            raise self._missing(name)
+        return self.members[member_name(name, self.path)].size
+
+    def _read(self, name: str, count: int) -> bytes:
+        offset = self.members[member_name(name, self.path)].offset
+        if self.data is not None:
+            return self.data[offset : offset + count]
+        return _read_part(Path(self.path), offset, count, self.place(name))
+
+
+@dataclass(frozen=True)
+class _Single(Container):
+    path: str
+    main: str
+    data: bytes = field(repr=False)
+
+    def names(self) -> tuple[str, ...]:
+        return (self.main,)
+
+    def exists(self, name: str) -> bool:
+        return name == self.main
+
+    def size(self, name: str) -> int:
+        if not self.exists(name):
+            raise self._missing(name)
+        return len(self.data)
+
+    def place(self, name: str) -> str:
+        return self.path
+
+    def _read(self, name: str, count: int) -> bytes:
+        return self.data[:count]
+
+
+def open_container(model: ModelPath) -> Container:
+    """Open an NNEF 2 model: a folder, an archive, a ``.sknd`` file, or SkriptND text.
+
+    A ``str`` with a line break is a text. The path of a file named ``main.sknd`` stands for the
+    folder around it; any other single file is a model of one module and has no ``.dat`` files.
+    An archive may hold the model inside one leading folder. Raises :class:`NnefError` for a
+    missing path, a damaged or hostile archive, and a place without ``main.sknd``.
+    """
+    container = open_files(model)
+    if container.main is None:
+        raise _no_main(container)
+    return container
+
+
+def open_files(model: ModelPath) -> Container:
+    """Open whatever :func:`open_container` opens, and models of other kinds, as named files.
+
+    ``main`` is None where there is no ``main.sknd``.
+    """
+    if isinstance(model, str) and ("\n" in model or "\r" in model):
+        return _Single(TEXT_PATH, MAIN_FILE, model.encode("utf-8", "surrogatepass"))
+    path = Path(model)
+    try:
+        if path.is_dir():
+            return _open_folder(path)
+        if path.is_file():
+            return _open_file(path)
+        exists = path.exists()
+    except (OSError, ValueError) as cause:
+        raise _unreadable(path, cause) from cause
+    if exists:
+        raise error("neither a file nor a folder", hint=_KINDS, file=str(model))
+    raise error("no such file or folder", hint=_near(path), file=str(model))
+
+
+def decode_source(data: bytes, file: str) -> Source:
+    """A :class:`Source` of the bytes of a UTF-8 text; a byte order mark is dropped.
+
+    Raises :class:`NnefError`, at the offending byte, for any other encoding.
+    """
+    plain = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return Source(file, plain.decode())
+    except UnicodeDecodeError as cause:
+        source = Source(file, plain.decode(errors="replace"))
+        at = len(plain[: cause.start].decode())
+        raise error(
+            f"expected a text in UTF-8, got the byte {plain[cause.start]:#04x}",
+            Span(source, at, at + 1),
+            hint="save the text in the encoding UTF-8",
+        ) from cause
+
+
+_KINDS = "a model is a folder, a '.tar' or '.tgz' archive, or a '.sknd' file"
+
+
+def _open_folder(path: Path) -> Container:
+    main = MAIN_FILE if (path / MAIN_FILE).is_file() else None
+    return _Folder(str(path), main)
+
+
+def _open_file(path: Path) -> Container:
+    if path.name == MAIN_FILE:
+        return _open_folder(path.parent)
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        head = stream.read(512)
+        stream.seek(0)
+        if head.startswith(GZIP_MAGIC):
+            data = unpack_gzip(stream, size, str(path))
+            if not is_tar(data[:512]):
+                raise error("the compressed file holds no tar archive", hint=_KINDS, file=str(path))
+            return _archive(path, index_tar(io.BytesIO(data), len(data), str(path)), data)
+        if is_tar(head):
+            return _archive(path, index_tar(stream, size, str(path)), None)
+        _check_text(head, size, path)
+        return _Single(str(path), path.name, stream.read())
+
+
+def _archive(path: Path, members: Mapping[str, Member], data: bytes | None) -> Container:
+    rooted = _without_leading_folder(members)
+    return _Archive(str(path), MAIN_FILE if MAIN_FILE in rooted else None, rooted, data)
+
+
+def _without_leading_folder(members: Mapping[str, Member]) -> Mapping[str, Member]:
+    """Members by their names inside the one folder that holds a model, if it is not the root."""
+    marks = (MAIN_FILE, NNEF1_FILE)
+    if any(mark in members for mark in marks):
+        return members
+    roots = {
+        name.split("/")[0] for name in members if name.count("/") == 1 and _tail(name) in marks
+    }
+    if len(roots) != 1:
+        return members
+    lead = roots.pop() + "/"
+    return {name[len(lead) :]: member for name, member in members.items() if name.startswith(lead)}
+
+
+def _tail(name: str) -> str:
+    return name.rsplit("/", 1)[-1]
+
+
+def _check_text(head: bytes, size: int, path: Path) -> None:
+    """Refuse a single file that is no SkriptND text."""
+    hint = None
+    if head.startswith(b"PK\3\4"):
+        hint = "zip archives are not read; unpack it and give the folder, or pack it as '.tgz'"
+    elif path.suffix == ".onnx":
+        hint = f"convert it first: tvm-nnef convert {path.name} {path.stem}"
+    elif path.name == NNEF1_FILE:
+        hint = _nnef1_hint(str(path.parent))
+    elif b"\0" in head or size > MAX_TEXT_SIZE:
+        hint = _KINDS
+    if hint:
+        raise error("this is no SkriptND model", hint=hint, file=str(path))
+
+
+def _no_main(container: Container) -> NnefError:
+    names = container.names()
+    hint = did_you_mean(MAIN_FILE, names) or f"a model has its main module in '{MAIN_FILE}'"
+    inner = next((name for name in names if _tail(name) == MAIN_FILE), None)
+    if NNEF1_FILE in names:
+        hint = _nnef1_hint(container.path)
+    elif inner:
+        hint = f"did you mean '{container.place(inner)}'?"
+    elif METADATA_FILE not in names and any(name.endswith(".onnx") for name in names):
+        hint = "convert the ONNX model first: tvm-nnef convert MODEL.onnx FOLDER"
+    return error(f"the model has no '{MAIN_FILE}'", hint=hint, file=container.path)
+
+
+def _nnef1_hint(path: str) -> str:
+    return f"this is an NNEF 1 model ({NNEF1_FILE}): convert it first: tvm-nnef convert {path} NEW"
+
+
+def _near(path: Path) -> str:
+    """A hint for a path that is not there: the nearest name beside it."""
+    parent = path.parent
+    try:
+        near = did_you_mean(path.name, (entry.name for entry in parent.iterdir()))
+    except (OSError, ValueError):
+        return f"the folder '{parent}' is not there either"
+    return near or f"{_KINDS}; a text has at least one line break"
+
+
+def _walk(folder: Path) -> Iterator[str]:
+    """The regular files below a folder, as relative names; hidden folders are passed over."""
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in files:
+            path = Path(root) / name
+            if path.is_file():
+                yield path.relative_to(folder).as_posix()
+
+
+def _read_part(path: Path, offset: int, count: int, place: str) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            data = stream.read(count)
+    except OSError as cause:
+        raise _unreadable(place, cause) from cause
+    if len(data) != count:
+        raise error(
+            f"expected {count} bytes, got {len(data)}",
+            hint="the file was changed while it was read; try again",
+            file=place,
+        )
+    return data
+
+
+def _unreadable(path: object, cause: Exception) -> NnefError:
+    reason = getattr(cause, "strerror", None) or str(cause)
+    return error(f"cannot be read: {reason}", hint="see to its permissions", file=str(path))

@@ -1,0 +1,127 @@
+"""An image file to the array that a model's input expects, as ``model.json`` describes it.
+
+Enters: the path of an image and the input's shape. Leaves: a float32 array of that shape. Pillow
+is imported when the first image is read. What is an image and what is not is for the caller.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.storage.metadata import ImageInput
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def load_image(
+    path: str | os.PathLike[str], shape: tuple[int, ...], image: ImageInput
+) -> NDArray[np.float32]:
+    """Load an image for an input of ``shape``, whose dimensions ``image.layout`` names.
+
+    The image is turned upright, converted to as many channels as the input has (1 grey, 3 red
+    green blue, 4 with opacity), resized, and mapped to ``(pixel - mean) * scale``. Raises
+    :class:`NnefError` where Pillow is missing, the file is no image, or the shape has another
+    rank, a batch of more than one, or another number of channels.
+    """
+    file = str(path)
+    extents = _extents(shape, image, file)
+    pixels = _pixels(file, extents)
+    if image.invert:
+        pixels = 255 - pixels
+    channels = extents.get("C", 1)
+    mean, scale = (_per_channel(values, channels, file) for values in (image.mean, image.scale))
+    values: NDArray[np.float32] = ((pixels - mean) * scale).astype(np.float32)
+    order = ["HWC".index(axis) for axis in image.layout if axis != "N"]
+    if "C" not in image.layout:
+        values = values[:, :, 0]
+    return np.ascontiguousarray(values.transpose(order)).reshape(shape)
+
+
+def _extents(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, int]:
+    if len(shape) != len(image.layout):
+        raise error(
+            f"the layout {image.layout} has {len(image.layout)} dimensions, "
+            f"the input has shape {list(shape)}",
+            hint="correct the input's 'layout' in model.json",
+            file=file,
+        )
+    extents = dict(zip(image.layout, shape, strict=True))
+    if extents.get("N", 1) != 1:
+        raise error(
+            f"one image makes a batch of 1, the input has shape {list(shape)}",
+            hint="give the graph's batch attribute the value 1, or pass a '.npy' file",
+            file=file,
+        )
+    if extents.get("C", 1) not in _MODES or not all(shape):
+        raise error(
+            f"an image has 1, 3 or 4 channels and some pixels, the input has shape {list(shape)} "
+            f"with layout {image.layout}",
+            hint="correct the input's 'layout' in model.json",
+            file=file,
+        )
+    return extents
+
+
+def _pixels(file: str, extents: dict[str, int]) -> NDArray[np.float64]:
+    """Pixels from 0 to 255, shape ``(height, width, channels)``."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as cause:
+        raise error(
+            "reading an image needs the package Pillow",
+            hint="pip install Pillow, or pass a '.npy' file",
+            file=file,
+        ) from cause
+    size = (extents["W"], extents["H"])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file) as opened:
+                upright = _eight_bits(ImageOps.exif_transpose(opened))
+        converted = upright.convert(_MODES[extents.get("C", 1)])
+        fitting = (
+            converted
+            if converted.size == size
+            else converted.resize(size, Image.Resampling.BILINEAR)
+        )
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as cause:
+        raise _unreadable(f"it has too many pixels ({cause})", file) from cause
+    except (OSError, ValueError, SyntaxError) as cause:
+        raise _unreadable(str(cause), file) from cause
+    return np.asarray(fitting, np.float64).reshape(*size[::-1], -1)
+
+
+def _eight_bits(image: Image) -> Image:
+    """Grey of 16 bits as grey of 8, which Pillow's own conversion would clip."""
+    if not image.mode.startswith("I"):
+        return image.copy()
+    from PIL import Image as images
+
+    return images.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+
+
+def _per_channel(values: tuple[float, ...], channels: int, file: str) -> NDArray[np.float64]:
+    if len(values) not in (1, channels):
+        raise error(
+            f"model.json gives numbers for {len(values)} channels, the input has {channels}",
+            hint="give one number for all channels, or one for each",
+            file=file,
+        )
+    return np.array(values, np.float64)
+
+
+def _unreadable(reason: str, file: str) -> NnefError:
+    return error(
+        f"cannot be read as an image: {reason}",
+        hint="give a PNG, JPEG or another image that Pillow reads",
+        file=file,
+    )

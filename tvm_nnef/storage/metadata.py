@@ -1,0 +1,300 @@
+"""``model.json``, the optional file beside ``main.sknd``: JSON text to :class:`Metadata` and back.
+
+It says what a model does not need in order to compute, and a user does in order to use it; the
+format is described in ``docs/model-json.md``. Whether its names exist in the model, and whether
+labels fit an output, is for those who know the model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from json.decoder import JSONDecoder
+from types import MappingProxyType
+from typing import NoReturn, TypeAlias, TypeVar
+
+from tvm_nnef.diagnostics import NnefError, Source, Span, did_you_mean, error
+from tvm_nnef.storage.container import decode_source
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+_Value = TypeVar("_Value")
+
+LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "NHW", "HW")
+"""Orders of the dimensions of an image: batch, channels, height, width."""
+
+MACHINE_TYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
+"""The machine types that a tensor may be given."""
+
+
+def _empty() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInput:
+    """How an input is made from an image: ``(pixel - mean) * scale`` in the order of ``layout``.
+
+    Pixels count from 0 to 255, with ``invert`` from 255 to 0. ``scale`` and ``mean`` hold one
+    number for all channels, or one for each.
+    """
+
+    layout: str
+    scale: tuple[float, ...] = (1.0,)
+    mean: tuple[float, ...] = (0.0,)
+    invert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The content of ``model.json``; all of it is optional.
+
+    ``labels`` name the classes of the model's first output; ``inputs`` has the images by the name
+    of their input; ``machine_types`` and ``source_names`` go from a tensor's full name to its
+    machine type, and to its name in the model it was converted from.
+    """
+
+    labels: tuple[str, ...] = ()
+    inputs: Mapping[str, ImageInput] = field(default_factory=lambda: MappingProxyType({}))
+    machine_types: Mapping[str, str] = field(default_factory=_empty)
+    source_names: Mapping[str, str] = field(default_factory=_empty)
+
+
+def read_metadata(data: bytes, file: str) -> Metadata:
+    """Read ``model.json``, named ``file`` in messages.
+
+    Raises :class:`NnefError`, with line and column, for text that is not JSON, unknown or doubled
+    keys, and values of another kind than the format asks for.
+    """
+    source = decode_source(data, file)
+    return _metadata(_Place(source, _parse(source), ()))
+
+
+def write_metadata(metadata: Metadata) -> bytes:
+    """``model.json`` of the metadata, without what has its default; equal input, equal bytes."""
+    content: dict[str, Json] = {}
+    if metadata.labels:
+        content["labels"] = list(metadata.labels)
+    if metadata.inputs:
+        content["inputs"] = {
+            name: _image_json(metadata.inputs[name]) for name in sorted(metadata.inputs)
+        }
+    if metadata.machine_types:
+        content["machine_types"] = dict(sorted(metadata.machine_types.items()))
+    if metadata.source_names:
+        content["source_names"] = dict(sorted(metadata.source_names.items()))
+    return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _image_json(image: ImageInput) -> Json:
+    default = ImageInput(image.layout)
+    content: dict[str, Json] = {"layout": image.layout}
+    if image.scale != default.scale:
+        content["scale"] = _channels_json(image.scale)
+    if image.mean != default.mean:
+        content["mean"] = _channels_json(image.mean)
+    if image.invert:
+        content["invert"] = True
+    return content
+
+
+def _channels_json(values: tuple[float, ...]) -> Json:
+    return values[0] if len(values) == 1 else list(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A value in the text, with the keys and indices that lead to it."""
+
+    source: Source
+    value: Json
+    path: tuple[str | int, ...]
+
+    def fail(self, expected: str, hint: str | None = None) -> NoReturn:
+        got = json.dumps(self.value, ensure_ascii=False)
+        got = got if len(got) <= 40 else f"{got[:40]}…"
+        raise error(
+            f"{self.title} must be {expected}; got {got}",
+            Span(self.source, *_locate(self.source.text, self.path)),
+            hint=hint or "the format is described in docs/model-json.md",
+        )
+
+    @property
+    def title(self) -> str:
+        return "'" + ".".join(map(str, self.path)) + "'" if self.path else "the file"
+
+    def at(self, key: str | int, value: Json) -> _Place:
+        return _Place(self.source, value, (*self.path, key))
+
+
+def _metadata(place: _Place) -> Metadata:
+    members = _known_members(place, ("labels", "inputs", "machine_types", "source_names"))
+    labels, inputs, types, names = (
+        members.get(key) for key in ("labels", "inputs", "machine_types", "source_names")
+    )
+    return Metadata(
+        labels=_items(labels, _text) if labels else (),
+        inputs=_table(inputs, _image),
+        machine_types=_table(types, _machine_type),
+        source_names=_table(names, _text),
+    )
+
+
+def _image(place: _Place) -> ImageInput:
+    members = _known_members(place, ("layout", "scale", "mean", "invert"))
+    if "layout" not in members:
+        place.fail(f"an object with a 'layout', one of {', '.join(LAYOUTS)}")
+    default = ImageInput("")
+    scale, mean, invert = (members.get(key) for key in ("scale", "mean", "invert"))
+    return ImageInput(
+        layout=_choice(members["layout"], LAYOUTS, "an image layout"),
+        scale=_channels(scale) if scale else default.scale,
+        mean=_channels(mean) if mean else default.mean,
+        invert=_flag(invert) if invert else default.invert,
+    )
+
+
+def _members(place: _Place) -> dict[str, _Place]:
+    if not isinstance(place.value, dict):
+        place.fail("an object in braces")
+    return {key: place.at(key, value) for key, value in place.value.items()}
+
+
+def _known_members(place: _Place, known: tuple[str, ...]) -> dict[str, _Place]:
+    members = _members(place)
+    for key, member in members.items():
+        if key not in known:
+            raise error(
+                f"unknown key {key!r}",
+                Span(place.source, *_locate(place.source.text, member.path)),
+                hint=did_you_mean(key, known) or f"known keys are {', '.join(known)}",
+            )
+    return members
+
+
+def _table(place: _Place | None, read: Callable[[_Place], _Value]) -> Mapping[str, _Value]:
+    members = _members(place) if place else {}
+    return MappingProxyType({key: read(member) for key, member in members.items()})
+
+
+def _items(place: _Place, read: Callable[[_Place], _Value]) -> tuple[_Value, ...]:
+    if not isinstance(place.value, list):
+        place.fail("a list in brackets")
+    return tuple(read(place.at(index, value)) for index, value in enumerate(place.value))
+
+
+def _text(place: _Place) -> str:
+    if not isinstance(place.value, str):
+        place.fail("a text in quotes")
+    return place.value
+
+
+def _flag(place: _Place) -> bool:
+    if not isinstance(place.value, bool):
+        place.fail("true or false")
+    return place.value
+
+
+def _machine_type(place: _Place) -> str:
+    return _choice(place, MACHINE_TYPES, "a machine type")
+
+
+def _choice(place: _Place, known: tuple[str, ...], kind: str) -> str:
+    text = _text(place)
+    if text not in known:
+        place.fail(kind, did_you_mean(text, known) or f"one of {', '.join(known)}")
+    return text
+
+
+def _channels(place: _Place) -> tuple[float, ...]:
+    if isinstance(place.value, list) and len(place.value) in (1, 3, 4):
+        return _items(place, _number)
+    if isinstance(place.value, list):
+        place.fail("one number, or a list of 1, 3 or 4 numbers, one per channel")
+    return (_number(place),)
+
+
+def _number(place: _Place) -> float:
+    value = place.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        place.fail("a number")
+    # Both an integer and a literal such as 1e999 may be too large for a float.
+    if abs(value) > 1e300 or not math.isfinite(value):
+        place.fail("a number of usual size")
+    return float(value)
+
+
+def _parse(source: Source) -> Json:
+    def unique(pairs: list[tuple[str, Json]]) -> Json:
+        content = dict(pairs)
+        if len(content) != len(pairs):
+            keys = [key for key, _ in pairs]
+            raise _doubled(source, next(key for key in keys if keys.count(key) > 1))
+        return content
+
+    def constant(name: str) -> NoReturn:
+        raise error(
+            f"{name} is no number of JSON",
+            _word(source, name),
+            hint="write a finite number",
+        )
+
+    try:
+        content: Json = json.loads(source.text, object_pairs_hook=unique, parse_constant=constant)
+    except json.JSONDecodeError as cause:
+        raise error(
+            f"expected JSON: {cause.msg}",
+            Span(source, cause.pos, cause.pos + 1),
+            hint="keys and texts stand in double quotes, and no comma before a closing bracket",
+        ) from cause
+    except (RecursionError, ValueError) as cause:
+        raise error(
+            f"expected JSON: {cause}", hint="the file is damaged", file=source.path
+        ) from cause
+    return content
+
+
+def _doubled(source: Source, key: str) -> NnefError:
+    return error(
+        f"the key {key!r} stands twice in the same object",
+        _word(source, json.dumps(key, ensure_ascii=False)),
+        hint="keep one of them",
+    )
+
+
+def _word(source: Source, word: str) -> Span | None:
+    """The last place of a word in the text, as far as it is written so."""
+    at = source.text.rfind(word)
+    return Span(source, at, at + len(word)) if at >= 0 else None
+
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+def _locate(text: str, path: tuple[str | int, ...]) -> tuple[int, int]:
+    """Start and end of the value that a path leads to, in a text that is known to be JSON."""
+    decoder = JSONDecoder()
+
+    def after(offset: int) -> int:
+        match = _BLANK.match(text, offset)
+        return match.end() if match else offset
+
+    start = after(0)
+    for step in path:
+        offset, index = after(start + 1), 0
+        while True:
+            key: str | int = index
+            if text[start] == "{":
+                key, offset = decoder.raw_decode(text, offset)
+                offset = after(after(offset) + 1)
+            if key == step:
+                start = offset
+                break
+            _, offset = decoder.raw_decode(text, offset)
+            offset, index = after(after(offset) + 1), index + 1
+    return start, decoder.raw_decode(text, start)[1]

@@ -1,0 +1,198 @@
+"""What a user reads when a text does not follow the grammar.
+
+An exception of lark's parser enters; a :class:`~tvm_nnef.diagnostics.Diagnostic` leaves, with the
+place, what was found, what could have stood there, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import lark
+
+from tvm_nnef.diagnostics import Diagnostic, Note, Span, did_you_mean
+
+_BLOCKS = (
+    "@dtype", "@attrib", "@input", "@using", "@constant", "@variable", "@output",
+    "@assert", "@lower", "@compose", "@update", "@quantize",
+)  # fmt: skip
+_DEFINITIONS = ("operator", "graph", "public")
+
+_WORDS = {
+    "$END": "the end of the text",
+    "IDENTIFIER": "a name",
+    "INTEGER": "a number",
+    "REAL": "a number",
+    "STRING": "a string",
+    "TYPE": "a type",
+    "_TYPE_ARGUMENTS_OPEN": "'<'",
+}
+"""How terminals are called that are no words or signs of their own."""
+
+_OPERANDS = {
+    "a name", "a number", "a string", "a type", "'true'", "'false'", "'inf'", "'pi'", "'('", "'['",
+    "'`'", "'|'", "'+'", "'-'", "'!'", "'?'",
+}  # fmt: skip
+_OPERATORS = {
+    "'+'", "'-'", "'*'", "'/'", "'\\'", "'%'", "'**'", "'<<'", "'>>'", "'<'", "'<='", "'>'",
+    "'>='", "'=='", "'!='", "'&&'", "'||'", "'^'", "'=>'", "'is'", "'in'", "'?'", "'??'",
+}  # fmt: skip
+_BEHIND_OPERANDS = {"':='", "'['", "'.'", "'{'", "'('", "'<-'"}
+
+_LISTED = 6
+"""More alternatives than these are not listed to the user."""
+
+_BRACKETS = re.compile(r"""#[^\r\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[()\[\]{}]""", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Where the parser stopped in a part of the source, and what it could have gone on with."""
+
+    chunk: Span
+    span: Span
+    expected: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        return self.span.text
+
+    @property
+    def at_end(self) -> bool:
+        return self.span.start == self.span.end
+
+    @property
+    def before(self) -> str:
+        return self.span.source.text[self.chunk.start : self.span.start]
+
+
+def explain(
+    exception: lark.UnexpectedInput, tables: lark.Lark, chunk: Span, kind: str
+) -> Diagnostic:
+    """The diagnostic of a failure to parse the part of a source that ``chunk`` covers.
+
+    ``kind`` is what was to be parsed, a start symbol of the grammar.
+    """
+    place = _place(exception, chunk)
+    before = Span(chunk.source, chunk.start, place.start)
+    failure = _Failure(chunk, place, _expected(tables, before, kind))
+    if failure.text[:1] in ('"', "'") and len(failure.text) == 1:
+        return Diagnostic(
+            "the string that begins here is never closed",
+            failure.span,
+            f"close it with {failure.text}; a backslash in front of a quote makes it a character",
+        )
+    expected = _in_words(failure.expected)
+    message = _found(failure) + (f"; expected {expected}" if expected else "")
+    return Diagnostic(message, failure.span, _hint(failure), _unclosed(failure))
+
+
+def _place(exception: lark.UnexpectedInput, chunk: Span) -> Span:
+    text = chunk.source.text
+    match exception:
+        case lark.UnexpectedToken() if exception.token.type != "$END":
+            token = exception.token
+            return Span(chunk.source, cast(int, token.start_pos), cast(int, token.end_pos))
+        case lark.UnexpectedCharacters():
+            start = cast(int, exception.pos_in_stream)
+            word = re.compile(r"@?[A-Za-z0-9_]+|.", re.DOTALL).match(text, start, chunk.end)
+            return Span(chunk.source, start, word.end() if word else start)
+    end = chunk.start + len(text[chunk.start : chunk.end].rstrip())
+    return Span(chunk.source, end, end)
+
+
+def _expected(tables: lark.Lark, before: Span, kind: str) -> frozenset[str]:
+    """What may follow a part of the source.
+
+    The part is parsed once more, since a failing parser has already forgotten: on its way to the
+    failure it completes what it read, as if that could have been the end.
+    """
+    text: Any = lark.TextSlice(before.source.text, before.start, before.end)
+    state = tables.parse_interactive(text, start=kind)
+    try:
+        state.exhaust_lexer()
+    except lark.UnexpectedInput:
+        return frozenset()
+    return frozenset(_word(name, tables) for name in state.accepts())
+
+
+def _word(terminal: str, tables: lark.Lark) -> str:
+    if terminal in _WORDS:
+        return _WORDS[terminal]
+    # A keyword is a pattern that looks ahead for the end of the word.
+    return f"'{tables.get_terminal(terminal).pattern.value.split('(?!')[0]}'"
+
+
+def _in_words(expected: frozenset[str]) -> str:
+    left = set(expected)
+    words: list[str] = []
+    if left >= _OPERANDS:
+        left -= _OPERANDS
+        words.append("an expression")
+    elif left >= _OPERATORS:
+        left -= _OPERATORS | _BEHIND_OPERANDS
+        words.append("an operator")
+    if left >= {f"'{block}'" for block in _BLOCKS}:
+        left -= {f"'{block}'" for block in _BLOCKS}
+        words.append("a block such as '@input'")
+    words = sorted(left) + words
+    if not 0 < len(words) <= _LISTED:
+        return ""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _found(failure: _Failure) -> str:
+    if failure.at_end:
+        return "the text ends too early"
+    if failure.text.isidentifier():
+        return f"unexpected word '{failure.text}'"
+    shown = failure.text if len(failure.text) <= 40 else failure.text[:37] + "..."
+    return f"unexpected {shown}" if shown[0] in "'\"" else f"unexpected '{shown}'"
+
+
+def _hint(failure: _Failure) -> str | None:
+    """What to do about it, for the mistakes that can be told from their looks."""
+    text, expected, before = failure.text, failure.expected, failure.before
+    if text == "." and re.search(r"\b[0-9]+\.$", before):
+        return "a number needs a blank in front of '..', as in '1 ..(n)'"
+    if text in (".", "...") and before.endswith(".."):
+        return "a pack has two dots; three dots are a cumulative fold, as in 'x + ...'"
+    if text.startswith("@") and text not in _BLOCKS:
+        return did_you_mean(text, _BLOCKS) or f"blocks are {', '.join(_BLOCKS)}"
+    if text == "import":
+        return "imports stand at the beginning of a file"
+    if text in _BLOCKS + _DEFINITIONS:
+        return "is a '}' missing in front of it?"
+    if text.isidentifier() and "a name" in expected:
+        return f"'{text}' is a reserved word; choose another name"
+    if text == "<-":
+        return "put the substitution into parentheses, or a blank into 'a < -b'"
+    if text == ":" and "'='" in expected:
+        return "attributes are assigned with '=', as in 'op{axis=1}(x)'"
+    if text == "=" and before.endswith(("<", ">")):
+        return "the bound of an index is exclusive, as in 'i < n'"
+    if "';'" in expected and ("\n" in before[len(before.rstrip()) :] or failure.at_end):
+        return "is a ';' missing at the end of the line before?"
+    return None
+
+
+def _unclosed(failure: _Failure) -> tuple[Note, ...]:
+    """The bracket that is open where a block or the text ends before it should."""
+    if not failure.at_end and failure.text not in _BLOCKS + _DEFINITIONS:
+        return ()
+    opened = _open_brackets(failure)
+    return tuple(Note(f"this '{span.text}' is not closed", span) for span in list(opened)[-1:])
+
+
+def _open_brackets(failure: _Failure) -> Iterable[Span]:
+    source, opened = failure.chunk.source, list[Span]()
+    for match in _BRACKETS.finditer(source.text, failure.chunk.start, failure.span.start):
+        if match[0] in ("(", "[", "{"):
+            opened.append(Span(source, match.start(), match.end()))
+        elif match[0] in (")", "]", "}") and opened:
+            opened.pop()
+    return opened

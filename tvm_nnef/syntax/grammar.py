@@ -1,0 +1,81 @@
+"""The parser tables of a dialect.
+
+The name of a dialect enters; a :class:`lark.Lark` leaves, made from ``grammar.lark`` or, faster,
+from the tables that an earlier process kept. It knows nothing of syntax trees.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import platform
+from importlib import resources
+
+import lark
+
+from tvm_nnef.diagnostics import error
+from tvm_nnef.syntax import store
+
+GRAMMARS = {"draft": "grammar.lark"}
+"""The grammar file of each dialect."""
+
+STARTS = ("module", "expression")
+"""What can be parsed alone."""
+
+
+def grammar_text(dialect: str) -> str:
+    """The grammar of a dialect; an :class:`NnefError` where the dialect is unknown."""
+    if dialect not in GRAMMARS:
+        known = " or ".join(f"'{name}'" for name in GRAMMARS)
+        raise error(f"no dialect is called '{dialect}'", hint=f"use {known}")
+    return resources.files(__package__).joinpath(GRAMMARS[dialect]).read_text("utf-8")
+
+
+def build(dialect: str, *, strict: bool = False) -> lark.Lark:
+    """Make the tables anew; ``strict`` refuses every conflict (and needs ``interegular``)."""
+    return lark.Lark(
+        grammar_text(dialect),
+        parser="lalr",
+        lexer="contextual",
+        start=list(STARTS),
+        propagate_positions=True,
+        maybe_placeholders=True,
+        strict=strict,
+    )
+
+
+@functools.cache
+def load(dialect: str) -> lark.Lark:
+    """The tables of a dialect, from the user's cache folder where they are kept there."""
+    name = f"tables-{_version_key(dialect)}.bin"
+    data = store.read(name)
+    if data is not None:
+        try:
+            return lark.Lark.load(io.BytesIO(data))
+        except _UNREADABLE:
+            pass
+    tables = build(dialect)
+    buffer = io.BytesIO()
+    tables.save(buffer)
+    store.write(name, buffer.getvalue())
+    return tables
+
+
+_UNREADABLE = (
+    pickle.UnpicklingError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AssertionError,
+    lark.exceptions.LarkError,
+)
+"""What a damaged file makes the reading of tables raise."""
+
+
+def _version_key(dialect: str) -> str:
+    return store.key_of(grammar_text(dialect), lark.__version__, platform.python_version())

@@ -1,0 +1,156 @@
+"""The one door to what moves between TVM releases (this one speaks 0.27).
+
+Enters: NumPy arrays, shapes, dtype names. Leaves: TVM objects. The other rooms import stable names
+(``relax.op``, ``te.compute``, passes) directly; what was renamed or moved lately is here.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax, s_tir, tirx
+
+RelaxExpression: TypeAlias = Any
+"""A Relax expression (``relax.Expr``); TVM ships no types, so they end at this door."""
+
+PrimExpression: TypeAlias = Any
+"""A scalar expression of TIR."""
+
+PrimFunction: TypeAlias = Any
+"""A ``tirx.PrimFunc``."""
+
+Module: TypeAlias = Any
+"""A ``tvm.IRModule``."""
+
+Target: TypeAlias = Any
+"""A ``tvm.target.Target``."""
+
+
+def version() -> str:
+    """The version of TVM."""
+    return str(tvm.__version__)
+
+
+def tensor_type(shape: Sequence[Any], dtype: str) -> Any:
+    """The Relax type of a tensor of a known shape."""
+    return relax.TensorType(tuple(shape), dtype)
+
+
+def shape_and_dtype(expression: RelaxExpression) -> tuple[tuple[Any, ...], str]:
+    """Shape (``int`` where static) and dtype of a Relax expression of a tensor type."""
+    kind = expression.ty
+    shape = tuple(int(e) if isinstance(e, tirx.IntImm) else e for e in kind.shape)
+    return shape, str(kind.dtype)
+
+
+def is_tensor(expression: RelaxExpression) -> bool:
+    """Whether a Relax expression is one tensor of a known rank and shape."""
+    kind = expression.ty
+    return isinstance(kind, relax.TensorType) and kind.shape is not None
+
+
+def constant(array: np.ndarray[Any, Any]) -> RelaxExpression:
+    """A Relax constant that holds the array."""
+    return relax.const(np.ascontiguousarray(array).reshape(array.shape), str(array.dtype))
+
+
+def constant_array(expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
+    """The array of a Relax constant, None for any other expression."""
+    if isinstance(expression, tvm.ir.GenericConst) and is_tensor(expression):
+        array: np.ndarray[Any, Any] = expression.value.numpy()
+        return array
+    return None
+
+
+def string(text: str) -> RelaxExpression:
+    """A Relax expression of a string."""
+    return tvm.ir.StringImm(text)
+
+
+def runtime_tensor(array: np.ndarray[Any, Any]) -> Any:
+    """A tensor on the CPU that holds a copy of the array."""
+    return tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def dtype_of(expression: PrimExpression) -> str:
+    """The dtype of a scalar expression."""
+    return str(expression.ty)
+
+
+def opaque_function(
+    name: str,
+    parameters: Sequence[Any],
+    written: Sequence[Any],
+    allocated: Sequence[Any],
+    body: Any,
+) -> PrimFunction:
+    """A PrimFunc of one block that no schedule looks into.
+
+    ``parameters`` are buffers, the inputs in front of the ``written`` ones; ``allocated`` buffers
+    live inside the function.
+    """
+    inputs = parameters[: len(parameters) - len(written)]
+    block = s_tir.SBlock(
+        [],
+        [_whole(buffer) for buffer in inputs],
+        [_whole(buffer) for buffer in written],
+        name,
+        body,
+        alloc_buffers=list(allocated),
+    )
+    root = s_tir.SBlock([], [], [], "root", s_tir.SBlockRealize([], True, block))
+    function = tirx.PrimFunc(list(parameters), s_tir.SBlockRealize([], True, root))
+    return function.with_attr({"tirx.noalias": True, "s_tir": True})
+
+
+def _whole(buffer: Any) -> Any:
+    return tirx.BufferRegion(buffer, [tvm.ir.Range(0, extent) for extent in buffer.ty.shape])
+
+
+def prim_functions(mod: Module) -> dict[str, PrimFunction]:
+    """The PrimFuncs of a module by name, in the order of their names."""
+    found = {
+        variable.name_hint: function
+        for variable, function in mod.functions.items()
+        if isinstance(function, tirx.PrimFunc)
+    }
+    return dict(sorted(found.items()))
+
+
+def update_functions(mod: Module, functions: Mapping[str, PrimFunction]) -> Module:
+    """A copy of the module in which the named functions are replaced."""
+    updated = tvm.IRModule(mod.functions, attrs=mod.attrs)
+    for name, function in functions.items():
+        updated.update_func(mod.get_global_var(name), function)
+    return updated
+
+
+def virtual_machine(library: Any) -> Any:
+    """A Relax virtual machine on the CPU for what was built or loaded."""
+    return relax.VirtualMachine(library, tvm.cpu())
+
+
+def load_library(path: str) -> Any:
+    """A library that ``export_library`` wrote."""
+    return tvm.runtime.load_module(path)
+
+
+@functools.cache
+def use_all_cores() -> None:
+    """Let TVM's thread pool use every core that this process may run on.
+
+    TVM by itself takes half of the hardware threads. Nothing happens where the user has set
+    TVM_NUM_THREADS or OMP_NUM_THREADS, which TVM reads.
+    """
+    if "TVM_NUM_THREADS" in os.environ or "OMP_NUM_THREADS" in os.environ:
+        return
+    allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
+    cores = sorted(allowed(0)) if allowed else list(range(os.cpu_count() or 1))
+    share_all_cores = -3
+    configure = tvm.get_global_func("runtime.config_threadpool")
+    configure(share_all_cores, len(cores), [str(core) for core in cores])
