@@ -1,1 +1,85 @@
-"""Schedules: Relax modules in, scheduled Relax modules out; knows of TVM only."""
+"""The stage between lowering and code generation: IRModule in, IRModule out.
+
+:func:`legalize` turns Relax operators into PrimFuncs, :func:`fuse` merges those that belong
+together, :func:`schedule_kernels` gives every PrimFunc a schedule for the target; :func:`report`
+tells by which rule. Knows TVM only, and nothing of the language that a module came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax, transform
+
+from tvm_nnef.schedules.cpu import fallback
+from tvm_nnef.tvm_compat import Module, PrimFunction, Target, prim_functions, update_functions
+
+RULE = "schedule_rule"
+"""The attribute of a PrimFunc that names the rule by which it was scheduled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A PrimFunc of a scheduled module, and the rule that scheduled it (None: none did)."""
+
+    name: str
+    rule: str | None
+
+
+def schedule(mod: Module, target: Target) -> Module:
+    """A module whose PrimFuncs are all fused and scheduled for the target."""
+    return schedule_kernels(fuse(legalize(mod, target), target), target)
+
+
+def legalize(mod: Module, target: Target) -> Module:
+    """Every Relax operator as a call of a PrimFunc."""
+    return _run(mod, target, [relax.transform.LegalizeOps()])
+
+
+def fuse(mod: Module, target: Target) -> Module:
+    """PrimFuncs that follow each other merged into one, element-wise ones into their producers."""
+    passes = [
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        relax.transform.DeadCodeElimination(),
+    ]
+    return _run(mod, target, passes)
+
+
+def schedule_kernels(mod: Module, target: Target) -> Module:
+    """Every PrimFunc scheduled, with the name of its rule in the attribute ``RULE``.
+
+    Raises NotImplementedError for a kind of target that there are no rules for.
+    """
+    rules = _RULES.get(str(target.kind.name))
+    if rules is None:
+        raise NotImplementedError(f"there are no schedules for the target '{target.kind.name}' yet")
+    scheduled: dict[str, PrimFunction] = {}
+    for name, function in prim_functions(mod).items():
+        if RULE not in (function.attrs or {}):
+            result, rule = rules(function, target)
+            scheduled[name] = result.with_attr(RULE, rule)
+    return update_functions(mod, scheduled)
+
+
+def report(mod: Module) -> list[Kernel]:
+    """The kernels of a module in the order of their names."""
+    return [
+        Kernel(name, str(function.attrs[RULE]) if RULE in (function.attrs or {}) else None)
+        for name, function in prim_functions(mod).items()
+    ]
+
+
+def _run(mod: Module, target: Target, passes: list[Any]) -> Module:
+    with target:
+        return transform.Sequential(passes)(mod)
+
+
+_RULES: Mapping[str, Callable[[PrimFunction, Target], tuple[PrimFunction, str]]] = {
+    "llvm": fallback.apply,
+    "c": fallback.apply,
+}
+"""What schedules a PrimFunc, by the kind of the target."""

@@ -185,25 +185,13 @@ def gradients(p: Parameters, x: Floats, labels: NDArray[np.int64]) -> Parameters
 
 
 def train(images: Floats, labels: NDArray[np.int64], epochs: int = EPOCHS) -> Parameters:
-    """Momentum with a falling rate, on images shifted by up to one pixel.
-
-    On one thread, since sums in another order round differently.
-    """
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        return _train(images, labels, epochs)
-
-
-def _train(images: Floats, labels: NDArray[np.int64], epochs: int) -> Parameters:
+    """Momentum with a falling rate, on images shifted by up to one pixel."""
     generator = np.random.default_rng(SEED)
     parameters = initial_parameters(generator)
     velocity = {name: np.zeros_like(value) for name, value in parameters.items()}
     for epoch in range(epochs):
         rate = np.float32(0.05 * (1 - epoch / epochs))
-        order = generator.permutation(len(images))
-        for start in range(0, len(order), BATCH):
-            batch = order[start : start + BATCH]
+        for batch in np.split(generator.permutation(len(images)), range(BATCH, len(images), BATCH)):
             padded = np.pad(images[batch], ((0, 0), (0, 0), (1, 1), (1, 1)))
             down, right = generator.integers(0, 3, 2)
             x = padded[:, :, down : down + 8, right : right + 8]
@@ -228,12 +216,16 @@ def example_images(digits: Digits, predicted: NDArray[np.int64]) -> dict[str, by
 
 def main() -> None:
     """Train, report the accuracy, write the model folder."""
+    from threadpoolctl import threadpool_limits
+
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--output", type=Path, default=FOLDER, help="the folder to write")
     arguments.add_argument("--epochs", type=int, default=EPOCHS)
     options = arguments.parse_args()
     digits = load_digits()
-    parameters = train(network_input(digits.train_images), digits.train_labels, options.epochs)
+    # On one thread: sums in another order would round differently.
+    with threadpool_limits(1):
+        parameters = train(network_input(digits.train_images), digits.train_labels, options.epochs)
     predicted = forward(parameters, network_input(digits.held_out_images)).argmax(axis=1)
     accuracy = np.mean(predicted == digits.held_out_labels)
     print(f"held-out accuracy {accuracy:.2%} of {len(predicted)} images")

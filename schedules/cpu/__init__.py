@@ -1,1 +1,1 @@
-"""Schedules: Relax modules in, scheduled Relax modules out; knows of TVM only."""
+"""Rules for CPUs: a PrimFunc in, a scheduled PrimFunc and the name of the rule out."""

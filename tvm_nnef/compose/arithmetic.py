@@ -150,6 +150,8 @@ def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> I
     if isinstance(left, formula.Subscript) or isinstance(right, formula.Subscript):
         raise error("a guarded index can only stand as a whole index", span, hint=_GUARD_HINT)
     left, right = promoted(left, right)
+    if symbol in COMPARISONS:
+        left, right = _comparable(left, right)
     types = {type_of(left), type_of(right)}
     if len(types) > 1:
         found = f"{describe(left)} and {describe(right)}"
@@ -170,6 +172,16 @@ def promoted(left: Item, right: Item) -> tuple[Item, Item]:
         return left, float(right)
     if type_of(right) == "real" and type(left) is int:
         return float(left), right
+    return left, right
+
+
+def _comparable(left: Item, right: Item) -> tuple[Item, Item]:
+    """An integer is compared with a real as a real: math.lt and others admit both types."""
+    types = type_of(left), type_of(right)
+    if types == ("int", "real") and is_scalar(left):
+        return formula.Cast("real", left), right
+    if types == ("real", "int") and is_scalar(right):
+        return left, formula.Cast("real", right)
     return left, right
 
 

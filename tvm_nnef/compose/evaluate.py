@@ -209,6 +209,8 @@ def _zipped(
 
 def _subscript(node: nodes.Subscript, env: Environment) -> Value:
     target = evaluate(node.target, env)
+    if target is None:
+        return None
     if _is_access(node, target):
         return load(target, subscripts(node, env), node.span)
     return indexing.index(target, _position(node, env, target), node.span)
@@ -216,7 +218,7 @@ def _subscript(node: nodes.Subscript, env: Environment) -> Value:
 
 def _is_access(node: nodes.Subscript, target: Value) -> bool:
     """Whether a subscript reads a tensor, rather than choosing tensors out of a pack."""
-    if target is None or not is_tensors(target):
+    if not is_tensors(target):
         return False
     single = len(node.items) == 1 and not node.trailing_comma
     return not (

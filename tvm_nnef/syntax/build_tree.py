@@ -52,6 +52,7 @@ def build_tree(tree: lark.Tree[lark.Token], source: Source, parse_part: PartPars
             else:
                 children.append(child)
         span = _span(subtree, source)
+        value: object
         try:
             if subtree.data == "text":
                 value, part_depth = build_text(children, span, parse_part)
@@ -159,7 +160,7 @@ def _lowering(children: Children, span: Span) -> nodes.Lowering:
 
 
 def _assignment(children: Children, span: Span) -> str:
-    operator = children[0].value
+    operator: str = children[0].value
     return {"<=": "min=", ">=": "max="}.get(operator, operator)
 
 
@@ -363,7 +364,7 @@ _RULES: dict[str, Rule] = {
     "unary": lambda children, span: nodes.Unary(children[0].value, children[1], span=span),
     "subscript": _subscript,
     "comma_subscript": _comma_subscript,
-    "slice": lambda children, span: nodes.Range(*children, None, span=span),
+    "slice": lambda children, span: nodes.Range(*_three(children), span=span),
     "strided_slice": _of(nodes.Range),
     "expand": _of(nodes.Expand),
     "integer": _integer,

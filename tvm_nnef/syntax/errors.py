@@ -116,7 +116,8 @@ def _expected(tables: lark.Lark, before: Span, kind: str) -> frozenset[str]:
         state.exhaust_lexer()
     except lark.UnexpectedInput:
         return frozenset()
-    return frozenset(_word(name, tables) for name in state.accepts())
+    accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
+    return frozenset(_word(name, tables) for name in accepted)
 
 
 def _word(terminal: str, tables: lark.Lark) -> str:

@@ -82,9 +82,7 @@ class _Parser:
             raise NnefError(built.problems)
         return cast(nodes.Expression, built.value), built.depth
 
-    def explain(
-        self, failure: lark.UnexpectedInput, start: int, end: int, kind: str
-    ) -> Diagnostic:
+    def explain(self, failure: lark.UnexpectedInput, start: int, end: int, kind: str) -> Diagnostic:
         """The failure in the words of a diagnostic."""
         return explain(failure, self.tables, Span(self.source, start, end), kind)
 

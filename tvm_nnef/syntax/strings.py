@@ -7,6 +7,7 @@ character like the rest. :func:`escape` goes the other way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, cast
 
@@ -16,6 +17,9 @@ from tvm_nnef.diagnostics import Source, Span, error
 from tvm_nnef.syntax import nodes
 
 ESCAPABLE = "\"'{}\\"
+
+_NESTED = re.compile(r"""[{}]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+"""Braces, and the strings in which they do not count."""
 
 PartParser: TypeAlias = Callable[[Source, int, int], tuple[nodes.Expression, int]]
 """Parses the expression between two offsets; gives it with the depth of its tree."""
@@ -49,9 +53,9 @@ def build_text(
     return nodes.Text(tuple(parts), span=span), deepest
 
 
-def escape(plain: str, quote: str) -> str:
-    """Plain characters as they are written between two quotes."""
-    special = {quote, "{", "}", "\\"}
+def escape(plain: str, quotes: str) -> str:
+    """Plain characters as they are written in a string; ``quotes`` are to be escaped."""
+    special = {*quotes, "{", "}", "\\"}
     return "".join("\\" + character if character in special else character for character in plain)
 
 
@@ -80,19 +84,11 @@ def _pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
 
 def _closing_brace(source: Source, opening: int, end: int) -> int:
     """The offset of the brace that closes an expression in a string."""
-    depth, quote = 0, ""
-    for position in range(opening, end):
-        character = source.text[position]
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
-                return position
+    depth = 0
+    for match in _NESTED.finditer(source.text, opening, end):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.start()
     raise error(
         "a '{' without its '}' in a string",
         Span(source, opening, opening + 1),

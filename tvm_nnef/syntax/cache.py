@@ -1,0 +1,109 @@
+"""Syntax trees kept from one process to the next, in the user's cache folder.
+
+Text enters and its tree leaves, as from :func:`tvm_nnef.syntax.parser.parse`, only sooner where
+the same text was parsed before. What cannot be read or written is ignored. Of a node are kept its
+class, its fields and its two offsets; the source comes back from the caller. Reading a tree makes
+nodes and nothing else, whatever a file holds.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import platform
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+from tvm_nnef.diagnostics import Source, Span
+from tvm_nnef.syntax import nodes, store
+
+
+def parse_cached(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Module:
+    """Parse a file, or take its tree from the cache; raises :class:`NnefError` like ``parse``."""
+    name = f"tree-{store.key_of(text, dialect, _version_key())}.bin"
+    data = store.read(name)
+    module = None if data is None else decode(data, Source(path, text))
+    if module is None:
+        # Only now: lark and the grammar's tables are not needed for a tree that is kept.
+        from tvm_nnef.syntax.parser import parse
+
+        module = parse(text, path, dialect)
+        store.write(name, encode(module))
+    return module
+
+
+def encode(module: nodes.Module) -> bytes:
+    """A module as bytes, without its source."""
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol=5).dump(module)
+    return buffer.getvalue()
+
+
+def decode(data: bytes, source: Source) -> nodes.Module | None:
+    """The module of some bytes, its spans in ``source``; None where the bytes are damaged."""
+    try:
+        module = _Unpickler(data, source).load()
+    except _DAMAGE:
+        return None
+    return module if isinstance(module, nodes.Module) else None
+
+
+_DAMAGE = (
+    pickle.UnpicklingError,
+    AttributeError,
+    EOFError,
+    IndexError,
+    KeyError,
+    MemoryError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""What damaged bytes make unpickling raise."""
+
+
+def _node(node_class: type[nodes.Node], start: int, end: int, *fields: Any) -> nodes.Node:
+    """What a pickle calls for each node; the unpickler puts one that knows the source here."""
+    raise pickle.UnpicklingError("a node was read without a source")
+
+
+class _Pickler(pickle.Pickler):
+    """Writes nodes as calls of :func:`_node`."""
+
+    def reducer_override(self, value: object) -> Any:
+        if not isinstance(value, nodes.Node):
+            return NotImplemented
+        names: tuple[str, ...] = value.__match_args__
+        fields = (getattr(value, name) for name in names)
+        return _node, (type(value), value.span.start, value.span.end, *fields)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads nodes, and refuses everything else that a pickle could make."""
+
+    def __init__(self, data: bytes, source: Source) -> None:
+        super().__init__(io.BytesIO(data))
+        self._make = functools.partial(_make, source)
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name == _node.__name__:
+            return self._make
+        found = getattr(nodes, name, None)
+        if isinstance(found, type) and issubclass(found, nodes.Node):
+            return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no node")
+
+
+def _make(
+    source: Source, node_class: Callable[..., nodes.Node], start: int, end: int, *fields: Any
+) -> nodes.Node:
+    return node_class(*fields, span=Span(source, start, end))
+
+
+@functools.cache
+def _version_key() -> str:
+    folder = resources.files(__package__)
+    files = [folder.joinpath(name).read_bytes() for name in ("nodes.py", "grammar.lark")]
+    return store.key_of(*files, platform.python_version())
