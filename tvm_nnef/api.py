@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.compose import compose_graph
 from tvm_nnef.graph.machine_types import assign
@@ -89,7 +89,7 @@ def evaluate(
 def from_nnef(
     model: AnyModel,
     *,
-    route: str = "mapped",
+    route: Literal["mapped", "formula"] = "mapped",
     keep_params_in_input: bool = False,
     lowerings: Mapping[str, Callable[..., Any]] | None = None,
     variables: Mapping[str, Any] | None = None,
@@ -146,9 +146,10 @@ def build(
     return build_module(module, target, progress=progress, dump_dir=dump_dir)
 
 
-def _load_options(
-    options: dict[str, Any], variables: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _load_options(options: dict[str, Any], variables: Mapping[str, Any] | None) -> dict[str, Any]:
     """Takes the options of :func:`load_model` out of those of :func:`compose`."""
-    taken = {key: options.pop(key) for key in ("dialect", "search_path") if key in options}
+    taken: dict[str, Any] = {}
+    for key in ("dialect", "search_path"):
+        if key in options:
+            taken[key] = options.pop(key)
     return taken if variables is None else {**taken, "variables": variables}

@@ -71,7 +71,6 @@ class Variables(Mapping[str, Any]):
         return found
 
 
-
 @dataclass(frozen=True, eq=False)
 class Model:
     """A model in memory; it compares by identity.
@@ -208,12 +207,12 @@ def check_variables(model: Model, graph: Graph) -> None:
     """Raises an NnefError that lists every variable without a value, or with one of other shape."""
     found: list[Diagnostic] = []
     for tensor in graph.variables:
-        file = f"{model.path}/{variable_file_name(tensor.name)}"
+        file = variable_file_name(tensor.name)
         if tensor.name not in model.variables:
             hint = did_you_mean(tensor.name, model.variables) or (
-                f"the variable is read from '{variable_file_name(tensor.name)}' in the model folder"
+                f"it is read from '{file}' beside main.sknd"
             )
-            message = f"variable '{tensor.name}' has no value: there is no file '{file}'"
+            message = f"variable '{tensor.name}' has no value: {model.path} has no file '{file}'"
             found.append(Diagnostic(message, tensor.span, hint))
             continue
         shape = tuple(model.variables[tensor.name].shape)
@@ -289,10 +288,14 @@ def standard_module(name: str) -> Source | None:
 def standard_operators() -> Iterator[CheckedDefinition]:
     """Every operator of the standard library, in the order of modules and text."""
     folder = resources.files("tvm_nnef.stdlib")
-    names = sorted(f.name.removesuffix(".sknd") for f in folder.iterdir() if f.name.endswith(".sknd"))
+    names = sorted(
+        f.name.removesuffix(".sknd") for f in folder.iterdir() if f.name.endswith(".sknd")
+    )
     imports = "".join(f"import {name};\n" for name in names)
-    text = f"{imports}graph G {{ @input {{ x: real[1]; }} @output {{ y: real[1]; }} @compose {{ y = x; }} }}\n"
-    program, found = check_program(Source("<operators>", text), lambda parts: standard_module(parts[0]))
+    graph = "graph G { @input { x: real[]; } @output { y: real[]; } @compose { y = x; } }"
+    program, found = check_program(
+        Source("<operators>", f"{imports}{graph}\n"), lambda parts: standard_module(parts[0])
+    )
     if program is None:
         raise NnefError(found)
     for name in names:

@@ -1,50 +1,45 @@
-"""How a block reads and writes: its memory accesses in, a score for each of its iterators out.
+"""How a block reads and writes: its memory accesses in, a judgement for its iterators out.
 
 Looks only; schedules nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from tvm import tirx
+import tvm_ffi
+from tvm import sym, tirx
+from tvm.ir import Call
 
-_STRIDED_COST = 2
-
-
-def accesses(block: Any) -> list[tuple[Any, Sequence[Any]]]:
-    """Every load and store of a block (once each), as a buffer and its indices."""
-    found: list[tuple[Any, Sequence[Any]]] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, (tirx.BufferStore, tirx.BufferLoad)):
-            found.append((node.buffer, list(node.indices)))
-
-    tirx.stmt_functor.post_order_visit(block.body, visit)
-    return found
+_STRIDED = -2
 
 
-def contiguous_score(block: Any, iterator: Any) -> int:
+def stride(region: Any, iterator: Any) -> int | None:
+    """By how many elements an access moves when an iterator moves by one; None: not evenly."""
+    if any(not isinstance(r.extent, tirx.IntImm) or r.extent.value != 1 for r in region.region):
+        return None
+    if not len(region.region):
+        return 0
+    (offset,) = region.source.offset_of([r.min for r in region.region])
+    equation = sym.detect_linear_equation(offset, [iterator.var])
+    if not len(equation) or not isinstance(equation[0], tirx.IntImm):
+        return None
+    return int(equation[0].value)
+
+
+def contiguity(regions: Iterable[Any], iterator: Any) -> int:
     """How well the lanes of a vector can run along an iterator; the greater, the better.
 
-    Each access to neighbouring elements counts for it, each access with a greater stride against
-    it, as it takes a gather; an access to the same element is free.
+    Each access to neighbouring elements counts for it, each other one against it, as it takes a
+    gather; an access to one element for all lanes is free.
     """
-    score = 0
-    for buffer, indices in accesses(block):
-        stride = _stride(buffer, indices, iterator)
-        score += {0: 0, 1: 1}.get(stride, -_STRIDED_COST) if stride is not None else -_STRIDED_COST
-    return score
+    return sum({0: 0, 1: 1}.get(stride(region, iterator), _STRIDED) for region in regions)
 
 
-def is_trivial(block: Any) -> bool:
-    """Whether a block only moves elements, or computes what costs no more than moving them."""
-    calls: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, (tirx.Call, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)):
-            calls.append(node)
-
-    tirx.stmt_functor.post_order_visit(block.body, visit)
-    return not calls
+def is_cheap(block: Any) -> bool:
+    """Whether computing the block's value twice costs no more than loading it."""
+    costly: list[Any] = []
+    for kind in (Call, tirx.Div, tirx.FloorDiv, tirx.FloorMod, tirx.Mod):
+        tvm_ffi.structural_walk(block.body, (kind, costly.append), order="post")
+    return not costly

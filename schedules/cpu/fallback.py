@@ -11,9 +11,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import tvm_ffi
 from tvm import IRModule, s_tir, tirx
 
-from tvm_nnef.schedules.cpu.accesses import contiguous_score, extent, is_trivial, iterators
+from tvm_nnef.schedules.cpu.accesses import contiguity, is_cheap
 from tvm_nnef.tvm_compat import PrimFunction, Target
 
 FALLBACK = "cpu.fallback"
@@ -26,21 +27,156 @@ _PARALLEL_WORK = 1 << 15
 _LANES = (64, 32, 16, 8, 4)
 """Lengths of the inner loop that are turned into vector operations, the best one first."""
 
-_ACCUMULATORS = (16, 8, 4)
-"""Numbers of partial results of a reduction that runs along its contiguous dimension."""
+_PARTIAL_SUMS = (16, 8, 4)
+"""How many partial results a reduction along contiguous elements keeps, the best number first."""
+
+_GROWTH_OF_INLINED = 4
+"""A costly block is computed anew in its consumer unless that has so many times its elements."""
 
 
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
     """The scheduled function, and ``FALLBACK``, ``ORDERED`` or ``UNSCHEDULED``."""
     sch = s_tir.Schedule(IRModule({"main": function}))
-    blocks = _blocks(sch)
-    if not all(_is_regular(sch, block) for block in blocks):
+    if any(_is_ordered(sch, block) for block in _blocks(sch)):
         return function, ORDERED
     try:
-        _inline_producers(sch)
+        _inline(sch)
         for block in _blocks(sch):
-            for part in _split_reduction(sch, block):
-                _schedule_block(sch, part)
+            for part in _with_partial_results(sch, block):
+                _schedule(sch, part)
     except s_tir.ScheduleError:
         return function, UNSCHEDULED
     return sch.mod["main"].without_attr("global_symbol"), FALLBACK
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block of which each iterator is a loop of its own, and its extent is a number.
+
+    ``loops`` and ``extents`` are in the order of ``iterators``.
+    """
+
+    block: Any
+    iterators: list[Any]
+    loops: list[Any]
+    extents: list[int]
+
+    @staticmethod
+    def of(sch: Any, handle: Any) -> _Block | None:
+        """The block as it stands in the schedule; None where it is of another kind."""
+        block, handles = sch.get(handle), sch.get_loops(handle)
+        loops = {sch.get(loop).loop_var: loop for loop in handles}
+        values = _bindings(sch, block)
+        if len(values) != len(loops) or not all(value in loops for value in values):
+            return None
+        ordered = [loops[value] for value in values]
+        extents = [sch.get(loop).extent for loop in ordered]
+        if not all(isinstance(extent, tirx.IntImm) for extent in extents):
+            return None
+        return _Block(block, list(block.iter_vars), ordered, [int(e.value) for e in extents])
+
+    @property
+    def spatial(self) -> list[int]:
+        """The numbers of the iterators that give elements of the result."""
+        return [n for n, i in enumerate(self.iterators) if i.iter_type == tirx.IterVar.DataPar]
+
+    @property
+    def reduced(self) -> list[int]:
+        """The numbers of the iterators that are summed over."""
+        return [n for n in range(len(self.iterators)) if n not in self.spatial]
+
+    def best(self, candidates: list[int]) -> tuple[int, int] | None:
+        """The score and number of the iterator that suits vector lanes best, the last of equals."""
+        regions = [*self.block.reads, *self.block.writes]
+        scored = [(contiguity(regions, self.iterators[n]), n) for n in candidates]
+        return max((pair for pair in scored if self.extents[pair[1]] > 1), default=None)
+
+
+def _blocks(sch: Any) -> list[Any]:
+    return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def _bindings(sch: Any, block: Any) -> list[Any]:
+    """What the iterators of a block are bound to."""
+    found: list[Any] = []
+
+    def visit(realize: Any) -> None:
+        if realize.block.same_as(block):
+            found.extend(realize.iter_values)
+
+    tvm_ffi.structural_walk(sch.mod["main"].body, (s_tir.SBlockRealize, visit), order="post")
+    return found
+
+
+def _is_ordered(sch: Any, handle: Any) -> bool:
+    """Whether a block holds loops of its own, which no schedule can move."""
+    loops: list[Any] = []
+    tvm_ffi.structural_walk(sch.get(handle).body, (tirx.For, loops.append), order="post")
+    return bool(loops)
+
+
+def _inline(sch: Any) -> None:
+    """Computes element-wise blocks where their elements are needed.
+
+    Not inside a reduction, which would compute each many times and test paddings in its
+    innermost loop; not where a costly block would be computed more often than once or twice.
+    """
+    for handle in _blocks(sch):
+        producer = _Block.of(sch, handle)
+        consumers = [_Block.of(sch, consumer) for consumer in sch.get_consumers(handle)]
+        if producer is None or producer.reduced or not consumers:
+            continue
+        if any(consumer is None or consumer.reduced for consumer in consumers):
+            continue
+        computed = sum(math.prod(consumer.extents) for consumer in consumers if consumer)
+        allowed = math.prod(producer.extents) * _GROWTH_OF_INLINED
+        if is_cheap(producer.block) or (len(consumers) == 1 and computed < allowed):
+            sch.compute_inline(handle)
+
+
+def _with_partial_results(sch: Any, handle: Any) -> list[Any]:
+    """A reduction along contiguous elements in two blocks: partial results, and their union.
+
+    Floating-point sums may not be reordered by the compiler, so a dot product runs one element at
+    a time; several partial sums, one for each lane, are what vector instructions compute.
+    """
+    view = _Block.of(sch, handle)
+    if view is None or not view.reduced or len(view.block.writes) != 1:
+        return [handle]
+    across, along = view.best(view.spatial), view.best(view.reduced)
+    if along is None or along[0] <= 0 or (across is not None and across[0] > along[0] - 1):
+        return [handle]
+    number = along[1]
+    lanes = next((n for n in _PARTIAL_SUMS if view.extents[number] % n == 0), None)
+    if lanes is None or view.extents[number] == lanes:
+        return [handle]
+    _, inner = sch.split(view.loops[number], [None, lanes])
+    partial = sch.rfactor(inner, factor_axis=len(view.block.writes[0].source.ty.shape))
+    return [partial, handle]
+
+
+def _schedule(sch: Any, handle: Any) -> None:
+    """Parallel, then the rest of the result, then the reduction, then vector lanes."""
+    view = _Block.of(sch, handle)
+    if view is None or not view.spatial:
+        return
+    best = view.best(view.spatial)
+    lane_loop = view.loops[best[1]] if best else None
+    outer = [view.loops[n] for n in view.spatial if best is None or n != best[1]]
+    lanes = None
+    if best:
+        lanes = next((n for n in _LANES if view.extents[best[1]] % n == 0), None)
+        if lanes is not None and lanes < view.extents[best[1]]:
+            rest, lane_loop = sch.split(lane_loop, [None, lanes])
+            outer.append(rest)
+    reduced = [view.loops[n] for n in view.reduced]
+    inner = [lane_loop] if lane_loop is not None else []
+    sch.reorder(*outer, *reduced, *inner)
+    if outer:
+        fused = sch.fuse(*outer)
+        if math.prod(view.extents) >= _PARALLEL_WORK:
+            sch.parallel(fused)
+    if lanes is not None:
+        sch.vectorize(lane_loop)
+    if reduced:
+        sch.decompose_reduction(handle, reduced[0])

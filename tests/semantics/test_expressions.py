@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+GRAPH = "graph G { @input { x: real[1]; } @output { y: real[1]; } @compose { y = x; } }"
+
 OPERATOR = """
 operator op {{
     @dtype {{ T: num; S: type; }}
@@ -29,7 +31,7 @@ VALID = [
     "v = 'a' + s; w2 = v + s;",
     "v = t + T(1); w2 = T(i) * T();",
     "v = u == S();",
-    "v = ip + 1 < rp + 1.0 => true;".replace("ip + 1 < rp + 1.0", "ip + 1 < ip"),
+    "v = ip + 1 < ip => true;",
     "v = i << n >> 3;",
     "v = i in [1, 2, 3]; w2 = ip in [1]; w3 = s in ['a', 'b'];",
     "v = ip is 1; w2 = x is o; w3 = x.shape is z;",
@@ -46,7 +48,7 @@ VALID = [
     "v = ip + ..; w2 = ip * ..; w3 = bp && ..; w4 = bp || ..;",
     "v = ip < ..; w2 = ip <= ..; w3 = ip > ..; w4 = ip >= ..; w5 = sp == ..; w6 = sp != ..;",
     "v = ip << .. ?? 0; w2 = rp >> .. ?? 0.0; w3 = sp := .. ?? 'a';",
-    "v = ip + ...; w2 = ip >> ... + 1; w3 = bp || ...;".replace(" + 1;", ";"),
+    "v = ip + ...; w2 = ip >> ...; w3 = bp || ...;",
     "v = real(i) + real(b); w2 = int(r) + int(inf); w3 = bool(i); w4 = real(r); w5 = str(s);",
     "v = int(ip) + int(rp); w2 = real();",
     "v = `sqrt`(r) + `abs`(r); w2 = `abs`(i) + `sign`(i); w3 = `exp`(rp); w4 = `abs`(t);",
@@ -64,9 +66,9 @@ INVALID = [
     ("v = «i + r»;", "different types: int and real", "real(i)"),
     ("v = «1 + r»;", "different types: int and real", "write '1.0'"),
     ("v = «t + 1»;", "different types: T (num) and int", "T(1)"),
-    ("v = «b» + 1;", "left operand of '+' must be of type int or real, not bool", None),
+    ("v = «b» + 1;", "left operand of '+' must be of type int or real or str, not bool", None),
     ("v = 1 - «s»;", "right operand of '-' must be of type int or real, not str", None),
-    ("v = «u» + u;", "left operand of '+'", None),
+    ("v = «u» + 1;", "left operand of '+'", None),
     ("v = -«b»;", "operand of '-' must be", None),
     ("v = !«i»;", "operand of '!' must be of type bool, not int", "!= 0"),
     ("v = «i» && b;", "left operand of '&&' must be of type bool", None),
@@ -97,7 +99,7 @@ INVALID = [
     ("v = «i» + ..;", "folds a pack, but 'i' is none", None),
     ("v = «bp» + ..;", "the operand of '+ ..' must be of type int or real", None),
     ("v = «ip» && ..;", "the operand of '&& ..' must be of type bool", None),
-    ("v = int(«s»);", "no cast from str to int", "strings" if False else None),
+    ("v = int(«s»);", "no cast from str to int", None),
     ("v = str(«i»);", "no cast from int to str", "{x}"),
     ("v = `sqrt`(«i»);", "the operand of 'sqrt' must be of type real, not int", "real(i)"),
     ("v = `sqrt`(«2»);", "the operand of 'sqrt'", "2.0"),
@@ -110,8 +112,7 @@ INVALID = [
     ("v = «ip.size»;", "'ip' is no tensor", "(n)"),
     ("v = «|i|»;", "between bars can only stand in '@lower'", None),
     ('v = "{«x»}";', "'x' is a tensor", None),
-    ("[a, b2] = «i»;".replace("«", "").replace("»", "").replace("[a, b2]", "«[a, b2]»"),
-     "only a pack can be split", None),
+    ("«[a, b2]» = i;", "only a pack can be split", None),
     ("[v.., «w2..»] = ip;", "several parts of open length", "..(n)"),
     ("«i» = 1;", "'i' is already declared as an attribute", "unique"),
     ("«n» = 1;", "'n' is already declared as an extent", None),
@@ -138,15 +139,13 @@ operator op {
     @input { x: real[n]; }
     @output { y: int[n]; }
     @using { a = -(o + 1) * 2; b = [a, 1] + ..; c = b > 0 ? 1 : 2; d = c ?? 0; }
-    @lower { y[i,] = d + «c», i < n; }
+    @lower { y[i,] = «d + c», i < n; }
 }"""
     # `d` is resolved, `c` is not: the sum may be null, and only that is reported.
-    expect_error(text.replace("d + «c»", "«d + c»"), "the value may be null")
+    expect_error(text, "the value may be null")
 
 
 def test_a_mistake_hides_what_follows_from_it(check) -> None:
     text = OPERATOR.format(using="a = nothing + 1; b2 = a + 1.0; c2 = b2[0] ? a : 'x';")
-    _, found = check(
-        "graph Main { @input { x: real[1]; } @output { y: real[1]; } @compose { y = x; } }" + text
-    )
+    _, found = check(text + GRAPH)
     assert [diagnostic.message for diagnostic in found] == ["'nothing' is not defined"]

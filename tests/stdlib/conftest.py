@@ -117,11 +117,10 @@ def judge() -> Callable[[Inputs, Rows, str], None]:
 def rejected() -> Callable[..., None]:
     """Check that an invocation is refused, with these words, where it stands.
 
-    ``pack`` is the length of the result where it is a pack.
+    ``result`` has the type that the invocation would give, and is a list where it gives a pack.
     """
 
-    def check(inputs: Inputs, invocation: str, words: str, pack: int | None = None) -> None:
-        result = np.zeros(()) if pack is None else [np.zeros(())] * pack
+    def check(inputs: Inputs, invocation: str, words: str, result: Any = 0.0) -> None:
         text = graph_text(inputs, [(invocation, result)])
         with pytest.raises(NnefError) as caught:
             tvm_nnef.compose(text)

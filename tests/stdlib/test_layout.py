@@ -447,7 +447,7 @@ REJECTIONS = [
     ("layout.reshape{axis=1, rank=3, shape=[12]}(x)", "'rank' must be between 0 and 2"),
     ("layout.unflatten{axis=0, shape=[3]}(x)", "'shape' must have the volume 2"),
     ("layout.squeeze{axes=[0]}(x)", "the extents at 'axes' must be 1"),
-    ("layout.unsqueeze{axes=[0, -4]}(x)", "'axes' must be distinct"),
+    ("layout.unsqueeze{axes=[0, -5]}(x)", "'axes' must be distinct"),
     ("layout.unsqueeze{axes=[4]}(x)", "'axes' are out of range for an output of rank 4"),
     ("layout.broadcast{axes=[0], shape=[3]}(x)", "must be 1 or as 'shape' says"),
     ("layout.slice{axes=[0], begin=1, end=0}(x)", "'end' lies before 'begin'"),
@@ -463,7 +463,7 @@ REJECTIONS = [
 
 @pytest.mark.parametrize(("invocation", "words"), REJECTIONS)
 def test_refuses(invocation: str, words: str, rejected: Any) -> None:
-    rejected({"x": X}, invocation, words)
+    rejected({"x": X}, invocation, words, 0)
 
 
 SPLIT_REJECTIONS = [
@@ -477,4 +477,4 @@ SPLIT_REJECTIONS = [
 
 @pytest.mark.parametrize(("invocation", "words"), SPLIT_REJECTIONS)
 def test_split_refuses(invocation: str, words: str, rejected: Any) -> None:
-    rejected({"x": X}, invocation, words, pack=2)
+    rejected({"x": X}, invocation, words, [0, 0])

@@ -63,7 +63,9 @@ def make_parser() -> argparse.ArgumentParser:
         "build", parents=[model, composing], help="compile a model into a library"
     )
     build.add_argument("--target", default="native", help="a TVM target (default: native)")
-    build.add_argument("--output", "-o", required=True, metavar="FILE", help="the library: model.so")
+    build.add_argument(
+        "--output", "-o", required=True, metavar="FILE", help="the library: model.so"
+    )
     build.add_argument("--dump-dir", metavar="DIR", help="write what stands after each stage")
 
     ops = commands.add_parser("ops", help="list the standard operators, or describe one")

@@ -40,12 +40,12 @@ def _list(operators: Sequence[CheckedDefinition]) -> int:
 
 def lowering(definition: CheckedDefinition) -> str:
     """How an operator is executed: by a Relax operator where there is one, else by its body."""
-    from tvm_nnef.lower.mapped import MAPPED
+    from tvm_nnef.lower.ops import MAPPINGS
 
     body = "formula" if definition.is_lowered else "composition"
     if not definition.has_body:
         body = "intrinsic"
-    return f"mapped, {body}" if definition.qualified_name in MAPPED else body
+    return f"mapped, {body}" if definition.qualified_name in MAPPINGS else body
 
 
 def signature(definition: CheckedDefinition) -> str:

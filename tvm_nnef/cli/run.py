@@ -31,15 +31,15 @@ def run(options: argparse.Namespace) -> int:
     if options.route == "reference":
         results = evaluate(graph, *inputs, variables=model.variables)
     else:
-        executable = build(
-            model, options.target, route=options.route, **compose_options(options)
-        )
+        executable = build(model, options.target, route=options.route, **compose_options(options))
         results = executable(*inputs)
     arrays = [array for result in results for array in _arrays(result)]
     for file, array in zip(options.output, arrays, strict=False):
         _write(file, array)
     names = [name for name, _ in _flat(graph.outputs)]
-    for name, array in zip(names[len(options.output) :], arrays[len(options.output) :], strict=True):
+    for name, array in zip(
+        names[len(options.output) :], arrays[len(options.output) :], strict=True
+    ):
         print(_described(name, array, model.metadata.labels, options.top))
     return 0
 
@@ -94,7 +94,7 @@ def _packed(ports: Sequence[Port], values: list[Any]) -> list[Any]:
 
 
 def _random(tensor: Tensor, dtype: str, generator: np.random.Generator) -> Any:
-    shape = tuple(int(extent) for extent in tensor.shape)  # type: ignore[arg-type]
+    shape = tuple(int(extent) for extent in tensor.shape)
     match tensor.type:
         case "real":
             return generator.standard_normal(shape).astype(dtype)
@@ -118,8 +118,10 @@ def _read(model: Model, name: str, tensor: Tensor, file: str) -> Any:
     image = model.metadata.inputs.get(name)
     if image is None:
         hint = "give a .npy file, or describe the image in model.json"
-        raise error(f"input '{name}' of the model is not declared to be an image", file=file, hint=hint)
-    shape = tuple(int(extent) for extent in tensor.shape)  # type: ignore[arg-type]
+        raise error(
+            f"input '{name}' of the model is not declared to be an image", file=file, hint=hint
+        )
+    shape = tuple(int(extent) for extent in tensor.shape)
     return load_image(file, shape, image)
 
 
@@ -156,5 +158,3 @@ def _classes(rows: Any, labels: Sequence[str], top: int) -> list[str]:
             bar = "█" * round(30 * float(np.clip(row[index], 0, 1)))
             lines.append(f"  {labels[index]:<{width}}  {row[index]:7.2%}  {bar}".rstrip())
     return lines
-
-

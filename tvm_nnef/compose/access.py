@@ -17,7 +17,7 @@ def load(target: Value, indices: tuple[Value, ...] | None, span: Span) -> Value:
     if indices is None or any(index is None for index in indices):
         return None
     if isinstance(target, tuple):
-        return tuple(_load(item, indices, span) for item in target)  # type: ignore[misc]
+        return tuple(_load(item, indices, span) for item in target)
     lengths = {len(index) for index in indices if isinstance(index, tuple)}
     if not lengths:
         return _load(target, indices, span)

@@ -124,7 +124,7 @@ def elementwise(apply: Callable[..., Item | None], span: Span, *values: Value) -
     (length,) = lengths
     rows = ([v[i] if isinstance(v, tuple) else v for v in values] for i in range(length))
     items = [_strict(apply, *row) for row in rows]
-    return None if any(item is None for item in items) else tuple(items)  # type: ignore[arg-type]
+    return None if any(item is None for item in items) else tuple(items)
 
 
 def _strict(apply: Callable[..., Item | None], *items: Value) -> Item | None:
@@ -157,7 +157,7 @@ def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> I
         found = f"{describe(left)} and {describe(right)}"
         raise error(f"operator '{symbol}' needs operands of the same type, found {found}", span)
     if symbol == "=>":
-        return _apply("or", unary("!", left, span), right, span)  # type: ignore[arg-type]
+        return _apply("or", unary("!", left, span), right, span)
     function = binary_function(symbol, types.pop(), dialect)
     if function is None:
         raise error(f"operator '{symbol}' does not apply to {describe(left)}", span)
@@ -219,13 +219,13 @@ def _apply(function: BinaryFunction, left: Item, right: Item, span: Span) -> Ite
 def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
     if function in ("eq", "ne"):
         integers = type_of(left) == "int"
-        same = extents.equal(left, right) if integers else left == right  # type: ignore[arg-type]
+        same = extents.equal(left, right) if integers else left == right
         return same == (function == "eq")
     if function in _PREDICATES:
         return bool(_PREDICATES[function](left, right))
     if type_of(left) == "real":
         return _REALS[function](left, right)  # type: ignore[arg-type]
-    return extents.FUNCTIONS[function](left, right)  # type: ignore[arg-type]
+    return extents.FUNCTIONS[function](left, right)
 
 
 def _simplified(function: BinaryFunction, left: Scalar, right: Scalar) -> Scalar:
@@ -270,7 +270,7 @@ def unary(symbol: str, value: Value, span: Span) -> Value:
             case "!":
                 return not item
             case "-":
-                return -item if isinstance(item, float) else extents.sub(0, item)  # type: ignore[arg-type]
+                return -item if isinstance(item, float) else extents.sub(0, item)
             case _:
                 return item
 
@@ -347,7 +347,7 @@ def fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
     if symbol in COMPARISONS:
         pairing = itertools.combinations(items, 2) if symbol == "!=" else itertools.pairwise(items)
         steps = tuple(binary(symbol, a, b, span, env) for a, b in pairing)
-        return fold("&&", steps, span, env)  # type: ignore[arg-type]
+        return fold("&&", steps, span, env)
     result: Value = items[0] if items else _null_element(symbol, pack_type(value))
     for item in items[1:]:
         result = binary(symbol, result, item, span, env)
@@ -361,7 +361,7 @@ def cumulative_fold(symbol: str, value: Value, span: Span, env: Environment) -> 
     steps: list[Item] = []
     for item in _items(symbol, value, span):
         step = item if not steps else binary(symbol, steps[-1], item, span, env)
-        steps.append(step)  # type: ignore[arg-type]
+        steps.append(step)
     return tuple(steps)
 
 

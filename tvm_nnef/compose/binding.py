@@ -218,7 +218,7 @@ def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environmen
     length = _pack_length(parameter, env)
     if length is None:
         return False
-    names[name] = (_coerced(value, parameter, env),) * length  # type: ignore[assignment]
+    names[name] = (_coerced(value, parameter, env),) * length
     return True
 
 
@@ -236,7 +236,7 @@ def _bind_pack(
     names: dict[str, Value] = env.names  # type: ignore[assignment]
     name, pack = parameter.name.name, parameter.type.pack
     assert pack is not None
-    names[name] = _coerced(value, parameter, env)  # type: ignore[arg-type]
+    names[name] = _coerced(value, parameter, env)
     if pack.length is None:
         names[f"|{name}|"] = len(value)
         return

@@ -13,9 +13,9 @@ from functools import partial
 
 from tvm_nnef.compose import declarations
 from tvm_nnef.compose.binding import Invocation, bind
+from tvm_nnef.compose.control_flow import branch, loop
 from tvm_nnef.compose.evaluate import evaluate, known
 from tvm_nnef.compose.formula import expand
-from tvm_nnef.compose.indexing import count
 from tvm_nnef.compose.targets import decompose
 from tvm_nnef.compose.values import (
     Environment,
@@ -24,7 +24,6 @@ from tvm_nnef.compose.values import (
     defined,
     describe,
     is_known,
-    is_tensors,
     type_of,
 )
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
@@ -56,6 +55,10 @@ class Frame:
     operations: list[Operation] = field(default_factory=list)
     constants: list[Tensor] = field(default_factory=list)
     variables: list[Tensor] = field(default_factory=list)
+
+    def declare(self, names: Mapping[str, Value]) -> None:
+        """Makes names visible in this block."""
+        self.env.names.update(names)  # type: ignore[attr-defined]
 
     def inner(self, scope: str) -> Frame:
         """A block inside this one: it sees all names, and its own are not seen outside."""
@@ -91,25 +94,29 @@ class Composer:
         self._names.add(full)
         return full
 
+    @staticmethod
+    def label(targets: Sequence[nodes.Target]) -> str | None:
+        """The name of the single result, if there is just one (section 2.10, labelling)."""
+        return _plain_name(targets[0]) if len(targets) == 1 else None
+
     def declare(self, definition: CheckedDefinition, frame: Frame) -> None:
         """Makes the constants and variables of a definition."""
-        names: dict[str, Value] = frame.env.names  # type: ignore[assignment]
         for parameter in definition.constants:
             made = declarations.constants(
                 parameter, frame.env, lambda name: self.name(f"{frame.scope}.{name}")
             )
-            names[parameter.name.name] = made
+            frame.declare({parameter.name.name: made})
             frame.constants += flatten((made,))
         for parameter in definition.variables:
             name = partial(self.variable_name, frame.scope, parameter.span)
             made = declarations.variables(parameter, frame.env, name)
-            names[parameter.name.name] = made
+            frame.declare({parameter.name.name: made})
             frame.variables += flatten((made,))
 
     def run(self, components: Sequence[nodes.Component], frame: Frame) -> None:
         """Composes components one after the other; their results become names of the frame."""
         for component in components:
-            values = self._value(component.value, frame, component.targets)
+            values = self.value(component.value, frame, component.targets)
             self._assign(component, values, frame)
 
     def _assign(self, component: nodes.Component, values: tuple[Value, ...], frame: Frame) -> None:
@@ -118,12 +125,11 @@ class Composer:
             message = f"{len(values)} results are assigned to {len(targets)} names"
             hint = "write '~' for a result that is not needed"
             raise error(message, component.span, hint=hint)
-        names: dict[str, Value] = frame.env.names  # type: ignore[assignment]
         for target, value in zip(targets, values, strict=True):
-            operand = self._as_tensors(value, frame, target.span, _plain_name(target))
-            names.update(decompose(target, operand, frame.env, target.span))
+            operand = self.as_tensors(value, frame, target.span, _plain_name(target))
+            frame.declare(decompose(target, operand, frame.env, target.span))
 
-    def _as_tensors(
+    def as_tensors(
         self, value: Value, frame: Frame, span: Span, name: str | None = None
     ) -> Operand:
         """A value as tensors: numbers become constants of rank 0 (section 2.10)."""
@@ -158,21 +164,20 @@ class Composer:
         frame.constants.append(made)
         return made
 
-    # Right-hand sides: each gives a tuple of values, one for each target.
-
-    def _value(
+    def value(
         self,
         node: nodes.Body | nodes.Branch | nodes.Loop,
         frame: Frame,
         targets: Sequence[nodes.Target],
     ) -> tuple[Value, ...]:
+        """A right-hand side: a value for each target."""
         match node:
             case nodes.Branch():
-                return self._branch(node, frame, targets)
+                return branch(self, node, frame, targets)
             case nodes.Loop():
-                return self._loop(node, frame, targets)
+                return loop(self, node, frame, targets)
             case nodes.Scope(components, yields, label):
-                name = label.name if label else _automatic_label(targets)
+                name = label.name if label else self.label(targets)
                 inner = frame.inner(f"{frame.scope}.{name}" if name else frame.scope)
                 self.run(components, inner)
                 return tuple(known(item, inner.env) for item in yields)
@@ -180,97 +185,6 @@ class Composer:
                 return self.invoke(node, frame, targets)
             case _:
                 return (known(node, frame.env),)
-
-    def _branch(
-        self, node: nodes.Branch, frame: Frame, targets: Sequence[nodes.Target]
-    ) -> tuple[Value, ...]:
-        for arm in node.arms:
-            values = self._value(arm.condition, frame, ())
-            condition = values[0] if len(values) == 1 else values
-            if is_tensors(condition):
-                message = "branching on a tensor is not supported yet"
-                hint = "math.select chooses between tensors element by element"
-                raise error(message, arm.condition.span, hint=hint)
-            if condition is not None and not isinstance(condition, bool):
-                message = f"a condition must be of type bool, found {describe(condition)}"
-                raise error(message, arm.condition.span)
-            if condition:
-                return self._value(arm.consequent, frame, targets)
-        return self._value(node.alternative, frame, targets)
-
-    def _loop(
-        self, node: nodes.Loop, frame: Frame, targets: Sequence[nodes.Target]
-    ) -> tuple[Value, ...]:
-        """A loop of known length, step by step (section 2.10.1)."""
-        if node.condition is not None:
-            raise error("loops with a condition are not supported yet", node.condition.span)
-        scans = {scan.name.name: self._scanned(scan, frame) for scan in node.scans}
-        length = self._iterations(node, frame, scans)
-        carried = {item.name.name: self._carried(item, frame) for item in node.carried}
-        outputs: list[list[Value]] = []
-        results = 0
-        for step in range(length):
-            inner = frame.inner(
-                self.name(f"{frame.scope}.{_automatic_label(targets) or '.G'}:{step + 1}")
-            )
-            names: dict[str, Value] = inner.env.names  # type: ignore[assignment]
-            names.update(carried)
-            names.update({name: items[step] for name, items in scans.items()})
-            if node.iteration and node.iteration.index:
-                names[node.iteration.index.name] = self._index(step, node, inner)
-            values = self._value(node.body, inner, ())
-            results = len(values)
-            if results < len(carried):
-                message = (
-                    f"the loop body gives {results} results for {len(carried)} carried tensors"
-                )
-                raise error(message, node.body.span)
-            carried = dict(zip(carried, values, strict=False))
-            outputs.append(list(values[len(carried) :]))
-        columns = max(results, len(targets)) - len(carried)
-        packs = [tuple(row[column] for row in outputs) for column in range(columns)]
-        return (*carried.values(), *packs)  # type: ignore[arg-type]
-
-    def _index(self, step: int, node: nodes.Loop, frame: Frame) -> Value:
-        """The iteration index: a number in unrolled loops, else a tensor of rank 0."""
-        if node.unroll:
-            return step
-        return self.constant(frame, node.iteration.index.name, step, "int", ())  # type: ignore[union-attr]
-
-    def _scanned(self, scan: nodes.Scan, frame: Frame) -> tuple[Value, ...]:
-        value = known(scan.value, frame.env)
-        if not isinstance(value, tuple):
-            raise error(f"a loop scans packs, found {describe(value)}", scan.value.span)
-        return value
-
-    def _iterations(
-        self, node: nodes.Loop, frame: Frame, scans: Mapping[str, tuple[Value, ...]]
-    ) -> int:
-        lengths = {len(items) for items in scans.values()}
-        if len(lengths) > 1:
-            raise error(f"scanned packs of different lengths {sorted(lengths)}", node.span)
-        length = lengths.pop() if lengths else None
-        if node.iteration is None or node.iteration.count is None:
-            if length is None:
-                raise error("the loop has neither a count nor a pack to scan", node.span)
-            return length
-        value = known(node.iteration.count, frame.env)
-        if is_tensors(value):
-            raise error("a tensor as loop count is not supported yet", node.iteration.span)
-        number = count(value, "an iteration count", node.iteration.count.span)
-        return number if length is None else min(number, length)
-
-    def _carried(self, item: nodes.Carried, frame: Frame) -> Value:
-        value = known(item.value, frame.env)
-        if item.shape is None or is_tensors(value):
-            return self._as_tensors(value, frame, item.span, item.name.name)
-        spec = nodes.TypeSpec(item.type, shape=item.shape, span=item.span)  # type: ignore[arg-type]
-        shape = declarations.static_shape(
-            nodes.Parameter(item.name, spec, span=item.span), frame.env
-        )
-        return self.constant(frame, item.name.name, value, type_of(value), shape, item.span)
-
-    # Invocations.
 
     def invoke(
         self, call: nodes.Call, frame: Frame, targets: Sequence[nodes.Target]
@@ -305,7 +219,7 @@ class Composer:
         operands: list[Operand] = [
             None
             if isinstance(argument, nodes.Omitted)
-            else self._as_tensors(known(argument, frame.env), frame, argument.span)
+            else self.as_tensors(known(argument, frame.env), frame, argument.span)
             for argument in arguments
         ]
         operands += [None] * (len(definition.inputs) - len(operands))
@@ -325,7 +239,7 @@ class Composer:
     ) -> tuple[Operand, ...]:
         if len(frame.trace) >= MAX_DEPTH:
             raise error("operators invoke each other without end", call.span)
-        label = call.label.name if call.label else _automatic_label(targets)
+        label = call.label.name if call.label else self.label(targets)
         if label is None and definition.variables:
             hint = "write a label in front of it, as in 'layer1: operator(x)'"
             message = (
@@ -348,7 +262,7 @@ class Composer:
         frame.operations.append(
             Operation(
                 definition.qualified_name,
-                {p.name.name: env.names[p.name.name] for p in definition.attributes},  # type: ignore[misc]
+                {p.name.name: env.names[p.name.name] for p in definition.attributes},
                 {dtype.name.name: env.types[dtype.name.name] for dtype in definition.dtypes},  # type: ignore[misc]
                 operands,
                 results,
@@ -441,7 +355,7 @@ class Composer:
         return Graph(
             frame.scope, inputs, tuple(outputs), tuple(frame.operations),
             tuple(frame.constants), tuple(frame.variables),
-            attributes={name: frame.env.names[name] for name in names},  # type: ignore[misc]
+            attributes={name: frame.env.names[name] for name in names},
         )  # fmt: skip
 
 
@@ -453,11 +367,6 @@ def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition)
 
 def _plain_name(target: nodes.Target) -> str | None:
     return target.name.name if isinstance(target, nodes.NameTarget) else None
-
-
-def _automatic_label(targets: Sequence[nodes.Target]) -> str | None:
-    """The name of the single result, if there is just one (section 2.10, labelling)."""
-    return _plain_name(targets[0]) if len(targets) == 1 else None
 
 
 def _result_names(target: nodes.Target | None, length: int | None, env: Environment) -> list[str]:
@@ -472,5 +381,5 @@ def _result_names(target: nodes.Target | None, length: int | None, env: Environm
             if isinstance(place, int):
                 names[place] = name
             for order, position in enumerate(place if isinstance(place, tuple) else ()):
-                names[position] = f"{name}:{order + 1}"  # type: ignore[index]
+                names[position] = f"{name}:{order + 1}"
     return names

@@ -30,12 +30,17 @@ def concrete_type(parameter: nodes.Parameter, env: Environment) -> ScalarType:
 
 def static_shape(parameter: nodes.Parameter, env: Environment, item: int | None = None) -> Shape:
     """The shape of a parameter in numbers. Raises NnefError where data would decide it."""
-    shape = evaluate_shape(parameter.type.shape or (), env, item)
+    return given_shape(parameter.type.shape or (), env, parameter.name.name, item)
+
+
+def given_shape(
+    declared: Sequence[nodes.Extent], env: Environment, name: str, item: int | None = None
+) -> Shape:
+    """A declared shape in numbers. Raises NnefError where data would decide it."""
+    shape = evaluate_shape(tuple(declared), env, item)
     if shape is None:
-        message = (
-            f"the shape of '{parameter.name.name}' depends on data, which is not supported yet"
-        )
-        raise error(message, parameter.span)
+        message = f"the shape of '{name}' depends on data, which is not supported yet"
+        raise error(message, declared[0].span)
     return shape
 
 

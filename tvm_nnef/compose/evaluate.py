@@ -8,6 +8,7 @@ ranges, divisions by zero. The branch that a select does not take is not evaluat
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tvm_nnef.compose import arithmetic, indexing
 from tvm_nnef.compose.access import load
@@ -59,21 +60,20 @@ def evaluate(node: nodes.Expression, env: Environment) -> Value:
             return _subscript(node, env)
         case nodes.Guard():
             return _guard(node, env)
-        case nodes.Substitute(target, value):
+        case nodes.Substitute(target, replacement):
             position = _position(target, env)
-            replaced = evaluate(target.target, env)
-            return indexing.substitute(replaced, position, evaluate(value, env), node.span)
+            replaced, new = evaluate(target.target, env), evaluate(replacement, env)
+            return indexing.substitute(replaced, position, new, node.span)
+        case nodes.Unary("?", operand):
+            return evaluate(operand, env) is not None
         case nodes.Unary(symbol, operand):
-            value = evaluate(operand, env)
-            return (
-                value is not None if symbol == "?" else arithmetic.unary(symbol, value, node.span)
-            )
+            return arithmetic.unary(symbol, evaluate(operand, env), node.span)
         case nodes.Binary():
             return _binary(node, env)
         case nodes.Select():
             return _select(node, env)
-        case nodes.Coalesce(value, fallback):
-            result = evaluate(value, env)
+        case nodes.Coalesce(optional, fallback):
+            result = evaluate(optional, env)
             return evaluate(fallback, env) if result is None else result
         case nodes.Fold(symbol, operand, cumulative):
             apply = arithmetic.cumulative_fold if cumulative else arithmetic.fold
@@ -154,10 +154,8 @@ def expand_items(
 def _list_item(item: nodes.ListItem, env: Environment) -> tuple[Item, ...] | None:
     match item:
         case nodes.Range(begin, end, stride):
-            ends = [None if part is None else known(part, env) for part in (begin, end, stride)]
-            if stride is not None and ends[2] is None:
-                return None
-            return indexing.consecutive(*ends, item.span)  # type: ignore[return-value]
+            ends = _ends((begin, end, stride), env)
+            return None if ends is None else indexing.consecutive(*ends, item.span)
         case nodes.Expand(inner, count):
             return expanded(evaluate(inner, env), count, item.span, env)
         case nodes.Zip(packs, count):
@@ -204,7 +202,7 @@ def _zipped(
     lengths = {len(column) for column in columns if column is not None}
     if len(lengths) > 1:
         raise error(f"zipped packs of different lengths: {sorted(lengths)}", span)
-    return tuple(item for row in zip(*columns, strict=True) for item in row)  # type: ignore[arg-type]
+    return tuple(item for row in zip(*columns, strict=True) for item in row)
 
 
 def _subscript(node: nodes.Subscript, env: Environment) -> Value:
@@ -257,17 +255,25 @@ def _position(node: nodes.Subscript, env: Environment, target: Value = None) -> 
                 raise error(
                     f"only packs and strings are sliced, found {describe(value)}", node.span
                 )
-            ends: list[Value] = []
-            for part in (begin, end, stride):
-                bound = None if part is None else known(part, env)
-                if part is not None and bound is None:
-                    return None
-                ends.append(bound)
-            return indexing.bounds(len(value), *ends, item.span)
+            ends = _ends((begin, end, stride), env)
+            return None if ends is None else indexing.bounds(len(value), *ends, item.span)
         case nodes.Expand():
             raise error("an index that expands a pack belongs to a tensor", item.span)
         case _:
             return evaluate(item, env)
+
+
+def _ends(
+    parts: tuple[nodes.Expression | None, nodes.Expression | None, nodes.Expression | None],
+    env: Environment,
+) -> tuple[Value, Value, Value] | None:
+    """Begin, end and stride of a range, None for what is not written; None where one is null."""
+    begin, end, stride = (None if part is None else known(part, env) for part in parts)
+    null = any(
+        part is not None and value is None
+        for part, value in zip(parts, (begin, end, stride), strict=True)
+    )
+    return None if null else (begin, end, stride)
 
 
 def _guard(node: nodes.Guard, env: Environment) -> Value:
@@ -301,7 +307,7 @@ def _contained(item: Value, pack: Value, span: Span, env: Environment) -> Value:
 
     def apply(single: Item) -> Item | None:
         equal = tuple(arithmetic.binary("is", single, other, span, env) for other in pack)
-        return arithmetic.fold("||", equal, span, env)  # type: ignore[arg-type,return-value]
+        return arithmetic.fold("||", equal, span, env)
 
     return arithmetic.elementwise(apply, span, item)
 
@@ -330,7 +336,7 @@ def _select(node: nodes.Select, env: Environment) -> Value:
 
 
 def _lazy_elementwise(
-    apply: object, span: Span, condition: Value, consequent: Value, alternative: Value
+    apply: Callable[..., Item], span: Span, condition: Value, consequent: Value, alternative: Value
 ) -> Value:
     """Like ``elementwise``, but an undefined item matters only where it is chosen."""
     if consequent is None or alternative is None:
@@ -340,10 +346,10 @@ def _lazy_elementwise(
     if len(lengths) > 1:
         raise error(f"packs of different lengths: {sorted(lengths)}", span)
     if not lengths:
-        return apply(*columns)  # type: ignore[operator,no-any-return]
+        return apply(*columns)
     (length,) = lengths
     rows = ([c[i] if isinstance(c, tuple) else c for c in columns] for i in range(length))
-    return tuple(apply(*row) for row in rows)  # type: ignore[operator]
+    return tuple(apply(*row) for row in rows)
 
 
 def _run_time_select(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> Item:

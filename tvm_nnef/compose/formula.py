@@ -91,8 +91,8 @@ def _fill(
             return formula.Fill(tensor, value), first
         return formula.Fill(tensor, zero), None
     null = _NULL_ELEMENTS[update.stores[0].operator]
-    value = float(null) if tensor.type == "real" else null
-    return formula.Fill(tensor, formula.Constant(tensor.type, value)), None
+    start = float(null) if tensor.type == "real" else null
+    return formula.Fill(tensor, formula.Constant(tensor.type, start)), None
 
 
 def _expand_lowering(lowering: nodes.Lowering, env: Environment) -> Iterator[formula.Statement]:
@@ -234,7 +234,7 @@ def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[f
     if isinstance(value, tuple) and (len(values) != len(found) or not isinstance(target, tuple)):
         message = f"a pack of {len(values)} values is assigned to {len(found)} tensors"
         raise error(message, lowering.value.span)
-    operator: formula.StoreOperator = "=" if lowering.operator == ":=" else lowering.operator  # type: ignore[assignment]
+    operator: formula.StoreOperator = "=" if lowering.operator == ":=" else lowering.operator
     return tuple(
         formula.Store(
             tensor,

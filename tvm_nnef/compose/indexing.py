@@ -75,10 +75,8 @@ def bounds(length: int, begin: Value, end: Value, stride: Value, span: Span) -> 
     return tuple(range(*slice(first, last, step).indices(length)))
 
 
-def consecutive(begin: Value, end: Value, stride: Value, span: Span) -> Value:
-    """``begin:end:stride`` in a list: consecutive integers, the end excluded; null propagates."""
-    if begin is None or end is None:
-        return None
+def consecutive(begin: Value, end: Value, stride: Value, span: Span) -> tuple[int, ...]:
+    """``begin:end:stride`` in a list: consecutive integers, the end excluded."""
     step = 1 if stride is None else integer(stride, "a stride", span)
     if step == 0:
         raise error("a stride must not be zero", span)

@@ -151,7 +151,7 @@ class ShapeBinder:
         wanted = known(expression, self.env)
         items = wanted if isinstance(wanted, tuple) else (wanted,) * len(part)
         same = len(items) == len(part) and all(
-            type_of(a) == "int" and extents.equal(a, b)  # type: ignore[arg-type]
+            type_of(a) == "int" and extents.equal(a, b)
             for a, b in zip(items, part, strict=False)
         )
         if not same:
@@ -166,7 +166,7 @@ class ShapeBinder:
         if form is None:
             raise self._error(parameter, f"extent {_text(expression)} cannot be deduced")
         try:
-            items = tuple(form.solve(value, expression.span) for value in part)  # type: ignore[arg-type]
+            items = tuple(form.solve(value, expression.span) for value in part)
         except NnefError as problem:
             message = f"extent {_text(expression)}: {problem.diagnostics[0].message}"
             raise self._error(parameter, message) from None
@@ -256,4 +256,4 @@ def _extent(value: Value, span: Span) -> Extent:
         raise error("a pack of extents needs '..'", span)
     if type_of(value) != "int" or (isinstance(value, int) and value < 0):
         raise error(f"an extent must be a non-negative integer, found {show(value)}", span)
-    return value  # type: ignore[return-value]
+    return value

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 from tvm_nnef.graph.formula import Formula, ScalarType
-from tvm_nnef.graph.nodes import Graph, Operand, Operation, Tensor, flatten, tensors
+from tvm_nnef.graph.nodes import Graph, Operand, Operation, Tensor, every_tensor, flatten, tensors
 
 DTYPES: Mapping[str, ScalarType] = {
     **dict.fromkeys(("float16", "float32", "float64"), "real"),
@@ -60,37 +60,13 @@ def compute_types(operation: Operation, types: Mapping[Tensor, str]) -> dict[Sca
     (uint32 included), and real is float64 where one of them is; else int32 and float32.
     """
     captures = operation.body.captures if isinstance(operation.body, Formula) else ()
-    present = {types[tensor] for tensor in (*_touched(operation), *captures)}
+    touched = flatten((*operation.operands, *operation.results))
+    present = {types[tensor] for tensor in (*touched, *captures)}
     return {
         "real": "float64" if "float64" in present else "float32",
         "int": "int64" if present & {"int64", "uint64", "uint32"} else "int32",
         "bool": "bool",
     }
-
-
-def every_tensor(graph: Graph) -> Iterator[Tensor]:
-    """Every tensor of a graph and of the bodies in it, each once: inputs, variables, constants,
-    then what its operations read and give, in order."""
-    seen: dict[Tensor, None] = {}
-    _collect(graph, seen)
-    yield from seen
-
-
-def _collect(graph: Graph, seen: dict[Tensor, None]) -> None:
-    ports = flatten(tuple(port.operand for port in graph.inputs))
-    seen.update(dict.fromkeys((*ports, *graph.variables, *graph.constants)))
-    for operation in graph.operations:
-        seen.update(dict.fromkeys(_touched(operation)))
-        match operation.body:
-            case Graph() as body:
-                _collect(body, seen)
-            case Formula() as formula:
-                seen.update(dict.fromkeys(formula.captures))
-    seen.update(dict.fromkeys(flatten(tuple(port.operand for port in graph.outputs))))
-
-
-def _touched(operation: Operation) -> tuple[Tensor, ...]:
-    return flatten((*operation.operands, *operation.results))
 
 
 def _by_name(graph: Graph) -> dict[str, tuple[Tensor, ...]]:

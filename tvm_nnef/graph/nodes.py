@@ -123,3 +123,23 @@ def operations(graph: Graph) -> Iterator[Operation]:
         yield operation
         if isinstance(operation.body, Graph):
             yield from operations(operation.body)
+
+
+def every_tensor(graph: Graph) -> Iterator[Tensor]:
+    """Every tensor of a graph and of the bodies in it, each once, in a fixed order."""
+    seen: dict[Tensor, None] = {}
+    _collect(graph, seen)
+    yield from seen
+
+
+def _collect(graph: Graph, seen: dict[Tensor, None]) -> None:
+    inputs = flatten(tuple(port.operand for port in graph.inputs))
+    seen.update(dict.fromkeys((*inputs, *graph.variables, *graph.constants)))
+    for operation in graph.operations:
+        seen.update(dict.fromkeys(flatten((*operation.operands, *operation.results))))
+        match operation.body:
+            case Graph() as body:
+                _collect(body, seen)
+            case Formula() as formula:
+                seen.update(dict.fromkeys(formula.captures))
+    seen.update(dict.fromkeys(flatten(tuple(port.operand for port in graph.outputs))))

@@ -13,7 +13,6 @@ from tvm_nnef.semantics.types import (
     ANY,
     BOOL,
     COMPARISONS,
-    CONCRETE,
     NUMERIC,
     OPERANDS,
     SPELLING,
@@ -30,6 +29,7 @@ _FOLDED_TO_BOOL = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
 def infer_unary(expression: nodes.Unary, context: Context) -> Type:
+    """The type of ``-x``, ``!x``, ``?x``; a null test is never null."""
     operator = expression.operator
     if operator == "?":
         infer.infer(expression.operand, context)
@@ -39,13 +39,14 @@ def infer_unary(expression: nodes.Unary, context: Context) -> Type:
 
 
 def infer_binary(expression: nodes.Binary, context: Context) -> Type:
+    """The type of ``a + b`` and its kin: element-wise where an operand is a pack."""
     operator = expression.operator
     spelled = SPELLING.get(operator, operator)
     if operator == "is":
         left, right = infer.infer(expression.left, context), infer.infer(expression.right, context)
         packed = (left.packed and not left.tensor) or (right.packed and not right.tensor)
         return replace(BOOL, packed=packed, optional=left.optional or right.optional)
-    allowed = CONCRETE if operator == "+" and _is_text(expression, context) else OPERANDS[operator]
+    allowed = OPERANDS[operator]
     left = infer.expect(expression.left, context, allowed, f"the left operand of '{spelled}'")
     inner = context
     if operator in ("&&", "=>"):
@@ -71,18 +72,6 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
         optional=left.optional or right.optional,
         length=join_length(left, right),
     )
-
-
-def _is_text(expression: nodes.Binary, context: Context) -> bool:
-    """Whether a ``+`` joins strings; told from the operands' form, without typing them twice."""
-    for operand in (expression.left, expression.right):
-        if isinstance(operand, nodes.Text):
-            return True
-        if isinstance(operand, nodes.Identifier):
-            symbol = context.names.find(operand.name)
-            if symbol and symbol.type.base == "str":
-                return True
-    return False
 
 
 def _report_operands(expression: nodes.Binary, left: Type, right: Type, context: Context) -> None:
@@ -122,6 +111,7 @@ def _check_lengths(expression: nodes.Expression, left: Type, right: Type, contex
 
 
 def infer_select(expression: nodes.Select, context: Context) -> Type:
+    """The type of ``c ? a : b``; names that ``c`` tests for null are promoted in ``a``."""
     test = infer.condition(expression.condition, context, "the condition of '?:'")
     yes = infer.infer(expression.consequent, context.promote(infer.promoted(expression.condition)))
     if expression.alternative is None:
@@ -159,6 +149,7 @@ def _int_side(expression: nodes.Select, yes: Type) -> nodes.Expression:
 
 
 def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
+    """The type of ``a ?? b``."""
     value = infer.infer(expression.value, context)
     fallback = infer.infer(expression.fallback, context)
     if value.poison or fallback.poison:
@@ -189,6 +180,7 @@ def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
 
 
 def infer_fold(expression: nodes.Fold, context: Context) -> Type:
+    """The type of ``x + ..`` and ``x + ...``."""
     operator = expression.operator
     spelled = SPELLING.get(operator, operator)
     dots = "..." if expression.cumulative else ".."

@@ -95,7 +95,8 @@ def check_attributes(definition: CheckedDefinition, binding: Binding, context: C
             )
         found = _check_default(attribute, default, context)
         _check_deferral(definition, index, default, context)
-        if pack is not None and not (found.packed or found.poison):
+        certain = not (found.packed or found.poison or binding.obstacles)
+        if pack is not None and certain:
             _check_uniform(definition, binding, attribute, context)
 
 

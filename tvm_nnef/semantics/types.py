@@ -84,7 +84,8 @@ BUILTINS: Final[Mapping[str, frozenset[str]]] = {
 """The built-in functions and the types that they take; the result has the type of the operand."""
 
 OPERANDS: Final[Mapping[str, frozenset[str]]] = {
-    **dict.fromkeys(("+", "-", "*", "/", "\\", "%", "**", "min", "max"), NUMERIC),
+    "+": NUMERIC | {"str"},
+    **dict.fromkeys(("-", "*", "/", "\\", "%", "**", "min", "max"), NUMERIC),
     **dict.fromkeys(("&&", "||", "^", "=>"), frozenset({"bool"})),
     **dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "is", "in", ":="), CONCRETE),
 }
