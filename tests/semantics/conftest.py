@@ -78,9 +78,7 @@ def expect_error(check: Check) -> Callable[..., None]:
 def expect_clean(check: Check) -> Callable[..., Program]:
     """Checks a text that is right: no diagnostics, and a program."""
 
-    def run(
-        text: str, *, graph: bool = True, modules: Mapping[str, str] | None = None
-    ) -> Program:
+    def run(text: str, *, graph: bool = True, modules: Mapping[str, str] | None = None) -> Program:
         program, found = check((GRAPH if graph else "") + text, modules)
         assert [diagnostic.render() for diagnostic in found] == []
         assert program is not None

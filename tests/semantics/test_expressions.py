@@ -52,7 +52,7 @@ VALID = [
     "v = real(i) + real(b); w2 = int(r) + int(inf); w3 = bool(i); w4 = real(r); w5 = str(s);",
     "v = int(ip) + int(rp); w2 = real();",
     "v = `sqrt`(r) + `abs`(r); w2 = `abs`(i) + `sign`(i); w3 = `exp`(rp); w4 = `abs`(t);",
-    "v = \"{i} and {rp} and {x.shape}\";",
+    'v = "{i} and {rp} and {x.shape}";',
     "v = x.rank + x.shape[0] + xs.size; w2 = (o.rank ?? 0) + (o.shape + .. ?? 0);",
     "[v, w2..] = ip; [(v1, v2)..] = ip; [h.., q..(2)] = ip; l..(n) = ip;",
     "v = e ?? 0;",

@@ -433,7 +433,7 @@ def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:
 
 
 def test_every_operator_is_judged(uncovered: Any) -> None:
-    # the extent of nonzero's result is decided by data: the graph tests have it
+    # the extent of nonzero's result is decided by data, which no static graph holds
     assert uncovered("layout", FAMILIES) == {"nonzero"}
 
 

@@ -29,7 +29,7 @@ def text(graph: Graph, *, bodies: bool = True) -> str:
 
     Types are machine types where the graph has them.
     """
-    return "\n".join(_graph(graph, graph.machine_types, bodies)) + "\n"
+    return "\n".join(_graph(graph, graph.machine_types, bodies))
 
 
 def to_json(graph: Graph) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def dot(graph: Graph) -> str:
     for port in graph.outputs:
         rows.append(f"  {_quoted('output ' + port.name)} [shape=ellipse];")
         rows += _edges(flatten((port.operand,)), "output " + port.name, source)
-    return "\n".join([*rows, "}"]) + "\n"
+    return "\n".join([*rows, "}"])
 
 
 def _graph(graph: Graph, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator[str]:
@@ -95,7 +95,8 @@ def _body(operation: Operation, dtypes: Mapping[Tensor, str]) -> Iterator[str]:
         case Graph() as body:
             yield from _graph(body, dtypes, bodies=True)
         case Formula() as formula:
-            for tensor in formula.captures:
+            operands = flatten(operation.operands)
+            for tensor in (capture for capture in formula.captures if capture not in operands):
                 value = f" = {_value(tensor)}" if tensor.role == "constant" else ""
                 yield f"{tensor.role} {_typed(tensor, dtypes)}{value}"
             yield from lines(formula)

@@ -48,8 +48,9 @@ def evaluate(
 
     ``inputs`` are in the order of the graph's inputs: an array, a list of arrays for a pack, None
     for null. ``variables`` maps full names to arrays. ``machine_types`` gives each tensor its
-    dtype, by default the graph's own, or those of :func:`machine_types.assign`. ``observe`` is called with every
-    tensor that an operation gives, inner ones included, and its array, which it must not change.
+    dtype, by default the graph's own, or those of :func:`machine_types.assign`. ``observe`` is
+    called with every tensor that an operation gives, inner ones included, and its array, which it
+    must not change.
 
     Raises NnefError for inputs and variables that do not fit, and where a formula reads or writes
     outside of a tensor.

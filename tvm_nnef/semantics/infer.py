@@ -78,7 +78,9 @@ def scalar(expression: nodes.Expression, context: Context) -> Type:
     if found.tensor:
         name = expression.span.text
         context.report.error(
-            f"'{name}' is a tensor and has no value here", expression.span, _tensor_hint(context)
+            f"'{name}' is a tensor and has no value here",
+            expression.span,
+            _tensor_hint(expression, context),
         )
         return UNKNOWN
     if found.guarded:
@@ -91,13 +93,16 @@ def scalar(expression: nodes.Expression, context: Context) -> Type:
     return found
 
 
-def _tensor_hint(context: Context) -> str:
+def _tensor_hint(expression: nodes.Expression, context: Context) -> str:
+    name = expression.name if isinstance(expression, nodes.Identifier) else "x"
     match context.place:
         case "lower":
-            return "an element is read with all of its indices, as in 'x[i,j]', 'x[i,]' or 'x[]'"
+            return (
+                f"an element is read with all of its indices, as in '{name}[i,j]' or '{name}[i,]'"
+            )
         case "compose":
             return "tensors are computed by invoking operators, such as those of module 'math'"
-    return "only the shape and the rank of a tensor are known here, as in 'x.shape' and 'x.rank'"
+    return f"only the shape and the rank are known here, as in '{name}.shape' and '{name}.rank'"
 
 
 def expect(

@@ -123,6 +123,7 @@ def _check_generics(call: nodes.Call, match: _Match) -> None:
                 given.span,
                 f"'{definition.name.name}' is declared '{definition.base.name}'",
             )
+            match.types[definition.name.name] = ANY
 
 
 def _restriction(definition: nodes.DtypeDefinition) -> str:

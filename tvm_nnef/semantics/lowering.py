@@ -197,7 +197,8 @@ def _check_unused(lowering: nodes.Lowering, context: Context) -> None:
     if lowering.operator not in _IDEMPOTENT:
         return
     for bound in lowering.bounds:
-        if bound.index.name not in used:
+        declared = context.names.own.get(bound.index.name)
+        if bound.index.name not in used and declared and declared.span == bound.index.span:
             context.report.warning(
                 f"index symbol '{bound.index.name}' is not used",
                 bound.index.span,

@@ -16,7 +16,8 @@ WIDTH = 100
 INDENT = "    "
 
 _PRINTER = ExpressionPrinter()
-_WORDS = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"'])+""", re.DOTALL)
+_STRING = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+_WORDS = re.compile(rf"""(?:{_STRING.pattern}|[^\s"'])+""", re.DOTALL)
 """What may not be broken: no white space outside of a string."""
 
 
@@ -47,14 +48,28 @@ def _wrap(statement: str, indent: str) -> str:
     """Break a long line between words; every line break is white space to the parser."""
     if len(indent) + len(statement) <= WIDTH or "{\n" in statement:
         return indent + statement
-    lines = [indent]
-    for word in _WORDS.findall(statement):
-        blank = "" if lines[-1].isspace() else " "
-        if len(lines[-1]) + len(blank) + len(word) > WIDTH and blank:
-            lines.append(indent + INDENT + word)
-        else:
-            lines[-1] += blank + word
+    words, lines = _WORDS.findall(statement), list[str]()
+    while words:
+        start = indent + INDENT if lines else indent
+        count = _words_on_line(words, WIDTH - len(start))
+        lines.append(start + " ".join(words[:count]))
+        words = words[count:]
     return "\n".join(lines)
+
+
+def _words_on_line(words: list[str], room: int) -> int:
+    """How many words to put on a line: to the outermost comma or colon in its latter half."""
+    length, depth = -1, 0
+    breaks: list[tuple[int, bool, int]] = []
+    for position, word in enumerate(words, 1):
+        length += 1 + len(word)
+        if length > room and breaks:
+            return -min(breaks)[2]
+        bare = _STRING.sub("", word)
+        depth += sum(map(bare.count, "([{")) - sum(map(bare.count, ")]}"))
+        if 2 * length > room:
+            breaks.append((depth, not word.endswith((",", ":")), -position))
+    return len(words)
 
 
 def _statement(statement: nodes.Statement, indent: str) -> str:

@@ -1,0 +1,79 @@
+"""Measures the speed of the front end against its limits.
+
+Each figure is the best of several fresh processes (import, check) or calls (from_nnef), since the
+limits are about the program, not about what else the machine does. Exit status 1 where one is
+exceeded. Times are wall-clock seconds, the start of the interpreter taken off the import.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ALEXNET = Path(__file__).resolve().parents[1] / "docs" / "examples" / "alexnet"
+
+
+def best(measure: Callable[[], float], repeats: int) -> float:
+    """The shortest of several measurements, in seconds."""
+    return min(measure() for _ in range(repeats))
+
+
+def process(*arguments: str) -> float:
+    """Wall-clock seconds of a fresh interpreter; raises CalledProcessError where it fails."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def import_seconds() -> float:
+    """``import tvm_nnef`` and the names that need no TVM, without the interpreter's own start."""
+    statement = "import tvm_nnef; tvm_nnef.load_model, tvm_nnef.check, tvm_nnef.NnefError"
+    return process("-c", statement) - process("-c", "")
+
+
+def check_seconds() -> float:
+    """``tvm-nnef check`` of AlexNet in a fresh process, interpreter start included."""
+    return process("-m", "tvm_nnef.cli", "check", str(ALEXNET))
+
+
+def from_nnef_seconds(repeats: int) -> float:
+    """``from_nnef`` of AlexNet with its weights as parameters, in a warm process."""
+    import numpy as np
+
+    import tvm_nnef
+
+    graph = tvm_nnef.compose(ALEXNET)
+    empty = {tensor.name: np.broadcast_to(np.float32(0), tensor.shape) for tensor in graph.variables}
+
+    def measure() -> float:
+        start = time.perf_counter()
+        tvm_nnef.from_nnef(ALEXNET, variables=empty, keep_params_in_input=True)
+        return time.perf_counter() - start
+
+    measure()
+    return best(measure, repeats)
+
+
+def main() -> int:
+    """Measure, print, and say by the exit status whether all limits are kept."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    repeats = parser.parse_args().repeats
+    check_seconds()  # fills the cache of parsed modules
+    rows = [
+        ("import tvm_nnef", best(import_seconds, repeats), 0.2),
+        ("tvm-nnef check AlexNet", best(check_seconds, repeats), 0.5),
+        ("from_nnef AlexNet", from_nnef_seconds(repeats), 0.3),
+    ]
+    print(f"{'':24}{'seconds':>9}{'limit':>8}")
+    for name, seconds, limit in rows:
+        print(f"{name:24}{seconds:9.3f}{limit:8.1f}{'' if seconds < limit else '  exceeded'}")
+    return int(any(seconds >= limit for _, seconds, limit in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

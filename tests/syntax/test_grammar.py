@@ -1,0 +1,61 @@
+"""The grammar hides no conflict, and its tables survive whatever happens to their cache."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.syntax import grammar, parse, store
+
+
+def test_the_grammar_is_lalr_without_any_conflict() -> None:
+    pytest.importorskip("interegular", reason="lark's strict mode needs it")
+    grammar.build("draft", strict=True)
+
+
+def test_an_unknown_dialect_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(NnefError, match="'klingon'(.|\n)*'draft'"):
+        parse("", dialect="klingon")
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(store, "folder", lambda: tmp_path / "cache")
+    grammar.load.cache_clear()
+    return tmp_path / "cache"
+
+
+def test_tables_are_kept_and_found_again(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse("operator f { }")
+    assert [file.name.split("-")[0] for file in cache_folder.iterdir()] == ["tables"]
+    grammar.load.cache_clear()
+    monkeypatch.setattr(grammar, "build", lambda dialect: pytest.fail("the tables were made anew"))
+    assert parse("operator f { }").definitions[0].name.name == "f"
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x80\x05", b"no pickle", b"\x80\x05}q\x00."])
+def test_damaged_tables_are_made_anew(cache_folder: Path, damage: bytes) -> None:
+    grammar.load("draft")
+    (file,) = cache_folder.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(damage or whole[: len(whole) // 2])
+    grammar.load.cache_clear()
+    assert parse("operator f { }").definitions[0].name.name == "f"
+    assert file.read_bytes()[:100] == whole[:100]
+
+
+def test_a_cache_folder_that_cannot_be_made_is_done_without(cache_folder: Path) -> None:
+    cache_folder.write_text("a file where the folder should be")
+    assert parse("operator f { }").definitions[0].name.name == "f"
+    assert cache_folder.read_text() == "a file where the folder should be"
+
+
+def test_the_nodes_can_be_imported_without_lark() -> None:
+    script = "import sys, tvm_nnef.syntax, tvm_nnef.syntax.nodes; sys.exit('lark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

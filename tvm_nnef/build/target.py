@@ -1,0 +1,127 @@
+"""What a user calls a target, as a TVM target: a name, text, JSON or a Target in, a Target out.
+
+Knows how the host CPU is found. Compiles nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+
+from tvm_nnef import tvm_compat
+from tvm_nnef.diagnostics import NnefError, did_you_mean, error
+from tvm_nnef.tvm_compat import Target
+
+NATIVE = "native"
+
+SHORT_NAMES: Mapping[str, Mapping[str, Any]] = {
+    "x86-64-v3": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v3"},
+    "x86-64-v4": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v4"},
+    "aarch64": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"},
+    "armv7": {
+        "kind": "llvm",
+        "mtriple": "armv7l-linux-gnueabihf",
+        "mfloat-abi": "hard",
+        "mattr": ["+neon"],
+    },
+    "riscv64": {
+        "kind": "llvm",
+        "mtriple": "riscv64-linux-gnu",
+        "mcpu": "generic-rv64",
+        "mabi": "lp64d",
+        "mattr": ["+m", "+a", "+f", "+d", "+c"],
+    },
+    "wasm32": {"kind": "llvm", "mtriple": "wasm32-unknown-unknown"},
+    "cuda": {"kind": "cuda"},
+    "vulkan": {"kind": "vulkan"},
+}
+"""The short names of targets that are not the host; see :data:`NATIVE`."""
+
+
+def resolve(target: object = NATIVE) -> Target:
+    """The TVM target that is meant.
+
+    ``target`` is ``"native"`` (the host CPU with its own instruction set), one of
+    :data:`SHORT_NAMES`, the name of a kind or a tag of TVM, text such as ``llvm -mcpu=znver4``, a
+    JSON object (as text or as a mapping), or a ``tvm.target.Target``.
+
+    Raises NnefError where TVM knows no such target or option.
+    """
+    if isinstance(target, tvm.target.Target):
+        return target
+    if isinstance(target, Mapping):
+        return _made(dict(target), json.dumps(dict(target)))
+    if not isinstance(target, str):
+        raise error(
+            f"a target cannot be of type '{type(target).__name__}'",
+            hint="give a name, a JSON object or a tvm.target.Target",
+        )
+    name = target.strip()
+    if name == NATIVE:
+        return native()
+    if name in SHORT_NAMES:
+        return _made(dict(SHORT_NAMES[name]), name)
+    if name.startswith("{"):
+        return _made(_parsed_json(name), name)
+    if " " in name:
+        return _made(_parsed_words(name), name)
+    return _made(name, name)
+
+
+def native() -> Target:
+    """The host CPU: its model, and the instructions that it really has.
+
+    A hypervisor may hide instructions that the model of the CPU has, and LLVM may not know a new
+    model, so the differences are spelled out.
+    """
+    cpu, triple = tvm_compat.host_cpu()
+    description: dict[str, Any] = {"kind": "llvm", "mtriple": triple, "mcpu": cpu}
+    differences = tvm_compat.host_feature_differences(description)
+    if differences:
+        description["mattr"] = differences
+    return tvm.target.Target(description)
+
+
+def _made(description: str | dict[str, Any], text: str) -> Target:
+    try:
+        return tvm.target.Target(description)
+    except (ValueError, TypeError, RuntimeError) as problem:
+        reason = str(problem).split(" Target creation from")[0].strip().splitlines()[0]
+        raise _unknown(text, reason) from None
+
+
+def _unknown(text: str, reason: str) -> NnefError:
+    kinds = [str(kind) for kind in tvm.target.Target.list_kinds()]
+    names = [NATIVE, *SHORT_NAMES, *kinds]
+    known = f"give one of {', '.join([NATIVE, *SHORT_NAMES])}, or a target of TVM"
+    hint = did_you_mean(text.split()[0], names) if text.split() else None
+    return error(f"unknown target '{text}': {reason}", hint=hint or known)
+
+
+def _parsed_json(text: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise _unknown(text, f"no JSON object ({problem})") from None
+    return dict(parsed)
+
+
+def _parsed_words(text: str) -> dict[str, Any]:
+    """``kind -key=value ...``, which TVM itself no longer reads."""
+    kind, *options = text.split()
+    description: dict[str, Any] = {"kind": kind}
+    for option in options:
+        key, separator, value = option.lstrip("-").partition("=")
+        if not option.startswith("-") or not key:
+            raise _unknown(text, f"'{option}' is no option; options are written -key=value")
+        description[key] = _value(key, value) if separator else True
+    return description
+
+
+def _value(key: str, text: str) -> object:
+    if key in ("mattr", "keys", "libs"):
+        return text.split(",")
+    return int(text) if text.lstrip("-").isdigit() else text
