@@ -58,6 +58,8 @@ class Variables(Mapping[str, Any]):
 
     def check(self) -> list[Diagnostic]:
         """What is wrong with the files as far as their headers and sizes tell."""
+        if not self._files:
+            return []
         from tvm_nnef.storage.tensor_file import HEADER_SIZE, check_size, read_tensor_header
 
         found: list[Diagnostic] = []
@@ -126,19 +128,37 @@ def load_model(
     """
     if isinstance(model, Model):
         return model
-    container = open_container(model)
-    program, found = _check_container(container, dialect, search_path)
-    errors = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
+    loaded, found = _read(model, dialect, search_path, variables)
+    if loaded is None:
+        raise NnefError(each for each in found if each.severity == "error")
+    return loaded
+
+
+def _read(
+    model: ModelPath,
+    dialect: str,
+    search_path: Sequence[str | os.PathLike[str]],
+    variables: Mapping[str, Any] | None,
+) -> tuple[Model | None, list[Diagnostic]]:
+    """A model and everything found on the way; None where there are errors."""
+    try:
+        container = open_container(model)
+        program, found = _check_container(container, dialect, search_path)
+    except NnefError as problem:
+        return None, list(problem.diagnostics)
     metadata = Metadata()
     try:
         metadata = _metadata(container)
     except NnefError as problem:
-        errors += problem.diagnostics
+        found += problem.diagnostics
     files = Variables(container)
-    errors += files.check() if variables is None else []
-    if errors or program is None:
-        raise NnefError(errors)
-    return Model(program, container.path, files if variables is None else variables, metadata)
+    if variables is None:
+        found += files.check()
+    if program is None or any(each.severity == "error" for each in found):
+        return None, found
+    return Model(
+        program, container.path, files if variables is None else variables, metadata
+    ), found
 
 
 def check(
@@ -159,19 +179,16 @@ def check(
     files; what could not be composed for lack of values is said in a note. TVM is not imported for
     static graphs. Raises nothing that a user can cause.
     """
-    warnings: list[Diagnostic] = []
-    try:
-        if not isinstance(model, Model):
-            container = open_container(model)
-            _, found = _check_container(container, dialect, search_path)
-            warnings = [each for each in found if each.severity != "error"]
-        loaded = load_model(model, dialect=dialect, search_path=search_path, variables=variables)
-    except NnefError as problem:
-        return [*problem.diagnostics, *warnings]
-    names = loaded.graphs if graph is None else (graph,)
-    for name in names:
-        warnings += _check_graph(loaded, name, attributes, types, input_shapes)
-    return warnings
+    loaded: Model | None
+    found: list[Diagnostic]
+    if isinstance(model, Model):
+        loaded, found = model, []
+    else:
+        loaded, found = _read(model, dialect, search_path, variables)
+    if loaded is not None:
+        for name in loaded.graphs if graph is None else (graph,):
+            found += _check_graph(loaded, name, attributes, types, input_shapes)
+    return found
 
 
 def _check_graph(

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tvm
 from tvm import relax, s_tir, tirx
+from tvm.target import codegen
 
 RelaxExpression: TypeAlias = Any
 """A Relax expression (``relax.Expr``); TVM ships no types, so they end at this door."""
@@ -128,6 +129,29 @@ def update_functions(mod: Module, functions: Mapping[str, PrimFunction]) -> Modu
     for name, function in functions.items():
         updated.update_func(mod.get_global_var(name), function)
     return updated
+
+
+def compile_virtual_machine(mod: Module, target: Target) -> Any:
+    """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest."""
+    return relax.build(mod, target)
+
+
+def host_cpu() -> tuple[str, str]:
+    """LLVM's name of the host CPU, and its target triple."""
+    return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
+
+
+def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
+    """The CPU features in which the host differs from the model of CPU that a target names.
+
+    As LLVM writes them: ``+avx2`` where only the host has it, ``-avx512f`` where only the model.
+    """
+    host = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
+    model = {str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(description))}
+    states = {str(name): bool(present) for name, present in dict(host).items()}
+    missing = [f"-{name}" for name, present in states.items() if not present and name in model]
+    extra = [f"+{name}" for name, present in states.items() if present and name not in model]
+    return sorted([*missing, *extra])
 
 
 def virtual_machine(library: Any) -> Any:

@@ -55,6 +55,8 @@ CREATION = {
             ("layout.uniform{shape=[2]}(3)", np.array([3, 3])),
             ("layout.shape(x)", np.array([2, 3, 4])),
             ("layout.shape(v)", np.array([5])),
+            ("layout.shape(s)", np.zeros(0, np.int32)),
+            ("layout.constant{shape=[2, 0], value=1.5}()", np.zeros((2, 0))),
         ],
     ),
 }

@@ -64,8 +64,8 @@ def test_modules_check() -> None:
         path = FOLDER.joinpath(*parts).with_suffix(".sknd")
         return Source(f"<stdlib>/{path.name}", path.read_text("utf-8")) if path.exists() else None
 
-    text = f"import {', '.join(MODULES)};\ngraph G {{ @output {{ y: real; }} @compose {{ y = 1.0; }} }}"
-    main = Source("main.sknd", text)
+    graph = "graph G { @output { y: real; } @compose { y = 1.0; } }"
+    main = Source("main.sknd", f"import {', '.join(MODULES)};\n{graph}")
     program, diagnostics = check_program(main, load, check_stdlib=True)
     assert [diagnostic.render() for diagnostic in diagnostics] == []
     assert program is not None

@@ -1,12 +1,86 @@
-"""What a compiled library says of itself: a module in, the same module with a function ``metadata``.
+"""What a compiled library says of itself: a module in, the same with a function ``metadata`` out.
 
-The function takes nothing and returns a JSON object; programs that load the library call it.
+The function takes nothing and returns a JSON object; programs in C++ or Python that load the
+library call it. Its members:
 
-- ``inputs``, ``outputs``: a list each, in order, of ``name``, ``shape``, ``dtype`` and ``items``
-  (null for a tensor, else the length of a pack, whose tensors all have that shape and dtype unless
-  ``shape`` and ``dtype`` are lists of one for each);
-- ``state``: how many of the last parameters and results are the state (0);
+- ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
+  and ``{"name", "items"}`` for a pack, whose items are described as tensors are;
+- ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike;
 - ``versions``: of ``tvm_nnef`` and ``tvm``.
+
+``main`` takes and returns the tensors one after the other, packs flattened.
 """
 
 from __future__ import annotations
+
+import importlib.metadata
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tvm import relax
+
+from tvm_nnef import tvm_compat
+from tvm_nnef.tvm_compat import Module
+
+FUNCTION = "metadata"
+"""The name of the function in an exported library."""
+
+
+def with_metadata(mod: Module) -> Module:
+    """The module with a Relax function that returns its metadata as text."""
+    builder = relax.BlockBuilder(mod)
+    text = json.dumps(describe(mod))
+    with builder.function(FUNCTION, []):
+        builder.emit_func_output(tvm_compat.string(text))
+    return builder.get()
+
+
+def describe(mod: Module) -> dict[str, Any]:
+    """The metadata of a module whose function ``main`` takes and gives tensors.
+
+    Ports have the names that lowering left in the attribute ``nnef_ports``; where it is missing,
+    inputs are named as the parameters, and outputs ``output_0`` and so on.
+    """
+    main = mod["main"]
+    attributes: Mapping[str, Any] = main.attrs or {}
+    ports = json.loads(str(attributes.get("nnef_ports", "{}")))
+    state = int(attributes.get("num_state", 0))
+    inputs = [{"name": str(v.name), **_tensor(v.ty)} for v in main.params]
+    kind = main.ret_ty
+    results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
+    outputs = [{"name": f"output_{n}", **_tensor(r)} for n, r in enumerate(results)]
+    return {
+        "inputs": _grouped(ports.get("inputs", []), inputs[: len(inputs) - state]),
+        "outputs": _grouped(ports.get("outputs", []), outputs[: len(outputs) - state]),
+        "state": inputs[len(inputs) - state :],
+        "versions": {"tvm_nnef": _own_version(), "tvm": tvm_compat.version()},
+    }
+
+
+def _tensor(kind: Any) -> dict[str, Any]:
+    shape = [int(extent) for extent in kind.shape]
+    return {"shape": shape, "dtype": str(kind.dtype)}
+
+
+def _grouped(
+    ports: Sequence[Mapping[str, Any]], tensors: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Tensors under the names of their ports; those that no port speaks of stay as they are."""
+    rest: Iterator[dict[str, Any]] = iter(tensors)
+    found: list[dict[str, Any]] = []
+    for port in ports:
+        name, count = port["name"], port["items"]
+        if count is None:
+            found.append({**next(rest), "name": name})
+        else:
+            items = [{**next(rest), "name": f"{name}_{number}"} for number in range(count)]
+            found.append({"name": name, "items": items})
+    return [*found, *rest]
+
+
+def _own_version() -> str:
+    try:
+        return importlib.metadata.version("tvm-nnef")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -6,6 +6,7 @@ Knows nothing of formulas beyond the names of their functions (``graph.formula``
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -18,7 +19,10 @@ BinaryEmitter: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpre
 
 
 def cast(value: PrimExpression, dtype: str) -> PrimExpression:
-    """Conversion: real to int truncates, anything to bool compares with zero."""
+    """Conversion: real to int truncates, anything to bool compares with zero.
+
+    A real that an int cannot hold becomes its extreme value, and what is no number 0; ints wrap.
+    """
     source = dtype_of(value)
     if source == dtype:
         return value
@@ -26,7 +30,20 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
         return tirx.NE(value, tirx.const(0, source))
     if source == "bool":
         return tirx.Select(value, tirx.const(1, dtype), tirx.const(0, dtype))
+    if is_real(value) and not is_real_type(dtype):
+        return _truncated(value, dtype)
     return tirx.Cast(dtype, value)
+
+
+def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
+    """A real as an int; the conversion of the hardware is undefined outside of the limits."""
+    least, greatest = tirx.min_value(dtype), tirx.max_value(dtype)
+    low = tirx.const(float(least.value), dtype_of(value))
+    # The greatest int is no floating-point number, its successor is.
+    high = tirx.const(float(greatest.value + 1), dtype_of(value))
+    inside = tirx.Select(value < low, least, tirx.Cast(dtype, value))
+    number = tirx.Select(value >= high, greatest, inside)
+    return tirx.Select(tirx.NE(value, value), tirx.const(0, dtype), number)
 
 
 def select(
@@ -42,7 +59,12 @@ def select(
 
 def is_real(value: PrimExpression) -> bool:
     """Whether a scalar is a floating-point number."""
-    return dtype_of(value).startswith(("float", "bfloat"))
+    return is_real_type(dtype_of(value))
+
+
+def is_real_type(dtype: str) -> bool:
+    """Whether a dtype is one of floating-point numbers."""
+    return dtype.startswith(("float", "bfloat"))
 
 
 def _sign(x: PrimExpression) -> PrimExpression:
@@ -101,18 +123,31 @@ def _awaydiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """Real, or integer by way of float64 and truncation, as the dialects have it."""
+    """A power; of ints exact up to wrapping, and truncated toward zero for a negative exponent."""
     exponent = y.value if isinstance(y, (tirx.IntImm, tirx.FloatImm)) else None
     if exponent == 2:
         return x * x
-    if is_real(x):
-        return tirx.power(x, y)
-    if exponent is not None and 0 <= exponent <= _LARGEST_UNROLLED_POWER:
-        result = tirx.const(1, dtype_of(x))
-        for _ in range(int(exponent)):
-            result = result * x
-        return result
-    return cast(tirx.power(cast(x, "float64"), cast(y, "float64")), dtype_of(x))
+    return tirx.power(x, y) if is_real(x) else _integer_power(x, y)
+
+
+def _integer_power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """Squares of x multiplied for the bits of y."""
+    dtype = dtype_of(x)
+    one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
+    if isinstance(y, tirx.IntImm) and 0 <= y.value <= _LARGEST_UNROLLED_POWER:
+        return functools.reduce(lambda product, _: product * x, range(int(y.value)), one)
+    steps = 63 if dtype == "int64" else 31
+    squares = [tirx.Var(f"square{bit}", dtype) for bit in range(steps)]
+    products = [tirx.Var(f"product{bit}", dtype) for bit in range(steps)]
+    inverse = tirx.Select(x == one, one, tirx.Select(x == -one, products[0], zero))
+    result = tirx.Select(y < zero, inverse, products[-1])
+    for bit in reversed(range(steps)):
+        taken = tirx.EQ((y >> tirx.const(bit, dtype)) & one, one)
+        before = products[bit - 1] if bit else one
+        product = tirx.Select(taken, before * squares[bit], before)
+        square = squares[bit - 1] * squares[bit - 1] if bit else x
+        result = tirx.Let(squares[bit], square, tirx.Let(products[bit], product, result))
+    return result
 
 
 _LARGEST_UNROLLED_POWER = 8

@@ -17,7 +17,7 @@ then, where asked for, one for each variable; it returns one flat tuple. Its att
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -45,6 +45,10 @@ _LARGEST_SELECT_CHAIN = 8
 """A lookup with more items reads a table."""
 
 
+UserLowering: TypeAlias = Callable[[Any, Operation, "tuple[LoweredOperand, ...]"], Lowered]
+"""Lowers an operation, given the ``relax.BlockBuilder`` and its operands; None declines."""
+
+
 class LoweringError(RuntimeError):
     """A mapping or a body does not give what the Graph says: a bug of tvm_nnef, not of a model."""
 
@@ -56,12 +60,13 @@ def lower(
     variables: Mapping[str, Array],
     route: Route = "mapped",
     keep_params_in_input: bool = False,
-    lowerings: Mapping[str, LoweringFunction] | None = None,
+    lowerings: Mapping[str, UserLowering] | None = None,
 ) -> Module:
     """The IRModule of a graph whose shapes are static.
 
     ``machine_types`` gives the dtype of every tensor, ``variables`` the arrays by full name;
-    ``lowerings`` maps qualified operator names to functions that are asked first.
+    ``lowerings`` maps qualified operator names to functions ``(builder, operation, operands)`` that
+    are asked first.
 
     Raises NnefError where a variable has no value or one of the wrong shape, where an operator
     cannot be lowered, and where a function of ``lowerings`` gives the wrong shape or dtype.
@@ -101,7 +106,7 @@ class _Walk:
     weights: Mapping[Tensor, Array]
     machine_types: Mapping[Tensor, str]
     route: Route
-    lowerings: Mapping[str, LoweringFunction]
+    lowerings: Mapping[str, UserLowering]
 
     def run(self, graph: Graph) -> None:
         """Lowers the operations of a graph, in order."""
@@ -122,7 +127,7 @@ class _Walk:
 
     def _operation(self, operation: Operation) -> None:
         custom = self.lowerings.get(operation.operator)
-        if custom and self._offered(operation, custom, from_user=True):
+        if custom and self._offered(operation, _adapted(custom), from_user=True):
             return
         mapping = MAPPINGS.get(operation.operator) if self.route == "mapped" else None
         if mapping and self._offered(operation, mapping):
@@ -247,6 +252,12 @@ def _tables(formula: Formula) -> dict[tuple[Scalar, ...], Tensor]:
                     table = Tensor(name, scalar.type, shape, "constant", tuple(values))
                     tables.setdefault(scalar.items, table)
     return tables
+
+
+def _adapted(function: UserLowering) -> LoweringFunction:
+    return lambda invocation: function(
+        invocation.builder, invocation.operation, invocation.operands
+    )
 
 
 def _matched(operation: Operation, lowered: Lowered) -> list[tuple[Tensor, RelaxExpression]]:

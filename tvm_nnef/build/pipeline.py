@@ -1,0 +1,97 @@
+"""The pipeline from a lowered module to an executable, as one function to read.
+
+Enters: an IRModule with a Relax function ``main``, and a target. Leaves: what TVM's virtual
+machine runs. What each stage does stands in the module that it calls.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tvm import relax
+
+from tvm_nnef import schedules
+from tvm_nnef.build.metadata import with_metadata
+from tvm_nnef.build.target import resolve
+from tvm_nnef.diagnostics import error
+from tvm_nnef.tvm_compat import Module, Target, compile_virtual_machine
+
+STAGES = ("bind", "legalize", "fuse", "schedule", "compile")
+"""The stages in their order, by the names under which they are reported and dumped."""
+
+Progress = Callable[[str, int, int], None]
+"""Is told the name of the stage that begins, its number from 0, and the number of stages."""
+
+
+def compile_module(
+    mod: Module,
+    target: object,
+    *,
+    dump_dir: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """The executable (``relax.VMExecutable``) of a module for a target.
+
+    ``dump_dir`` receives a file for each stage with what stands after it, and the list of kernels
+    with the rules that scheduled them.
+
+    Raises NnefError for an unknown target and for one that there are no schedules for.
+    """
+    resolved = resolve(target)
+    dump = _dumping(dump_dir)
+    stages: dict[str, Callable[[Module], Any]] = {
+        "bind": lambda mod: with_metadata(_bound(mod)),
+        "legalize": lambda mod: schedules.legalize(mod, resolved),
+        "fuse": lambda mod: schedules.fuse(mod, resolved),
+        "schedule": lambda mod: _scheduled(mod, resolved),
+        "compile": lambda mod: compile_virtual_machine(mod, resolved),
+    }
+    for number, name in enumerate(STAGES):
+        if progress is not None:
+            progress(name, number, len(STAGES))
+        mod = stages[name](mod)
+        dump(number, name, mod)
+    return mod
+
+
+def _bound(mod: Module) -> Module:
+    """The module with its weights folded in, where they came along as parameters."""
+    main = mod["main"]
+    if "params" not in (main.attrs or {}):
+        return mod
+    first = int(main.attrs["num_input"])
+    names = [str(parameter.name) for parameter in main.params[first:]]
+    values = dict(zip(names, main.attrs["params"], strict=True))
+    bare = mod.clone()
+    bare.update_func(mod.get_global_var("main"), main.without_attr("params"))
+    return relax.transform.BindParams("main", values)(bare)
+
+
+def _scheduled(mod: Module, target: Target) -> Module:
+    try:
+        return schedules.schedule_kernels(mod, target)
+    except NotImplementedError as problem:
+        raise error(str(problem), hint="build for a CPU, such as 'native'") from None
+
+
+def _dumping(directory: str | os.PathLike[str] | None) -> Callable[[int, str, Any], None]:
+    """What writes the state after a stage; nothing where no folder is given."""
+    if directory is None:
+        return lambda number, name, state: None
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise error(f"cannot write to '{folder}': {problem.strerror}") from None
+
+    def dump(number: int, name: str, state: Any) -> None:
+        text = state.as_text() if name == STAGES[-1] else state.script()
+        (folder / f"{number}_{name}.txt").write_text(text, encoding="utf-8")
+        if name == "schedule":
+            lines = [f"{k.rule or 'none':16} {k.name}\n" for k in schedules.report(state)]
+            (folder / "kernels.txt").write_text("".join(lines), encoding="utf-8")
+
+    return dump

@@ -1,0 +1,222 @@
+"""What was built, to be called: arrays in, arrays out; exported to a file and loaded from one.
+
+Enters: a compiled library, whose own metadata say what it takes and gives. Compiles nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_nnef import tvm_compat
+from tvm_nnef.build.metadata import FUNCTION
+from tvm_nnef.diagnostics import error
+from tvm_nnef.graph.machine_types import DTYPES
+from tvm_nnef.graph.nodes import Graph, Port, Tensor
+from tvm_nnef.reference.inputs import bind_inputs
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """What a tensor of an input or output looks like."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class PackInfo:
+    """An input or output that is a list of tensors."""
+
+    name: str
+    items: tuple[TensorInfo, ...]
+
+
+PortInfo: TypeAlias = "TensorInfo | PackInfo"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long runs took, in seconds."""
+
+    median: float
+    minimum: float
+    mean: float
+    runs: int
+
+
+class Executable:
+    """A compiled model. Calls may not overlap.
+
+    ``inputs`` and ``outputs`` describe the ports, in the order of the graph; ``state`` holds the
+    variables that ``@update`` changes, by name.
+    """
+
+    inputs: tuple[PortInfo, ...]
+    outputs: tuple[PortInfo, ...]
+    state: dict[str, Array]
+
+    def __init__(self, library: Any, *, file: Path | None = None) -> None:
+        """Takes what was compiled, or the library that was loaded from ``file``."""
+        tvm_compat.use_all_cores()
+        self._library = library
+        self._file = file
+        self._machine = tvm_compat.virtual_machine(library)
+        metadata: Mapping[str, Any] = json.loads(str(self._machine[FUNCTION]()))
+        self.inputs = tuple(map(_port, metadata["inputs"]))
+        self.outputs = tuple(map(_port, metadata["outputs"]))
+        self.state = {}
+        self.metadata = metadata
+
+    def __repr__(self) -> str:
+        names = [", ".join(port.name for port in ports) for ports in (self.inputs, self.outputs)]
+        return f"<Executable ({names[0]}) -> ({names[1]})>"
+
+    def __call__(self, *inputs: Any) -> tuple[Array | list[Array], ...]:
+        """The outputs for given inputs, as NumPy arrays in the order of the graph.
+
+        ``inputs`` are arrays (NumPy, DLPack, or what NumPy makes an array of), and a list of
+        arrays for a pack; a pack among the outputs is a list likewise.
+
+        Raises NnefError where an input has another shape or kind of dtype than expected. Within a
+        kind values are converted: float64 to float32, but no int to a real.
+        """
+        return self._grouped(self._run(self._arguments(inputs)))
+
+    def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
+        """How long a run takes, over ``repeat`` runs, with random inputs where none are given."""
+        arguments = self._arguments(inputs or _random_inputs(self.inputs))
+        for _ in range(warmup):
+            self._machine["main"](*arguments)
+        times = [_seconds(lambda: self._machine["main"](*arguments)) for _ in range(repeat)]
+        return Timing(float(np.median(times)), min(times), sum(times) / repeat, repeat)
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes a library that :func:`load` and C++ programs read; ``.so``, ``.tar`` by suffix.
+
+        The file is complete or not there. Raises NnefError where it cannot be written, or where
+        there is no compiler that links it.
+        """
+        target = Path(path)
+        if not target.parent.is_dir():
+            raise error(f"cannot write '{target}': there is no folder '{target.parent}'")
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export") as folder:
+            draft = Path(folder) / (target.name if target.suffix else f"{target.name}.so")
+            try:
+                if self._file is not None:
+                    shutil.copyfile(self._file, draft)
+                else:
+                    self._library.export_library(str(draft))
+                draft.replace(target)
+            except (OSError, RuntimeError) as problem:
+                reason = str(problem).strip().splitlines() or ["unknown reason"]
+                hint = "a C++ compiler must be installed to link a library"
+                raise error(f"cannot write '{target}': {reason[0]}", hint=hint) from None
+
+    def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs as tensors of TVM, checked."""
+        graph, types = _signature(self.inputs)
+        given = [_without_dlpack(value) for value in inputs]
+        bound = bind_inputs(graph, given, types)
+        return [tvm_compat.runtime_tensor(array) for array in bound.values()]
+
+    def _run(self, arguments: Sequence[Any]) -> list[Array]:
+        result = self._machine["main"](*arguments)
+        tensors = [result] if hasattr(result, "numpy") else list(result)
+        return [tensor.numpy() for tensor in tensors]
+
+    def _grouped(self, arrays: Sequence[Array]) -> tuple[Array | list[Array], ...]:
+        rest = iter(arrays)
+        return tuple(
+            [next(rest) for _ in port.items] if isinstance(port, PackInfo) else next(rest)
+            for port in self.outputs
+        )
+
+
+def load(path: str | os.PathLike[str]) -> Executable:
+    """The executable that :meth:`Executable.export` wrote.
+
+    Raises NnefError where the file is missing or no such library.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise error(f"there is no file '{file}'")
+    try:
+        return Executable(tvm_compat.load_library(str(file.resolve())), file=file)
+    except (RuntimeError, AttributeError, ValueError, TypeError) as problem:
+        reason = str(problem).strip().splitlines() or ["unknown reason"]
+        hint = "load reads what Executable.export wrote, for the same kind of machine"
+        raise error(f"cannot load '{file}': {reason[0]}", hint=hint) from None
+
+
+def _port(description: Mapping[str, Any]) -> PortInfo:
+    name = str(description["name"])
+    if "items" in description:
+        return PackInfo(name, tuple(map(_tensor, description["items"])))
+    return _tensor(description)
+
+
+def _tensor(description: Mapping[str, Any]) -> TensorInfo:
+    return TensorInfo(
+        str(description["name"]), tuple(description["shape"]), str(description["dtype"])
+    )
+
+
+def _signature(ports: Sequence[PortInfo]) -> tuple[Graph, dict[Tensor, str]]:
+    """The inputs as those of a Graph, which the same code checks for every route."""
+    types: dict[Tensor, str] = {}
+
+    def tensor(info: TensorInfo) -> Tensor:
+        made = Tensor(info.name, DTYPES[info.dtype], info.shape, "input")
+        types[made] = info.dtype
+        return made
+
+    inputs = tuple(
+        Port(port.name, tuple(map(tensor, port.items)))
+        if isinstance(port, PackInfo)
+        else Port(port.name, tensor(port))
+        for port in ports
+    )
+    return Graph("main", inputs, (), ()), types
+
+
+def _without_dlpack(value: Any) -> Any:
+    """A NumPy view of a tensor of another library."""
+    if isinstance(value, (list, tuple)):
+        return [_without_dlpack(item) for item in value]
+    if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack__"):
+        return value
+    return np.from_dlpack(value)
+
+
+def _random_inputs(ports: Sequence[PortInfo]) -> list[Any]:
+    generator = np.random.default_rng(0)
+
+    def values(info: TensorInfo) -> Array:
+        kind = DTYPES[info.dtype]
+        if kind == "real":
+            return generator.standard_normal(info.shape).astype(info.dtype)
+        return generator.integers(0, 2, info.shape).astype(info.dtype)
+
+    return [
+        [values(item) for item in port.items] if isinstance(port, PackInfo) else values(port)
+        for port in ports
+    ]
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
