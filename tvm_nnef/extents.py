@@ -111,15 +111,23 @@ def maximum(left: Extent, right: Extent) -> Extent:
 def power(left: Extent, right: Extent) -> Extent:
     """A power, truncated toward zero for a negative exponent; only of numbers, or to a number.
 
-    Raises ZeroDivisionError for zero to a negative exponent, ValueError for a symbolic exponent.
+    Raises ZeroDivisionError for zero to a negative exponent, ValueError for a symbolic exponent
+    and for a power that is certainly beyond 64 bits.
     """
     if not is_static(right):
         raise ValueError("a symbolic exponent")
+    if is_static(left) and left in (-1, 1):
+        return 1 if right % 2 == 0 else left
     if right < 0:
         if not is_static(left):
             raise ValueError("a symbol to a negative exponent")
-        return truncdiv(1, left**-right)
+        return floordiv(0, left)
+    if right > _BITS and left != 0:
+        raise ValueError("the power does not fit into 64 bits")
     return left**right if is_static(left) else product([left] * right)
+
+
+_BITS = 64
 
 
 def product(extents: Iterable[Extent]) -> Extent:

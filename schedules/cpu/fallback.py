@@ -141,7 +141,10 @@ def _with_partial_results(sch: Any, handle: Any) -> list[Any]:
     a time; several partial sums, one for each lane, are what vector instructions compute.
     """
     view = _Block.of(sch, handle)
-    if view is None or not view.reduced or len(view.block.writes) != 1:
+    if view is None or not view.reduced or not _can_be_split(view.block):
+        return [handle]
+    if not view.spatial and len(_blocks(sch)) > 1:
+        # rfactor of TVM 0.27 fails a check of its own for a scalar result among other blocks.
         return [handle]
     across, along = view.best(view.spatial), view.best(view.reduced)
     if along is None or along[0] <= 0 or (across is not None and across[0] > along[0] - 1):
@@ -153,6 +156,16 @@ def _with_partial_results(sch: Any, handle: Any) -> list[Any]:
     _, inner = sch.split(view.loops[number], [None, lanes])
     partial = sch.rfactor(inner, factor_axis=len(view.block.writes[0].source.ty.shape))
     return [partial, handle]
+
+
+def _can_be_split(block: Any) -> bool:
+    """Whether TVM's rfactor knows the reduction: sums, products, and extremes of finite numbers."""
+    if not isinstance(block.body, tirx.BufferStore) or block.init is None:
+        return False
+    if isinstance(block.body.value, (tirx.Max, tirx.Min)):
+        null = block.init.value
+        return isinstance(null, (tirx.FloatImm, tirx.IntImm)) and math.isfinite(null.value)
+    return isinstance(block.body.value, (tirx.Add, tirx.Mul))
 
 
 def _schedule(sch: Any, handle: Any) -> None:

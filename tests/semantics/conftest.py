@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from importlib import resources
 
@@ -30,6 +31,7 @@ def _standard(parts: tuple[str, ...]) -> Source | None:
 @pytest.fixture(scope="session")
 def check() -> Check:
     """Checks a main module; other modules by name, standard ones where none is given."""
+    parse_once = functools.lru_cache(maxsize=16)(parse)
 
     def run(
         text: str, modules: Mapping[str, str] | None = None, *, check_stdlib: bool = False
@@ -43,7 +45,7 @@ def check() -> Check:
             return _standard(parts)
 
         main = Source("main.sknd", text)
-        return check_program(main, load, check_stdlib=check_stdlib, parse=parse)
+        return check_program(main, load, check_stdlib=check_stdlib, parse=parse_once)
 
     return run
 

@@ -80,6 +80,7 @@ INVALID = [
     ("y: real[n];", "y[i,] += 0.0, i < n; «y[i,]» = 1.0, i < n;", "after it was updated", None),
     ("y: real[n];", "«y[i,]» := 0.0, i < n;", "not initialized", "'='"),
     ("y: real[n]; «z»: real[n];", "y[i,] = x[i,], i < n;", "output 'z' is not computed", None),
+    ("ys: «real[n]..»;", "ys[i,] = x[i,], i < n;", "the pack 'ys' has no length", "..(n)"),
     ("y: real[n];", "«x»[i,] = 1.0, i < n;", "input 'x' is written", "output"),
     ("y: real[n];", "«q»[i,] = 1.0, i < n;", "'q' is not defined", None),
     ("ys: real[n]..(k);", "«ys[q]» = 0.0, q < k;", "is a whole tensor", None),
@@ -100,10 +101,13 @@ def test_invalid_formulas_are_reported_at_their_place(
     expect_error(OPERATOR.format(outputs=outputs, formulas=formulas), message, hint=hint)
 
 
-def test_an_unused_index_is_a_warning_and_leaves_the_program_valid(check) -> None:
+@pytest.mark.parametrize("formulas", ["y[i,] = x[i,], i < n, j < w;", "y[i,] = x[i], i < n;"])
+def test_what_is_odd_but_clear_is_a_warning_and_leaves_the_program_valid(
+    formulas: str, check
+) -> None:
     program, found = check(
         "graph G { @input { x: real[1]; } @output { y: real[1]; } @compose { y = x; } }"
-        + OPERATOR.format(outputs="y: real[n];", formulas="y[i,] = x[i,], i < n, j < w;")
+        + OPERATOR.format(outputs="y: real[n];", formulas=formulas)
     )
     assert program is not None
     assert [diagnostic.severity for diagnostic in found] == ["warning"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.diagnostics import NnefError, Source, error
+from tvm_nnef.semantics.check import check_program
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.parser import parse
 
 OPERATOR = "operator {name} {{ @input {{ x: real[n]; }} @output {{ y: real[n]; }} {body} }}\n"
 GRAPH = "graph G {{ @input {{ x: real[4]; }} @output {{ y: real[4]; }} @compose {{ {body} }} }}\n"
@@ -80,6 +82,16 @@ def test_an_empty_main_module_is_reported(check) -> None:
     assert [diagnostic.message for diagnostic in found] == ["the main module has no graph"]
 
 
+def test_a_module_that_cannot_be_read_is_reported_as_the_loader_says() -> None:
+    def load(parts: tuple[str, ...]) -> Source | None:
+        raise error("is no text in UTF-8", file=f"{parts[0]}.sknd")
+
+    main = Source("main.sknd", "import a;\n" + GRAPH.format(body="y = x;"))
+    program, found = check_program(main, load, parse=parse)
+    assert program is None
+    assert [(d.file, d.message) for d in found] == [("a.sknd", "is no text in UTF-8")]
+
+
 def test_calls_into_a_missing_module_are_not_reported_again(check) -> None:
     _, found = check("import zzz;\n" + GRAPH.format(body="y = zzz.f(x);"))
     assert [diagnostic.message for diagnostic in found] == ["there is no module 'zzz'"]
@@ -87,9 +99,10 @@ def test_calls_into_a_missing_module_are_not_reported_again(check) -> None:
 
 def test_graphs_in_imported_modules_and_syntax_errors_have_their_file(check) -> None:
     modules = {"a": GRAPH.format(body="y = x;"), "b": "operator f { @input { x real; } }"}
-    program, found = check("import a, b;\n" + GRAPH.format(body="y = x;"), modules)
+    program, found = check("import a, b;\n" + GRAPH.format(body="y = q;"), modules)
     assert program is None
-    assert {diagnostic.path for diagnostic in found} == {"a.sknd", "b.sknd"}
+    assert found[0].message == "'q' is not defined"
+    assert {diagnostic.path for diagnostic in found} == {"main.sknd", "a.sknd", "b.sknd"}
     assert any("graph 'G' stands in the imported module 'a'" in d.message for d in found)
 
 
@@ -149,10 +162,6 @@ def test_the_standard_modules_are_clean(check) -> None:
 
 def test_standard_modules_are_trusted_unless_asked_for(check) -> None:
     """A mistake in a module that counts as standard shows only with ``check_stdlib``."""
-    from tvm_nnef.diagnostics import Source
-    from tvm_nnef.semantics.check import check_program
-    from tvm_nnef.syntax.parser import parse
-
     broken = Source("<stdlib>/nn.sknd", _operator("f", "@lower { y[i,] = q, i < n; }"))
     main = Source("main.sknd", "import nn;\n" + GRAPH.format(body="y = nn.f(x);"))
     for check_stdlib, count in ((False, 0), (True, 1)):

@@ -9,6 +9,7 @@ import pytest
 
 from tvm_nnef.diagnostics import NnefError, Source
 from tvm_nnef.syntax import cache, nodes, parse, parse_cached, parser, store
+from tvm_nnef.syntax.build_tree import MAXIMUM_DEPTH
 
 TEXT = """import math;
 public operator scale {
@@ -52,6 +53,15 @@ def test_a_kept_tree_equals_the_parsed_one_with_its_spans(
     assert spans(kept) == spans(parsed)
     name = kept.definitions[0].name
     assert (name.span.source.path, name.span.text) == ("b.sknd", "scale")
+
+
+def test_the_deepest_tree_can_be_kept(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    depth = MAXIMUM_DEPTH - 10
+    text = f"operator f {{ @using {{ a = {'[' * depth}{']' * depth}; }} }}"
+    parsed = parse_cached(text)
+    assert kept_tree(cache_folder).stat().st_size > depth
+    monkeypatch.setattr(parser, "parse", lambda *_: pytest.fail("the text was parsed again"))
+    assert parse_cached(text) == parsed
 
 
 def test_the_source_is_not_kept(cache_folder: Path) -> None:
@@ -100,6 +110,6 @@ def test_nothing_half_written_stays(cache_folder: Path, monkeypatch: pytest.Monk
     def fail(source: object, target: object) -> None:
         raise OSError("no space")
 
-    monkeypatch.setattr("os.replace", fail)
+    monkeypatch.setattr(Path, "replace", fail)
     assert parse_cached(TEXT) == parse(TEXT)
     assert list(cache_folder.iterdir()) == []

@@ -18,7 +18,7 @@ def test_the_grammar_is_lalr_without_any_conflict() -> None:
 
 
 def test_an_unknown_dialect_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(NnefError, match="'klingon'(.|\n)*'draft'"):
+    with pytest.raises(NnefError, match=r"'klingon'[^']*'draft'"):
         parse("", dialect="klingon")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.syntax import nodes, parse, parse_expression
 
 
@@ -163,6 +164,7 @@ EXPRESSIONS = {
     "1 + a[i] <- b": None,
     "1 + (a[i] <- b)": "(+ 1 (substitute (subscript a [i] False) b))",
     "a <- b": None,
+    "a <? b": None,
 }
 """Expressions with their trees; None where they are none."""
 
@@ -174,8 +176,6 @@ def test_an_expression_means(text: str) -> None:
 
 @pytest.mark.parametrize("text", [text for text, tree in EXPRESSIONS.items() if tree is None])
 def test_is_no_expression(text: str) -> None:
-    from tvm_nnef.diagnostics import NnefError
-
     with pytest.raises(NnefError):
         parse_expression(text)
 
@@ -204,8 +204,7 @@ STATEMENTS = {
         "(using (listtarget [(nametarget a - - -) (nametarget b - - (pack -)) ~]) c)"
     ),
     ("using", "[(e, f)..] = c;"): (
-        "(using (listtarget [(ziptarget [(nametarget e - - -) (nametarget f - - -)]"
-        " (pack -))]) c)"
+        "(using (listtarget [(ziptarget [(nametarget e - - -) (nametarget f - - -)] (pack -))]) c)"
     ),
     ("assert", "a > 0;"): "(assertion (> a 0) - [])",
     ("assert", "a ? b : c : 'm {a}', a, 'l': b, n: [1], x.shape;"): (
@@ -233,8 +232,7 @@ STATEMENTS = {
         "(component [(nametarget xs real [(extent s - - False)] (pack b))] (coalesce x y))"
     ),
     ("compose", "y = l: { a = x; yield a, b; };"): (
-        "(component [(nametarget y - - -)]"
-        " (scope [(component [(nametarget a - - -)] x)] [a b] l))"
+        "(component [(nametarget y - - -)] (scope [(component [(nametarget a - - -)] x)] [a b] l))"
     ),
     ("compose", "y = if ?a then b elif { yield c; } then l: d() else e;"): (
         "(component [(nametarget y - - -)] (branch [(brancharm (? a) b)"
@@ -272,7 +270,9 @@ def test_a_statement_means(kind: str, text: str) -> None:
 
 
 def test_a_module_has_imports_and_definitions_in_order() -> None:
-    module = parse("import a, b.c; # first\nimport d;\npublic operator f { }\ngraph g { @lower { } }")
+    module = parse(
+        "import a, b.c; # first\nimport d;\npublic operator f { }\ngraph g { @lower { } }"
+    )
     assert [str(item.path) for item in module.imports] == ["a", "b.c", "d"]
     assert [(item.kind, item.name.name, item.public) for item in module.definitions] == [
         ("operator", "f", True),

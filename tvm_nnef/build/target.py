@@ -97,7 +97,8 @@ def _unknown(text: str, reason: str) -> NnefError:
     kinds = [str(kind) for kind in tvm.target.Target.list_kinds()]
     names = [NATIVE, *SHORT_NAMES, *kinds]
     known = f"give one of {', '.join([NATIVE, *SHORT_NAMES])}, or a target of TVM"
-    hint = did_you_mean(text.split()[0], names) if text.split() else None
+    first = text.split()[0] if text.split() else ""
+    hint = None if first in names else did_you_mean(first, names)
     return error(f"unknown target '{text}': {reason}", hint=hint or known)
 
 

@@ -9,7 +9,6 @@ from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.model import standard_operators
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.syntax import nodes
-from tvm_nnef.syntax.printer import print_definition
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     if len(chosen) > 1:
         return _list(chosen)
     print(f"# {chosen[0].qualified_name}: {lowering(chosen[0])}")
-    print(print_definition(chosen[0].node))
+    print(chosen[0].node.span.text)
     return 0
 
 

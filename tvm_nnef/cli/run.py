@@ -13,7 +13,7 @@ from tvm_nnef.api import build, compose, evaluate
 from tvm_nnef.cli.arguments import compose_options, load_options, plural
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors
-from tvm_nnef.model import Model, load_model
+from tvm_nnef.model import Model, check_variables, load_model
 from tvm_nnef.storage.image import load_image
 
 MAX_PRINTED = 64
@@ -29,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
         outputs = plural(len(_flat(graph.outputs)), "output")
         raise error(f"the graph has {outputs}, but {len(options.output)} files are to be written")
     if options.route == "reference":
+        check_variables(model, graph)
         results = evaluate(graph, *inputs, variables=model.variables)
     else:
         executable = build(model, options.target, route=options.route, **compose_options(options))

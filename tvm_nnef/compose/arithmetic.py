@@ -12,12 +12,14 @@ import operator
 from collections.abc import Callable, Mapping
 
 from tvm_nnef import extents
+from tvm_nnef.compose import reals
 from tvm_nnef.compose.values import (
     Environment,
     Item,
     Undefined,
     Value,
     describe,
+    is_atom,
     is_known,
     is_scalar,
     pack_type,
@@ -42,73 +44,15 @@ _DIVISIONS: Mapping[tuple[str, str], BinaryFunction] = {
     ("/", "tools"): "truncdiv", ("\\", "tools"): "awaydiv", ("%", "tools"): "truncmod",
 }  # fmt: skip
 _REAL_DIVISIONS: Mapping[str, BinaryFunction] = {"/": "div", "\\": "realceildiv", "%": "fmod"}
-
-
-def _divide(left: float, right: float) -> float:
-    if right == 0.0:
-        return math.nan if left == 0.0 or math.isnan(left) else math.copysign(math.inf, left)
-    return left / right
-
-
-def _power(left: float, right: float) -> float:
-    try:
-        return math.pow(left, right)
-    except OverflowError:
-        return math.inf
-    except ValueError:
-        return math.inf if left == 0.0 else math.nan
-
-
-_REALS: Mapping[str, Callable[[float, float], float]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "pow": _power,
-    "min": min,
-    "max": max,
-    "div": _divide,
-    "realceildiv": lambda left, right: float(math.ceil(left / right)),
-    "fmod": math.fmod,
-}
+_INTEGER_DIVISIONS = frozenset(_DIVISIONS.values())
 _PREDICATES: Mapping[str, Callable[..., bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "and": lambda left, right: left and right, "or": lambda left, right: left or right,
     "xor": operator.ne,
 }  # fmt: skip
 
-
-def _round(value: float) -> float:
-    """Halves away from zero."""
-    return math.copysign(math.floor(abs(value) + 0.5), value)
-
-
-_BUILTINS: Mapping[str, Callable[[float], float]] = {
-    **{
-        name: getattr(math, name)
-        for name in (
-            "sqrt",
-            "exp",
-            "log",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "erf",
-        )
-    },
-    "round": _round,
-    "floor": lambda value: float(math.floor(value)),
-    "ceil": lambda value: float(math.ceil(value)),
-    "frac": lambda value: value - math.trunc(value),
-}
+MAX_TEXT = 1 << 20
+"""The longest string that is ever made, in characters."""
 
 
 def elementwise(apply: Callable[..., Item | None], span: Span, *values: Value) -> Value:
@@ -117,21 +61,23 @@ def elementwise(apply: Callable[..., Item | None], span: Span, *values: Value) -
         return None
     lengths = {len(value) for value in values if isinstance(value, tuple)}
     if not lengths:
-        return _strict(apply, *values)
+        return apply(*values)
     if len(lengths) > 1:
         sizes = " and ".join(str(len(v)) for v in values if isinstance(v, tuple))
         raise error(f"packs of different lengths: {sizes}", span)
-    (length,) = lengths
-    rows = ([v[i] if isinstance(v, tuple) else v for v in values] for i in range(length))
-    items = [_strict(apply, *row) for row in rows]
+    rows = ([v[i] if isinstance(v, tuple) else v for v in values] for i in range(lengths.pop()))
+    items = [apply(*row) for row in rows]
     return None if any(item is None for item in items) else tuple(items)
 
 
-def _strict(apply: Callable[..., Item | None], *items: Value) -> Item | None:
-    for item in items:
-        if isinstance(item, Undefined):
-            return item
-    return apply(*items)
+def strict(apply: Callable[..., Item | None]) -> Callable[..., Item | None]:
+    """A function of items that gives the first undefined one of them, if there is one."""
+
+    def applied(*items: Item) -> Item | None:
+        undefined = (item for item in items if isinstance(item, Undefined))
+        return next(undefined, None) or apply(*items)
+
+    return applied
 
 
 def binary(symbol: str, left: Value, right: Value, span: Span, env: Environment) -> Value:
@@ -139,7 +85,20 @@ def binary(symbol: str, left: Value, right: Value, span: Span, env: Environment)
 
     Raises NnefError for packs of different lengths and for operands of different types.
     """
-    return elementwise(lambda a, b: _binary(symbol, a, b, span, env.dialect), span, left, right)
+
+    def apply(first: Item, second: Item) -> Item:
+        if isinstance(first, Undefined):
+            return first
+        if isinstance(second, Undefined):
+            # What the left side decides alone does not depend on the right side.
+            decided = isinstance(first, bool) and first is _DECISIVE.get(symbol)
+            return symbol != "&&" if decided else second
+        return _binary(symbol, first, second, span, env.dialect)
+
+    return elementwise(apply, span, left, right)
+
+
+_DECISIVE: Mapping[str, bool] = {"&&": False, "||": True, "=>": False}
 
 
 def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> Item:
@@ -161,8 +120,6 @@ def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> I
     function = binary_function(symbol, types.pop(), dialect)
     if function is None:
         raise error(f"operator '{symbol}' does not apply to {describe(left)}", span)
-    if function == "add" and isinstance(left, str):
-        return left + str(right)
     return _apply(function, left, right, span)
 
 
@@ -192,8 +149,7 @@ _GUARD_HINT = "put the arithmetic inside the bars: |i + 1|"
 def binary_function(symbol: str, type: str, dialect: str) -> BinaryFunction | None:
     """The function that an operator of the language means for operands of a type."""
     if symbol in COMPARISONS:
-        ordered = symbol not in ("==", "!=", "is")
-        return None if ordered and type in ("bool", "str") else COMPARISONS[symbol]
+        return COMPARISONS[symbol]
     if symbol in _LOGICAL:
         return _LOGICAL[symbol] if type == "bool" else None
     if type == "str":
@@ -207,13 +163,24 @@ def binary_function(symbol: str, type: str, dialect: str) -> BinaryFunction | No
 
 def _apply(function: BinaryFunction, left: Item, right: Item, span: Span) -> Item:
     if is_scalar(left) or is_scalar(right):
+        if function in _INTEGER_DIVISIONS and right == 0:
+            return Undefined("division by zero", span)
         return _simplified(function, scalar(left), scalar(right))
     try:
-        return _known(function, left, right)
+        return limited(_known(function, left, right), span)
     except ZeroDivisionError:
         return Undefined("division by zero", span)
-    except (OverflowError, ValueError) as problem:
+    except ValueError as problem:
         return Undefined(f"no value: {problem}", span)
+
+
+def limited(item: Item, span: Span) -> Item:
+    """An item, undefined where it is an integer that no machine integer holds, or a giant text."""
+    if isinstance(item, int) and not -(1 << 63) <= item < 1 << 63:
+        return Undefined("the integer does not fit into 64 bits", span)
+    if isinstance(item, str) and len(item) > MAX_TEXT:
+        return Undefined(f"a text of more than {MAX_TEXT} characters", span)
+    return item
 
 
 def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
@@ -223,8 +190,10 @@ def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
         return same == (function == "eq")
     if function in _PREDICATES:
         return bool(_PREDICATES[function](left, right))
+    if isinstance(left, str):
+        return left + str(right)
     if type_of(left) == "real":
-        return _REALS[function](left, right)  # type: ignore[arg-type]
+        return reals.BINARY[function](left, right)  # type: ignore[arg-type]
     return extents.FUNCTIONS[function](left, right)
 
 
@@ -274,7 +243,7 @@ def unary(symbol: str, value: Value, span: Span) -> Value:
             case _:
                 return item
 
-    return elementwise(apply, span, value)
+    return elementwise(strict(apply), span, value)
 
 
 def builtin(name: str, value: Value, span: Span) -> Value:
@@ -283,22 +252,19 @@ def builtin(name: str, value: Value, span: Span) -> Value:
     def apply(item: Item) -> Item:
         if is_scalar(item):
             return formula.Unary(name, item)  # type: ignore[arg-type]
-        if name == "abs":
-            return extents.maximum(item, extents.sub(0, item)) if _integer(item) else abs(item)  # type: ignore[arg-type]
-        if name == "sign":
-            return type(item)((item > 0) - (item < 0))  # type: ignore[operator,call-arg,arg-type]
-        try:
-            return _BUILTINS[name](item)  # type: ignore[arg-type]
-        except OverflowError:
-            return math.inf
-        except ValueError:
-            return math.nan
+        if isinstance(item, float):
+            return reals.function(name, item)
+        if type_of(item) == "int" and not isinstance(item, Tensor) and name in _INTEGER_BUILTINS:
+            return _INTEGER_BUILTINS[name](item)
+        raise error(f"function '{name}' does not apply to {describe(item)}", span)
 
-    return elementwise(apply, span, value)
+    return elementwise(strict(apply), span, value)
 
 
-def _integer(item: Item) -> bool:
-    return type_of(item) == "int"
+_INTEGER_BUILTINS: Mapping[str, Callable[[extents.Extent], extents.Extent]] = {
+    "abs": lambda value: extents.maximum(value, extents.sub(0, value)),
+    "sign": lambda value: extents.minimum(1, extents.maximum(-1, value)),
+}
 
 
 def cast(type: str, value: Value, span: Span) -> Value:
@@ -318,13 +284,13 @@ def cast(type: str, value: Value, span: Span) -> Value:
             return formula.Cast(type, scalar(item))  # type: ignore[arg-type]
         return {"int": int, "real": float, "bool": bool}[type](item)
 
-    return elementwise(apply, span, value)
+    return elementwise(strict(apply), span, value)
 
 
 def _to_int(value: float, span: Span) -> Item:
     if math.isnan(value):
         return Undefined("NaN has no integer value", span)
-    return formula.Constant("int", value) if math.isinf(value) else math.trunc(value)
+    return formula.Constant("int", value) if math.isinf(value) else limited(int(value), span)
 
 
 DEFAULTS: Mapping[str, bool | int | float | str] = {
@@ -344,6 +310,8 @@ def fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
     if symbol == ":=":
         uniform = items and all(_same(items[0], item, span, env) for item in items)
         return items[0] if uniform else None
+    if symbol == "!=" and all(map(is_atom, items)):
+        return len(set(items)) == len(items)
     if symbol in COMPARISONS:
         pairing = itertools.combinations(items, 2) if symbol == "!=" else itertools.pairwise(items)
         steps = tuple(binary(symbol, a, b, span, env) for a, b in pairing)
@@ -355,7 +323,7 @@ def fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
 
 
 def cumulative_fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
-    """``pack op ...``: all the steps of a fold, a pack of the same length."""
+    """``pack op ...``: all the steps of a fold, a pack of the same length (section 2.4)."""
     if value is None:
         return None
     steps: list[Item] = []

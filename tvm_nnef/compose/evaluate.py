@@ -8,10 +8,10 @@ ranges, divisions by zero. The branch that a select does not take is not evaluat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from tvm_nnef.compose import arithmetic, indexing
 from tvm_nnef.compose.access import load
+from tvm_nnef.compose.arithmetic import elementwise, strict
 from tvm_nnef.compose.values import (
     Environment,
     Item,
@@ -19,6 +19,7 @@ from tvm_nnef.compose.values import (
     Value,
     defined,
     describe,
+    is_atom,
     is_known,
     is_scalar,
     is_tensors,
@@ -38,12 +39,14 @@ def evaluate(node: nodes.Expression, env: Environment) -> Value:
     Raises NnefError, with the place of the part that has no value.
     """
     match node:
-        case nodes.Integer(value) | nodes.Real(value) | nodes.Boolean(value):
+        case nodes.Integer(value):
+            return arithmetic.limited(value, node.span)
+        case nodes.Real(value) | nodes.Boolean(value):
             return value
         case nodes.NamedConstant(name):
             return math.inf if name == "inf" else math.pi
         case nodes.Text():
-            return format_text(node, env)
+            return _text(node, env)
         case nodes.Identifier(name):
             return _lookup(name, node.span, env)
         case nodes.Property(target, name):
@@ -127,13 +130,17 @@ def _generic_cast(node: nodes.Call, env: Environment) -> Value:
 
 
 def format_text(node: nodes.Text, env: Environment) -> str:
-    """A string with its formatted parts filled in; null shows as such."""
-    parts = (part if isinstance(part, str) else _formatted(part, env) for part in node.parts)
-    return "".join(parts)
+    """A message with its formatted parts filled in; what is null or undefined shows as such."""
+    parts = (part if isinstance(part, str) else evaluate(part, env) for part in node.parts)
+    return "".join(show(part, quote=False) for part in parts)
 
 
-def _formatted(part: nodes.Expression, env: Environment) -> str:
-    return show(evaluate(part, env))
+def _text(node: nodes.Text, env: Environment) -> Value:
+    """A string with its formatted parts filled in; null where one of them is null (2.4.1)."""
+    parts = [part if isinstance(part, str) else known(part, env) for part in node.parts]
+    if any(part is None for part in parts):
+        return None
+    return arithmetic.limited("".join(show(part, quote=False) for part in parts), node.span)
 
 
 def expand_items(
@@ -284,19 +291,15 @@ def _guard(node: nodes.Guard, env: Environment) -> Value:
         return formula.Subscript(scalar(index), True, below, above)
 
     parts = [node.index, *(part for part in (node.below, node.above) if part is not None)]
-    return arithmetic.elementwise(apply, node.span, *(evaluate(part, env) for part in parts))
+    values = (evaluate(part, env) for part in parts)
+    return elementwise(strict(apply), node.span, *values)
 
 
 def _binary(node: nodes.Binary, env: Environment) -> Value:
     left = evaluate(node.left, env)
     if node.operator == "in":
         return _contained(left, evaluate(node.right, env), node.span, env)
-    right = evaluate(node.right, env)
-    # What the left side decides alone does not depend on whether the right side has a value.
-    decides = {"&&": False, "||": True, "=>": False}.get(node.operator)
-    if isinstance(right, Undefined) and isinstance(left, bool) and left is decides:
-        return node.operator != "&&"
-    return arithmetic.binary(node.operator, left, right, node.span, env)
+    return arithmetic.binary(node.operator, left, evaluate(node.right, env), node.span, env)
 
 
 def _contained(item: Value, pack: Value, span: Span, env: Environment) -> Value:
@@ -305,11 +308,15 @@ def _contained(item: Value, pack: Value, span: Span, env: Environment) -> Value:
     if not isinstance(pack, tuple):
         raise error(f"'in' needs a pack on its right side, found {describe(pack)}", span)
 
-    def apply(single: Item) -> Item | None:
+    atoms = frozenset(pack) if all(map(is_atom, pack)) else None
+
+    def apply(single: Item) -> Value:
+        if atoms is not None and is_atom(single):
+            return single in atoms
         equal = tuple(arithmetic.binary("is", single, other, span, env) for other in pack)
         return arithmetic.fold("||", equal, span, env)
 
-    return arithmetic.elementwise(apply, span, item)
+    return elementwise(strict(apply), span, item)
 
 
 def _select(node: nodes.Select, env: Environment) -> Value:
@@ -322,34 +329,16 @@ def _select(node: nodes.Select, env: Environment) -> Value:
     if is_tensors(condition):
         hint = "branch on it with if … then … else, or invoke math.select"
         raise error("a tensor cannot be a compile-time condition", node.condition.span, hint=hint)
-    consequent = evaluate(node.consequent, env)
-    alternative = None if node.alternative is None else evaluate(node.alternative, env)
+    sides = [side for side in (node.consequent, node.alternative) if side is not None]
 
-    def apply(item: Item, yes: Item, no: Item) -> Item:
+    def apply(item: Item, yes: Item, no: Item | None = None) -> Item | None:
         if isinstance(item, bool):
             return yes if item else no
         if is_scalar(item) and item.type == "bool":
-            return _run_time_select(item, yes, no, node.span)
+            return None if no is None else _run_time_select(item, yes, no, node.span)
         raise error(f"a condition must be of type bool, found {describe(item)}", node.span)
 
-    return _lazy_elementwise(apply, node.span, condition, consequent, alternative)
-
-
-def _lazy_elementwise(
-    apply: Callable[..., Item], span: Span, condition: Value, consequent: Value, alternative: Value
-) -> Value:
-    """Like ``elementwise``, but an undefined item matters only where it is chosen."""
-    if consequent is None or alternative is None:
-        return None
-    columns = (condition, consequent, alternative)
-    lengths = {len(column) for column in columns if isinstance(column, tuple)}
-    if len(lengths) > 1:
-        raise error(f"packs of different lengths: {sorted(lengths)}", span)
-    if not lengths:
-        return apply(*columns)
-    (length,) = lengths
-    rows = ([c[i] if isinstance(c, tuple) else c for c in columns] for i in range(length))
-    return tuple(apply(*row) for row in rows)
+    return elementwise(apply, node.span, condition, *(evaluate(side, env) for side in sides))
 
 
 def _run_time_select(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> Item:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_nnef.compose.arithmetic import elementwise
+from tvm_nnef.compose.arithmetic import elementwise, strict
 from tvm_nnef.compose.values import Item, Undefined, Value, describe, is_known, is_scalar, scalar
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
@@ -25,7 +25,7 @@ def index(target: Value, position: Value, span: Span) -> Value:
             sizes = f"{len(position)} and {len(target)}"
             raise error(f"a mask must be as long as the pack that it masks: {sizes}", span)
         return tuple(item for item, kept in zip(target, position, strict=True) if kept)
-    return elementwise(lambda place: _item(target, place, span), span, position)
+    return elementwise(strict(lambda place: _item(target, place, span)), span, position)
 
 
 def _item(target: tuple[Item, ...], place: Item, span: Span) -> Item:
@@ -52,13 +52,13 @@ def _lookup(target: tuple[Item, ...], place: formula.Scalar, span: Span) -> Item
 
 def _characters(target: str, position: Value, span: Span) -> Value:
     places = position if isinstance(position, tuple) else (position,)
-    if any(not isinstance(place, int) for place in places):
-        raise error("a string is indexed by integers", span)
-    found = [_item(tuple(target), place, span) for place in places]
-    for item in found:
-        if isinstance(item, Undefined):
-            return item
-    return "".join(str(item) for item in found)
+    characters: list[str] = []
+    for place in places:
+        at = integer(place, "an index of a string", span)
+        if not -len(target) <= at < len(target):
+            return Undefined(f"index {at} is outside of a string of length {len(target)}", span)
+        characters.append(target[at])
+    return "".join(characters)
 
 
 def bounds(length: int, begin: Value, end: Value, stride: Value, span: Span) -> Value:
@@ -80,9 +80,9 @@ def consecutive(begin: Value, end: Value, stride: Value, span: Span) -> tuple[in
     step = 1 if stride is None else integer(stride, "a stride", span)
     if step == 0:
         raise error("a stride must not be zero", span)
-    items = range(integer(begin, "a bound", span), integer(end, "a bound", span), step)
-    check_length(len(items), span)
-    return tuple(items)
+    first, last = integer(begin, "a bound", span), integer(end, "a bound", span)
+    check_length((last - first) // step, span)
+    return tuple(range(first, last, step))
 
 
 def substitute(target: Value, position: Value, replacement: Value, span: Span) -> Value:

@@ -151,8 +151,7 @@ class ShapeBinder:
         wanted = known(expression, self.env)
         items = wanted if isinstance(wanted, tuple) else (wanted,) * len(part)
         same = len(items) == len(part) and all(
-            type_of(a) == "int" and extents.equal(a, b)
-            for a, b in zip(items, part, strict=False)
+            type_of(a) == "int" and extents.equal(a, b) for a, b in zip(items, part, strict=False)
         )
         if not same:
             text = f"{_text(expression)} = {show(wanted)}"

@@ -18,7 +18,7 @@ from tvm_nnef.diagnostics import NnefError, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.formula import Scalar, ScalarType
-from tvm_nnef.graph.nodes import Operand, Tensor, tensors
+from tvm_nnef.graph.nodes import Operand, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ SCALARS = (
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What names stand for where an expression is evaluated.
+    """What names stand for where an expression is evaluated; it grows as they get values.
 
     ``types`` maps generics to concrete types; ``dialect`` decides the rounding of integer
     divisions.
     """
 
-    names: Mapping[str, Value]
-    types: Mapping[str, str]
+    names: dict[str, Value]
+    types: dict[str, str]
     dialect: str = "draft"
 
     def extended(self, names: Mapping[str, Value]) -> Environment:
-        """The environment with further names, which shadow those of this one."""
+        """A new environment with further names, which shadow those of this one."""
         return Environment({**self.names, **names}, self.types, self.dialect)
 
 
@@ -69,9 +69,14 @@ def is_scalar(value: object) -> TypeGuard[Scalar]:
     return isinstance(value, SCALARS)
 
 
+def is_atom(value: object) -> TypeGuard[bool | int | float | str]:
+    """Whether a value is a truth value, a number or a string."""
+    return isinstance(value, bool | int | float | str)
+
+
 def is_known(value: object) -> bool:
     """Whether a value is an atom or an extent."""
-    return isinstance(value, bool | int | float | str) or extents.is_symbolic(value)
+    return is_atom(value) or extents.is_symbolic(value)
 
 
 def type_of(value: object) -> str:
@@ -150,6 +155,8 @@ def show(value: Value, *, quote: bool = True) -> str:
             return value.name
         case Undefined():
             return "undefined"
+        case formula.Constant(type, value):
+            return f"{type}({show(value)})"
         case _:
             return str(value)
 
@@ -179,8 +186,3 @@ def describe(value: Value) -> str:
             return f"a run-time value of type {value.type}"
         case _:
             return f"{show(value)} of type {type_of(value)}"
-
-
-def all_tensors(value: Value) -> tuple[Tensor, ...]:
-    """The tensors of a value that is known to hold nothing else."""
-    return tensors(value)  # type: ignore[arg-type]

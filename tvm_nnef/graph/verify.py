@@ -45,7 +45,8 @@ def verify(graph: Graph) -> None:
     for variable, tensor in graph.updates:
         _require(variable in graph.variables, graph.name, f"'{variable.name}' is no variable")
         _require(tensor in defined, graph.name, f"update with '{tensor.name}', never computed")
-        _require(_alike(variable, tensor), graph.name, f"update of '{variable.name}' with another")
+        message = f"update of '{variable.name}' with another type or shape"
+        _require(_alike(variable, tensor), graph.name, message)
 
 
 def _graph(graph: Graph, defined: set[Tensor]) -> set[Tensor]:

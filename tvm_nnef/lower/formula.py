@@ -192,12 +192,12 @@ def _turned_around(
     for term in where.terms:
         step = term.coefficient
         index = tirx.floordiv(rest, step)
-        indices[term.index] = cast(index, INDEX_TYPE)
+        indices[term.index] = index
         if largest // step >= term.extent:
             tests.append(index < term.extent)
         rest, largest = tirx.floormod(rest, step), step - 1
     if step != 1 and largest > 0:
-        tests.append(tirx.EQ(rest, tirx.const(0, dtype_of(axis))))
+        tests.append(tirx.EQ(rest, _wide(0)))
     return indices, tests
 
 
@@ -211,22 +211,23 @@ def _assignment(step: _Step) -> TeTensor:
             new = BINARY[COMBINE[step.store.operator]](step.old(axes), new)
         return guarded([*places, *emitter.conditions()], new, step.old(axes))
 
-    return te.compute(step.store.tensor.shape, element, name=step.name)
+    return te.compute(_wide_shape(step.store.tensor), element, name=step.name)
 
 
 def _reduction(step: _Step, reduced: Mapping[str, int]) -> TeTensor:
     """The stages of a statement with a reduction: the total, and its union with what was there."""
-    operator, shape = step.store.operator, step.store.tensor.shape
+    operator, shape = step.store.operator, _wide_shape(step.store.tensor)
     null = literal(NULL_ELEMENT[operator], step.dtype)
     combine = BINARY[COMBINE[operator]]
-    reducer = te.comm_reducer(combine, lambda _: null, name=COMBINE[operator])
+    reducer = te.comm_reducer(lambda x, y: combine(x, y), lambda _: null, name=COMBINE[operator])
     step = _with_padding(step)
 
     def element(*axes: PrimExpression) -> PrimExpression:
         loops = {
-            name: te.reduce_axis((0, extent), name) for name, extent in reduced.items()
+            name: te.reduce_axis((_wide(0), _wide(extent)), name)
+            for name, extent in reduced.items()
         }
-        variables = {name: cast(loop.var, INDEX_TYPE) for name, loop in loops.items()}
+        variables = {name: loop.var for name, loop in loops.items()}
         emitter, places = step.emitter(axes, variables)
         conditions = [*places, *emitter.conditions()]
         value = guarded(conditions, emitter.value(step.store.value), null)
@@ -269,7 +270,16 @@ def _padded_copy(padding: Padding, source: TeTensor, name: str) -> TeTensor:
         value = source(*places)
         return guarded(tests, value, literal(padding.value, dtype_of(value)))
 
-    return te.compute(padding.copy.shape, element, name=name)
+    return te.compute(_wide_shape(padding.copy), element, name=name)
+
+
+def _wide(extent: int) -> PrimExpression:
+    return tirx.const(extent, INDEX_TYPE)
+
+
+def _wide_shape(tensor: Tensor) -> list[PrimExpression]:
+    """The shape of a tensor in the type of indices, which its loops then have too."""
+    return [_wide(extent) for extent in tensor.shape]
 
 
 def _element(
@@ -285,5 +295,5 @@ def _stored(tensor: Tensor, stage: Stage, types: FormulaTypes, name: str) -> TeT
         return stage
     computed = types.computed[tensor.type]
     return te.compute(
-        tensor.shape, lambda *axes: cast(_element(stage, axes, computed), dtype), name=name
+        _wide_shape(tensor), lambda *axes: cast(_element(stage, axes, computed), dtype), name=name
     )

@@ -43,7 +43,7 @@ def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
     high = tirx.const(float(greatest.value + 1), dtype_of(value))
     inside = tirx.Select(value < low, least, tirx.Cast(dtype, value))
     number = tirx.Select(value >= high, greatest, inside)
-    return tirx.Select(tirx.NE(value, value), tirx.const(0, dtype), number)
+    return tirx.Select(tirx.isnan(value), tirx.const(0, dtype), number)
 
 
 def select(
@@ -123,7 +123,6 @@ def _awaydiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A power; of ints exact up to wrapping, and truncated toward zero for a negative exponent."""
     exponent = y.value if isinstance(y, (tirx.IntImm, tirx.FloatImm)) else None
     if exponent == 2:
         return x * x
@@ -131,26 +130,21 @@ def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 
 def _integer_power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """Squares of x multiplied for the bits of y."""
+    """A power truncated toward zero where the exponent is negative.
+
+    By way of float64, except for small known exponents: exact to 53 bits, and saturating instead
+    of wrapping where the result does not fit.
+    """
     dtype = dtype_of(x)
-    one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
     if isinstance(y, tirx.IntImm) and 0 <= y.value <= _LARGEST_UNROLLED_POWER:
+        one = tirx.const(1, dtype)
         return functools.reduce(lambda product, _: product * x, range(int(y.value)), one)
-    steps = 63 if dtype == "int64" else 31
-    squares = [tirx.Var(f"square{bit}", dtype) for bit in range(steps)]
-    products = [tirx.Var(f"product{bit}", dtype) for bit in range(steps)]
-    inverse = tirx.Select(x == one, one, tirx.Select(x == -one, products[0], zero))
-    result = tirx.Select(y < zero, inverse, products[-1])
-    for bit in reversed(range(steps)):
-        taken = tirx.EQ((y >> tirx.const(bit, dtype)) & one, one)
-        before = products[bit - 1] if bit else one
-        product = tirx.Select(taken, before * squares[bit], before)
-        square = squares[bit - 1] * squares[bit - 1] if bit else x
-        result = tirx.Let(squares[bit], square, tirx.Let(products[bit], product, result))
-    return result
+    zero = tirx.const(0, dtype)
+    power = cast(tirx.power(cast(x, "float64"), cast(y, "float64")), dtype)
+    return tirx.Select(tirx.And(tirx.EQ(x, zero), y < zero), zero, power)
 
 
-_LARGEST_UNROLLED_POWER = 8
+_LARGEST_UNROLLED_POWER = 16
 
 
 def _equal(x: PrimExpression, y: PrimExpression) -> PrimExpression:
@@ -164,6 +158,12 @@ def _exclusive(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     return tirx.And(tirx.Or(x, y), tirx.Not(tirx.And(x, y)))
 
 
+def _from_c_library(name: str, *operands: PrimExpression) -> PrimExpression:
+    """A function that TVM cannot generate for LLVM (fmod), or not in vectors (sinh, cosh)."""
+    dtype = dtype_of(operands[0])
+    return tirx.call_pure_extern(dtype, name + ("f" if dtype == "float32" else ""), *operands)
+
+
 UNARY: Mapping[str, UnaryEmitter] = {
     "neg": lambda x: -x,
     "not": tirx.Not,
@@ -171,11 +171,13 @@ UNARY: Mapping[str, UnaryEmitter] = {
     "sign": _sign,
     "round": _round,
     "frac": lambda x: x - tirx.trunc(x),
+    "sinh": lambda x: _from_c_library("sinh", x),
+    "cosh": lambda x: _from_c_library("cosh", x),
     **{
         name: getattr(tirx, name)
         for name in (
-            "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-            "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil",
+            "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "tanh", "asinh",
+            "acosh", "atanh", "erf", "floor", "ceil",
         )
     },
 }  # fmt: skip
@@ -196,7 +198,7 @@ BINARY: Mapping[str, BinaryEmitter] = {
     "realceildiv": lambda x, y: tirx.ceil(tirx.div(x, y)),
     "floormod": _divided(tirx.floormod, _nothing),
     "truncmod": _divided(tirx.truncmod, _nothing),
-    "fmod": tirx.fmod,
+    "fmod": lambda x, y: _from_c_library("fmod", x, y),
     "lt": tirx.LT,
     "le": tirx.LE,
     "gt": tirx.GT,

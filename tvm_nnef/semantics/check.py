@@ -52,15 +52,15 @@ def check_program(
     for module in own:
         for definition in module.node.definitions:
             check_definition(program, module.name, definition, report)
-    ordered = sort_diagnostics(report.found)
+    ordered = sort_diagnostics(report.found, main.path)
     failed = any(diagnostic.severity == "error" for diagnostic in ordered)
     return None if failed else program, ordered
 
 
-def sort_diagnostics(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Diagnostics file by file in the order of their first mention, then by position."""
+def sort_diagnostics(found: Iterable[Diagnostic], first: str) -> list[Diagnostic]:
+    """Diagnostics by file, ``first`` and then in the order of mention, and by position."""
     diagnostics = list(found)
-    files = list(dict.fromkeys(diagnostic.path for diagnostic in diagnostics))
+    files = list(dict.fromkeys((first, *(diagnostic.path for diagnostic in diagnostics))))
     return sorted(diagnostics, key=lambda d: (files.index(d.path), d.span.start if d.span else -1))
 
 

@@ -53,24 +53,29 @@ def load_modules(
         node = _parse(source, parse, dialect, found)
         if node is None:
             continue
-        imports: list[str] = []
-        for item in node.imports:
+        imports = [item for item in node.imports if str(item.path) != MAIN]
+        found += [_import_of_main(item) for item in node.imports if item not in imports]
+        for item in imports:
             wanted = str(item.path)
-            if wanted == MAIN:
-                found.append(_import_of_main(item))
-                continue
-            # A module that failed before is still remembered, so that it is reported once.
-            imports.append(wanted)
-            if wanted in tried:
-                continue
-            tried.add(wanted)
-            imported = load(item.path.parts)
-            if imported is None:
-                found.append(_missing(item, load))
-            else:
-                queue.append((wanted, imported))
-        modules[name] = LoadedModule(name, source, node, tuple(dict.fromkeys(imports)))
+            if wanted not in tried:
+                # What failed is remembered as well, so that it is reported once.
+                tried.add(wanted)
+                imported = _load(item, load, found)
+                queue += [(wanted, imported)] if imported else []
+        wanted_names = tuple(dict.fromkeys(str(item.path) for item in imports))
+        modules[name] = LoadedModule(name, source, node, wanted_names)
     return modules, found
+
+
+def _load(item: nodes.Import, load: Loader, found: list[Diagnostic]) -> Source | None:
+    try:
+        imported = load(item.path.parts)
+        if imported is None:
+            found.append(_missing(item, load))
+    except NnefError as problem:
+        found.extend(problem.diagnostics)
+        return None
+    return imported
 
 
 def _parse(

@@ -95,6 +95,7 @@ def check_attributes(definition: CheckedDefinition, binding: Binding, context: C
             )
         found = _check_default(attribute, default, context)
         _check_deferral(definition, index, default, context)
+        _check_known(definition, binding, attribute, context)
         certain = not (found.packed or found.poison or binding.obstacles)
         if pack is not None and certain:
             _check_uniform(definition, binding, attribute, context)
@@ -146,6 +147,24 @@ def _check_deferral(
                 f"declare '{name.name}' before '{own}'"
                 if name.name != own
                 else "a default cannot depend on its own attribute",
+            )
+
+
+def _check_known(
+    definition: CheckedDefinition, binding: Binding, attribute: nodes.Parameter, context: Context
+) -> None:
+    """The lengths of packed attributes are deduced only after deferred defaults are evaluated."""
+    if binding.obstacles:
+        return
+    known = binding.known | {p.name.name for p in (*definition.attributes, *definition.inputs)}
+    for name in used_names(attribute.default):
+        symbol = context.names.find(name.name)
+        if symbol is not None and name.name not in known:
+            context.report.error(
+                f"the default of '{attribute.name.name}' needs '{name.name}', which only the "
+                "length of an attribute determines",
+                name.span,
+                f"let an input determine '{name.name}', or make it an attribute",
             )
 
 
@@ -251,20 +270,25 @@ def declare_constants(definition: CheckedDefinition, context: Context) -> None:
     shapes = Shapes(context, "local")
     for constant in definition.constants:
         shapes.check(constant)
-        name = constant.name.name
-        if constant.type.pack is not None and constant.type.pack.length is None:
-            context.report.error(
-                f"the pack of constants '{name}' has no length",
-                constant.type.span,
-                "write its length behind the dots, as in '..(n)'",
-            )
+        _check_pack_length(constant, context)
         if constant.default is None:
             context.report.error(
-                f"constant '{name}' has no value", constant.name.span, "write '= value'"
+                f"constant '{constant.name.name}' has no value",
+                constant.name.span,
+                "write '= value'",
             )
         else:
             _check_constant_value(constant, constant.default, context)
         declare_parameter(constant, "constant", context)
+
+
+def _check_pack_length(parameter: nodes.Parameter, context: Context) -> None:
+    if parameter.type.pack is not None and parameter.type.pack.length is None:
+        context.report.error(
+            f"the pack '{parameter.name.name}' has no length",
+            parameter.type.span,
+            "write its length behind the dots, as in '..(n)'",
+        )
 
 
 def _check_constant_value(
@@ -307,6 +331,7 @@ def declare_variables(definition: CheckedDefinition, context: Context) -> None:
     shapes = Shapes(context, "local")
     for variable in definition.variables:
         shapes.check(variable)
+        _check_pack_length(variable, context)
         if variable.default is not None:
             context.report.error(
                 f"variable '{variable.name.name}' has a value",
@@ -323,6 +348,8 @@ def declare_outputs(definition: CheckedDefinition, context: Context) -> Context:
     for output in definition.outputs:
         shapes.check(output)
         _check_shape_given(output, definition, context)
+        if definition.is_lowered:
+            _check_pack_length(output, context)
         if output.default is not None:
             context.report.error(
                 f"output '{output.name.name}' has a default value",

@@ -28,8 +28,8 @@ class Type:
     """``base`` is int, real, bool, str, the name of a generic type, or :data:`ANY`.
 
     ``length`` is the number of items of a pack where it is a literal fact. ``guarded`` marks an
-    index between bars, which can only be used as a complete index. ``rank`` counts the dimensions
-    of a tensor where its shape has no packs. ``poison`` marks the type of a mistake.
+    index between bars, which can only be used as a complete index. ``poison`` marks the type of a
+    mistake.
     """
 
     base: str

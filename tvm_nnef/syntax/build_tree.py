@@ -16,7 +16,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, error
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.strings import PartParser, build_text
 
-MAXIMUM_DEPTH = 160
+MAXIMUM_DEPTH = 100
 """How deep a tree may be, so that whoever walks it recursively stays within Python's stack."""
 
 MAXIMUM_DIGITS = 1000
@@ -317,7 +317,7 @@ _RULES: dict[str, Rule] = {
     "parameter": _of(nodes.Parameter),
     "constant": _constant,
     "loop_bounds": _tuple,
-    "loop_bound": _of(nodes.LoopBound),
+    "loop_bound": lambda children, span: nodes.LoopBound(children[0], children[2], span=span),
     "type_spec": _type_spec,
     "type_name": lambda children, span: nodes.TypeName(children[0].value, span=span),
     "shape": _tuple,
@@ -379,7 +379,7 @@ _RULES: dict[str, Rule] = {
     "range": lambda children, span: nodes.Range(*_three(children), span=span),
     "zip": _zip,
     "call": _call,
-    "type_arguments": _tuple,
+    "type_arguments": lambda children, span: tuple(children[:-1]),
     "attributes": _tuple,
     "attribute": _of(nodes.AttributeAssignment),
     "arguments": _tuple,

@@ -8,6 +8,7 @@ nodes and nothing else, whatever a file holds.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import pickle
@@ -30,7 +31,9 @@ def parse_cached(text: str, path: str = "<text>", dialect: str = "draft") -> nod
         from tvm_nnef.syntax.parser import parse
 
         module = parse(text, path, dialect)
-        store.write(name, encode(module))
+        # A caller may be deep in the stack already; then the tree is not kept.
+        with contextlib.suppress(RecursionError):
+            store.write(name, encode(module))
     return module
 
 

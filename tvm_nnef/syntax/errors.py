@@ -34,7 +34,7 @@ _WORDS = {
 
 _OPERANDS = {
     "a name", "a number", "a string", "a type", "'true'", "'false'", "'inf'", "'pi'", "'('", "'['",
-    "'`'", "'|'", "'+'", "'-'", "'!'", "'?'",
+    "'`'", "'|'", "'+'", "'-'", "'!'",
 }  # fmt: skip
 _OPERATORS = {
     "'+'", "'-'", "'*'", "'/'", "'\\'", "'%'", "'**'", "'<<'", "'>>'", "'<'", "'<='", "'>'",
@@ -63,6 +63,10 @@ class _Failure:
     @property
     def at_end(self) -> bool:
         return self.span.start == self.span.end
+
+    def following(self, length: int) -> str:
+        """Some characters from the place of the failure."""
+        return self.span.source.text[self.span.start : self.span.start + length]
 
     @property
     def before(self) -> str:
@@ -131,7 +135,7 @@ def _in_words(expected: frozenset[str]) -> str:
     left = set(expected)
     words: list[str] = []
     if left >= _OPERANDS:
-        left -= _OPERANDS
+        left -= _OPERANDS | {"'?'"}
         words.append("an expression")
     elif left >= _OPERATORS:
         left -= _OPERATORS | _BEHIND_OPERANDS
@@ -147,11 +151,15 @@ def _in_words(expected: frozenset[str]) -> str:
 
 
 def _found(failure: _Failure) -> str:
+    text = failure.text
     if failure.at_end:
-        return "the text ends too early"
-    if failure.text.isidentifier():
-        return f"unexpected word '{failure.text}'"
-    shown = failure.text if len(failure.text) <= 40 else failure.text[:37] + "..."
+        whole = failure.chunk.end == len(failure.span.source.text)
+        return f"the {'text' if whole else 'expression'} ends too early"
+    if text.isidentifier():
+        return f"unexpected word '{text}'"
+    if not text.isprintable() and text[0] not in "'\"":
+        return f"unexpected character {text!a}"
+    shown = text if len(text) <= 40 else text[:37] + "..."
     return f"unexpected {shown}" if shown[0] in "'\"" else f"unexpected '{shown}'"
 
 
@@ -160,7 +168,7 @@ def _hint(failure: _Failure) -> str | None:
     text, expected, before = failure.text, failure.expected, failure.before
     if text == "." and re.search(r"\b[0-9]+\.$", before):
         return "a number needs a blank in front of '..', as in '1 ..(n)'"
-    if text in (".", "...") and before.endswith(".."):
+    if failure.following(3) == "..." or (text == "." and before.endswith("..")):
         return "a pack has two dots; three dots are a cumulative fold, as in 'x + ...'"
     if text.startswith("@") and text not in _BLOCKS:
         return did_you_mean(text, _BLOCKS) or f"blocks are {', '.join(_BLOCKS)}"
@@ -168,13 +176,20 @@ def _hint(failure: _Failure) -> str | None:
         return "imports stand at the beginning of a file"
     if text in _BLOCKS + _DEFINITIONS:
         return "is a '}' missing in front of it?"
+    if text.isidentifier() and not text.isascii():
+        return "names consist of the letters a to z and A to Z, digits and '_'"
     if text.isidentifier() and "a name" in expected:
         return f"'{text}' is a reserved word; choose another name"
+    if failure.following(2) in ("<?", ">?"):
+        return "minimum and maximum are written '<<' and '>>'"
     if text == "<-":
-        return "put the substitution into parentheses, or a blank into 'a < -b'"
+        return (
+            "a substitution has an index and stands in parentheses, as in '(a[i] <- b)'; "
+            "a comparison wants a blank, as in 'a < -b'"
+        )
     if text == ":" and "'='" in expected:
         return "attributes are assigned with '=', as in 'op{axis=1}(x)'"
-    if text == "=" and before.endswith(("<", ">")):
+    if text == "<=" and "'<'" in expected and "'>'" not in expected:
         return "the bound of an index is exclusive, as in 'i < n'"
     if "';'" in expected and ("\n" in before[len(before.rstrip()) :] or failure.at_end):
         return "is a ';' missing at the end of the line before?"

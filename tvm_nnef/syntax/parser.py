@@ -41,7 +41,7 @@ def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Modu
             built = parser.parse(start, len(text), "module")
         except lark.UnexpectedInput as failure:
             problems.append(parser.explain(failure, start, len(text), "module"))
-            start = _next_definition(text, start, cast(Span, problems[-1].span).start)
+            start = _next_definition(cast(Span, problems[-1].span), start)
         else:
             problems.extend(built.problems)
             start = None
@@ -97,8 +97,11 @@ def _source(text: str, path: str) -> Source:
     return Source(path, text)
 
 
-def _next_definition(text: str, chunk_start: int, stopped_at: int) -> int | None:
+def _next_definition(stopped_at: Span, chunk_start: int) -> int | None:
     """Where the next definition begins, behind the one in which the parser stopped."""
-    line_start = text.rfind("\n", 0, stopped_at) + 1
-    found = _DEFINITION.search(text, max(line_start, chunk_start + 1))
+    text, start = stopped_at.source.text, stopped_at.start
+    if stopped_at.text in ("public", "operator", "graph"):
+        # It stopped because this definition was not expected yet, so it begins here.
+        start = max(text.rfind("\n", 0, start) + 1, chunk_start + 1)
+    found = _DEFINITION.search(text, start)
     return found.start() if found else None

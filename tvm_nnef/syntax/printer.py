@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from tvm_nnef.syntax import nodes
-from tvm_nnef.syntax.print_expression import ExpressionPrinter, Level
+from tvm_nnef.syntax.expression_printer import ExpressionPrinter, Level
 
 WIDTH = 100
 INDENT = "    "

@@ -40,16 +40,15 @@ def read(name: str) -> bytes | None:
 
 def write(name: str, data: bytes) -> None:
     """Keep bytes under a file name, whole or not at all."""
-    temporary = None
-    try:
+    # RuntimeError: no home folder can be found. A cache that cannot be written is no cache.
+    with contextlib.suppress(OSError, RuntimeError):
         place = folder()
         place.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=place, prefix=".new-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, place / name)
-    except (OSError, RuntimeError):
-        # RuntimeError: no home folder can be found. A cache that cannot be written is no cache.
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(temporary).replace(place / name)
+        finally:
+            # Still there only where it did not take its place.
+            Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,227 @@
+"""Hand-built graphs, a naive interpreter of formulas, and a way to compile and run both."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from tvm_nnef.build import build_module
+from tvm_nnef.graph import formula as f
+from tvm_nnef.graph.machine_types import assign
+from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor
+from tvm_nnef.lower import lower
+from tvm_nnef.runtime import Executable
+
+KINDS = {"f": "real", "i": "int", "u": "int", "b": "bool"}
+
+
+def tensor(name: str, shape: Sequence[int], kind: str = "real", role: str = "input") -> Tensor:
+    return Tensor(f"main.G.{name}", kind, tuple(shape), role)
+
+
+def operation(
+    operator: str,
+    operands: Sequence[Any],
+    results: Sequence[Any],
+    body: Any = None,
+    **attributes: Any,
+) -> Operation:
+    def declared(item: Any) -> str:
+        first = item[0] if isinstance(item, tuple) and item else item
+        return first.type if isinstance(first, Tensor) else "real"
+
+    return Operation(
+        operator,
+        attributes,
+        {},
+        tuple(operands),
+        tuple(results),
+        tuple(map(declared, operands)),
+        tuple(map(declared, results)),
+        body,
+        "label",
+    )
+
+
+def graph(operations: Sequence[Operation], inputs: Sequence[Any], outputs: Sequence[Any],
+          variables: Sequence[Tensor] = ()) -> Graph:  # fmt: skip
+    return Graph(
+        "main.G",
+        tuple(Port(f"x{n}", item) for n, item in enumerate(inputs)),
+        tuple(Port(f"y{n}", item) for n, item in enumerate(outputs)),
+        tuple(operations),
+        variables=tuple(variables),
+    )
+
+
+def compiled(
+    made: Graph,
+    *,
+    route: str = "mapped",
+    variables: Mapping[str, Any] | None = None,
+    named: Mapping[str, str] | None = None,
+    scheduled: bool = True,
+    **options: Any,
+) -> Executable | Callable[..., Any]:
+    types = assign(made, named=named or {})
+    mod = lower(made, machine_types=types, variables=variables or {}, route=route, **options)
+    if scheduled:
+        return build_module(mod, "native")
+    from tvm_nnef.build.metadata import with_metadata
+
+    return Executable(relax.build(with_metadata(mod), "llvm"))
+
+
+def run_formula(
+    body: f.Formula, operands: Mapping[Tensor, np.ndarray], **options: Any
+) -> list[np.ndarray]:
+    """Results of one operation with a formula, compiled."""
+    results = [fill.tensor for fill in body.fills]
+    one = operation("test.formula", list(operands), results, body)
+    named = {t.name: str(a.dtype) for t, a in operands.items()} | options.pop("named", {})
+    exe = compiled(graph([one], list(operands), results), named=named, **options)
+    return list(exe(*operands.values()))
+
+
+BINARY = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "min": min,
+    "max": max,
+    "div": lambda a, b: a / b,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "ceildiv": lambda a, b: -(-a // b) if b else 0,
+    "truncdiv": lambda a, b: int(math.trunc(a / b)) if b else 0,
+    "awaydiv": lambda a, b: int(math.copysign(math.ceil(abs(a / b)), a * b)) if b else 0,
+    "realceildiv": lambda a, b: math.ceil(a / b),
+    "floormod": lambda a, b: a % b if b else 0,
+    "truncmod": lambda a, b: int(math.fmod(a, b)) if b else 0,
+    "fmod": math.fmod,
+    "pow": lambda a, b: a**b if isinstance(a, float) or b >= 0 else int(float(a) ** b) if a else 0,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+    "xor": lambda a, b: a != b,
+}
+UNARY = {
+    "neg": lambda a: -a,
+    "not": lambda a: not a,
+    "abs": abs,
+    "sign": lambda a: (a > 0) - (a < 0),
+    "round": lambda a: math.copysign(math.floor(abs(a) + 0.5), a) if abs(a) != 0.49999997 else 0.0,
+    "frac": lambda a: a - math.trunc(a),
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "erf": math.erf,
+    **{name: getattr(math, name) for name in (
+        "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+        "tanh", "asinh", "acosh", "atanh")},
+}  # fmt: skip
+STORE = {
+    "=": lambda old, new: new,
+    "+=": BINARY["add"],
+    "*=": BINARY["mul"],
+    "&=": BINARY["and"],
+    "|=": BINARY["or"],
+    "min=": min,
+    "max=": max,
+}
+
+
+class _Skip(Exception):
+    """A guarded index is out of bounds."""
+
+
+def naive(body: f.Formula, operands: Mapping[Tensor, np.ndarray]) -> list[np.ndarray]:
+    """Results of a formula, one step after the other, as the docstring of the Formula says."""
+    values = {t: a.astype(object) for t, a in operands.items()}
+    for fill in body.fills:
+        values[fill.tensor] = np.full(fill.tensor.shape, fill.value.value, dtype=object)
+    for statement in body.statements:
+        _statement(statement, values)
+    return [values[fill.tensor] for fill in body.fills]
+
+
+def _statement(statement: f.Statement, values: dict[Tensor, np.ndarray]) -> None:
+    def loop(number: int, env: dict[str, Any]) -> None:
+        if number < len(statement.loops):
+            current = statement.loops[number]
+            for value in range(_value(current.extent, env, values)):
+                loop(number + 1, {**env, current.index.name: value})
+            return
+        try:
+            for local in statement.locals:
+                env = {**env, local.name: _value(local.value, env, values)}
+            for held, dimension, subscript in f.guards(statement):
+                if not 0 <= _value(subscript.index, env, values) < held.shape[dimension]:
+                    raise _Skip
+            if statement.condition is not None and not _value(statement.condition, env, values):
+                return
+            steps = [
+                (s, _place(s.tensor, s.subscripts, env, values), _value(s.value, env, values))
+                for s in statement.stores
+            ]
+        except _Skip:
+            return
+        for store, place, value in steps:
+            array = values[store.tensor]
+            array[place] = STORE[store.operator](array[place], value)
+
+    loop(0, {})
+
+
+def _place(held: Tensor, subscripts: Any, env: Any, values: Any) -> tuple[int, ...]:
+    place = []
+    for subscript, extent in zip(subscripts, held.shape, strict=True):
+        index = _value(subscript.index, env, values)
+        if subscript.below is not None and index < 0:
+            index = _value(subscript.below, env, values)
+        elif subscript.above is not None and index >= extent:
+            index = _value(subscript.above, env, values)
+        if not 0 <= index < extent:
+            raise _Skip
+        place.append(index)
+    return tuple(place)
+
+
+def _value(scalar: f.Scalar, env: Any, values: Any) -> Any:
+    match scalar:
+        case f.Constant(_, value):
+            return value
+        case f.Index(name) | f.Local(name):
+            return env[name]
+        case f.Unary(function, operand):
+            return UNARY[function](_value(operand, env, values))
+        case f.Binary(function, left, right):
+            return BINARY[function](_value(left, env, values), _value(right, env, values))
+        case f.Select(condition, consequent, alternative):
+            chosen = consequent if _value(condition, env, values) else alternative
+            return _value(chosen, env, values)
+        case f.Cast(kind, operand):
+            return {"real": float, "int": int, "bool": bool}[kind](_value(operand, env, values))
+        case f.Lookup(items, index):
+            return _value(items[_value(index, env, values)], env, values)
+        case f.Load(held, subscripts):
+            return values[held][_place(held, subscripts, env, values)]
+
+
+@pytest.fixture
+def make() -> SimpleNamespace:
+    """What the tests build graphs with."""
+    return SimpleNamespace(
+        tensor=tensor, operation=operation, graph=graph, compiled=compiled,
+        run_formula=run_formula, naive=naive, product=itertools.product,
+    )  # fmt: skip

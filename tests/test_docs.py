@@ -1,0 +1,60 @@
+"""What the documents claim is true: commands, models, messages, links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tvm_nnef
+from tvm_nnef.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def listing(start: str) -> str:
+    """The fenced listing of the README that starts with some text."""
+    for text in re.findall(r"```\w*\n(.*?)```", README, re.DOTALL):
+        if text.startswith(start):
+            return str(text)
+    raise AssertionError(f"no listing starts with {start!r}")
+
+
+def test_the_model_of_the_readme_computes_what_it_says() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((4, 8)).astype(np.float32)
+    w = generator.standard_normal((8, 16)).astype(np.float32)
+    h = x @ w
+    (y,) = tvm_nnef.build(listing("import linalg"), progress=False)(x, w)
+    np.testing.assert_allclose(y, h / (1 + np.exp(-1.5 * h)), rtol=1e-5, atol=1e-5)
+
+
+def test_the_error_of_the_readme_is_what_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "import nn;\n\ngraph G {\n    @input { x: real[1,1,8,8]; }\n    @output { y: real; }\n"
+        "    @variable { w: real[1,1,3,3]; }\n\n    @compose {\n"
+        "        y = nn.cnov{padding=1}(x, w);\n    }\n}\n"
+    )
+    Path("main.sknd").write_text(text)
+    assert main(["check", "main.sknd"]) == 1
+    assert listing("main.sknd:9") in capsys.readouterr().err
+
+
+def test_there_are_two_commands_to_copy() -> None:
+    commands = re.findall(r"^    (pip install .* && .*)$", README, re.MULTILINE)
+    assert len(commands) == 2
+    assert "tvm-nnef run" in commands[0]
+    assert "pytest" in commands[1]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8"))
+    assert [t for t in targets if "://" not in t and not (document.parent / t).exists()] == []
