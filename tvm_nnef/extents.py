@@ -122,12 +122,9 @@ def power(left: Extent, right: Extent) -> Extent:
         if not is_static(left):
             raise ValueError("a symbol to a negative exponent")
         return floordiv(0, left)
-    if right > _BITS and left != 0:
+    if right > 64 and not (is_static(left) and left == 0):
         raise ValueError("the power does not fit into 64 bits")
     return left**right if is_static(left) else product([left] * right)
-
-
-_BITS = 64
 
 
 def product(extents: Iterable[Extent]) -> Extent:

@@ -99,7 +99,7 @@ BINARY = {
     "div": lambda a, b: a / b,
     "floordiv": lambda a, b: a // b if b else 0,
     "ceildiv": lambda a, b: -(-a // b) if b else 0,
-    "truncdiv": lambda a, b: int(math.trunc(a / b)) if b else 0,
+    "truncdiv": lambda a, b: math.trunc(a / b) if b else 0,
     "awaydiv": lambda a, b: int(math.copysign(math.ceil(abs(a / b)), a * b)) if b else 0,
     "realceildiv": lambda a, b: math.ceil(a / b),
     "floormod": lambda a, b: a % b if b else 0,

@@ -56,15 +56,15 @@ def operand(shape: tuple[int, ...], kind: str = "real", name: str = "x") -> Tens
     return Tensor(f"main.G.{name}", kind, shape, "input")
 
 
-I, J, K = Index("i"), Index("j"), Index("k")
+N, M = Index("i"), Index("j")
 
 
 def conv1d(stride: int, dilation: int, offset: int, extent: int, size: int, out: int) -> Formula:
     x, w, y = operand((extent,)), operand((size,), name="w"), result((out,))
-    place = Binary("sub", Binary("add", Binary("mul", integer(stride), I),
-                                 Binary("mul", integer(dilation), J)), integer(offset))  # fmt: skip
-    value = Binary("mul", Load(x, at(place, guarded=True)), Load(w, at(J)))
-    step = Statement(loops(i=out, j=size), (Store(y, at(I), "+=", value),))
+    place = Binary("sub", Binary("add", Binary("mul", integer(stride), N),
+                                 Binary("mul", integer(dilation), M)), integer(offset))  # fmt: skip
+    value = Binary("mul", Load(x, at(place, guarded=True)), Load(w, at(M)))
+    step = Statement(loops(i=out, j=size), (Store(y, at(N), "+=", value),))
     return Formula((Fill(y, real(0.5)),), (step,))
 
 
@@ -109,10 +109,8 @@ def test_guarded_convolution_skips_what_lies_outside(
 
 def test_padding_does_not_change_a_maximum_of_negative_numbers(make):
     x, y = operand((5,)), result((7,))
-    place = Binary("add", I, Binary("sub", J, integer(2)))
-    step = Statement(
-        loops(i=7, j=3), (Store(y, at(I), "max=", Load(x, at(place, guarded=True))),)
-    )
+    place = Binary("add", N, Binary("sub", M, integer(2)))
+    step = Statement(loops(i=7, j=3), (Store(y, at(N), "max=", Load(x, at(place, guarded=True))),))
     formula = Formula((Fill(y, real(-np.inf)),), (step,))
     data = {x: -1.0 - RNG.random(5).astype("float32")}
     (found,) = make.run_formula(formula, data)
@@ -121,9 +119,9 @@ def test_padding_does_not_change_a_maximum_of_negative_numbers(make):
 
 def test_guarded_assignment_keeps_the_old_value(make):
     x, y = operand((3,)), result((6,))
-    shifted = Load(x, at(Binary("sub", I, integer(2)), guarded=True))
+    shifted = Load(x, at(Binary("sub", N, integer(2)), guarded=True))
     formula = Formula(
-        (Fill(y, real(9.0)),), (Statement(loops(i=6), (Store(y, at(I), "=", shifted),)),)
+        (Fill(y, real(9.0)),), (Statement(loops(i=6), (Store(y, at(N), "=", shifted),)),)
     )
     (found,) = make.run_formula(formula, {x: np.array([1, 2, 3], "float32")})
     np.testing.assert_array_equal(found, [9, 9, 1, 2, 3, 9])
@@ -131,8 +129,8 @@ def test_guarded_assignment_keeps_the_old_value(make):
 
 def test_remapped_index_replicates_the_border(make):
     x, y = operand((3,)), result((7,))
-    index = Subscript(Binary("sub", I, integer(2)), True, integer(0), integer(2))
-    step = Statement(loops(i=7), (Store(y, at(I), "=", Load(x, (index,))),))
+    index = Subscript(Binary("sub", N, integer(2)), True, integer(0), integer(2))
+    step = Statement(loops(i=7), (Store(y, at(N), "=", Load(x, (index,))),))
     (found,) = make.run_formula(
         Formula((Fill(y, real(0.0)),), (step,)), {x: np.array([1, 2, 3], "float32")}
     )
@@ -141,14 +139,14 @@ def test_remapped_index_replicates_the_border(make):
 
 def test_computed_left_sides_that_can_be_turned_around_are_plain(make):
     x, y = operand((2, 3)), result((3, 12))
-    grouped = Binary("add", Binary("mul", I, integer(4)), J)
-    value = Load(x, at(I, J))
+    grouped = Binary("add", Binary("mul", N, integer(4)), M)
+    value = Load(x, at(N, M))
     steps = (
-        Statement(loops(i=2, j=3), (Store(y, at(integer(1), Binary("add", grouped, integer(2))),
-                                          "=", value),)),  # fmt: skip
         Statement(
-            loops(i=2, j=3, k=5), (Store(y, at(integer(2), grouped), "+=", value),)
+            loops(i=2, j=3),
+            (Store(y, at(integer(1), Binary("add", grouped, integer(2))), "=", value),),
         ),
+        Statement(loops(i=2, j=3, k=5), (Store(y, at(integer(2), grouped), "+=", value),)),
     )
     formula = Formula((Fill(y, real(-1.0)),), steps)
     assert is_plain(formula)
@@ -157,10 +155,10 @@ def test_computed_left_sides_that_can_be_turned_around_are_plain(make):
 
 def test_scatter_runs_in_order_so_that_the_last_write_counts(make):
     x, index, y = operand((6,)), operand((6,), "int", "index"), result((4,))
-    place = Load(index, at(I))
+    place = Load(index, at(N))
     formula = Formula(
         (Fill(y, real(0.0)),),
-        (Statement(loops(i=6), (Store(y, at(place), "=", Load(x, at(I))),)),),
+        (Statement(loops(i=6), (Store(y, at(place), "=", Load(x, at(N))),)),),
     )
     assert not is_plain(formula)
     places = np.array([3, 0, 3, 2, 0, 3], "int32")
@@ -169,11 +167,11 @@ def test_scatter_runs_in_order_so_that_the_last_write_counts(make):
 
 def test_condition_that_reads_the_output_gives_the_first_maximum(make):
     x, y = operand((4, 9)), result((4,), "int")
-    best = Load(x, at(I, Load(y, at(I))))
+    best = Load(x, at(N, Load(y, at(N))))
     step = Statement(
         loops(i=4, j=9),
-        (Store(y, at(I), "=", J),),
-        condition=Binary("gt", Load(x, at(I, J)), best),
+        (Store(y, at(N), "=", M),),
+        condition=Binary("gt", Load(x, at(N, M)), best),
     )
     formula = Formula((Fill(y, integer(0)),), (step,))
     data = RNG.integers(0, 4, (4, 9)).astype("float32")
@@ -183,12 +181,12 @@ def test_condition_that_reads_the_output_gives_the_first_maximum(make):
 
 def test_packed_step_reads_everything_before_it_writes(make):
     a, b, x = result((3,)), result((3,), name="b"), operand((3,))
-    first = Statement(loops(i=3), (Store(a, at(I), "=", Load(x, at(I))),))
+    first = Statement(loops(i=3), (Store(a, at(N), "=", Load(x, at(N))),))
     swap = Statement(
         loops(i=3),
         (
-            Store(a, at(I), "=", Binary("add", Load(b, at(I)), real(1.0))),
-            Store(b, at(I), "=", Load(a, at(I))),
+            Store(a, at(N), "=", Binary("add", Load(b, at(N)), real(1.0))),
+            Store(b, at(N), "=", Load(a, at(N))),
         ),
     )
     formula = Formula((Fill(a, real(0.0)), Fill(b, real(5.0))), (first, swap))
@@ -197,8 +195,8 @@ def test_packed_step_reads_everything_before_it_writes(make):
 
 def test_loop_extents_may_depend_on_outer_indices(make):
     x, y = operand((5,)), result((5,))
-    triangle = (Loop(I, integer(5)), Loop(J, Binary("add", I, integer(1))))
-    step = Statement(triangle, (Store(y, at(I), "+=", Load(x, at(J))),))
+    triangle = (Loop(N, integer(5)), Loop(M, Binary("add", N, integer(1))))
+    step = Statement(triangle, (Store(y, at(N), "+=", Load(x, at(M))),))
     formula = Formula((Fill(y, real(0.0)),), (step,))
     data = RNG.standard_normal(5).astype("float32")
     (found,) = make.run_formula(formula, {x: data})
@@ -207,16 +205,16 @@ def test_loop_extents_may_depend_on_outer_indices(make):
 
 def test_locals_lookups_and_selects(make):
     x, y = operand((20,)), result((20,))
-    table = Lookup(tuple(real(n * n) for n in range(20)), I)
-    short = Lookup((real(0.5), Load(x, at(I)), real(2.0)), Binary("floormod", I, integer(3)))
+    table = Lookup(tuple(real(n * n) for n in range(20)), N)
+    short = Lookup((real(0.5), Load(x, at(N)), real(2.0)), Binary("floormod", N, integer(3)))
     value = Select(Binary("gt", Local("t", "real"), real(50.0)), Local("t", "real"), short)
-    step = Statement(loops(i=20), (Store(y, at(I), "=", value),), (Let("t", table),))
+    step = Statement(loops(i=20), (Store(y, at(N), "=", value),), (Let("t", table),))
     check(make, Formula((Fill(y, real(0.0)),), (step,)))
 
 
 def test_data_dependent_index_never_reads_outside(make):
     x, index, y = operand((3,)), operand((4,), "int", "index"), result((4,))
-    step = Statement(loops(i=4), (Store(y, at(I), "=", Load(x, at(Load(index, at(I))))),))
+    step = Statement(loops(i=4), (Store(y, at(N), "=", Load(x, at(Load(index, at(N))))),))
     wild = np.array([-(2**30), 1, 2, 2**30], "int32")
     (found,) = make.run_formula(
         Formula((Fill(y, real(0.0)),), (step,)), {x: np.array([1, 2, 3], "float32"), index: wild}
@@ -227,7 +225,7 @@ def test_data_dependent_index_never_reads_outside(make):
 @pytest.mark.parametrize("operator", ["&=", "|="])
 def test_logical_reductions(make, operator):
     x, y = operand((6, 3), "bool"), result((6,), "bool")
-    step = Statement(loops(i=6, j=3), (Store(y, at(I), operator, Load(x, at(I, J))),))
+    step = Statement(loops(i=6, j=3), (Store(y, at(N), operator, Load(x, at(N, M))),))
     check(make, Formula((Fill(y, Constant("bool", operator == "&=")),), (step,)))
 
 
@@ -245,7 +243,7 @@ def test_empty_and_scalar_results(make, shape):
 
 def test_reduction_over_nothing_leaves_the_fill(make):
     x, y = operand((3, 0)), result((3,))
-    step = Statement(loops(i=3, j=0), (Store(y, at(I), "+=", Load(x, at(I, J))),))
+    step = Statement(loops(i=3, j=0), (Store(y, at(N), "+=", Load(x, at(N, M))),))
     (found,) = make.run_formula(
         Formula((Fill(y, real(4.0)),), (step,)), {x: np.zeros((3, 0), "float32")}
     )
@@ -262,9 +260,9 @@ INTS = np.array([-(2**31), -7, -6, -1, 0, 1, 6, 7, 2**31 - 1], "int32")
 def test_integer_division_rounds_as_named_and_never_traps(make, function, divisor):
     x, d, y = operand((81,), "int"), operand((81,), "int", "d"), result((81,), "int")
     left, right = (grid.reshape(-1) for grid in np.meshgrid(INTS, INTS))
-    by = Load(d, at(I)) if divisor is None else integer(divisor)
-    value = Binary(function, Load(x, at(I)), by)
-    step = Statement(loops(i=81), (Store(y, at(I), "=", value),))
+    by = Load(d, at(N)) if divisor is None else integer(divisor)
+    value = Binary(function, Load(x, at(N)), by)
+    step = Statement(loops(i=81), (Store(y, at(N), "=", value),))
     formula = Formula((Fill(y, integer(0)),), (step,))
     operands = {x: left} if divisor is not None else {x: left, d: right}
     expected = make.naive(formula, {t: a.astype(object) for t, a in operands.items()})[0]
@@ -285,9 +283,7 @@ REALS = np.array([-2.5, -1.5, -0.5, -0.49999997, 0.0, 0.25, 0.49999997, 0.5, 1.5
 )  # fmt: skip
 def test_real_functions(make, function, data):
     x, y = operand(data.shape), result(data.shape)
-    step = Statement(
-        loops(i=len(data)), (Store(y, at(I), "=", Unary(function, Load(x, at(I)))),)
-    )
+    step = Statement(loops(i=len(data)), (Store(y, at(N), "=", Unary(function, Load(x, at(N)))),))
     formula = Formula((Fill(y, real(0.0)),), (step,))
     narrow = data.astype("float32")
     expected = make.naive(formula, {x: narrow.astype("float64")})[0].astype("float32")
@@ -303,7 +299,7 @@ def test_functions_of_two_reals(make, function):
     x, z, y = operand((50,)), operand((50,), name="z"), result((50,))
     step = Statement(
         loops(i=50),
-        (Store(y, at(I), "=", Binary(function, Load(x, at(I)), Load(z, at(I)))),),
+        (Store(y, at(N), "=", Binary(function, Load(x, at(N)), Load(z, at(N)))),),
     )
     data = {t: (RNG.random(50) * 3 + 0.5).astype("float32") for t in (x, z)}
     check(make, Formula((Fill(y, real(0.0)),), (step,)), data)
@@ -318,7 +314,7 @@ def test_truth_values(make, kind, function):
     x, z, y = operand((40,), kind), operand((40,), kind, "z"), result((40,), "bool")
     step = Statement(
         loops(i=40),
-        (Store(y, at(I), "=", Binary(function, Load(x, at(I)), Load(z, at(I)))),),
+        (Store(y, at(N), "=", Binary(function, Load(x, at(N)), Load(z, at(N)))),),
     )
     data = {t: RNG.integers(0, 2, 40).astype({"real": "float32", "int": "int32"}.get(kind, kind))
             for t in (x, z)}  # fmt: skip
@@ -331,10 +327,8 @@ def test_integer_powers_truncate_toward_zero(make, exponent):
     x, e, y = operand((64,), "int"), operand((64,), "int", "e"), result((64,), "int")
     left = np.repeat(bases, 8)
     right = np.tile(np.array([-2, -1, 0, 1, 2, 5, 8, 9], "int32"), 8)
-    power = Load(e, at(I)) if exponent is None else integer(exponent)
-    step = Statement(
-        loops(i=64), (Store(y, at(I), "=", Binary("pow", Load(x, at(I)), power)),)
-    )
+    power = Load(e, at(N)) if exponent is None else integer(exponent)
+    step = Statement(loops(i=64), (Store(y, at(N), "=", Binary("pow", Load(x, at(N)), power)),))
     operands = {x: left} | ({e: right} if exponent is None else {})
     powers = right if exponent is None else np.full(64, exponent)
     expected = [
@@ -348,17 +342,15 @@ def test_integer_powers_truncate_toward_zero(make, exponent):
 def test_conversions_truncate_and_saturate(make):
     x, y = operand((8,)), result((8,), "int")
     data = np.array([-1.9, 1.9, np.nan, np.inf, -np.inf, 3e9, -3e9, 2147483520.0], "float32")
-    step = Statement(loops(i=8), (Store(y, at(I), "=", Cast("int", Load(x, at(I)))),))
+    step = Statement(loops(i=8), (Store(y, at(N), "=", Cast("int", Load(x, at(N)))),))
     (found,) = make.run_formula(Formula((Fill(y, integer(0)),), (step,)), {x: data})
     greatest, least = 2**31 - 1, -(2**31)
-    np.testing.assert_array_equal(
-        found, [-1, 1, 0, greatest, least, greatest, least, 2147483520]
-    )
+    np.testing.assert_array_equal(found, [-1, 1, 0, greatest, least, greatest, least, 2147483520])
 
 
 def test_float16_is_computed_in_float32_and_narrowed_once(make):
     x, y = operand((2048,)), result(())
-    step = Statement(loops(i=2048), (Store(y, (), "+=", Load(x, at(I))),))
+    step = Statement(loops(i=2048), (Store(y, (), "+=", Load(x, at(N))),))
     data = np.ones(2048, "float16") * np.float16(1.001)
     (found,) = make.run_formula(
         Formula((Fill(y, real(0.0)),), (step,)), {x: data}, named={y.name: "float16"}
@@ -371,8 +363,8 @@ def test_float16_is_computed_in_float32_and_narrowed_once(make):
 @pytest.mark.parametrize("scheduled", [True, False])
 def test_int8_wraps_once_on_store(make, scheduled):
     x, y = operand((4,), "int"), result((4,), "int")
-    value = Binary("floordiv", Binary("mul", Load(x, at(I)), integer(4)), integer(2))
-    step = Statement(loops(i=4), (Store(y, at(I), "=", value),))
+    value = Binary("floordiv", Binary("mul", Load(x, at(N)), integer(4)), integer(2))
+    step = Statement(loops(i=4), (Store(y, at(N), "=", value),))
     data = np.array([-100, -1, 50, 100], "int8")
     (found,) = make.run_formula(
         Formula((Fill(y, integer(0)),), (step,)),
@@ -385,9 +377,9 @@ def test_int8_wraps_once_on_store(make, scheduled):
 
 def test_narrow_maximum_of_nothing_is_the_least_int8(make):
     x, y = operand((2, 3), "int"), result((2,), "int")
-    place = Binary("sub", J, integer(9))
+    place = Binary("sub", M, integer(9))
     step = Statement(
-        loops(i=2, j=3), (Store(y, at(I), "max=", Load(x, (Subscript(I), Subscript(place, True)))),)
+        loops(i=2, j=3), (Store(y, at(N), "max=", Load(x, (Subscript(N), Subscript(place, True)))),)
     )
     (found,) = make.run_formula(
         Formula((Fill(y, integer(-np.inf)),), (step,)),

@@ -1,70 +1,37 @@
-"""Affine expressions of one unknown, ``a * x + b`` (NNEF 2.0 draft, section 2.6)."""
+"""Symbols deduced from the values of affine expressions, ``a * x + b`` (section 2.6)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container
 
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.indexing import integer
-from tvm_nnef.compose.values import Environment
+from tvm_nnef import extents
 from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.extents import Extent
+from tvm_nnef.semantics.affine import affine
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.syntax import nodes
 
 
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """``scale * name + offset``"""
-
-    name: str
-    scale: int
-    offset: int
-
-    def solve(self, value: int, span: Span) -> int:
-        """The unknown, from the value of the expression. Raises NnefError where there is none."""
-        quotient, remainder = divmod(value - self.offset, self.scale)
-        if remainder or quotient < 0:
-            form = f"{self.scale} * {self.name} + {self.offset}"
-            raise error(f"{value} is not of the form {form} with a non-negative integer", span)
-        return quotient
-
-
-def unknown_names(node: nodes.Expression, names: Mapping[str, object]) -> list[str]:
+def unknown_names(node: nodes.Expression, known: Container[str]) -> list[str]:
     """The names that an expression uses and that have no value yet, each once, in order."""
     used = (identifier.name for identifier in used_names(node))
-    return list(dict.fromkeys(name for name in used if name not in names))
+    return list(dict.fromkeys(name for name in used if name not in known))
 
 
-def affine(node: nodes.Expression, env: Environment) -> Affine | None:
-    """An expression with one unknown as an affine one; None where it is not affine."""
-    unknown = unknown_names(node, env.names)
-    if len(unknown) != 1:
+def deduce(
+    node: nodes.Expression, value: Extent, known: Container[str], what: str, place: Span
+) -> tuple[str, Extent] | None:
+    """The one unknown of an affine expression, and its value; None for any other expression.
+
+    Raises NnefError at ``place`` where no non-negative integer gives ``value``, as ``what`` is.
+    """
+    form = affine(node)
+    if form is None or form.symbol is None or form.symbol in known:
         return None
-    form = _form(node, unknown[0], env)
-    return Affine(unknown[0], *form) if form and form[0] != 0 else None
-
-
-def _form(node: nodes.Expression, name: str, env: Environment) -> tuple[int, int] | None:
-    if not unknown_names(node, env.names):
-        return 0, integer(known(node, env), "an extent", node.span)
-    match node:
-        case nodes.Identifier():
-            return 1, 0
-        case nodes.Unary("-" | "+" as symbol, operand):
-            form = _form(operand, name, env)
-            return form if form is None or symbol == "+" else (-form[0], -form[1])
-        case nodes.Binary("+" | "-" as symbol, left, right):
-            first, second = _form(left, name, env), _form(right, name, env)
-            if first is None or second is None:
-                return None
-            sign = 1 if symbol == "+" else -1
-            return first[0] + sign * second[0], first[1] + sign * second[1]
-        case nodes.Binary("*", left, right):
-            first, second = _form(left, name, env), _form(right, name, env)
-            if first is None or second is None or (first[0] and second[0]):
-                return None
-            constant, other = (first[1], second) if first[0] == 0 else (second[1], first)
-            return constant * other[0], constant * other[1]
-        case _:
-            return None
+    difference = extents.sub(value, form.offset)
+    unknown = extents.floordiv(difference, form.factor)
+    if extents.is_static(difference) and extents.is_static(unknown):
+        if unknown < 0 or difference != unknown * form.factor:
+            message = f"{what} is {value}, which is not '{node.span.text}' for any '{form.symbol}'"
+            raise error(message, place)
+    return form.symbol, unknown

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_nnef import extents
-from tvm_nnef.compose.affine import affine, unknown_names
+from tvm_nnef.compose.affine import deduce, unknown_names
 from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.indexing import count
+from tvm_nnef.compose.indexing import count, integer
 from tvm_nnef.compose.values import Environment, Value, show, type_of
-from tvm_nnef.diagnostics import NnefError, Span, error
+from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.syntax import nodes
 
@@ -19,32 +19,40 @@ Shape = tuple[Extent, ...]
 class ShapeBinder:
     """Binds the symbols of declared shapes to actual shapes, one input after the other.
 
-    ``names`` grows; a symbol that is known already is compared instead. Every error points at
-    ``place`` (the invocation), with the declaration in a note.
+    The names of ``env`` grow; a symbol that is known already is compared instead. Every error
+    points at ``place`` (the invocation), with the declaration in a note.
     """
 
-    def __init__(self, names: dict[str, Value], env: Environment, place: Span) -> None:
-        self.names = names
+    def __init__(self, env: Environment, place: Span) -> None:
         self.env = env
+        self.names = env.names
         self.place = place
 
-    def bind(self, parameter: nodes.Parameter, shapes: Sequence[Shape], *, packed: bool) -> None:
+    def bind(self, parameter: nodes.Parameter, shapes: Sequence[Shape]) -> None:
         """Binds the shape of an input: one shape, or those of the items of a pack."""
         spec = parameter.type
-        if spec.pack is not None and packed:
-            self._bind_length(spec.pack, len(shapes), parameter.name.name)
-        if spec.shape is None:
-            return
+        if spec.pack is not None and spec.pack.length is not None:
+            self._bind_length(spec.pack.length, len(shapes), f"the length of {_name(parameter)}")
         ranks = {len(shape) for shape in shapes}
         if len(ranks) > 1:
             raise self._error(parameter, f"items of different ranks {sorted(ranks)}")
-        per_item: dict[str, list[Extent]] = {}
+        if spec.rank is not None and ranks:
+            self._assign_rank(parameter, spec.rank.name, ranks.pop())
+        if spec.shape is None:
+            return
+        varying: dict[int, Shape] = {i: () for i, e in enumerate(spec.shape) if e.per_item}
         for shape in shapes:
-            self._bind_one(parameter, spec.shape, shape, per_item)
-        for extent in spec.shape:
-            if extent.per_item and isinstance(extent.value, nodes.Identifier):
-                found = tuple(per_item.get(extent.value.name, ()))
-                self._assign(parameter, extent.value.name, found)
+            position = 0
+            lengths = self._lengths(parameter, spec.shape, len(shape))
+            for index, (extent, length) in enumerate(zip(spec.shape, lengths, strict=True)):
+                part = shape[position : position + length]
+                position += length
+                if extent.per_item:
+                    varying[index] += part
+                else:
+                    self._bind_extent(parameter, extent, part, extent.pack is not None)
+        for index, values in varying.items():
+            self._bind_extent(parameter, spec.shape[index], values, True)
 
     def bind_null(self, parameter: nodes.Parameter) -> None:
         """Makes null of what only an omitted input would have told."""
@@ -58,96 +66,77 @@ class ShapeBinder:
         if spec.pack and spec.pack.length:
             expressions.append(spec.pack.length)
         for expression in expressions:
-            for name in unknown_names(expression, self.names):
-                self.names[name] = None
-
-    def _bind_length(self, pack: nodes.Pack, length: int, name: str) -> None:
-        if pack.length is None:
-            self.names[f"|{name}|"] = length
-            return
-        self._solve(pack.length, length, f"the length of '{name}'")
-
-    def _bind_one(
-        self,
-        parameter: nodes.Parameter,
-        declared: tuple[nodes.Extent, ...],
-        shape: Shape,
-        per_item: dict[str, list[Extent]],
-    ) -> None:
-        if parameter.type.rank is not None:
-            self._assign(parameter, parameter.type.rank.name, len(shape))
-        lengths = self._lengths(parameter, declared, len(shape))
-        position = 0
-        for extent, length in zip(declared, lengths, strict=True):
-            part = shape[position : position + (1 if length is None else length)]
-            position += len(part)
-            if extent.per_item and isinstance(extent.value, nodes.Identifier):
-                per_item.setdefault(extent.value.name, []).append(part[0])
-            else:
-                self._bind_extent(parameter, extent, part, length is not None)
+            self.names.update(dict.fromkeys(unknown_names(expression, self.names)))
 
     def _lengths(
         self, parameter: nodes.Parameter, declared: tuple[nodes.Extent, ...], rank: int
-    ) -> list[int | None]:
-        """How many dimensions each extent covers; None for one that is not packed."""
-        lengths: list[int | None] = []
-        flexible: int | None = None
-        for index, extent in enumerate(declared):
-            if extent.pack is None:
-                lengths.append(None)
-                continue
-            length = self._known_length(extent)
-            if length is None and flexible is not None:
-                raise self._error(parameter, "which dimensions belong to which pack is ambiguous")
-            flexible = index if length is None else flexible
-            lengths.append(length)
-        taken = sum(1 if length is None else length for length in lengths)
-        if flexible is None:
-            if taken != rank:
-                raise self._error(parameter, f"expected rank {taken}, found rank {rank}")
-            return lengths
-        rest = rank - (taken - 1)
-        if rest < 0:
-            raise self._error(parameter, f"expected rank {taken - 1} or more, found rank {rank}")
-        lengths[flexible] = rest
-        length_node = declared[flexible].pack.length  # type: ignore[union-attr]
-        if length_node is not None:
-            self._solve(length_node, rest, "a number of dimensions")
-        return lengths
+    ) -> list[int]:
+        """How many dimensions each extent covers."""
+        known_lengths = [self._known_length(extent) for extent in declared]
+        taken = sum(length or 0 for length in known_lengths)
+        flexible = [index for index, length in enumerate(known_lengths) if length is None]
+        if len(flexible) > 1:
+            raise self._error(parameter, "which dimensions belong to which pack is ambiguous")
+        if rank < taken or (rank > taken and not flexible):
+            wanted = f"{taken} or more" if flexible else f"{taken}"
+            raise self._error(parameter, f"expected rank {wanted}, found rank {rank}")
+        for index in flexible:
+            pack = declared[index].pack
+            if pack is not None and pack.length is not None:
+                what = f"a number of dimensions of {_name(parameter)}"
+                self._bind_length(pack.length, rank - taken, what)
+        return [rank - taken if length is None else length for length in known_lengths]
 
     def _known_length(self, extent: nodes.Extent) -> int | None:
-        assert extent.pack is not None
+        """The number of dimensions of an extent; None where the shape tells it."""
+        expression = None if isinstance(extent.value, nodes.Omitted) else extent.value
+        determined = expression is not None and not unknown_names(expression, self.names)
+        if extent.pack is None:
+            absent = determined and expression and known(expression, self.env) is None
+            return 0 if absent else 1
         length = extent.pack.length
-        if length is not None and not unknown_names(length, self.names):
-            return count(known(length, self.env), "a number of dimensions", length.span)
-        if length is None and isinstance(extent.value, nodes.Identifier):
-            bound = self.names.get(extent.value.name)
-            return len(bound) if isinstance(bound, tuple) else None
-        return None
+        if length is not None:
+            if unknown_names(length, self.names):
+                return None
+            value = known(length, self.env)
+            return 0 if value is None else count(value, "a number of dimensions", length.span)
+        items = known(expression, self.env) if determined and expression else ()
+        return len(items) if determined and isinstance(items, tuple) else None
 
     def _bind_extent(
         self, parameter: nodes.Parameter, extent: nodes.Extent, part: Shape, packed: bool
     ) -> None:
+        self._check_bound(parameter, extent, part)
         expression = extent.value
         if isinstance(expression, nodes.Omitted):
             return
-        if packed and _is_flag(extent, self.env):
-            if isinstance(expression, nodes.Identifier) and not part:
-                self.names.setdefault(expression.name, None)
-                return
+        if _is_flag(extent, self.env):
             packed = False
-            if not part:
-                return
-        unknown = unknown_names(expression, self.names)
-        null = isinstance(expression, nodes.Identifier) and (
-            expression.name in self.names and self.names[expression.name] is None
-        )
-        if null or (unknown and isinstance(expression, nodes.Identifier)):
-            self.names[expression.name] = part if packed else part[0]  # type: ignore[union-attr]
+            if not part and isinstance(expression, nodes.Identifier):
+                self.names.setdefault(expression.name, None)
+        if not packed and not part:
             return
-        if unknown:
+        if isinstance(expression, nodes.Identifier) and self.names.get(expression.name) is None:
+            self.names[expression.name] = part if packed else part[0]
+        elif unknown_names(expression, self.names):
             self._bind_affine(parameter, expression, part, packed)
+        else:
+            self._compare(parameter, expression, part, packed)
+
+    def _check_bound(self, parameter: nodes.Parameter, extent: nodes.Extent, part: Shape) -> None:
+        """Compares extents with their static upper bound, as in ``n|10``."""
+        if extent.bound is None:
             return
+        limit = known(extent.bound, self.env)
+        limits = limit if isinstance(limit, tuple) else (limit,) * len(part)
+        for value, most in zip(part, limits, strict=False):
+            if extents.is_static(value) and value > integer(most, "a bound", extent.bound.span):
+                message = f"extent {value} is beyond the bound {_text(extent.bound)} = {show(most)}"
+                raise self._error(parameter, message)
+
+    def _compare(
+        self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
+    ) -> None:
         wanted = known(expression, self.env)
         items = wanted if isinstance(wanted, tuple) else (wanted,) * len(part)
         same = len(items) == len(part) and all(
@@ -161,40 +150,41 @@ class ShapeBinder:
     def _bind_affine(
         self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
     ) -> None:
-        form = affine(expression, self.env)
-        if form is None:
+        what = f"an extent of {_name(parameter)}"
+        found = [deduce(expression, value, self.names, what, self.place) for value in part]
+        pairs = [pair for pair in found if pair is not None]
+        if len(pairs) < len(found):
             raise self._error(parameter, f"extent {_text(expression)} cannot be deduced")
-        try:
-            items = tuple(form.solve(value, expression.span) for value in part)
-        except NnefError as problem:
-            message = f"extent {_text(expression)}: {problem.diagnostics[0].message}"
-            raise self._error(parameter, message) from None
-        self.names[form.name] = items if packed else items[0]
+        for name in unknown_names(expression, self.names):
+            values = tuple(value for _, value in pairs)
+            self.names[name] = values if packed else values[0]
 
-    def _assign(self, parameter: nodes.Parameter, name: str, value: Value) -> None:
-        if name in self.names and self.names[name] != value:
-            found = f"{show(self.names[name])} and {show(value)}"
+    def _assign_rank(self, parameter: nodes.Parameter, name: str, rank: int) -> None:
+        if self.names.setdefault(name, rank) != rank:
+            found = f"{show(self.names[name])} and {rank}"
             raise self._error(parameter, f"'{name}' has two values: {found}")
-        self.names[name] = value
 
-    def _solve(self, expression: nodes.Expression, value: int, what: str) -> None:
+    def _bind_length(self, expression: nodes.Expression, value: int, what: str) -> None:
         """Deduces the unknown of a length, or compares the length with a known expression."""
-        form = affine(expression, self.env)
-        if form is not None:
-            self.names[form.name] = form.solve(value, self.place)
-        elif not unknown_names(expression, self.names):
+        deduced = deduce(expression, value, self.names, what, self.place)
+        if deduced is not None:
+            name, number = deduced
+            self.names[name] = number
+        elif unknown_names(expression, self.names):
+            raise error(f"{what} cannot be deduced from {_text(expression)}", self.place)
+        else:
             wanted = count(known(expression, self.env), what, expression.span)
             if wanted != value:
                 message = f"{what} must be {_text(expression)} = {wanted}, found {value}"
                 raise error(message, self.place)
-        else:
-            raise error(f"{what} cannot be deduced from {_text(expression)}", self.place)
 
     def _error(self, parameter: nodes.Parameter, message: str) -> NnefError:
-        from tvm_nnef.diagnostics import Note
+        note = Note(f"{_name(parameter)} is declared here", parameter.span)
+        return error(f"input {_name(parameter)}: {message}", self.place, notes=(note,))
 
-        note = Note(f"'{parameter.name.name}' is declared here", parameter.span)
-        return error(f"input '{parameter.name.name}': {message}", self.place, notes=(note,))
+
+def _name(parameter: nodes.Parameter) -> str:
+    return f"'{parameter.name.name}'"
 
 
 def _is_flag(extent: nodes.Extent, env: Environment) -> bool:

@@ -237,9 +237,7 @@ def _reduction(step: _Step, reduced: Mapping[str, int]) -> TeTensor:
     old = step.before[step.store.tensor]
     if isinstance(old, Constant) and old.value == NULL_ELEMENT[operator]:
         return total
-    return te.compute(
-        shape, lambda *axes: combine(step.old(axes), total(*axes)), name=step.name
-    )
+    return te.compute(shape, lambda *axes: combine(step.old(axes), total(*axes)), name=step.name)
 
 
 def _with_padding(step: _Step) -> _Step:
@@ -260,14 +258,14 @@ def _with_padding(step: _Step) -> _Step:
 
 def _padded_copy(padding: Padding, source: TeTensor, name: str) -> TeTensor:
     def element(*axes: PrimExpression) -> PrimExpression:
-        places = [axis - lead for axis, lead in zip(axes, padding.leads, strict=True)]
+        positions = [axis - lead for axis, lead in zip(axes, padding.leads, strict=True)]
         tests = []
-        for place, lead, extent, total in zip(
-            places, padding.leads, padding.source.shape, padding.copy.shape, strict=True
+        for position, lead, extent, total in zip(
+            positions, padding.leads, padding.source.shape, padding.copy.shape, strict=True
         ):
-            tests += [place >= 0] if lead > 0 else []
-            tests += [place < extent] if total > lead + extent else []
-        value = source(*places)
+            tests += [position >= 0] if lead > 0 else []
+            tests += [position < extent] if total > lead + extent else []
+        value = source(*positions)
         return guarded(tests, value, literal(padding.value, dtype_of(value)))
 
     return te.compute(_wide_shape(padding.copy), element, name=name)
@@ -282,9 +280,7 @@ def _wide_shape(tensor: Tensor) -> list[PrimExpression]:
     return [_wide(extent) for extent in tensor.shape]
 
 
-def _element(
-    stage: Stage, positions: Sequence[PrimExpression], dtype: str
-) -> PrimExpression:
+def _element(stage: Stage, positions: Sequence[PrimExpression], dtype: str) -> PrimExpression:
     return literal(stage.value, dtype) if isinstance(stage, Constant) else stage(*positions)
 
 

@@ -51,9 +51,7 @@ def select(
 ) -> PrimExpression:
     """One of two values; both may be evaluated, which vectorises."""
     if dtype_of(consequent) == "bool":
-        return tirx.Or(
-            tirx.And(condition, consequent), tirx.And(tirx.Not(condition), alternative)
-        )
+        return tirx.Or(tirx.And(condition, consequent), tirx.And(tirx.Not(condition), alternative))
     return tirx.Select(condition, consequent, alternative)
 
 
@@ -116,8 +114,9 @@ def _ceildiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 def _awaydiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     zero, one = tirx.const(0, dtype_of(x)), tirx.const(1, dtype_of(x))
-    outward = tirx.Select(tirx.Or(tirx.And(x < zero, y > zero), tirx.And(x > zero, y < zero)),
-                          -one, one)
+    outward = tirx.Select(
+        tirx.Or(tirx.And(x < zero, y > zero), tirx.And(x > zero, y < zero)), -one, one
+    )
     exact = tirx.EQ(tirx.truncmod(x, y), zero)
     return tirx.truncdiv(x, y) + tirx.Select(exact, zero, outward)
 

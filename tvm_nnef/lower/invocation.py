@@ -39,6 +39,11 @@ class Invocation:
         assert isinstance(value, int)
         return value
 
+    def real(self, name: str) -> float | None:
+        """A real attribute, or None for null."""
+        value = self.operation.attributes[name]
+        return float(value) if isinstance(value, (int, float)) else None
+
     def numbers(self, name: str) -> list[int]:
         """A pack of integers."""
         value = self.operation.attributes[name]

@@ -9,7 +9,7 @@ shapes: what Relax finds must be what the Graph says.
 then, where asked for, one for each variable; it returns one flat tuple. Its attributes are
 
 - ``nnef_ports``: a JSON object that names the ``inputs`` and ``outputs`` in order, each as
-  ``{"name": ..., "items": n}`` with ``items`` null for a single tensor, else the length of the pack;
+  ``{"name": ..., "items": n}``, with the length of a pack, or null for a single tensor;
 - ``num_input``: how many parameters are inputs;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
 """
@@ -26,8 +26,8 @@ from tvm import relax
 
 from tvm_nnef import tvm_compat
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, error
-from tvm_nnef.graph.formula import Formula, Lookup, Scalar, loads, scalars, walk
 from tvm_nnef.graph.formula import Constant as Number
+from tvm_nnef.graph.formula import Formula, Lookup, Scalar, loads, scalars, walk
 from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
@@ -342,5 +342,3 @@ def _no_lowering(operation: Operation) -> NnefError:
     notes = [Note("invoked from here", span) for span in reversed(operation.trace[:-1])]
     message = f"operator '{operation.operator}' has no body and no lowering"
     return error(message, operation.span, hint=hint, notes=notes)
-
-

@@ -99,9 +99,7 @@ def _nest(
     return _loops(loops, body)
 
 
-def _step(
-    statement: Statement, emitter: Emitter, buffers: Mapping[Tensor, Buffer]
-) -> TirStatement:
+def _step(statement: Statement, emitter: Emitter, buffers: Mapping[Tensor, Buffer]) -> TirStatement:
     """All stores of one step: every value and place is computed before the first is written."""
     bindings: list[TirStatement] = []
     writes: list[TirStatement] = []

@@ -67,8 +67,8 @@ def _linear(scalar: Scalar, statement: Statement) -> tuple[int, dict[str, int]] 
         case Index(name):
             return 0, {name: 1}
         case Local(name):
-            value = next(local.value for local in statement.locals if local.name == name)
-            return _linear(value, statement)
+            meant = next(local.value for local in statement.locals if local.name == name)
+            return _linear(meant, statement)
         case Unary("neg", operand):
             return _scaled(_linear(operand, statement), -1)
         case Binary("add" | "sub" as function, left, right):
@@ -81,10 +81,10 @@ def _linear(scalar: Scalar, statement: Statement) -> tuple[int, dict[str, int]] 
             total = {name: first[1].get(name, 0) + second[1].get(name, 0) for name in names}
             return first[0] + second[0], total
         case Binary("mul", left, right):
-            first, second = _linear(left, statement), _linear(right, statement)
-            if first is None or second is None or (first[1] and second[1]):
+            one, other = _linear(left, statement), _linear(right, statement)
+            if one is None or other is None or (one[1] and other[1]):
                 return None
-            return _scaled(first, second[0]) if first[1] else _scaled(second, first[0])
+            return _scaled(one, other[0]) if one[1] else _scaled(other, one[0])
     return None
 
 

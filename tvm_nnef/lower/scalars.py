@@ -34,9 +34,9 @@ from tvm_nnef.graph.formula import (
     walk,
 )
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.functions import BINARY, UNARY, cast, select
 from tvm_nnef.lower.bounds import Ranges, interval, ranges_of
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.lower.functions import BINARY, UNARY, cast, select
+from tvm_nnef.tvm_compat import PrimExpression
 
 INDEX_TYPE = "int64"
 

@@ -65,16 +65,12 @@ def aligned_shapes(
 ) -> list[tuple[int, ...]]:
     """Shapes padded with 1s to one rank as their alignments say (draft, section 4.2.2)."""
     offsets = [item if isinstance(item, int) else None for item in alignments]
-    widened = [
-        len(shape) + abs(offset or 0) for shape, offset in zip(shapes, offsets, strict=True)
-    ]
+    widened = [len(shape) + abs(offset or 0) for shape, offset in zip(shapes, offsets, strict=True)]
     rank = max(widened)
     result = []
     for shape, offset, width in zip(shapes, offsets, widened, strict=True):
-        if offset is None:
-            lead = rank - len(shape)
-        else:
-            lead = rank - width if offset < 0 else offset
+        moved = rank - len(shape) if offset is None else offset
+        lead = rank - width if moved < 0 else moved
         result.append((1,) * lead + shape + (1,) * (rank - len(shape) - lead))
     return result
 
@@ -82,13 +78,20 @@ def aligned_shapes(
 def aligned(invocation: Invocation, alignments: Sequence[str]) -> list[RelaxExpression]:
     """The operands reshaped so that they broadcast from the right, by their alignment attributes.
 
-    Dimensions of extent 1 in front are left out where they are not needed.
+    Dimensions of extent 1 in front are left out where another operand has them.
     """
     count = len(alignments)
     shapes = [invocation.shape(number) for number in range(count)]
     full = aligned_shapes(shapes, [invocation.attribute(name) for name in alignments])
-    operands = []
-    for operand, shape, target in zip(invocation.operands[:count], shapes, full, strict=True):
-        trailing = target[len(target) - len(shape) :] == shape
-        operands.append(operand if trailing else reshaped(invocation, operand, target))
-    return operands
+    short = [
+        target[len(target) - len(shape) :] == shape
+        for shape, target in zip(shapes, full, strict=True)
+    ]
+    if not any(
+        len(shape) == len(full[0]) or not fits for shape, fits in zip(shapes, short, strict=True)
+    ):
+        short[0] = False
+    return [
+        operand if fits else reshaped(invocation, operand, target)
+        for operand, fits, target in zip(invocation.operands, short, full, strict=False)
+    ]

@@ -1,7 +1,7 @@
 """Mappings of the module ``layout``: operators that move elements, for tensors of any dtype.
 
-Not here, as the formula is as good or knows more: gathers (Relax leaves positions outside
-undefined), conversions between kinds (Relax leaves what does not fit undefined), negative strides, paddings other than by a number.
+Not here, as the formula is as good or knows more: gathers and conversions between kinds (Relax
+leaves undefined what does not fit), negative strides, paddings other than by a number.
 """
 
 from __future__ import annotations

@@ -32,9 +32,7 @@ def _matmul(invocation: Invocation) -> Lowered:
     return product if addend is None else relax.op.add(product, addend)
 
 
-def _transposed(
-    expression: RelaxExpression, rank: int, transposed: object
-) -> RelaxExpression:
+def _transposed(expression: RelaxExpression, rank: int, transposed: object) -> RelaxExpression:
     order = [*range(rank - 2), rank - 1, rank - 2]
     return permuted(expression, order) if transposed else expression
 

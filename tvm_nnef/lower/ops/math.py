@@ -121,9 +121,7 @@ def _first_extreme(is_better: Callable[[Any, Any], Any], worst: float) -> Loweri
         axis = forward(invocation.number("axis"), invocation.tensor(0).rank)
         function = _extreme_of(invocation.result, invocation.dtype, axis, is_better, worst)
         name = identifier(invocation.operation.operator)
-        return invocation.builder.call_te(
-            function, invocation.operands[0], primfunc_name_hint=name
-        )
+        return invocation.builder.call_te(function, invocation.operands[0], primfunc_name_hint=name)
 
     return mapping
 

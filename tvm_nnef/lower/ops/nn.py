@@ -24,6 +24,7 @@ from tvm_nnef.tvm_compat import RelaxExpression, constant, constant_array
 _CONVOLUTIONS = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3: relax.op.nn.conv3d}
 _MAX_POOLS = {1: relax.op.nn.max_pool1d, 2: relax.op.nn.max_pool2d, 3: relax.op.nn.max_pool3d}
 _AVG_POOLS = {1: relax.op.nn.avg_pool1d, 2: relax.op.nn.avg_pool2d, 3: relax.op.nn.avg_pool3d}
+_GELU = {"None": relax.op.nn.gelu, "TANH": relax.op.nn.gelu_tanh}
 _POOL_LAYOUTS = {
     1: ("NCW", "NWC"),
     2: ("NCHW", "NHWC"),
@@ -180,7 +181,7 @@ def _relu(invocation: Invocation) -> Lowered:
     if not computes_natively(invocation):
         return None
     (x,) = invocation.operands
-    alpha, limit = invocation.attribute("alpha"), invocation.attribute("max")
+    alpha, limit = invocation.real("alpha"), invocation.real("max")
     limited = x if limit is None else relax.op.minimum(x, scalar(limit, invocation.dtype))
     if alpha is None:
         return relax.op.nn.relu(limited)
@@ -195,9 +196,7 @@ def _prelu(invocation: Invocation) -> Lowered:
 
 
 def _gelu(invocation: Invocation) -> Lowered:
-    function = {None: relax.op.nn.gelu, "TANH": relax.op.nn.gelu_tanh}.get(
-        invocation.attribute("approximate")
-    )
+    function = _GELU.get(str(invocation.attribute("approximate")))
     if function is None or not computes_natively(invocation):
         return None
     return function(invocation.operands[0])
@@ -222,8 +221,7 @@ def _batch_norm(invocation: Invocation) -> Lowered:
     axis = forward(invocation.number("channel_axis"), invocation.tensor(0).rank)
     shape = [1] * invocation.tensor(0).rank
     shape[axis] = invocation.shape(0)[axis]
-    epsilon = invocation.attribute("epsilon")
-    assert isinstance(epsilon, (int, float))
+    epsilon = invocation.real("epsilon") or 0.0
     arrays = [None if item is None else constant_array(item) for item in statistics]
     known = [a is not None for a, s in zip(arrays, statistics, strict=True) if s is not None]
     if all(known):
