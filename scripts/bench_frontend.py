@@ -25,7 +25,8 @@ def best(measure: Callable[[], float], repeats: int) -> float:
 def process(*arguments: str) -> float:
     """Wall-clock seconds of a fresh interpreter; raises CalledProcessError where it fails."""
     start = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    command = [sys.executable, *arguments]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 

@@ -61,9 +61,9 @@ def constant(array: np.ndarray[Any, Any]) -> RelaxExpression:
 
 
 def constant_array(expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
-    """The array of a Relax constant, None for any other expression."""
+    """The array of a Relax constant, not copied; None for any other expression."""
     if isinstance(expression, tvm.ir.GenericConst) and is_tensor(expression):
-        array: np.ndarray[Any, Any] = expression.value.numpy()
+        array: np.ndarray[Any, Any] = np.from_dlpack(expression.value)
         return array
     return None
 

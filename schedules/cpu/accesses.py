@@ -34,7 +34,11 @@ def contiguity(regions: Iterable[Any], iterator: Any) -> int:
     Each access to neighbouring elements counts for it, each other one against it, as it takes a
     gather; an access to one element for all lanes is free.
     """
-    return sum({0: 0, 1: 1}.get(stride(region, iterator), _STRIDED) for region in regions)
+    score = 0
+    for region in regions:
+        step = stride(region, iterator)
+        score += step if step in (0, 1) else _STRIDED
+    return score
 
 
 def is_cheap(block: Any) -> bool:

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm import IRModule, s_tir, tirx
 
@@ -44,7 +45,7 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
         for block in _blocks(sch):
             for part in _with_partial_results(sch, block):
                 _schedule(sch, part)
-    except s_tir.ScheduleError:
+    except (s_tir.ScheduleError, tvm.error.InternalError):
         return function, UNSCHEDULED
     return sch.mod["main"].without_attr("global_symbol"), FALLBACK
 

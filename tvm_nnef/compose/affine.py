@@ -30,8 +30,8 @@ def deduce(
         return None
     difference = extents.sub(value, form.offset)
     unknown = extents.floordiv(difference, form.factor)
-    if extents.is_static(difference) and extents.is_static(unknown):
-        if unknown < 0 or difference != unknown * form.factor:
-            message = f"{what} is {value}, which is not '{node.span.text}' for any '{form.symbol}'"
-            raise error(message, place)
+    exact = extents.equal(extents.mul(unknown, form.factor), difference)
+    if extents.is_static(unknown) and (unknown < 0 or not exact):
+        message = f"{what} is {value}, which is not '{node.span.text}' for any '{form.symbol}'"
+        raise error(message, place)
     return form.symbol, unknown

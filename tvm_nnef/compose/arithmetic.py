@@ -334,6 +334,8 @@ def cumulative_fold(symbol: str, value: Value, span: Span, env: Environment) -> 
 
 
 def _items(symbol: str, value: Value, span: Span) -> tuple[Item, ...]:
+    if isinstance(value, Undefined):
+        raise value.raised()
     if not isinstance(value, tuple):
         raise error(f"fold '{symbol} ..' needs a pack, found {describe(value)}", span)
     return value

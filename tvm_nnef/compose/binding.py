@@ -7,20 +7,19 @@ as section 2.9 says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm_nnef.compose.affine import affine, unknown_names
-from tvm_nnef.compose.evaluate import evaluate, format_text, known
+from tvm_nnef.compose.affine import deduce, unknown_names
+from tvm_nnef.compose.checks import run_helpers
+from tvm_nnef.compose.evaluate import known
 from tvm_nnef.compose.indexing import count
 from tvm_nnef.compose.shapes import ShapeBinder, evaluate_shape
-from tvm_nnef.compose.targets import decompose, target_names
 from tvm_nnef.compose.values import Environment, Value, describe, pack_type, show, type_of
 from tvm_nnef.diagnostics import NnefError, Note, Span, did_you_mean, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Operand, Tensor, tensors
-from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.syntax import nodes
 
@@ -46,16 +45,12 @@ def bind(
 
     Raises NnefError for whatever makes the invocation invalid; failed assertions included.
     """
-    names: dict[str, Value] = {}
-    env = Environment(names, dict(invocation.types), dialect)
+    env = Environment({}, dict(invocation.types), dialect)
     _bind_types(definition, invocation, env)
-    for parameter in definition.attributes:
-        _check_attribute(parameter, invocation, env)
-    _bind_plain_attributes(definition, invocation, env)
+    _check_attributes(definition, invocation, env)
+    given = _bind_given_attributes(definition, invocation, env)
     operands = _bind_inputs(definition, invocation, env, constant)
-    _bind_remaining_attributes(definition, invocation, env)
-    for parameter, operand in zip(definition.inputs, operands, strict=True):
-        names[parameter.name.name] = operand
+    _bind_remaining_attributes(definition, given, invocation, env)
     run_helpers(definition, env, invocation.place)
     return env, operands
 
@@ -64,7 +59,7 @@ def bind(
 
 
 def _bind_types(definition: CheckedDefinition, call: Invocation, env: Environment) -> None:
-    types: dict[str, str] = env.types  # type: ignore[assignment]
+    types = env.types
     generics = {dtype.name.name: dtype for dtype in definition.dtypes}
     evidence: list[tuple[nodes.Parameter, str | None]] = [
         (parameter, _operand_type(operand))
@@ -76,12 +71,12 @@ def _bind_types(definition: CheckedDefinition, call: Invocation, env: Environmen
         if found is None:
             continue
         wanted = types.setdefault(name, found) if name in generics else name
-        if wanted != found and not (
-            found == "int" and wanted == "real" and _is_attribute(parameter, definition)
-        ):
+        attribute = any(parameter is each for each in definition.attributes)
+        if wanted != found and not (attribute and (found, wanted) == ("int", "real")):
             message = f"'{parameter.name.name}' must be of type {wanted}, found {found}"
             note = Note(f"'{parameter.name.name}' is declared here", parameter.span)
-            raise error(message, call.place, hint=_type_hint(found, wanted), notes=(note,))
+            hint = None if attribute else _type_hint(found, wanted)
+            raise error(message, call.place, hint=hint, notes=(note,))
     for name, dtype in generics.items():
         if name not in types and dtype.default is not None:
             types[name] = dtype.default.name
@@ -115,23 +110,33 @@ def _type_hint(found: str, wanted: str) -> str | None:
     return None
 
 
-def _is_attribute(parameter: nodes.Parameter, definition: CheckedDefinition) -> bool:
-    return any(parameter is attribute for attribute in definition.attributes)
-
-
 # Attributes (section 2.5).
 
 
-def _check_attribute(parameter: nodes.Parameter, call: Invocation, env: Environment) -> None:
+def _check_attributes(definition: CheckedDefinition, call: Invocation, env: Environment) -> None:
+    declared = {parameter.name.name: parameter for parameter in definition.attributes}
+    for name, value in call.attributes.items():
+        if name not in declared:
+            hint = did_you_mean(name, declared) or _listed(declared)
+            kind = "graph" if definition.is_graph else "operator"
+            message = f"{kind} '{definition.qualified_name}' has no attribute '{name}'"
+            raise error(message, call.place, hint=hint)
+        _check_attribute(declared[name], value, call, env)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"its attributes are: {', '.join(names)}" if names else "it has no attributes"
+
+
+def _check_attribute(
+    parameter: nodes.Parameter, value: Value, call: Invocation, env: Environment
+) -> None:
     name = parameter.name.name
-    value = call.attributes.get(name)
-    if value is None:
-        return
     if isinstance(value, tuple) and parameter.type.pack is None:
         raise error(f"attribute '{name}' takes a single value, found {describe(value)}", call.place)
     wanted = env.types.get(parameter.type.name.name, parameter.type.name.name)
     for item in value if isinstance(value, tuple) else (value,):
-        found = type_of(item)
+        found = wanted if item is None else type_of(item)
         if isinstance(item, Tensor) or (found != wanted and (found, wanted) != ("int", "real")):
             message = f"attribute '{name}' must be of type {wanted}, found {describe(item)}"
             raise error(message, call.place)
@@ -146,79 +151,75 @@ def _coerced(value: Value, parameter: nodes.Parameter, env: Environment) -> Valu
     return float(value) if type(value) is int else value
 
 
-def _bind_plain_attributes(
+def _bind_given_attributes(
     definition: CheckedDefinition, call: Invocation, env: Environment
-) -> None:
-    """Step 1: attributes that are given or whose default is constant; packs wait for step 4."""
-    names: dict[str, Value] = env.names  # type: ignore[assignment]
-    known_names = {parameter.name.name for parameter in definition.attributes}
-    for name in call.attributes:
-        if name not in known_names:
-            hint = did_you_mean(name, known_names) or _listed(known_names)
-            message = f"operator '{definition.qualified_name}' has no attribute '{name}'"
-            raise error(message, call.place, hint=hint)
+) -> set[str]:
+    """Step 1: the names of the attributes that are given or whose default is constant.
+
+    A single value for a pack waits until the length of the pack is known.
+    """
+    given: set[str] = set()
     for parameter in definition.attributes:
-        if parameter.type.pack is not None:
-            continue
         name = parameter.name.name
-        given = call.attributes.get(name)
-        if given is not None:
-            names[name] = _coerced(given, parameter, env)
-        elif parameter.default is not None and name not in definition.deferred:
-            names[name] = known(parameter.default, env)
-        elif parameter.type.optional:
-            names[name] = None
-
-
-def _listed(names: set[str]) -> str:
-    return f"its attributes are: {', '.join(sorted(names))}" if names else "it has no attributes"
+        value = call.attributes.get(name)
+        if value is None and parameter.default is not None:
+            value = None if name in definition.deferred else known(parameter.default, env)
+        if value is None and (parameter.default is not None or not parameter.type.optional):
+            continue
+        if parameter.type.pack is None or isinstance(value, tuple) or value is None:
+            env.names[name] = _coerced(value, parameter, env)
+            given.add(name)
+    return given
 
 
 def _bind_remaining_attributes(
-    definition: CheckedDefinition, call: Invocation, env: Environment
+    definition: CheckedDefinition, given: set[str], call: Invocation, env: Environment
 ) -> None:
-    """Steps 3 and 4: deferred defaults and packed attributes, as far as their symbols are known.
+    """Steps 3 and 4: deferred defaults and lengths of packs, as far as their symbols are known.
 
     Values that are packs tell the length of others, so they go first; then whatever has become
     possible, until nothing is left.
     """
-    names: dict[str, Value] = env.names  # type: ignore[assignment]
-    pending = [p for p in definition.attributes if p.name.name not in names]
-    for parameter in pending:
-        value = call.attributes.get(parameter.name.name)
-        if isinstance(value, tuple):
-            _bind_pack(parameter, value, call, env)
-    while pending := [p for p in pending if p.name.name not in names]:
-        done = [p for p in pending if _try_attribute(p, call, env)]
-        if not done:
-            parameter = pending[0]
-            raise _unbound(definition, parameter, call, env)
+    pending: list[nodes.Parameter] = []
+    for parameter in definition.attributes:
+        if parameter.name.name in given:
+            _bind_length(parameter, env.names[parameter.name.name], call, env)
+        else:
+            pending.append(parameter)
+    while pending:
+        left = [p for p in pending if not _try_attribute(p, call, env)]
+        if len(left) == len(pending):
+            raise _unbound(left[0], call, env)
+        pending = left
+    for parameter in definition.attributes:
+        pack = parameter.type.pack
+        if pack and pack.length and env.names[parameter.name.name] is None:
+            env.names.update(dict.fromkeys(unknown_names(pack.length, env.names)))
 
 
 def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environment) -> bool:
-    names: dict[str, Value] = env.names  # type: ignore[assignment]
-    name, spec = parameter.name.name, parameter.type
+    """Binds an attribute if all that it depends on is known, and tells whether it did."""
+    name = parameter.name.name
     value = call.attributes.get(name)
     if value is None and parameter.default is not None:
         if unknown_names(parameter.default, env.names):
             return False
         value = known(parameter.default, env)
-    if value is None:
-        if not spec.optional:
-            hint = f"write {name}=… between the braces"
-            raise error(f"attribute '{name}' must be given", call.place, hint=hint)
-        names[name] = None
-        return True
-    if spec.pack is None:
-        names[name] = _coerced(value, parameter, env)
-        return True
-    if isinstance(value, tuple):
-        _bind_pack(parameter, value, call, env)
-        return True
-    length = _pack_length(parameter, env)
-    if length is None:
-        return False
-    names[name] = (_coerced(value, parameter, env),) * length
+    if value is None and not parameter.type.optional:
+        hint = f"write {name}=… between the braces"
+        raise error(f"attribute '{name}' must be given", call.place, hint=hint)
+    _check_attribute(parameter, value, call, env)
+    value = _coerced(value, parameter, env)
+    if parameter.type.pack is not None and value is not None and not isinstance(value, tuple):
+        length = _pack_length(parameter, env)
+        if length is None:
+            return False
+        value = (value,) * length
+    if env.names.setdefault(name, value) != value:
+        # A shape that uses the attribute's name was bound before.
+        found = f"{show(value)} and {show(env.names[name])}"
+        raise error(f"attribute '{name}' has two values: {found}", call.place)
+    _bind_length(parameter, value, call, env)
     return True
 
 
@@ -230,19 +231,18 @@ def _pack_length(parameter: nodes.Parameter, env: Environment) -> int | None:
     return None if value is None else count(value, "a pack length", pack.length.span)
 
 
-def _bind_pack(
-    parameter: nodes.Parameter, value: tuple[object, ...], call: Invocation, env: Environment
+def _bind_length(
+    parameter: nodes.Parameter, value: Value, call: Invocation, env: Environment
 ) -> None:
-    names: dict[str, Value] = env.names  # type: ignore[assignment]
-    name, pack = parameter.name.name, parameter.type.pack
-    assert pack is not None
-    names[name] = _coerced(value, parameter, env)
-    if pack.length is None:
-        names[f"|{name}|"] = len(value)
+    """Deduces the length of a packed attribute from its value, or compares it."""
+    pack = parameter.type.pack
+    if pack is None or pack.length is None or not isinstance(value, tuple):
         return
-    form = affine(pack.length, env)
-    if form is not None:
-        names[form.name] = form.solve(len(value), call.place)
+    name = parameter.name.name
+    what = f"the length of attribute '{name}'"
+    deduced = deduce(pack.length, len(value), env.names, what, call.place)
+    if deduced is not None:
+        env.names[deduced[0]] = deduced[1]
         return
     length = _pack_length(parameter, env)
     if length is not None and length != len(value):
@@ -251,9 +251,7 @@ def _bind_pack(
         raise error(message, call.place, notes=(note,))
 
 
-def _unbound(
-    definition: CheckedDefinition, parameter: nodes.Parameter, call: Invocation, env: Environment
-) -> NnefError:
+def _unbound(parameter: nodes.Parameter, call: Invocation, env: Environment) -> NnefError:
     name = parameter.name.name
     if call.attributes.get(name) is not None:
         hint = "give a list of values"
@@ -269,8 +267,7 @@ def _unbound(
 def _bind_inputs(
     definition: CheckedDefinition, call: Invocation, env: Environment, constant: MakeConstant
 ) -> tuple[Operand, ...]:
-    names: dict[str, Value] = env.names  # type: ignore[assignment]
-    binder = ShapeBinder(names, env, call.place)
+    binder = ShapeBinder(env, call.place)
     operands = list(call.operands)
     omitted: list[int] = []
     for index in definition.binding_order:
@@ -289,13 +286,15 @@ def _bind_inputs(
             found = "a pack" if packed else "a single tensor"
             message = f"input '{parameter.name.name}' takes {kind}, found {found}"
             raise error(message, call.place, hint=None if packed else "write it as a list: [x]")
-        binder.bind(parameter, [tensor.shape for tensor in tensors(operand)], packed=packed)
+        binder.bind(parameter, [tensor.shape for tensor in tensors(operand)])
     for index in omitted:
         parameter = definition.inputs[index]
         if parameter.default is not None:
             operands[index] = _default_input(parameter, env, constant)
         else:
             binder.bind_null(parameter)
+    for parameter, operand in zip(definition.inputs, operands, strict=True):
+        env.names[parameter.name.name] = operand
     return tuple(operands)
 
 
@@ -308,52 +307,3 @@ def _default_input(parameter: nodes.Parameter, env: Environment, constant: MakeC
     if isinstance(value, tuple):
         return tuple(constant(f"{name}:{i + 1}", item, type, shape) for i, item in enumerate(value))
     return None if value is None else constant(name, value, type, shape)
-
-
-# Helpers and checks (sections 2.8 and 2.9).
-
-
-def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) -> None:
-    """Evaluates ``@using`` and ``@assert``: each check as soon as its symbols are known."""
-    names: dict[str, Value] = env.names  # type: ignore[assignment]
-    waiting = {name for using in definition.usings for name in target_names(using.target)}
-    pending = list(definition.assertions)
-    for using in definition.usings:
-        ready = [check for check in pending if not _mentions(check, waiting)]
-        for check in ready:
-            check_assertion(check, env, place, definition.qualified_name)
-        pending = [check for check in pending if all(check is not done for done in ready)]
-        names.update(decompose(using.target, known(using.value, env), env, using.span))
-        waiting -= set(target_names(using.target))
-    for check in pending:
-        check_assertion(check, env, place, definition.qualified_name)
-
-
-def _mentions(check: nodes.Assertion, names: set[str]) -> bool:
-    return any(identifier.name in names for identifier in used_names(check.condition))
-
-
-def check_assertion(check: nodes.Assertion, env: Environment, place: Span, operator: str) -> None:
-    """Raises an NnefError at ``place`` where a condition is false; null is skipped."""
-    value = known(check.condition, env)
-    items = value if isinstance(value, tuple) else (value,)
-    if all(item is True or item is None for item in items):
-        return
-    if any(not isinstance(item, bool) for item in items):
-        message = f"an assertion must be of type bool, found {describe(value)}"
-        raise error(message, check.condition.span)
-    text = f"'{check.condition.span.text}' does not hold"
-    message = format_text(check.message, env) if check.message else text
-    details = ", ".join(
-        f"{_label(detail, env)} = {_shown(detail, env)}" for detail in check.details
-    )
-    note = Note(f"asserted by '{operator}'", check.condition.span)
-    raise error(f"{message}; {details}" if details else message, place, notes=(note,))
-
-
-def _label(detail: nodes.Detail, env: Environment) -> str:
-    return detail.value.span.text if detail.label is None else format_text(detail.label, env)
-
-
-def _shown(detail: nodes.Detail, env: Environment) -> str:
-    return show(evaluate(detail.value, env))

@@ -14,13 +14,14 @@ from functools import partial
 from tvm_nnef.compose import declarations
 from tvm_nnef.compose.binding import Invocation, bind
 from tvm_nnef.compose.control_flow import branch, loop
-from tvm_nnef.compose.evaluate import evaluate, known
+from tvm_nnef.compose.evaluate import known
 from tvm_nnef.compose.formula import expand
+from tvm_nnef.compose.shapes import Shape
 from tvm_nnef.compose.targets import decompose
 from tvm_nnef.compose.values import (
     Environment,
-    Undefined,
     Value,
+    as_operand,
     defined,
     describe,
     is_known,
@@ -29,14 +30,14 @@ from tvm_nnef.compose.values import (
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten, tensors
 from tvm_nnef.semantics.program import CheckedDefinition, Program
 from tvm_nnef.syntax import nodes
 
 MAX_DEPTH = 64
 """How deep operators may invoke each other."""
-MAX_OPERATIONS = 1 << 18
-"""The most operations of a model."""
+MAX_STEPS = 1 << 16
+"""The most invocations and steps of loops of a model, inner ones included."""
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class Frame:
 
     def declare(self, names: Mapping[str, Value]) -> None:
         """Makes names visible in this block."""
-        self.env.names.update(names)  # type: ignore[attr-defined]
+        self.env.names.update(names)
 
     def inner(self, scope: str) -> Frame:
         """A block inside this one: it sees all names, and its own are not seen outside."""
@@ -74,7 +75,7 @@ class Composer:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._names: set[str] = set()
-        self._operations = 0
+        self._steps = 0
 
     def name(self, base: str) -> str:
         """A tensor name that is not taken: the one asked for, or a numbered one."""
@@ -127,6 +128,7 @@ class Composer:
             raise error(message, component.span, hint=hint)
         for target, value in zip(targets, values, strict=True):
             operand = self.as_tensors(value, frame, target.span, _plain_name(target))
+            declarations.check_target(target, operand, frame.env)
             frame.declare(decompose(target, operand, frame.env, target.span))
 
     def as_tensors(
@@ -203,12 +205,7 @@ class Composer:
     def _invocation(
         self, definition: CheckedDefinition, call: nodes.Call, frame: Frame
     ) -> Invocation:
-        attributes: dict[str, Value] = {}
-        for assignment in call.attributes:
-            value = evaluate(assignment.value, frame.env)
-            if isinstance(value, Undefined):
-                raise value.raised()
-            attributes.setdefault(assignment.name.name, defined(value))
+        attributes = {item.name.name: known(item.value, frame.env) for item in call.attributes}
         arguments = call.arguments or ()
         if len(arguments) > len(definition.inputs):
             message = (
@@ -237,28 +234,28 @@ class Composer:
         frame: Frame,
         targets: Sequence[nodes.Target],
     ) -> tuple[Operand, ...]:
+        self.count_step(call.span)
         if len(frame.trace) >= MAX_DEPTH:
             raise error("operators invoke each other without end", call.span)
         label = call.label.name if call.label else self.label(targets)
-        if label is None and definition.variables:
-            hint = "write a label in front of it, as in 'layer1: operator(x)'"
-            message = (
-                f"an invocation of '{definition.qualified_name}' needs a label for its variables"
-            )
-            raise error(message, call.span, hint=hint)
-        transparent = frame.transparent and call.label is None
-        scope = frame.scope if transparent else f"{frame.scope}.{label or '.' + definition.name}"
-        inner = Frame(definition.module, Environment({}, {}), scope, (*frame.trace, call.span))
         env, operands = bind(
-            definition, invocation, self.program.dialect,
-            lambda name, value, type_, shape: self.constant(frame, name, value, type_, shape),
-        )  # fmt: skip
-        inner.env = env
+            definition, invocation, self.program.dialect, partial(self.constant, frame)
+        )
+        scope = _scope(definition, call, label, frame)
+        inner = Frame(
+            definition.module,
+            env,
+            scope or f"{frame.scope}..{definition.name}",
+            (*frame.trace, call.span),
+        )
         self.declare(definition, inner)
-        results = self._results(definition, env, frame, targets)
-        body = self._body(definition, inner, operands, results, call.span)
+        results, body = self._body(definition, inner, operands, frame, targets)
+        if scope is None and inner.variables:
+            name = definition.qualified_name
+            message = f"an invocation of '{name}' needs a label for its variables"
+            hint = "write a label in front of it, as in 'layer1: operator(x)'"
+            raise error(message, call.span, hint=hint)
         frame.variables += inner.variables
-        self._count(call.span)
         frame.operations.append(
             Operation(
                 definition.qualified_name,
@@ -275,61 +272,60 @@ class Composer:
         )
         return results
 
-    def _count(self, span: Span) -> None:
-        self._operations += 1
-        if self._operations > MAX_OPERATIONS:
-            raise error(f"a model of more than {MAX_OPERATIONS} operations", span)
-
-    def _results(
-        self,
-        definition: CheckedDefinition,
-        env: Environment,
-        frame: Frame,
-        targets: Sequence[nodes.Target],
-    ) -> tuple[Operand, ...]:
-        padded = [*targets, *([None] * (len(definition.outputs) - len(targets)))]
-        return tuple(
-            self._result(parameter, env, frame, target)
-            for parameter, target in zip(definition.outputs, padded, strict=False)
-        )
-
-    def _result(
-        self,
-        parameter: nodes.Parameter,
-        env: Environment,
-        frame: Frame,
-        target: nodes.Target | None,
-    ) -> Operand:
-        type_, shapes = (
-            declarations.concrete_type(parameter, env),
-            declarations.item_shapes(parameter, env),
-        )
-        packed = isinstance(shapes, list)
-        names = _result_names(target, len(shapes) if packed else None, frame.env)
-        made = [
-            Tensor(self.name(f"{frame.scope}.{name}"), type_, shape, "result", None, parameter.span)  # type: ignore[arg-type]
-            for name, shape in zip(names, shapes if packed else [shapes], strict=True)
-        ]
-        return tuple(made) if packed else made[0]
+    def count_step(self, span: Span) -> None:
+        """Raises NnefError for a model that unrolls to more than anybody can mean."""
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise error(f"a model of more than {MAX_STEPS} operations", span)
 
     def _body(
         self,
         definition: CheckedDefinition,
         inner: Frame,
         operands: tuple[Operand, ...],
-        results: tuple[Operand, ...],
-        place: Span,
-    ) -> Graph | Formula | None:
-        if definition.is_lowered:
-            pairs = zip(definition.outputs, results, strict=True)
-            outputs: dict[str, Value] = {parameter.name.name: made for parameter, made in pairs}
-            return expand(definition.lowerings, results, inner.env.extended(outputs))
-        if not definition.is_composed:
-            return None
-        local = definition.constants or definition.variables
-        inner.transparent = len(definition.components) == 1 and not local
-        self.run(definition.components, inner)
-        return self.graph(definition, inner, operands, place)
+        frame: Frame,
+        targets: Sequence[nodes.Target],
+    ) -> tuple[tuple[Operand, ...], Graph | Formula | None]:
+        """The results of an invocation, tensors of ``frame``, and what computes them."""
+        padded = [*targets, *([None] * (len(definition.outputs) - len(targets)))]
+        declared = list(zip(definition.outputs, padded, strict=False))
+        if definition.is_composed:
+            local = definition.constants or definition.variables
+            inner.transparent = len(definition.components) == 1 and not local
+            self.run(definition.components, inner)
+            body = self.graph(definition, inner, operands, inner.trace[-1])
+            results = tuple(
+                self._result(parameter, _shapes(port.operand), inner.env, frame, target)
+                for (parameter, target), port in zip(declared, body.outputs, strict=True)
+            )
+            return results, body
+        results = tuple(
+            self._result(p, declarations.item_shapes(p, inner.env), inner.env, frame, target)
+            for p, target in declared
+        )
+        if not definition.is_lowered:
+            return results, None
+        names = (parameter.name.name for parameter in definition.outputs)
+        outputs: dict[str, Value] = dict(zip(names, results, strict=True))
+        return results, expand(definition.lowerings, results, inner.env.extended(outputs))
+
+    def _result(
+        self,
+        parameter: nodes.Parameter,
+        shapes: list[Shape] | Shape,
+        env: Environment,
+        frame: Frame,
+        target: nodes.Target | None,
+    ) -> Operand:
+        type_, span = declarations.concrete_type(parameter, env), parameter.span
+        if isinstance(shapes, list):
+            names = _item_names(target, len(shapes), frame.env)
+            return tuple(
+                Tensor(self.name(f"{frame.scope}.{name}"), type_, shape, "result", None, span)
+                for name, shape in zip(names, shapes, strict=True)
+            )
+        name = (target and _plain_name(target)) or ".T1"
+        return Tensor(self.name(f"{frame.scope}.{name}"), type_, shapes, "result", None, span)
 
     def graph(
         self,
@@ -344,7 +340,7 @@ class Composer:
             name = parameter.name.name
             if name not in frame.env.names:
                 raise error(f"output '{name}' is never assigned", parameter.span)
-            operand: Operand = frame.env.names[name]  # type: ignore[assignment]
+            operand = as_operand(frame.env.names[name], parameter.span)
             declarations.check_result(parameter, operand, frame.env, place)
             outputs.append(Port(name, operand))
         inputs = tuple(
@@ -369,11 +365,26 @@ def _plain_name(target: nodes.Target) -> str | None:
     return target.name.name if isinstance(target, nodes.NameTarget) else None
 
 
-def _result_names(target: nodes.Target | None, length: int | None, env: Environment) -> list[str]:
-    """The names of a result's tensors, as the left-hand side gives them."""
-    if length is None:
-        name = None if target is None else _plain_name(target)
-        return [name or ".T1"]
+def _scope(
+    definition: CheckedDefinition, call: nodes.Call, label: str | None, frame: Frame
+) -> str | None:
+    """The scope of an invocation (section 2.10, labelling); None where nothing names it."""
+    if call.label is None and definition.is_graph:
+        return f"{definition.module}.{definition.name}"
+    if call.label is None and frame.transparent:
+        return frame.scope
+    return None if label is None else f"{frame.scope}.{label}"
+
+
+def _shapes(operand: Operand) -> list[Shape] | Shape:
+    """The shape of a tensor, or those of the items of a pack."""
+    if isinstance(operand, Tensor):
+        return operand.shape
+    return [tensor.shape for tensor in tensors(operand)]
+
+
+def _item_names(target: nodes.Target | None, length: int, env: Environment) -> list[str]:
+    """The names of the tensors of a packed result, as the left-hand side gives them."""
     names = [f".T{i + 1}" for i in range(length)]
     if target is not None:
         # Taking the positions apart tells which name each item gets.

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from tvm_nnef.compose import declarations
 from tvm_nnef.compose.evaluate import known
 from tvm_nnef.compose.indexing import count
-from tvm_nnef.compose.values import Value, describe, is_tensors, type_of
+from tvm_nnef.compose.values import Value, describe, is_tensors, show, type_of
 from tvm_nnef.diagnostics import error
+from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def branch(
 ) -> tuple[Value, ...]:
     """The values of the arm whose condition holds first; null counts as false."""
     for arm in node.arms:
-        (condition,) = composer.value(arm.condition, frame, (nodes.Omitted(span=node.span),))
+        (condition,) = composer.value(arm.condition, frame, ())
         if is_tensors(condition):
             message = "branching on a tensor is not supported yet"
             hint = "math.select chooses between tensors element by element"
@@ -46,9 +47,11 @@ def loop(
         raise error("loops with a condition are not supported yet", node.condition.span)
     scans = {scan.name.name: _scanned(scan, frame) for scan in node.scans}
     carried = {item.name.name: _carried(composer, item, frame) for item in node.carried}
-    scope = composer.name(f"{frame.scope}.{composer.label(targets) or '.loop'}")
+    scope = f"{frame.scope}.{composer.label(targets) or '.loop'}"
+    own_variables = len(frame.variables)
     outputs: list[tuple[Value, ...]] = []
     for step in range(_iterations(node, frame, scans)):
+        composer.count_step(node.span)
         inner = frame.inner(f"{scope}:{step + 1}")
         inner.declare(carried)
         inner.declare({name: items[step] for name, items in scans.items()})
@@ -61,11 +64,27 @@ def loop(
         if len(values) < len(carried):
             message = f"the loop body gives {len(values)} results, {len(carried)} are carried"
             raise error(message, node.body.span)
+        if not node.unroll:
+            _check_carried(node, carried, values)
         carried = dict(zip(carried, values, strict=False))
         outputs.append(values[len(carried) :])
+    if len(frame.variables) > own_variables and not node.unroll:
+        message = "variables inside a loop that is not unrolled are not supported yet"
+        raise error(message, node.body.span, hint="write 'unroll' in place of 'do'")
     columns = len(outputs[0]) if outputs else len(targets) - len(carried)
     packs = (tuple(row[column] for row in outputs) for column in range(columns))
     return (*carried.values(), *packs)
+
+
+def _check_carried(node: nodes.Loop, carried: Mapping[str, Value], values: Sequence[Value]) -> None:
+    """A carried tensor keeps its type and shape, since a loop updates it in place."""
+    for (name, before), after in zip(carried.items(), values, strict=False):
+        if isinstance(before, Tensor) and isinstance(after, Tensor):
+            kinds = [f"{each.type}{show(each.shape)}" for each in (before, after)]
+            if kinds[0] != kinds[1]:
+                message = f"'{name}' is carried as {kinds[0]}, but the loop body gives {kinds[1]}"
+                hint = "only a loop with 'unroll' may change it"
+                raise error(message, node.body.span, hint=hint)
 
 
 def _scanned(scan: nodes.Scan, frame: Frame) -> tuple[Value, ...]:
@@ -99,8 +118,14 @@ def _iterations(node: nodes.Loop, frame: Frame, scans: Mapping[str, tuple[Value,
 def _carried(composer: Composer, item: nodes.Carried, frame: Frame) -> Value:
     value = known(item.value, frame.env)
     if item.shape is None or is_tensors(value):
-        return composer.as_tensors(value, frame, item.span, item.name.name)
+        operand = composer.as_tensors(value, frame, item.span, item.name.name)
+        target = nodes.NameTarget(item.name, item.type, item.shape, span=item.span)
+        declarations.check_target(target, operand, frame.env)
+        return operand
     if isinstance(value, tuple) or value is None:
         raise error(f"a carried tensor starts from a number, found {describe(value)}", item.span)
     shape = declarations.given_shape(item.shape, frame.env, item.name.name)
-    return composer.constant(frame, item.name.name, value, type_of(value), shape, item.span)
+    constant = composer.constant(frame, item.name.name, value, type_of(value), shape, item.span)
+    target = nodes.NameTarget(item.name, item.type, item.shape, span=item.span)
+    declarations.check_target(target, constant, frame.env)
+    return constant

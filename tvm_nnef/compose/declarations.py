@@ -6,16 +6,18 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from tvm_nnef import extents
+from tvm_nnef.compose.affine import unknown_names
 from tvm_nnef.compose.evaluate import evaluate, known
 from tvm_nnef.compose.indexing import count
 from tvm_nnef.compose.shapes import Shape, evaluate_shape
 from tvm_nnef.compose.values import Environment, Value, describe, show, type_of
 from tvm_nnef.diagnostics import Note, Span, error
+from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.nodes import Operand, Tensor, tensors
 from tvm_nnef.syntax import nodes
 
-MAX_CONSTANT = 1 << 24
+MAX_CONSTANT = 1 << 20
 """The most elements of a constant that is given element by element."""
 
 
@@ -37,7 +39,9 @@ def given_shape(
     declared: Sequence[nodes.Extent], env: Environment, name: str, item: int | None = None
 ) -> Shape:
     """A declared shape in numbers. Raises NnefError where data would decide it."""
-    shape = evaluate_shape(tuple(declared), env, item)
+    decided = (e.value for e in declared if not isinstance(e.value, nodes.Omitted))
+    known_only = not any(unknown_names(value, env.names) for value in decided)
+    shape = evaluate_shape(tuple(declared), env, item) if known_only else None
     if shape is None:
         message = f"the shape of '{name}' depends on data, which is not supported yet"
         raise error(message, declared[0].span)
@@ -157,45 +161,66 @@ def check_result(
     parameter: nodes.Parameter, operand: Operand, env: Environment, place: Span
 ) -> None:
     """Raises NnefError where a composed result differs from its declaration (section 2.10)."""
-    name, spec = parameter.name.name, parameter.type
-    note = Note(f"'{name}' is declared here", parameter.span)
-    if isinstance(operand, tuple) != (spec.pack is not None) and operand is not None:
+    complaint = _disagreement(parameter.name.name, parameter.type, operand, env)
+    if complaint:
+        note = Note(f"'{parameter.name.name}' is declared here", parameter.span)
+        raise error(f"output {complaint}", place, notes=(note,))
+
+
+def check_target(target: nodes.Target, operand: Operand, env: Environment) -> None:
+    """Raises NnefError where a tensor differs from the type and shape of its left-hand side."""
+    if isinstance(target, nodes.NameTarget) and target.type is not None:
+        spec = nodes.TypeSpec(target.type, shape=target.shape, pack=target.pack, span=target.span)
+        complaint = _disagreement(target.name.name, spec, operand, env)
+        if complaint:
+            raise error(complaint, target.span)
+
+
+def _disagreement(
+    name: str, spec: nodes.TypeSpec, operand: Operand, env: Environment
+) -> str | None:
+    """What differs between tensors and their declaration, in words; None where they agree."""
+    if operand is None:
+        return f"'{name}' is null"
+    if isinstance(operand, tuple) != (spec.pack is not None):
         found = "a pack" if isinstance(operand, tuple) else "a single tensor"
-        raise error(f"output '{name}' is {found}, unlike its declaration", place, notes=(note,))
-    wanted = concrete_type(parameter, env)
+        return f"'{name}' is {found}, unlike its declaration"
+    if isinstance(operand, tuple) and spec.pack is not None and spec.pack.length is not None:
+        length = count(known(spec.pack.length, env), "a pack length", spec.pack.span)
+        if length != len(operand):
+            return f"'{name}' is a pack of {len(operand)} tensors, declared as {length}"
+    wanted = env.types.get(spec.name.name, spec.name.name)
     for index, tensor in enumerate(tensors(operand)):
         if tensor.type != wanted:
-            message = f"output '{name}' is of type {tensor.type}, declared as {wanted}"
-            raise error(message, place, notes=(note,))
+            return f"'{name}' is of type {tensor.type}, declared as {wanted}"
         if spec.shape is not None and not _shape_agrees(spec.shape, tensor.shape, env, index):
             declared = evaluate_shape(spec.shape, env, index)
             text = f"declared as {show(declared)}" if declared is not None else "unlike declared"
-            message = f"output '{name}' has shape {show(tensor.shape)}, {text}"
-            raise error(message, place, notes=(note,))
+            return f"'{name}' has shape {show(tensor.shape)}, {text}"
+    return None
 
 
 def _shape_agrees(
     declared: Sequence[nodes.Extent], shape: Shape, env: Environment, item: int
 ) -> bool:
-    """Compares extent by extent; ``~`` agrees with anything."""
-    position = 0
-    for extent in declared:
-        if isinstance(extent.value, nodes.Omitted):
-            length = 1
-            if extent.pack is not None:
-                node = extent.pack.length
-                length = (
-                    len(shape) - position
-                    if node is None
-                    else count(known(node, env), "a rank", node.span)
-                )
-            position += length
-            continue
-        part = evaluate_shape((extent,), env, item) or ()
-        actual = shape[position : position + len(part)]
-        if len(actual) != len(part):
-            return False
-        if not all(extents.equal(a, b) for a, b in zip(part, actual, strict=True)):
-            return False
-        position += len(part)
-    return position == len(shape)
+    """Compares extent by extent; ``~`` agrees with anything, ``~..`` with what is left."""
+    parts = [_part(extent, env, item) for extent in declared]
+    rest = len(shape) - sum(len(part) for part in parts if part is not None)
+    open_parts = parts.count(None)
+    if rest < 0 or (rest > 0 and not open_parts):
+        return False
+    wanted: list[Extent | None] = []
+    for part in parts:
+        wanted += [None] * rest if part is None else part
+    pairs = zip(wanted, shape, strict=False)
+    return all(extent is None or extents.equal(extent, actual) for extent, actual in pairs)
+
+
+def _part(extent: nodes.Extent, env: Environment, item: int) -> list[Extent | None] | None:
+    """The extents wanted, None for one that may be anything; None for any number of these."""
+    if not isinstance(extent.value, nodes.Omitted):
+        return list(evaluate_shape((extent,), env, item) or ())
+    if extent.pack is None:
+        return [None]
+    length = extent.pack.length
+    return None if length is None else [None] * count(known(length, env), "a rank", length.span)

@@ -18,6 +18,7 @@ from tvm_nnef.compose.values import (
     Environment,
     Item,
     Value,
+    as_operand,
     defined,
     describe,
     is_known,
@@ -49,13 +50,11 @@ def expand(
     statements = [
         statement for lowering in lowerings for statement in _expand_lowering(lowering, env)
     ]
-    if len(statements) > MAX_STATEMENTS:
-        message = f"the formula unrolls to more than {MAX_STATEMENTS} statements"
-        raise error(message, lowerings[0].span)
+    updates = _updates(lowerings, env)
     fills: list[formula.Fill] = []
     for tensor in flatten(results):
         own = [s for s in statements if any(store.tensor is tensor for store in s.stores)]
-        fill, initializer = _fill(tensor, own)
+        fill, initializer = _fill(tensor, own, updates.get(tensor))
         fills.append(fill)
         if initializer is not None:
             statements = [s for s in statements if s is not initializer]
@@ -69,20 +68,32 @@ def expand(
     return formula.Formula(tuple(fills), tuple(statements), tuple(captures))
 
 
+def _updates(lowerings: Sequence[nodes.Lowering], env: Environment) -> dict[Tensor, str]:
+    """The operator that accumulates into each tensor; no entry for one that is only assigned."""
+    found: dict[Tensor, str] = {}
+    for lowering in lowerings:
+        node: nodes.Expression = lowering.target
+        while isinstance(node, nodes.Subscript):
+            node = node.target
+        if lowering.operator in _NULL_ELEMENTS:
+            operand = as_operand(known(node, env), node.span)
+            found.update(dict.fromkeys(tensors(operand), lowering.operator))
+    return found
+
+
 def _fill(
-    tensor: Tensor, statements: list[formula.Statement]
+    tensor: Tensor, statements: list[formula.Statement], update: str | None
 ) -> tuple[formula.Fill, formula.Statement | None]:
     """What a tensor starts as, and the statement that this makes needless.
 
     Elements that nothing writes are zero. An update starts from its null element, or from a
     constant initializer, which holds for the whole tensor.
     """
-    update = next((s for s in statements if s.stores[0].operator != "="), None)
     zero = formula.Constant(tensor.type, {"int": 0, "real": 0.0, "bool": False}[tensor.type])
     if update is None:
         return formula.Fill(tensor, zero), None
-    first = statements[0]
-    if first.stores[0].operator == "=":
+    first = statements[0] if statements else None
+    if first is not None and first.stores[0].operator == "=":
         value = first.stores[0].value
         plain = (
             len(first.stores) == 1 and first.condition is None and not any(formula.guards(first))
@@ -90,21 +101,27 @@ def _fill(
         if plain and isinstance(value, formula.Constant):
             return formula.Fill(tensor, value), first
         return formula.Fill(tensor, zero), None
-    null = _NULL_ELEMENTS[update.stores[0].operator]
+    null = _NULL_ELEMENTS[update]
     start = float(null) if tensor.type == "real" else null
     return formula.Fill(tensor, formula.Constant(tensor.type, start)), None
 
 
 def _expand_lowering(lowering: nodes.Lowering, env: Environment) -> Iterator[formula.Statement]:
+    steps = 0
     for outer in _unrolled(lowering.unroll, env):
         names = _pack_indices(lowering, outer)
-        ranges = []
-        for bound in lowering.bounds:
-            if bound.index.name in names:
-                length = count(known(bound.extent, outer), "a loop extent", bound.extent.span)
-                ranges.append([(bound.index.name, i) for i in range(length)])
-        for step in itertools.islice(itertools.product(*ranges), MAX_STATEMENTS + 1):
-            statement = _statement(lowering, outer.extended(dict(step)))
+        bounds = [bound for bound in lowering.bounds if bound.index.name in names]
+        lengths = [
+            count(known(bound.extent, outer), "a loop extent", bound.extent.span)
+            for bound in bounds
+        ]
+        steps += max(1, math.prod(lengths))
+        if steps > MAX_STATEMENTS:
+            message = f"the formula unrolls to more than {MAX_STATEMENTS} statements"
+            raise error(message, lowering.span)
+        for step in itertools.product(*map(range, lengths)):
+            symbols = zip((bound.index.name for bound in bounds), step, strict=True)
+            statement = _statement(lowering, outer.extended(dict(symbols)))
             if statement is not None:
                 yield statement
 
@@ -148,16 +165,19 @@ def _subscripts(node: object) -> Iterator[nodes.Subscript]:
 
 
 def _statement(lowering: nodes.Lowering, env: Environment) -> formula.Statement | None:
-    """One statement; None where its condition is false at compile time, or its value null."""
+    """One statement; None where it never runs, or where an initializer is null."""
     loops: list[formula.Loop] = []
+    separator = _separator(lowering)
     for bound in lowering.bounds:
         if bound.index.name not in env.names:
-            own, symbol = _loops(bound, env)
+            own, symbol = _loops(bound, env, separator)
             loops += own
             env = env.extended({bound.index.name: symbol})
+    if any(loop.extent == formula.Constant("int", 0) for loop in loops):
+        return None
     locals_: list[formula.Let] = []
     for local in lowering.locals:
-        value, lets = _local(local, env)
+        value, lets = _local(local, env, separator)
         locals_ += lets
         env = env.extended({local.name.name: value})
     condition = _condition(lowering.condition, env)
@@ -169,11 +189,25 @@ def _statement(lowering: nodes.Lowering, env: Environment) -> formula.Statement 
             return None
         raise error("the value of a formula is null", lowering.value.span, hint="use '??'")
     stores = _stores(lowering, value, env)
+    if not stores:
+        return None
     checked = None if condition is True else condition
     return formula.Statement(tuple(loops), stores, tuple(locals_), checked, lowering.span)
 
 
-def _loops(bound: nodes.LoopBound, env: Environment) -> tuple[list[formula.Loop], Value]:
+def _separator(lowering: nodes.Lowering) -> str:
+    """What stands between the name of a pack of indices and a number: no name has it so far."""
+    names = [bound.index.name for bound in lowering.bounds]
+    names += [local.name.name for local in lowering.locals]
+    separator = "_"
+    while any(a.startswith(b + separator) for a in names for b in names):
+        separator += "_"
+    return separator
+
+
+def _loops(
+    bound: nodes.LoopBound, env: Environment, separator: str
+) -> tuple[list[formula.Loop], Value]:
     extent = known(bound.extent, env)
     if extent is None:
         raise error("a loop extent is null", bound.extent.span)
@@ -186,12 +220,14 @@ def _loops(bound: nodes.LoopBound, env: Environment) -> tuple[list[formula.Loop]
     if not isinstance(extent, tuple):
         index = formula.Index(name)
         return [formula.Loop(index, scalar(extent))], index
-    indices = tuple(formula.Index(f"{name}_{i}") for i in range(len(items)))
+    indices = tuple(formula.Index(f"{name}{separator}{i}") for i in range(len(items)))
     pairs = zip(indices, items, strict=True)
     return [formula.Loop(index, scalar(item)) for index, item in pairs], indices
 
 
-def _local(local: nodes.LocalValue, env: Environment) -> tuple[Value, list[formula.Let]]:
+def _local(
+    local: nodes.LocalValue, env: Environment, separator: str
+) -> tuple[Value, list[formula.Let]]:
     """The value of a local name, with what is worth computing once kept as such."""
     value = defined(evaluate(local.value, env))
     lets: list[formula.Let] = []
@@ -206,7 +242,7 @@ def _local(local: nodes.LocalValue, env: Environment) -> tuple[Value, list[formu
 
     name = local.name.name
     if isinstance(value, tuple):
-        return tuple(named(item, f"{name}_{i}") for i, item in enumerate(value)), lets
+        return tuple(named(item, f"{name}{separator}{i}") for i, item in enumerate(value)), lets
     return (None if value is None else named(value, name)), lets
 
 
@@ -225,8 +261,8 @@ def _condition(node: nodes.Expression | None, env: Environment) -> formula.Scala
 
 def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[formula.Store, ...]:
     """The stores of a statement: one, or one for each tensor of a packed assignment."""
-    target = known(lowering.target.target, env)
-    found = tensors(target)  # type: ignore[arg-type]
+    target = as_operand(known(lowering.target.target, env), lowering.target.span)
+    found = tensors(target)
     indices = subscripts(lowering.target, env)
     if indices is None or any(index is None for index in indices):
         raise error("an index is null", lowering.target.span)
@@ -251,11 +287,8 @@ def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[f
 def _stored(tensor: Tensor, item: Item, span: Span) -> formula.Scalar:
     if not (is_known(item) or is_scalar(item)) or isinstance(item, str):
         raise error(f"{describe(item)} cannot be stored", span)
-    result = (
-        scalar(item, tensor.type)
-        if type_of(item) == "int" and not is_scalar(item)
-        else scalar(item)
-    )
+    # The sum of an empty pack of reals is an integer here: only its items knew their type.
+    result = scalar(item, tensor.type if (tensor.type, item) == ("real", 0) else None)
     if result.type != tensor.type:
         message = f"a value of type {result.type} is assigned to a tensor of type {tensor.type}"
         raise error(message, span, hint=f"convert it: {tensor.type}(…)")

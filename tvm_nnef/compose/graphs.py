@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from tvm_nnef.compose.affine import unknown_names
@@ -45,24 +46,24 @@ def compose_graph(
     """
     definition = find_graph(program, graph)
     _refuse_unsupported(definition, quantize)
-    composer = Composer(program)
     place = definition.node.name.span
     values = {name: _attribute(name, value) for name, value in (attributes or {}).items()}
-    _check_names(definition, input_shapes or {})
-    env = Environment(_known_attributes(definition, values), dict(types or {}), program.dialect)
+    _check_names(definition, input_shapes or {}, "input", definition.inputs)
+    _check_names(definition, types or {}, "generic type", definition.dtypes)
+    env = Environment(_known_attributes(definition, values), {}, program.dialect)
+    env.types.update(_types(definition, types or {}))
+    composer = Composer(program)
+    frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", ())
     operands = tuple(
-        _input(parameter, env, (input_shapes or {}).get(parameter.name.name), composer, definition)
+        _input(parameter, frame, (input_shapes or {}).get(parameter.name.name), composer)
         for parameter in definition.inputs
     )
-    scope = f"{MAIN}.{definition.name}"
-    frame = Frame(MAIN, env, scope, ())
-    bound, operands = bind(
+    frame.env, operands = bind(
         definition,
-        Invocation(values, operands, dict(types or {}), place),
+        Invocation(values, operands, env.types, place),
         program.dialect,
-        lambda name, value, type_, shape: composer.constant(frame, name, value, type_, shape),
+        partial(composer.constant, frame),
     )
-    frame.env = bound
     composer.declare(definition, frame)
     composer.run(definition.components, frame)
     return composer.graph(definition, frame, operands, place)
@@ -90,78 +91,93 @@ def _attribute(name: str, value: object) -> Value:
     raise error(f"{message}, found {value!r}")
 
 
-def _check_names(definition: CheckedDefinition, shapes: Mapping[str, InputShape]) -> None:
-    known_names = [parameter.name.name for parameter in definition.inputs]
-    for name in shapes:
+def _check_names(
+    definition: CheckedDefinition,
+    given: Iterable[str],
+    kind: str,
+    declared: Sequence[nodes.Parameter] | Sequence[nodes.DtypeDefinition],
+) -> None:
+    known_names = [item.name.name for item in declared]
+    for name in given:
         if name not in known_names:
-            hint = did_you_mean(name, known_names) or f"its inputs are: {', '.join(known_names)}"
-            message = f"graph '{definition.name}' has no input '{name}'"
+            hint = did_you_mean(name, known_names) or f"known are: {', '.join(known_names)}"
+            message = f"graph '{definition.name}' has no {kind} '{name}'"
             raise error(message, definition.node.name.span, hint=hint)
+
+
+def _types(definition: CheckedDefinition, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The concrete types of the graph's generics: those given, else the defaults."""
+    for dtype in definition.dtypes:
+        name = dtype.name.name
+        if name in given:
+            yield name, given[name]
+        elif dtype.default is not None:
+            yield name, dtype.default.name
+        else:
+            hint = f"give it: types={{'{name}': 'real'}}, or --type {name}=real"
+            raise NotGiven(Diagnostic(f"generic type '{name}' has no value", dtype.span, hint))
 
 
 def _known_attributes(
     definition: CheckedDefinition, given: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """Attributes that input shapes may use: those given, and those with a constant default."""
-    names: dict[str, Value] = {}
-    empty = Environment({}, {})
+    """Attributes that input shapes may use: those given, and those that depend on no input."""
+    env = Environment({}, {})
     for parameter in definition.attributes:
         name = parameter.name.name
         if name in given:
-            names[name] = given[name]
-        elif parameter.default is not None and name not in definition.deferred:
-            names[name] = known(parameter.default, empty)
+            env.names[name] = given[name]
         elif parameter.default is None and not parameter.type.optional:
             hint = f"give it: attributes={{'{name}': …}}, or --attr {name}=…"
             message = f"graph attribute '{name}' has no value"
             raise NotGiven(Diagnostic(message, parameter.span, hint))
-    return names
+        elif parameter.default is None:
+            env.names[name] = None
+        elif not unknown_names(parameter.default, env.names):
+            env.names[name] = known(parameter.default, env)
+    return env.names
 
 
-def _input(
-    parameter: nodes.Parameter,
-    env: Environment,
-    given: InputShape | None,
-    composer: Composer,
-    definition: CheckedDefinition,
-) -> Operand:
-    name = f"{MAIN}.{definition.name}.{parameter.name.name}"
-    type_name = parameter.type.name.name
-    generic = next((d for d in definition.dtypes if d.name.name == type_name), None)
-    if generic is not None and type_name not in env.types and generic.default is not None:
-        env.types[type_name] = generic.default.name  # type: ignore[index]
+def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Composer) -> Operand:
+    """The tensors of an input; ``given``: its shape, or those of its items, as a caller says."""
+    name, env = f"{frame.scope}.{parameter.name.name}", frame.env
     type_ = concrete_type(parameter, env)
-    if parameter.type.pack is None:
-        shape = _shape(parameter, env, given, None)  # type: ignore[arg-type]
+
+    def tensor(name: str, shape: Shape) -> Tensor:
         return Tensor(composer.name(name), type_, shape, "input", None, parameter.span)
-    length = _pack_length(parameter, env, given)
-    shapes = [
-        _shape(parameter, env, given[i] if given is not None else None, i)  # type: ignore[arg-type]
-        for i in range(length)
-    ]
-    return tuple(
-        Tensor(composer.name(f"{name}:{i + 1}"), type_, shape, "input", None, parameter.span)
-        for i, shape in enumerate(shapes)
-    )
+
+    if parameter.type.pack is None:
+        shape = _declared_shape(parameter, env) if given is None else _given(parameter, given)
+        return tensor(name, shape)
+    if given is None:
+        length = _pack_length(parameter, env)
+        shapes = [_declared_shape(parameter, env, item) for item in range(length)]
+    elif isinstance(given, Sequence):
+        shapes = [_given(parameter, item) for item in given]
+    else:
+        raise _no_shape(parameter, "a list of shapes", given)
+    return tuple(tensor(f"{name}:{i + 1}", shape) for i, shape in enumerate(shapes))
 
 
-def _pack_length(parameter: nodes.Parameter, env: Environment, given: InputShape | None) -> int:
-    if given is not None:
-        return len(given)
+def _pack_length(parameter: nodes.Parameter, env: Environment) -> int:
     pack = parameter.type.pack
     if pack is None or pack.length is None or unknown_names(pack.length, env.names):
         raise _unknown(parameter, f"the length of the pack '{parameter.name.name}'")
     return count(known(pack.length, env), "a pack length", pack.length.span)
 
 
-def _shape(
-    parameter: nodes.Parameter, env: Environment, given: Sequence[int] | None, item: int | None
-) -> Shape:
-    if given is not None:
-        if not all(isinstance(extent, int) and extent >= 0 for extent in given):
-            message = f"the shape given for input '{parameter.name.name}' must be integers"
-            raise error(f"{message}, found {list(given)}", parameter.span)
+def _given(parameter: nodes.Parameter, given: object) -> Shape:
+    if isinstance(given, Sequence) and all(isinstance(e, int) and e >= 0 for e in given):
         return tuple(given)
+    raise _no_shape(parameter, "a list of non-negative integers", given)
+
+
+def _no_shape(parameter: nodes.Parameter, wanted: str, given: object) -> NnefError:
+    message = f"the shape given for input '{parameter.name.name}' must be {wanted}, found {given!r}"
+    return error(message, parameter.span)
+
+
+def _declared_shape(parameter: nodes.Parameter, env: Environment, item: int | None = None) -> Shape:
     declared = parameter.type.shape
     if declared is None:
         raise _unknown(parameter, f"the shape of input '{parameter.name.name}'")

@@ -71,7 +71,7 @@ def lower(
     Raises NnefError where a variable has no value or one of the wrong shape, where an operator
     cannot be lowered, and where a function of ``lowerings`` gives the wrong shape or dtype.
     """
-    _require_static(graph)
+    _require_supported(graph)
     weights = _weights(graph, variables, machine_types)
     names = Names()
     builder = relax.BlockBuilder()
@@ -330,7 +330,11 @@ def _described(kind: tuple[Sequence[Any], str] | None) -> str:
     return f"{kind[1]}{list(kind[0])}" if kind else "something that is no tensor"
 
 
-def _require_static(graph: Graph) -> None:
+def _require_supported(graph: Graph) -> None:
+    for variable, _ in graph.updates:
+        message = f"'{variable.name}' is changed by @update, which cannot be compiled yet"
+        hint = "leave the @update block out to compile the graph with fixed variables"
+        raise error(message, variable.span, hint=hint)
     for tensor in flatten(tuple(port.operand for port in graph.inputs)):
         if not all(isinstance(extent, int) for extent in tensor.shape):
             hint = "give the extents with input_shapes (or --shape)"

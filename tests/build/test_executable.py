@@ -1,0 +1,213 @@
+"""Building, calling, exporting and loading: what goes in, what comes out, what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tvm_nnef.build import build_module
+from tvm_nnef.build.metadata import describe
+from tvm_nnef.build.pipeline import STAGES, compile_module
+from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.runtime import PackInfo, TensorInfo, load
+
+PORTS = {
+    "inputs": [{"name": "xs", "items": 2}, {"name": "n", "items": None}],
+    "outputs": [{"name": "total", "items": None}, {"name": "parts", "items": 2}],
+}
+
+
+def example() -> tvm.IRModule:
+    """(xs: real[2,3] twice, n: int[4]) -> (the sum of xs, [the first, n + n])"""
+    builder = relax.BlockBuilder()
+    first, second = (relax.Var(f"xs_{n}", relax.TensorType((2, 3), "float32")) for n in range(2))
+    number = relax.Var("n", relax.TensorType((4,), "int32"))
+    attributes = {"nnef_ports": json.dumps(PORTS), "num_input": 3}
+    with builder.function("main", [first, second, number], attrs=attributes):
+        with builder.dataflow():
+            total = builder.emit(relax.op.add(first, second))
+            twice = builder.emit(relax.op.add(number, number))
+            output = builder.emit_output(relax.Tuple([total, first, twice]))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+@pytest.fixture(scope="module")
+def executable():
+    return build_module(example())
+
+
+A = np.arange(6, dtype="float32").reshape(2, 3)
+N = np.array([1, 2, 3, 4], "int32")
+
+
+def check(results) -> None:
+    total, (first, twice) = results
+    np.testing.assert_array_equal(total, A * 3)
+    np.testing.assert_array_equal(first, A)
+    np.testing.assert_array_equal(twice, N * 2)
+    assert (total.dtype, twice.dtype) == ("float32", "int32")
+
+
+def test_inputs_and_outputs_are_described(executable):
+    assert executable.inputs == (
+        PackInfo(
+            "xs", (TensorInfo("xs_0", (2, 3), "float32"), TensorInfo("xs_1", (2, 3), "float32"))
+        ),
+        TensorInfo("n", (4,), "int32"),
+    )
+    assert [port.name for port in executable.outputs] == ["total", "parts"]
+    assert executable.state == {}
+    assert set(executable.metadata["versions"]) == {"tvm_nnef", "tvm"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ([A, A * 2], N),
+        ((A.astype("float64"), (A * 2).astype("float16")), N.astype("int64")),
+        ([tvm.runtime.tensor(A), np.asfortranarray(A * 2)], tvm.runtime.tensor(N)),
+        ([A[::1], (A * 2).tolist()], [1, 2, 3, 4]),
+    ],
+    ids=["numpy", "converted within the kind", "dlpack and strides", "lists"],
+)
+def test_calls(executable, given):
+    check(executable(*given))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (([A, A],), "takes 2 inputs ('xs', 'n'), but 1 came"),
+        ((A, N), "input 'xs' is a pack: a list of 2 expected"),
+        (([A], N), "input 'xs' is a pack: a list of 2 expected, 1 came"),
+        (([A, A.T], N), "input 'xs', item 2: shape (2, 3) expected, (3, 2) came"),
+        (([A, A.astype("int32")], N), "input 'xs', item 2: real (float32) expected, int32 came"),
+        (([A, A], N.astype("float32")), "input 'n': int (int32) expected, float32 came"),
+        (([A, A], N.astype("int64") << 40), "input 'n': there are values that int32 cannot hold"),
+    ],
+)
+def test_wrong_inputs_are_named_with_what_was_expected_and_what_came(executable, given, message):
+    with pytest.raises(NnefError) as caught:
+        executable(*given)
+    assert message in str(caught.value)
+
+
+def test_results_do_not_change_when_called_again(executable):
+    first = executable([A, A * 2], N)
+    executable([A * 5, A * 7], N * 9)
+    check(first)
+
+
+def test_benchmark_needs_no_inputs(executable):
+    timing = executable.benchmark(repeat=3)
+    assert 0 < timing.minimum <= timing.median
+    assert timing.runs == 3
+
+
+def test_export_and_load_round_trip(executable, tmp_path):
+    path = tmp_path / "model.so"
+    executable.export(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["model.so"]
+    loaded = load(path)
+    assert loaded.metadata == executable.metadata
+    check(loaded([A, A * 2], N))
+    loaded.export(tmp_path / "copy.so")
+    check(load(tmp_path / "copy.so")([A, A * 2], N))
+
+
+def test_an_exported_library_tells_its_metadata_to_any_program(executable, tmp_path):
+    path = tmp_path / "model.so"
+    executable.export(path)
+    program = (
+        "import sys, json, tvm; from tvm import relax\n"
+        "machine = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())\n"
+        "print(json.loads(str(machine['metadata']()))['inputs'][1])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "{'name': 'n', 'shape': [4], 'dtype': 'int32'}"
+
+
+def test_a_failed_export_leaves_nothing_behind(executable, tmp_path):
+    taken = tmp_path / "model.so"
+    taken.mkdir()
+    with pytest.raises(NnefError, match="cannot write"):
+        executable.export(taken)
+    assert [file.name for file in tmp_path.iterdir()] == ["model.so"]
+    with pytest.raises(NnefError, match="there is no folder"):
+        executable.export(tmp_path / "nowhere" / "model.so")
+
+
+def test_what_cannot_be_loaded(tmp_path):
+    with pytest.raises(NnefError, match="there is no file"):
+        load(tmp_path / "missing.so")
+    (tmp_path / "text.so").write_text("no library")
+    with pytest.raises(NnefError, match="cannot load"):
+        load(tmp_path / "text.so")
+    library = tmp_path / "other.so"
+    relax.build(example(), "llvm").export_library(str(library))
+    with pytest.raises(NnefError, match="cannot load"):
+        load(library)
+
+
+def test_dump_dir_receives_what_stands_after_each_stage(tmp_path):
+    seen = []
+    compile_module(
+        example(), "llvm", dump_dir=tmp_path / "dump", progress=lambda *stage: seen.append(stage)
+    )
+    assert [name for name, _, _ in seen] == list(STAGES)
+    names = sorted(file.name for file in (tmp_path / "dump").iterdir())
+    assert names == [*(f"{n}_{name}.txt" for n, name in enumerate(STAGES)), "kernels.txt"]
+    texts = {file.name: file.read_text() for file in (tmp_path / "dump").iterdir()}
+    assert "R.add" in texts["0_bind.txt"]
+    assert "R.add" not in texts["1_legalize.txt"]
+    assert "T.vectorized" in texts["3_schedule.txt"]
+    assert "cpu.fallback" in texts["kernels.txt"]
+
+
+def test_progress_is_silent_where_there_is_no_terminal(capfd):
+    build_module(example(), "llvm", progress=True)
+    assert capfd.readouterr().out == ""
+
+
+def test_metadata_of_a_module_that_names_no_ports():
+    mod = example()
+    bare = tvm.IRModule({"main": mod["main"].without_attr("nnef_ports")})
+    described = describe(bare)
+    assert [port["name"] for port in described["inputs"]] == ["xs_0", "xs_1", "n"]
+    assert [port["name"] for port in described["outputs"]] == ["output_0", "output_1", "output_2"]
+
+
+def test_all_cores_are_used_unless_the_user_says_otherwise():
+    program = (
+        "import os, tvm; from tvm_nnef.tvm_compat import use_all_cores\n"
+        "use_all_cores(); print(tvm.get_global_func('runtime.NumThreads')())"
+    )
+
+    def threads(**environment: str) -> int:
+        import os
+
+        clean = {k: v for k, v in os.environ.items() if not k.endswith("NUM_THREADS")}
+        run = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+            env={**clean, **environment},
+        )  # fmt: skip
+        return int(run.stdout)
+
+    import os
+
+    assert threads() == len(os.sched_getaffinity(0))
+    assert threads(TVM_NUM_THREADS="1") == 1
+
+
+def test_a_target_without_schedules_is_an_error():
+    with pytest.raises(NnefError, match="no schedules for the target 'cuda'"):
+        build_module(example(), {"kind": "cuda", "arch": "sm_80"})

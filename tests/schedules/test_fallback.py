@@ -1,0 +1,143 @@
+"""The fallback rule for CPUs: it applies to every kernel and changes no result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax, te, tirx
+
+from tvm_nnef import schedules
+from tvm_nnef.tvm_compat import opaque_function, prim_functions, runtime_tensor, virtual_machine
+
+TARGET = tvm.target.Target("llvm")
+RNG = np.random.default_rng(5)
+
+
+def module(build, *shapes):
+    """A module whose main applies ``build`` to inputs of the shapes."""
+    builder = relax.BlockBuilder()
+    inputs = [relax.Var(f"x{n}", relax.TensorType(s, "float32")) for n, s in enumerate(shapes)]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            output = builder.emit_output(build(*inputs))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def run(mod, arrays):
+    machine = virtual_machine(relax.build(mod, TARGET))
+    return machine["main"](*map(runtime_tensor, arrays)).numpy()
+
+
+def loops(function, kind):
+    found = []
+    tvm_ffi.structural_walk(function.body, (tirx.For, found.append), order="post")
+    return [loop for loop in found if loop.kind == kind]
+
+
+PARALLEL, VECTORIZED = tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED
+
+OPERATIONS = {
+    "elementwise": (lambda x: relax.op.exp(relax.op.add(x, x)), lambda n, m: [(n, m)]),
+    "broadcast": (relax.op.multiply, lambda n, m: [(n, m), (m,)]),
+    "transpose": (relax.op.permute_dims, lambda n, m: [(n, m)]),
+    "sum_of_rows": (lambda x: relax.op.sum(x, 1), lambda n, m: [(n, m)]),
+    "sum_of_columns": (lambda x: relax.op.sum(x, 0), lambda n, m: [(n, m)]),
+    "sum_of_all": (lambda x: relax.op.negative(relax.op.sum(x)), lambda n, m: [(n, m)]),
+    "maximum_of_rows": (lambda x: relax.op.max(x, 1), lambda n, m: [(n, m)]),
+    "matmul": (relax.op.matmul, lambda n, m: [(n, m), (m, n)]),
+    "dot_products": (lambda x, w: relax.op.matmul(x, relax.op.permute_dims(w)),
+                     lambda n, m: [(n, m), (5, m)]),
+    "softmax": (lambda x: relax.op.nn.softmax(x, 1), lambda n, m: [(n, m)]),
+    "conv": (lambda x, w: relax.op.nn.relu(relax.op.nn.conv2d(x, w, padding=[1, 1, 1, 1])),
+             lambda n, m: [(1, 3, n, m), (7, 3, 3, 3)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("extents", [(1, 1), (1, 97), (13, 1), (7, 11), (32, 48), (101, 256)])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_schedules_change_no_result(name, extents):
+    build, shapes = OPERATIONS[name]
+    arrays = [RNG.standard_normal(shape).astype("float32") for shape in shapes(*extents)]
+    fused = schedules.fuse(schedules.legalize(module(build, *shapes(*extents)), TARGET), TARGET)
+    scheduled = schedules.schedule_kernels(fused, TARGET)
+    assert {kernel.rule for kernel in schedules.report(scheduled)} == {"cpu.fallback"}
+    np.testing.assert_allclose(run(scheduled, arrays), run(fused, arrays), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
+def test_empty_tensors(shape):
+    mod = schedules.schedule(module(lambda x: relax.op.add(x, x), shape), TARGET)
+    assert run(mod, [np.zeros(shape, "float32")]).shape == shape
+
+
+def test_large_work_runs_in_parallel_and_in_vectors_and_small_work_does_not():
+    for shape, expected in (((512, 512), True), ((8, 8), False)):
+        mod = schedules.schedule(module(lambda x: relax.op.add(x, x), shape), TARGET)
+        (function,) = prim_functions(mod).values()
+        assert bool(loops(function, PARALLEL)) is expected
+        assert loops(function, VECTORIZED)
+
+
+def test_a_reduction_runs_inside_the_loops_of_its_result_and_around_its_lanes():
+    build, shapes = OPERATIONS["matmul"]
+    mod = schedules.schedule(module(build, *shapes(64, 128)), TARGET)
+    (function,) = prim_functions(mod).values()
+    (parallel,) = loops(function, PARALLEL)
+    inner = loops(tirx.PrimFunc([], parallel.body), tirx.ForKind.SERIAL)
+    assert [int(loop.extent) for loop in inner] == [128]
+    assert {int(loop.extent) for loop in loops(function, VECTORIZED)} == {64}
+
+
+def test_a_sum_along_contiguous_elements_keeps_partial_sums():
+    build, shapes = OPERATIONS["sum_of_rows"]
+    mod = schedules.schedule(module(build, *shapes(64, 256)), TARGET)
+    (function,) = prim_functions(mod).values()
+    assert any(int(loop.extent) == 16 for loop in loops(function, VECTORIZED))
+
+
+def test_padding_is_computed_once_and_not_inside_the_convolution():
+    build, shapes = OPERATIONS["conv"]
+    mod = schedules.schedule(module(build, *shapes(32, 32)), TARGET)
+    (function,) = prim_functions(mod).values()
+    assert "pad_temp" in function.script()
+
+
+def test_elementwise_producers_are_computed_where_they_are_needed():
+    def chain(x):
+        return relax.op.nn.relu(relax.op.add(relax.op.multiply(x, x), x))
+
+    mod = schedules.schedule(module(chain, (64, 64)), TARGET)
+    (function,) = prim_functions(mod).values()
+    assert "alloc_buffer" not in function.script()
+
+
+def test_ordered_loops_are_left_alone_and_named():
+    source, result = (tirx.decl_buffer((4,), "float32", name) for name in ("x", "y"))
+    index = tirx.Var("i", "int64")
+    step = tirx.BufferStore(result, tirx.BufferLoad(source, [index]), [index])
+    zero, four = tirx.const(0, "int64"), tirx.const(4, "int64")
+    loop = tirx.For(index, zero, four, tirx.ForKind.SERIAL, step)
+    function = opaque_function("copy", [source, result], [result], [], loop)
+    mod = tvm.IRModule({"copy": function})
+    scheduled = schedules.schedule_kernels(mod, TARGET)
+    assert schedules.report(scheduled) == [schedules.Kernel("copy", "ordered")]
+    tvm.ir.assert_structural_equal(scheduled["copy"].body, function.body)
+
+
+def test_kernels_without_a_schedule_are_reported():
+    data = te.placeholder((4,), "float32", "x")
+    copy = te.create_prim_func([data, te.compute((4,), lambda i: data[i])])
+    mod = tvm.IRModule({"copy": copy})
+    assert schedules.report(mod) == [schedules.Kernel("copy", None)]
+    (scheduled,) = prim_functions(schedules.schedule_kernels(mod, TARGET)).values()
+    assert "global_symbol" not in scheduled.attrs
+
+
+def test_no_rules_for_a_target_is_said():
+    with pytest.raises(NotImplementedError, match="cuda"):
+        schedules.schedule_kernels(
+            tvm.IRModule(), tvm.target.Target({"kind": "cuda", "arch": "sm_80"})
+        )

@@ -1,0 +1,42 @@
+"""The public face: names that are there, cheap to import, and hidden by nothing."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import tvm_nnef
+
+
+def test_no_module_hides_a_public_name() -> None:
+    """Importing a submodule binds its name in the package, in front of a function of that name."""
+    modules = {module.name for module in pkgutil.iter_modules(tvm_nnef.__path__)}
+    assert modules & set(tvm_nnef.__all__) == set()
+
+
+@pytest.mark.parametrize("name", tvm_nnef.__all__)
+def test_public_names_are_there_and_documented(name: str) -> None:
+    assert getattr(tvm_nnef, name).__doc__
+    assert name in dir(tvm_nnef)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="frobnicate"):
+        _ = tvm_nnef.frobnicate
+
+
+def test_importing_needs_neither_tvm_nor_numpy() -> None:
+    code = (
+        "import sys, tvm_nnef; tvm_nnef.check, tvm_nnef.load_model; "
+        "sys.exit(any(name in sys.modules for name in ('tvm', 'numpy', 'lark')))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_outer_folders_are_packages_of_ours() -> None:
+    for name in ("schedules", "converters"):
+        assert importlib.import_module(f"tvm_nnef.{name}").__doc__
