@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.compose import compose_graph
-from tvm_nnef.graph.machine_types import assign
+from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, check_variables, load_model
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     import tvm
 
     from tvm_nnef.runtime import Executable
-
-_DEFAULT_TYPES = {"real": "float32", "int": "int32", "bool": "bool"}
-
 
 def compose(
     model: AnyModel,
@@ -54,7 +51,7 @@ def compose(
 
 
 def _typed(graph: Graph, model: Model, machine_types: Mapping[str, str]) -> Graph:
-    defaults = {name: machine_types.get(name, dtype) for name, dtype in _DEFAULT_TYPES.items()}
+    defaults = {name: machine_types.get(name, dtype) for name, dtype in DEFAULTS.items()}
     named = {name: dtype for name, dtype in machine_types.items() if name not in defaults}
     types = assign(graph, defaults=defaults, named={**model.machine_types, **named})
     return replace(graph, machine_types=types)
@@ -137,7 +134,7 @@ def build(
     """
     import tvm
 
-    from tvm_nnef.build import build_module
+    from tvm_nnef.compilation import build_module
 
     if isinstance(model_or_mod, tvm.IRModule):
         module = model_or_mod

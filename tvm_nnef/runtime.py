@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_nnef import tvm_compat
-from tvm_nnef.build.metadata import FUNCTION
+from tvm_nnef.compilation.metadata import FUNCTION
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Port, Tensor

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from tvm_nnef.build import build_module
+from tvm_nnef.compilation import build_module
 from tvm_nnef.graph import formula as f
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor
@@ -74,7 +74,7 @@ def compiled(
     mod = lower(made, machine_types=types, variables=variables or {}, route=route, **options)
     if scheduled:
         return build_module(mod, "native")
-    from tvm_nnef.build.metadata import with_metadata
+    from tvm_nnef.compilation.metadata import with_metadata
 
     return Executable(relax.build(with_metadata(mod), "llvm"))
 

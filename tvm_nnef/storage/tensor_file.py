@@ -184,19 +184,6 @@ def read_tensor(data: bytes | memoryview, file: str) -> TensorFile:
     )
 
 
-def check_size(header: TensorHeader, size: int, file: str) -> None:
-    """Raises :class:`NnefError` where a file is not ``size`` bytes long, as its header says."""
-    if size != HEADER_SIZE + header.length:
-        fault = "cut off" if size < HEADER_SIZE + header.length else "too long"
-        raise error(
-            f"the file is {fault}: its header promises {header.length} bytes of data "
-            f"(shape {list(header.shape)}, {header.bits} bits per item), "
-            f"there are {size - HEADER_SIZE}",
-            hint="write or copy the file again",
-            file=file,
-        )
-
-
 def write_tensor(tensor: TensorFile | Array, file: str = "tensor") -> bytes:
     """The bytes of a tensor file; ``file`` is its name in messages.
 

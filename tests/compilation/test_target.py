@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tvm
 
-from tvm_nnef.build.target import SHORT_NAMES, resolve
+from tvm_nnef.compilation.target import SHORT_NAMES, resolve
 from tvm_nnef.diagnostics import NnefError
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from tvm import relax
 
 from tvm_nnef import schedules
-from tvm_nnef.build.metadata import with_metadata
-from tvm_nnef.build.target import resolve
+from tvm_nnef.compilation.metadata import with_metadata
+from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import error
 from tvm_nnef.tvm_compat import Module, Target, compile_virtual_machine
 

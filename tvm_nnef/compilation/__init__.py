@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from tvm_nnef.build.pipeline import Progress, compile_module
-from tvm_nnef.build.target import resolve
+from tvm_nnef.compilation.pipeline import Progress, compile_module
+from tvm_nnef.compilation.target import resolve
 from tvm_nnef.runtime import Executable
 from tvm_nnef.tvm_compat import Module
 
@@ -21,14 +21,14 @@ def build_module(
 ) -> Executable:
     """The executable of a module for a target.
 
-    ``progress`` is what is told of each stage, or true for a progress bar on standard error where
-    that is a terminal. Raises NnefError for an unknown target.
+    ``progress`` is what is told of each stage, or true for a bar on standard error, plain
+    lines where that is no terminal. Raises NnefError for an unknown target.
     """
     if not isinstance(progress, bool):
         return Executable(compile_module(mod, target, dump_dir=dump_dir, progress=progress))
     if not progress:
         return Executable(compile_module(mod, target, dump_dir=dump_dir))
-    from tvm_nnef.build.progress import progress_bar
+    from tvm_nnef.compilation.progress import progress_reported
 
-    with progress_bar() as report:
+    with progress_reported() as report:
         return Executable(compile_module(mod, target, dump_dir=dump_dir, progress=report))

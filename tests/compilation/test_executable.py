@@ -11,9 +11,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from tvm_nnef.build import build_module
-from tvm_nnef.build.metadata import describe
-from tvm_nnef.build.pipeline import STAGES, compile_module
+from tvm_nnef.compilation import build_module
+from tvm_nnef.compilation.metadata import describe
+from tvm_nnef.compilation.pipeline import STAGES, compile_module
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.runtime import PackInfo, TensorInfo, load
 
