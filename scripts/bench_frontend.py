@@ -48,7 +48,8 @@ def from_nnef_seconds(repeats: int) -> float:
     import tvm_nnef
 
     graph = tvm_nnef.compose(ALEXNET)
-    empty = {tensor.name: np.broadcast_to(np.float32(0), tensor.shape) for tensor in graph.variables}
+    zero = np.float32(0)
+    empty = {tensor.name: np.broadcast_to(zero, tensor.shape) for tensor in graph.variables}
 
     def measure() -> float:
         start = time.perf_counter()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tvm_nnef.runtime import Executable
 
+
 def compose(
     model: AnyModel,
     *,

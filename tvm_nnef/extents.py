@@ -173,15 +173,15 @@ def _tirx() -> Any:
 
 
 def _analyzer() -> Any:
-    from tvm import arith
+    from tvm.sym import Analyzer
 
-    return arith.Analyzer()
+    return Analyzer()
 
 
 def _wide(extent: Extent) -> Any:
     if isinstance(extent, int):
         return _tirx().IntImm("int64", extent)
-    return extent if str(extent.dtype) == "int64" else extent.astype("int64")
+    return extent if str(extent.ty) == "int64" else extent.astype("int64")
 
 
 def _simplify(expression: Any) -> Extent:

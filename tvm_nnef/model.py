@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -49,6 +50,14 @@ class Variables(Mapping[str, Any]):
             data = self._container.read(file)
             self._read[name] = read_tensor(data, self._container.place(file)).array
         return self._read[name]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a variable; of its file, only the header is read."""
+        from tvm_nnef.storage.tensor_file import HEADER_SIZE, read_tensor_header
+
+        file = self._files[name]
+        header = self._container.read(file, HEADER_SIZE)
+        return tuple(read_tensor_header(header, self._container.place(file)).shape)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -232,7 +241,7 @@ def check_variables(model: Model, graph: Graph) -> None:
             message = f"variable '{tensor.name}' has no value: {model.path} has no file '{file}'"
             found.append(Diagnostic(message, tensor.span, hint))
             continue
-        shape = tuple(model.variables[tensor.name].shape)
+        shape = _shape(model.variables, tensor.name)
         if shape != tensor.shape:
             message = (
                 f"variable '{tensor.name}' is declared with shape {list(tensor.shape)}, "
@@ -244,13 +253,20 @@ def check_variables(model: Model, graph: Graph) -> None:
         raise NnefError(found)
 
 
+def _shape(variables: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    if isinstance(variables, Variables):
+        return variables.shape(name)
+    import numpy as np
+
+    return np.shape(variables[name])
+
+
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Writes a model as a folder, or as an archive where the path ends in .tar, .tgz or .tar.gz.
 
     Texts are written as they were read; what is read again is equal. The target is replaced only
     when everything is written. Raises NnefError where that fails.
     """
-    from tvm_nnef.storage.tensor_file import write_tensor
     from tvm_nnef.storage.write import Content, write_container
 
     files: dict[str, Content] = {}
@@ -258,11 +274,16 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         if not module.source.path.startswith(STDLIB_PREFIX):
             files[f"{name.replace('.', '/')}.sknd"] = module.source.text.encode()
     for name in model.variables:
-        file = variable_file_name(name)
-        files[file] = lambda name=name, file=file: write_tensor(model.variables[name], file)  # type: ignore[misc]
+        files[variable_file_name(name)] = partial(_variable_bytes, model.variables, name)
     if model.metadata != Metadata():
         files[METADATA_FILE] = write_metadata(model.metadata)
     write_container(path, files)
+
+
+def _variable_bytes(variables: Mapping[str, Any], name: str) -> bytes:
+    from tvm_nnef.storage.tensor_file import write_tensor
+
+    return write_tensor(variables[name], variable_file_name(name))
 
 
 def _metadata(container: Container) -> Metadata:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError
-from tvm_nnef.syntax import parse, parse_expression, parser
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Source
+from tvm_nnef.syntax import detect, parse, parse_expression, parser
 from tvm_nnef.syntax.build_tree import MAXIMUM_DEPTH
 
 
@@ -184,14 +185,19 @@ operator f {
     @quantize { a.b: q.linear{bits=8}; }
 }
 """
-TOKENS = VALID.split() + list("()[]{}<>|?:;,.=~`'\"\\@#\n\0é") + ["..", "...", "<-", "is", "in"]
+TOKENS = (
+    VALID.split()
+    + list("()[]{}<>|?:;,.=~`'\"\\@#\n\0é")
+    + ["..", "...", "<-", "is", "in", "<?", "static"]
+)
 
 
 def survives(text: str) -> None:
     """Parse a text that may be anything; only an NnefError that can be shown may come of it."""
-    for parse_it in (parse, parse_expression):
+    detect([Source("a.sknd", text)])
+    for parse_it, dialect in itertools.product((parse, parse_expression), ("draft", "tools")):
         try:
-            parse_it(text)
+            parse_it(text, dialect=dialect)
         except NnefError as failure:
             assert failure.diagnostics
             assert str(failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -9,16 +10,19 @@ from pathlib import Path
 import pytest
 
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.syntax import grammar, parse, store
+from tvm_nnef.semantics import types
+from tvm_nnef.syntax import expressions, grammar, nodes, parse, statements, store
+from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS
 
 
-def test_the_grammar_is_lalr_without_any_conflict() -> None:
+@pytest.mark.parametrize("dialect", ["draft", "tools"])
+def test_the_grammar_is_lalr_without_any_conflict(dialect: str) -> None:
     pytest.importorskip("interegular", reason="lark's strict mode needs it")
-    grammar.build("draft", strict=True)
+    grammar.build(dialect, strict=True)
 
 
 def test_an_unknown_dialect_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(NnefError, match=r"'klingon'[^']*'draft'"):
+    with pytest.raises(NnefError, match=r"'klingon'[^']*'draft' or 'tools'"):
         parse("", dialect="klingon")
 
 
@@ -54,6 +58,25 @@ def test_a_cache_folder_that_cannot_be_made_is_done_without(cache_folder: Path) 
     cache_folder.write_text("a file where the folder should be")
     assert parse("operator f { }").definitions[0].name.name == "f"
     assert cache_folder.read_text() == "a file where the folder should be"
+
+
+def test_the_nodes_have_one_door() -> None:
+    names = set(nodes.__all__)
+    for module in (expressions, statements):
+        own = {name for name, value in vars(module).items() if is_node(value, module.__name__)}
+        assert own
+        assert own <= names
+    assert pickle.loads(pickle.dumps(nodes.Identifier)) is nodes.Identifier
+
+
+def is_node(value: object, module: str) -> bool:
+    if not isinstance(value, type) or not issubclass(value, nodes.Node):
+        return False
+    return value.__module__ == module
+
+
+def test_the_dialects_agree_with_semantics_on_what_is_built_in() -> None:
+    assert types.BUILTINS.keys() == BUILTIN_FUNCTIONS
 
 
 def test_the_nodes_can_be_imported_without_lark() -> None:

@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.syntax import nodes, parse, parse_expression
-
-
-def sketch(node: object) -> str:
-    """A tree in one line, with brackets around everything that has parts."""
-    match node:
-        case None:
-            return "-"
-        case nodes.Integer(value) | nodes.Real(value):
-            return repr(value)
-        case nodes.Boolean(value):
-            return str(value).lower()
-        case nodes.Identifier(name) | nodes.NamedConstant(name) | nodes.TypeName(name):
-            return name
-        case nodes.Path():
-            return str(node)
-        case nodes.Omitted():
-            return "~"
-        case nodes.Text(parts):
-            return f"({' '.join(['text', *map(sketch, parts)])})"
-        case nodes.Binary(operator, left, right):
-            return f"({operator} {sketch(left)} {sketch(right)})"
-        case nodes.Unary(operator, operand):
-            return f"({operator} {sketch(operand)})"
-        case nodes.Fold(operator, operand, cumulative):
-            return f"({operator}{'...' if cumulative else '..'} {sketch(operand)})"
-        case str():
-            return repr(node)
-        case bool():
-            return str(node)
-        case tuple():
-            return f"[{' '.join(map(sketch, node))}]"
-        case nodes.Node():
-            fields = (sketch(getattr(node, name)) for name in node.__match_args__)
-            return f"({' '.join([type(node).__name__.lower(), *fields])})"
-    raise TypeError(type(node))
-
 
 EXPRESSIONS = {
     # literals
@@ -170,7 +136,7 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("text", [text for text, tree in EXPRESSIONS.items() if tree])
-def test_an_expression_means(text: str) -> None:
+def test_an_expression_means(text: str, sketch: Callable[[object], str]) -> None:
     assert sketch(parse_expression(text)) == EXPRESSIONS[text]
 
 
@@ -263,7 +229,7 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize(("kind", "text"), STATEMENTS)
-def test_a_statement_means(kind: str, text: str) -> None:
+def test_a_statement_means(kind: str, text: str, sketch: Callable[[object], str]) -> None:
     (definition,) = parse(f"operator f {{ @{kind} {{ {text} }} }}").definitions
     assert [(block.kind, len(block.statements)) for block in definition.blocks] == [(kind, 1)]
     assert sketch(definition.blocks[0].statements[0]) == STATEMENTS[kind, text]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import random
+import re
+from dataclasses import replace
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_nnef.diagnostics import Source, Span
+from tvm_nnef.diagnostics import NnefError, Source, Span
 from tvm_nnef.syntax import nodes, parse, parse_expression, print_expression, print_module
 from tvm_nnef.syntax.build_tree import MAXIMUM_DEPTH
 
@@ -100,10 +103,55 @@ TEXT = make(nodes.Text, st.lists(PLAIN | INNER, max_size=3).map(joined))
 EXPRESSIONS = st.recursive(LITERALS | TEXT, compound, max_leaves=12)
 
 
-@settings(max_examples=400, deadline=None)
-@given(EXPRESSIONS)
-def test_a_printed_expression_parses_to_itself(expression: nodes.Expression) -> None:
-    assert parse_expression(print_expression(expression)) == expression
+UNBRACED = str.maketrans({"{": "(", "}": ")"})
+
+
+def for_tools(value: object, nested: bool = False) -> Any:
+    """A tree in which all is replaced that the tools dialect has no words for."""
+    match value:
+        case tuple():
+            return tuple(for_tools(item, nested) for item in value)
+        case nodes.Identifier("is"):
+            return nodes.Identifier("it", span=HERE)
+        case nodes.Builtin(_, argument):
+            function = nodes.Identifier("exp", span=HERE)
+            return nodes.Builtin(function, for_tools(argument, nested), span=HERE)
+        case nodes.Path(parts):
+            return nodes.Path(tuple("it" if part == "is" else part for part in parts), span=HERE)
+        case nodes.Import():
+            return nodes.Import(nodes.Path(("a",), span=HERE), span=HERE)
+        case nodes.Loop(carried=(), scans=(), unroll=True):
+            return for_tools(replace(value, unroll=False), nested)
+        case nodes.Text(parts):
+            return nodes.Text(tuple(part_for_tools(part, nested) for part in parts), span=HERE)
+        case nodes.Node():
+            names: tuple[str, ...] = value.__match_args__
+            fields = {name: for_tools(getattr(value, name), nested) for name in names}
+            return replace(value, **fields)
+    return value
+
+
+def part_for_tools(part: object, nested: bool) -> object:
+    """A part of a string: no braces, no backslash at the end, and no quotes inside of braces."""
+    if not isinstance(part, str):
+        return for_tools(part, nested=True)
+    part = part.translate(UNBRACED) + ("." if part.endswith("\\") else "")
+    return re.sub("[\"']", "`", part) if nested else part
+
+
+IN_DIALECTS = pytest.mark.parametrize("dialect", ["draft", "tools"])
+
+
+def in_words_of(dialect: str, tree: Any) -> Any:
+    return for_tools(tree) if dialect == "tools" else tree
+
+
+@IN_DIALECTS
+@settings(max_examples=300, deadline=None)
+@given(expression=EXPRESSIONS)
+def test_a_printed_expression_parses_to_itself(dialect: str, expression: nodes.Expression) -> None:
+    expression = in_words_of(dialect, expression)
+    assert parse_expression(print_expression(expression, dialect), dialect=dialect) == expression
 
 
 MAYBE = st.none() | INNER
@@ -210,13 +258,115 @@ MODULES = make(
 )
 
 
-@settings(max_examples=120, deadline=None)
-@given(MODULES)
-def test_a_printed_module_parses_to_itself_and_prints_the_same(module: nodes.Module) -> None:
-    printed = print_module(module)
-    parsed = parse(printed)
+def with_modifiers(value: Any, source: random.Random) -> Any:
+    """A tree with words and bounds that only the tools dialect has, here and there."""
+    if isinstance(value, tuple):
+        return tuple(with_modifiers(item, source) for item in value)
+    if not isinstance(value, nodes.Node):
+        return value
+    names: tuple[str, ...] = value.__match_args__
+    fields = {name: with_modifiers(getattr(value, name), source) for name in names}
+    match value:
+        case nodes.TypeSpec():
+            fields["dynamic"] = source.random() < 0.5
+        case nodes.Extent():
+            fields["static"] = source.random() < 0.5
+        case nodes.Pack(length) if length is not None:
+            fields[source.choice(["static", "dynamic"])] = source.random() < 0.5
+            fields["bound"] = source.choice([None, length])
+    return replace(value, **fields)
+
+
+@IN_DIALECTS
+@settings(max_examples=100, deadline=None)
+@given(module=MODULES, source=st.randoms(use_true_random=False))
+def test_a_printed_module_parses_to_itself_and_prints_the_same(
+    dialect: str, module: nodes.Module, source: random.Random
+) -> None:
+    if dialect == "tools":
+        module = with_modifiers(for_tools(module), source)
+    printed = print_module(module, dialect)
+    parsed = parse(printed, dialect=dialect)
     assert parsed == module
-    assert print_module(parsed) == printed
+    assert print_module(parsed, dialect) == printed
+
+
+STATIC_AND_DYNAMIC = """operator f {
+    @attrib {
+        a: optional dynamic int..(dynamic n);
+    }
+    @input {
+        x: real[b, static c, static s..(static d)]..(static n);
+    }
+}
+"""
+
+
+def test_the_draft_has_no_words_for_static_and_dynamic() -> None:
+    module = parse(STATIC_AND_DYNAMIC, dialect="tools")
+    assert print_module(module, "tools") == STATIC_AND_DYNAMIC
+    assert print_module(module) == re.sub("(static|dynamic) ", "", STATIC_AND_DYNAMIC)
+
+
+@pytest.mark.parametrize(
+    ("text", "draft"),
+    [
+        (r"'a\nb'", r'"a\\nb"'),
+        (r"'say \"x\"'", r"""'say \\"x\\"'"""),
+        (r"""'it' "'s" '"'""", r'''"it's\""'''),
+    ],
+)
+def test_a_text_of_the_tools_means_the_same_in_the_draft(text: str, draft: str) -> None:
+    node = parse_expression(text, dialect="tools")
+    assert print_expression(node) == draft
+    assert parse_expression(draft) == node
+    assert parse_expression(print_expression(node, "tools"), dialect="tools") == node
+
+
+UNSAYABLE = {
+    "import a.b;": ["import 'a.b'"],
+    "operator is { @using { as = b + static; c = x.is; } }": ["'is'", "'as'", "'static'", "'is'"],
+    "operator f { @using { a = `step`(x); } }": ["'step'"],
+    "operator f { @using { a = exp(x); } }": ["invoke 'exp'"],
+    "operator exp { @compose { y = `exp`(x); } }": ["the built-in 'exp'"],
+    "operator f { @compose { y = unroll..(n) g(); } }": ["begin a loop"],
+    "operator f { @compose { y = unroll..(n) g() while c; } }": ["begin a loop"],
+    r"operator f { @using { a = '\{'; } }": ["hold this {"],
+    r"operator f { @using { a = 'b\\'; } }": ["hold this \\"],
+    r"""operator f { @using { a = '{b + "c\'"}'; } }""": ["hold this '"],
+}
+"""Texts of the draft, and what in them the tools dialect has no words for."""
+
+
+@pytest.mark.parametrize("text", UNSAYABLE)
+def test_what_the_tools_dialect_cannot_say_is_refused(text: str) -> None:
+    with pytest.raises(NnefError) as caught:
+        print_module(parse(text), "tools")
+    diagnostics = caught.value.diagnostics
+    assert len(diagnostics) == len(UNSAYABLE[text])
+    for diagnostic, part in zip(diagnostics, UNSAYABLE[text], strict=True):
+        assert part in diagnostic.message
+        assert diagnostic.span
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "operator exp { @compose { y = exp(x); z = l: exp(x); } }",
+        "operator exp { @compose { y = if exp(x) then exp(y) else exp(z); } }",
+        "operator f { @compose { y = g(`exp`(x)); z = `exp`(w); } }",
+        "operator f { @compose { y = while c do g(x); z = for x : xs unroll g(x); } }",
+    ],
+)
+def test_what_looks_alike_reads_back_as_what_it_was(text: str) -> None:
+    module = parse(text)
+    assert parse(print_module(module, "tools"), dialect="tools") == module
+
+
+def test_the_draft_refuses_the_bound_of_a_length() -> None:
+    module = parse("graph g { @input { x: real[2]..(n|4); } }", dialect="tools")
+    with pytest.raises(NnefError, match="no bounds for the length of a pack"):
+        print_module(module)
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,8 @@ def unary(symbol: str, value: Value, span: Span) -> Value:
 
     def apply(item: Item) -> Item:
         kind = type_of(item)
-        if isinstance(item, Tensor | formula.Subscript) or (kind == "bool") != (symbol == "!"):
+        wanted = ("bool",) if symbol == "!" else ("int", "real")
+        if isinstance(item, Tensor | formula.Subscript) or kind not in wanted:
             raise error(f"operator '{symbol}' does not apply to {describe(item)}", span)
         if is_scalar(item):
             if symbol == "+":

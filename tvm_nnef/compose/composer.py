@@ -291,7 +291,8 @@ class Composer:
         declared = list(zip(definition.outputs, padded, strict=False))
         if definition.is_composed:
             local = definition.constants or definition.variables
-            inner.transparent = len(definition.components) == 1 and not local
+            single = len(definition.components) == 1 and not definition.is_graph
+            inner.transparent = single and not local
             self.run(definition.components, inner)
             body = self.graph(definition, inner, operands, inner.trace[-1])
             results = tuple(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tvm_nnef import extents
 from tvm_nnef.compose.affine import unknown_names
-from tvm_nnef.compose.evaluate import evaluate, known
+from tvm_nnef.compose.evaluate import known
 from tvm_nnef.compose.indexing import count
 from tvm_nnef.compose.shapes import Shape, evaluate_shape
 from tvm_nnef.compose.values import Environment, Value, describe, show, type_of
@@ -25,9 +25,12 @@ def concrete_type(parameter: nodes.Parameter, env: Environment) -> ScalarType:
     """The type of a tensor parameter with its generic replaced. Raises NnefError for ``str``."""
     name = parameter.type.name.name
     found = env.types.get(name, name)
-    if found not in ("real", "int", "bool"):
+    if found not in _SCALAR_TYPES:
         raise error(f"a tensor cannot be of type {found}", parameter.type.span)
-    return found  # type: ignore[return-value]
+    return _SCALAR_TYPES[found]
+
+
+_SCALAR_TYPES: Mapping[str, ScalarType] = {"real": "real", "int": "int", "bool": "bool"}
 
 
 def static_shape(parameter: nodes.Parameter, env: Environment, item: int | None = None) -> Shape:
@@ -39,9 +42,12 @@ def given_shape(
     declared: Sequence[nodes.Extent], env: Environment, name: str, item: int | None = None
 ) -> Shape:
     """A declared shape in numbers. Raises NnefError where data would decide it."""
-    decided = (e.value for e in declared if not isinstance(e.value, nodes.Omitted))
-    known_only = not any(unknown_names(value, env.names) for value in decided)
-    shape = evaluate_shape(tuple(declared), env, item) if known_only else None
+    dynamic = any(
+        extent.bound is not None and unknown_names(extent.value, env.names)
+        for extent in declared
+        if not isinstance(extent.value, nodes.Omitted)
+    )
+    shape = None if dynamic else evaluate_shape(tuple(declared), env, item)
     if shape is None:
         message = f"the shape of '{name}' depends on data, which is not supported yet"
         raise error(message, declared[0].span)
@@ -123,7 +129,7 @@ def _elements(
     assert parameter.default is not None
     for position in itertools.product(*ranges):
         symbols = env.extended(_symbols(names, position))
-        yield _number(evaluate(parameter.default, symbols), type_, parameter)
+        yield _number(known(parameter.default, symbols), type_, parameter)
 
 
 def _symbols(names: list[tuple[str, int]], position: tuple[int, ...]) -> dict[str, Value]:

@@ -48,6 +48,7 @@ def compose_graph(
     _refuse_unsupported(definition, quantize)
     place = definition.node.name.span
     values = {name: _attribute(name, value) for name, value in (attributes or {}).items()}
+    _check_names(definition, values, "attribute", definition.attributes)
     _check_names(definition, input_shapes or {}, "input", definition.inputs)
     _check_names(definition, types or {}, "generic type", definition.dtypes)
     env = Environment(_known_attributes(definition, values), {}, program.dialect)

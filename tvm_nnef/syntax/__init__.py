@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm_nnef.syntax.cache import parse_cached as parse_cached
+    from tvm_nnef.syntax.dialect import detect as detect
     from tvm_nnef.syntax.parser import parse as parse
     from tvm_nnef.syntax.parser import parse_expression as parse_expression
     from tvm_nnef.syntax.printer import print_expression as print_expression
     from tvm_nnef.syntax.printer import print_module as print_module
 
-__all__ = ["parse", "parse_cached", "parse_expression", "print_expression", "print_module"]
+__all__ = [
+    "detect",
+    "parse",
+    "parse_cached",
+    "parse_expression",
+    "print_expression",
+    "print_module",
+]
 
 _HOMES = {
+    "detect": "dialect",
     "parse": "parser",
     "parse_cached": "cache",
     "parse_expression": "parser",

@@ -105,8 +105,15 @@ def _make(
     return node_class(*fields, span=Span(source, start, end))
 
 
+_MAKERS_OF_TREES = (
+    "grammar.lark", "draft.lark", "tools.lark", "spelling.py", "strings.py", "rules.py",
+    "tools_rules.py", "expressions.py", "statements.py",
+)  # fmt: skip
+"""The files of this package that decide which tree a text has."""
+
+
 @functools.cache
 def _version_key() -> str:
     folder = resources.files(__package__)
-    files = [folder.joinpath(name).read_bytes() for name in ("nodes.py", "grammar.lark")]
+    files = [folder.joinpath(name).read_bytes() for name in _MAKERS_OF_TREES]
     return store.key_of(*files, platform.python_version())

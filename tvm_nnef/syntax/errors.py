@@ -14,6 +14,7 @@ from typing import Any, cast
 import lark
 
 from tvm_nnef.diagnostics import Diagnostic, Note, Span, did_you_mean
+from tvm_nnef.syntax.spelling import Spelling
 
 _BLOCKS = (
     "@dtype", "@attrib", "@input", "@using", "@constant", "@variable", "@output",
@@ -34,13 +35,16 @@ _WORDS = {
 
 _OPERANDS = {
     "a name", "a number", "a string", "a type", "'true'", "'false'", "'inf'", "'pi'", "'('", "'['",
-    "'`'", "'|'", "'+'", "'-'", "'!'",
+    "'|'", "'+'", "'-'", "'!'",
 }  # fmt: skip
 _OPERATORS = {
-    "'+'", "'-'", "'*'", "'/'", "'\\'", "'%'", "'**'", "'<<'", "'>>'", "'<'", "'<='", "'>'",
+    "'+'", "'-'", "'*'", "'/'", "'\\'", "'%'", "'**'", "'<'", "'<='", "'>'",
     "'>='", "'=='", "'!='", "'&&'", "'||'", "'^'", "'=>'", "'is'", "'in'", "'?'", "'??'",
 }  # fmt: skip
-_BEHIND_OPERANDS = {"':='", "'['", "'.'", "'{'", "'('", "'<-'"}
+_SOMETIMES_OPERANDS = {"'?'", "'`'"}
+_BEHIND_OPERANDS = {
+    "':='", "'['", "'.'", "'{'", "'('", "'<-'", "'<<'", "'>>'", "'<?'", "'>?'",
+}  # fmt: skip
 
 _LISTED = 6
 """More alternatives than these are not listed to the user."""
@@ -55,6 +59,7 @@ class _Failure:
     chunk: Span
     span: Span
     expected: frozenset[str]
+    spelling: Spelling
 
     @property
     def text(self) -> str:
@@ -74,7 +79,7 @@ class _Failure:
 
 
 def explain(
-    exception: lark.UnexpectedInput, tables: lark.Lark, chunk: Span, kind: str
+    exception: lark.UnexpectedInput, tables: lark.Lark, spelling: Spelling, chunk: Span, kind: str
 ) -> Diagnostic:
     """The diagnostic of a failure to parse the part of a source that ``chunk`` covers.
 
@@ -82,7 +87,7 @@ def explain(
     """
     place = _place(exception, chunk)
     before = Span(chunk.source, chunk.start, place.start)
-    failure = _Failure(chunk, place, _expected(tables, before, kind))
+    failure = _Failure(chunk, place, _expected(tables, before, kind), spelling)
     if failure.text[:1] in ('"', "'") and len(failure.text) == 1:
         return Diagnostic(
             "the string that begins here is never closed",
@@ -135,7 +140,7 @@ def _in_words(expected: frozenset[str]) -> str:
     left = set(expected)
     words: list[str] = []
     if left >= _OPERANDS:
-        left -= _OPERANDS | {"'?'"}
+        left -= _OPERANDS | _SOMETIMES_OPERANDS
         words.append("an expression")
     elif left >= _OPERATORS:
         left -= _OPERATORS | _BEHIND_OPERANDS
@@ -180,8 +185,9 @@ def _hint(failure: _Failure) -> str | None:
         return "names consist of the letters a to z and A to Z, digits and '_'"
     if text.isidentifier() and "a name" in expected:
         return f"'{text}' is a reserved word; choose another name"
-    if failure.following(2) in ("<?", ">?"):
-        return "minimum and maximum are written '<<' and '>>'"
+    other_dialect = (_foreign_to_tools if failure.spelling.is_tools else _foreign_to_draft)(failure)
+    if other_dialect:
+        return other_dialect
     if text == "<-":
         return (
             "a substitution has an index and stands in parentheses, as in '(a[i] <- b)'; "
@@ -193,6 +199,26 @@ def _hint(failure: _Failure) -> str | None:
         return "the bound of an index is exclusive, as in 'i < n'"
     if "';'" in expected and ("\n" in before[len(before.rstrip()) :] or failure.at_end):
         return "is a ';' missing at the end of the line before?"
+    return None
+
+
+def _foreign_to_draft(failure: _Failure) -> str | None:
+    """What the draft writes instead, where the text looks like the tools dialect."""
+    if failure.following(2) in ("<?", ">?"):
+        return "minimum and maximum are written '<<' and '>>'"
+    return None
+
+
+def _foreign_to_tools(failure: _Failure) -> str | None:
+    """What the tools dialect writes instead, where the text looks like the draft."""
+    if failure.following(2) in ("<<", ">>"):
+        return "minimum and maximum are written '<?' and '>?'"
+    if failure.text == "`":
+        return "a built-in function is called by its plain name, as in 'exp(x)'"
+    if failure.text in ("<=", ">=") and "'<?='" in failure.expected:
+        return "minimum and maximum are assigned with '<?=' and '>?='"
+    if failure.text == "=" and failure.expected == {"'['"}:
+        return "local values stand behind 'with', as in 'with a = b: y[i,] = a'"
     return None
 
 

@@ -1,6 +1,6 @@
 """Expressions as text, with as few parentheses as their precedence allows.
 
-A node leaves as the text that the parser reads back as an equal node, in the draft's spelling.
+A node leaves as the text that the parser of the same dialect reads back as an equal node.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tvm_nnef.syntax import nodes
-from tvm_nnef.syntax.strings import escape
+from tvm_nnef.syntax.spelling import DRAFT, Spelling
+from tvm_nnef.syntax.strings import escape, literals
 
 
 class Level(IntEnum):
@@ -40,7 +41,6 @@ _OPERATORS = {
     Level.POWER: ("**",),
 }
 _LEVELS = {operator: level for level, group in _OPERATORS.items() for operator in group}
-_SPELLING = {"min": "<<", "max": ">>"}
 
 _NUMBER_AT_END = re.compile(r"(?:\b[0-9][0-9.]*(?:[eE][-+]?[0-9]+)?|\.)$")
 
@@ -49,12 +49,22 @@ _NUMBER_AT_END = re.compile(r"(?:\b[0-9][0-9.]*(?:[eE][-+]?[0-9]+)?|\.)$")
 class ExpressionPrinter:
     """Prints expressions; ``enclosing`` is the quote of the string in whose braces they stand."""
 
+    spelling: Spelling = DRAFT
     enclosing: str = ""
 
     def print(self, expression: nodes.Expression, level: Level = Level.EXPRESSION) -> str:
         """The text of an expression at a place that admits what ``level`` names."""
         text = self._bare(expression)
-        return f"({text})" if _level(expression) < level else text
+        return f"({text})" if self._level(expression) < level else text
+
+    def _level(self, expression: nodes.Expression) -> Level:
+        if self.spelling.is_tools and isinstance(expression, nodes.Fold):
+            # Hardly anything may follow a fold there, so it stands alone or in parentheses.
+            return Level.CLOSED
+        return _level(expression)
+
+    def _sign(self, operator: str) -> str:
+        return self.spelling.operators.get(operator, operator)
 
     def _bare(self, expression: nodes.Expression) -> str:
         match expression:
@@ -71,7 +81,8 @@ class ExpressionPrinter:
             case nodes.Cast(type_name, argument):
                 return f"{type_name.name}({self.print(argument) if argument else ''})"
             case nodes.Builtin(function, argument):
-                return f"`{function.name}`({self.print(argument)})"
+                quote = "" if self.spelling.is_tools else "`"
+                return f"{quote}{function.name}{quote}({self.print(argument)})"
             case nodes.Call():
                 return self.call(expression)
             case nodes.ListExpression(items):
@@ -94,7 +105,7 @@ class ExpressionPrinter:
                 return self._binary(expression)
             case nodes.Fold(operator, operand, cumulative):
                 left = self.print(operand, _LEVELS[operator])
-                return f"{left} {_SPELLING.get(operator, operator)} {'...' if cumulative else '..'}"
+                return f"{left} {self._sign(operator)} {'...' if cumulative else '..'}"
             case nodes.Coalesce(value, fallback):
                 return f"{self.print(value, Level.IMPLICATION)} ?? {self.print(fallback)}"
             case nodes.Select(condition, consequent, None):
@@ -115,7 +126,7 @@ class ExpressionPrinter:
         if operator == ">" and right.startswith("(") and re.search(r"\w$", left):
             # `a < b > (c)` would be an invocation of `a` with the type argument `b`.
             left = f"({left})"
-        return f"{left} {_SPELLING.get(operator, operator)} {right}"
+        return f"{left} {self._sign(operator)} {right}"
 
     def _exponent(self, exponent: nodes.Expression) -> str:
         if isinstance(exponent, nodes.Unary) and exponent.operator != "?":
@@ -132,19 +143,27 @@ class ExpressionPrinter:
         return f"|{pad}{inside}{pad}|"
 
     def text(self, text: nodes.Text) -> str:
-        """A string literal with its quotes."""
+        """A string literal with its quotes, or several literals that make up one string."""
+        if self.spelling.is_tools:
+            return " ".join(
+                quote + self._braced(parts, quote) + quote
+                for quote, parts in literals(text, self.enclosing)
+            )
         quote = "'" if self.enclosing == '"' else '"'
         if not self.enclosing and all(isinstance(part, str) for part in text.parts):
             plain = "".join(str(part) for part in text.parts)
             quote = "'" if '"' in plain and "'" not in plain else '"'
-        inner = ExpressionPrinter(quote)
-        parts = (
-            escape(part, self.enclosing + quote)
-            if isinstance(part, str)
-            else f"{{{inner.print(part)}}}"
+        escaped = [
+            escape(part, self.enclosing + quote) if isinstance(part, str) else part
             for part in text.parts
+        ]
+        return quote + self._braced(escaped, quote) + quote
+
+    def _braced(self, parts: Sequence[str | nodes.Expression], quote: str) -> str:
+        inner = ExpressionPrinter(self.spelling, quote)
+        return "".join(
+            part if isinstance(part, str) else f"{{{inner.print(part)}}}" for part in parts
         )
-        return quote + "".join(parts) + quote
 
     def call(self, call: nodes.Call) -> str:
         """An invocation, with its label if it has one."""

@@ -1,7 +1,8 @@
 """The parser tables of a dialect.
 
-The name of a dialect enters; a :class:`lark.Lark` leaves, made from ``grammar.lark`` or, faster,
-from the tables that an earlier process kept. It knows nothing of syntax trees.
+The name of a dialect enters; a :class:`lark.Lark` leaves, made from ``grammar.lark`` and the file
+of the dialect or, faster, from the tables that an earlier process kept. It knows nothing of syntax
+trees.
 """
 
 from __future__ import annotations
@@ -14,11 +15,8 @@ from importlib import resources
 
 import lark
 
-from tvm_nnef.diagnostics import error
 from tvm_nnef.syntax import store
-
-GRAMMARS = {"draft": "grammar.lark"}
-"""The grammar file of each dialect."""
+from tvm_nnef.syntax.spelling import spelling_of
 
 STARTS = ("module", "expression")
 """What can be parsed alone."""
@@ -26,10 +24,11 @@ STARTS = ("module", "expression")
 
 def grammar_text(dialect: str) -> str:
     """The grammar of a dialect; an :class:`NnefError` where the dialect is unknown."""
-    if dialect not in GRAMMARS:
-        known = " or ".join(f"'{name}'" for name in GRAMMARS)
-        raise error(f"no dialect is called '{dialect}'", hint=f"use {known}")
-    return resources.files(__package__).joinpath(GRAMMARS[dialect]).read_text("utf-8")
+    reserved = "|".join(sorted(spelling_of(dialect).reserved))
+    folder = resources.files(__package__)
+    files = (folder.joinpath(name) for name in ("grammar.lark", f"{dialect}.lark"))
+    identifier = rf"IDENTIFIER: /(?!(?:{reserved})(?![A-Za-z0-9_]))[A-Za-z_][A-Za-z0-9_]*/"
+    return "\n".join((*(file.read_text("utf-8") for file in files), identifier, ""))
 
 
 def build(dialect: str, *, strict: bool = False) -> lark.Lark:

@@ -1,4 +1,4 @@
-"""From SkriptND text to a syntax tree (NNEF 2.0 draft, chapter 2).
+"""From SkriptND text to a syntax tree (NNEF 2.0 draft, chapter 2), in either dialect.
 
 Text enters; a :class:`~tvm_nnef.syntax.nodes.Module` leaves, or an :class:`NnefError` that lists
 the first syntax error of every definition. Names are not resolved and nothing is evaluated.
@@ -16,6 +16,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, error
 from tvm_nnef.syntax import grammar, nodes
 from tvm_nnef.syntax.build_tree import Built, build_tree
 from tvm_nnef.syntax.errors import explain
+from tvm_nnef.syntax.spelling import Spelling, spelling_of
 
 MAXIMUM_SIZE = 4 * 1024 * 1024
 """The longest text that is read, in characters."""
@@ -33,7 +34,7 @@ def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Modu
 
     Raises :class:`NnefError` with the first syntax error of every definition.
     """
-    parser = _Parser(_source(text, path), grammar.load(dialect))
+    parser = _Parser(_source(text, path), spelling_of(dialect), grammar.load(dialect))
     problems: list[Diagnostic] = []
     start: int | None = 0
     while start is not None and len(problems) < MAXIMUM_ERRORS:
@@ -54,7 +55,7 @@ def parse_expression(
     text: str, path: str = "<expression>", dialect: str = "draft"
 ) -> nodes.Expression:
     """Parse a single expression (section 2.4); raises :class:`NnefError`."""
-    parser = _Parser(_source(text, path), grammar.load(dialect))
+    parser = _Parser(_source(text, path), spelling_of(dialect), grammar.load(dialect))
     expression, _ = parser.parse_part(parser.source, 0, len(text))
     return expression
 
@@ -64,13 +65,14 @@ class _Parser:
     """The tables of a dialect at work on one source."""
 
     source: Source
+    spelling: Spelling
     tables: lark.Lark
 
     def parse(self, start: int, end: int, kind: str) -> Built:
         """Build what stands between two offsets; lark's exceptions escape."""
         slice_: Any = lark.TextSlice(self.source.text, start, end)
         tree = self.tables.parse(slice_, start=kind)
-        return build_tree(tree, self.source, self.parse_part)
+        return build_tree(tree, self.source, self.spelling, self.parse_part)
 
     def parse_part(self, source: Source, start: int, end: int) -> tuple[nodes.Expression, int]:
         """An expression, alone or inside of a string, with the depth of its tree."""
@@ -84,7 +86,8 @@ class _Parser:
 
     def explain(self, failure: lark.UnexpectedInput, start: int, end: int, kind: str) -> Diagnostic:
         """The failure in the words of a diagnostic."""
-        return explain(failure, self.tables, Span(self.source, start, end), kind)
+        chunk = Span(self.source, start, end)
+        return explain(failure, self.tables, self.spelling, chunk, kind)
 
 
 def _source(text: str, path: str) -> Source:

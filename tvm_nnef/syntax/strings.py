@@ -1,44 +1,53 @@
 """String literals: joining, escapes, and the expressions inside of braces.
 
-The tokens of adjacent literals enter; one :class:`~tvm_nnef.syntax.nodes.Text` leaves. A backslash
-in front of a quote, a brace or a backslash stands for that character; any other backslash is a
-character like the rest. :func:`escape` goes the other way.
+The tokens of adjacent literals enter; one :class:`~tvm_nnef.syntax.nodes.Text` leaves. In the draft
+a backslash in front of a quote, a brace or a backslash stands for that character, and any other
+backslash is a character like the rest. In the tools dialect a backslash protects what follows it
+and stays in the text. :func:`escape` and :func:`literals` go the other way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias, cast
 
 import lark
 
 from tvm_nnef.diagnostics import Source, Span, error
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.spelling import Spelling
 
 ESCAPABLE = "\"'{}\\"
 
 _NESTED = re.compile(r"""[{}]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
 """Braces, and the strings in which they do not count."""
 
+_PROTECTED = re.compile(r"\\?.|\\", re.DOTALL)
+"""A character with the backslash in front of it; or a backslash that protects nothing."""
+
+_OTHER: Mapping[object, str] = MappingProxyType({'"': "'", "'": '"'})
+
 PartParser: TypeAlias = Callable[[Source, int, int], tuple[nodes.Expression, int]]
 """Parses the expression between two offsets; gives it with the depth of its tree."""
 
 
 def build_text(
-    literals: Sequence[lark.Token], span: Span, parse_part: PartParser
+    literals: Sequence[lark.Token], span: Span, spelling: Spelling, parse_part: PartParser
 ) -> tuple[nodes.Text, int]:
     """Join adjacent literals into one text; also gives the depth of its deepest part.
 
     Raises :class:`NnefError` for a lone brace and for what is wrong inside of braces.
     """
+    pieces = _protected_pieces if spelling.is_tools else _pieces
     parts: list[str | nodes.Expression] = []
     plain: list[str] = []
     deepest = 0
     for literal in literals:
         start = cast(int, literal.start_pos) + 1
         end = cast(int, literal.end_pos) - 1
-        for piece in _pieces(span.source, start, end):
+        for piece in pieces(span.source, start, end):
             if isinstance(piece, str):
                 plain.append(piece)
                 continue
@@ -57,6 +66,34 @@ def escape(plain: str, quotes: str) -> str:
     """Plain characters as they are written in a string; ``quotes`` are to be escaped."""
     special = {*quotes, "{", "}", "\\"}
     return "".join("\\" + character if character in special else character for character in plain)
+
+
+def literals(
+    text: nodes.Text, enclosing: str
+) -> Iterator[tuple[str, list[str | nodes.Expression]]]:
+    """The literals that make up a text in the tools dialect, each its quote and its parts.
+
+    No quote can be escaped there, so one stands between quotes of the other kind; in the braces of
+    another string (``enclosing`` is its quote) it cannot stand at all. Raises :class:`NnefError`
+    for characters that no literal can hold.
+    """
+    quote = _OTHER.get(enclosing, "")
+    parts: list[str | nodes.Expression] = []
+    for part in text.parts:
+        for piece in _PROTECTED.findall(part) if isinstance(part, str) else [part]:
+            if piece in ("{", "\\") or (enclosing and piece in _OTHER):
+                raise error(
+                    f"a string of the tools dialect cannot hold this {piece}",
+                    text.span,
+                    hint="a backslash stays in the text there; do without such characters",
+                )
+            if piece in _OTHER:
+                if quote == piece:
+                    yield quote, parts
+                    parts = []
+                quote = _OTHER[piece]
+            parts.append(piece)
+    yield quote or '"', parts
 
 
 def _pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
@@ -80,6 +117,20 @@ def _pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
         else:
             yield character
             position += 1
+
+
+def _protected_pieces(source: Source, start: int, end: int) -> Iterator[str | Span]:
+    """The same in the tools dialect."""
+    text, position = source.text, start
+    while position < end:
+        length = 2 if text[position] == "\\" else 1
+        if text[position] == "{":
+            closing = _closing_brace(source, position, end)
+            yield Span(source, position + 1, closing)
+            position = closing + 1
+        else:
+            yield text[position : position + length]
+            position += length
 
 
 def _closing_brace(source: Source, opening: int, end: int) -> int:

@@ -1,0 +1,149 @@
+"""Extents: numbers stay numbers, symbols obey the same laws, TVM comes only with a symbol."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tvm_nnef import extents
+
+INTEGERS = st.integers(-1000, 1000)
+DIVISIONS = {
+    "floordiv": lambda a, b: math.floor(a / b),
+    "ceildiv": lambda a, b: math.ceil(a / b),
+    "truncdiv": lambda a, b: math.trunc(a / b),
+    "awaydiv": lambda a, b: int(math.copysign(math.ceil(abs(a / b)), a / b)),
+    "floormod": lambda a, b: a - b * math.floor(a / b),
+    "truncmod": lambda a, b: int(math.fmod(a, b)),
+}
+OTHERS: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "min": min,
+    "max": max,
+}
+
+
+@given(INTEGERS, INTEGERS)
+def test_numbers(left: int, right: int) -> None:
+    for name, expected in OTHERS.items():
+        found = extents.FUNCTIONS[name](left, right)
+        assert type(found) is int and found == expected(left, right), name
+    if right:
+        for name, divided in DIVISIONS.items():
+            found = extents.FUNCTIONS[name](left, right)
+            assert type(found) is int and found == divided(left, right), name
+
+
+@pytest.mark.parametrize(("base", "exponent", "expected"), [
+    (2, 10, 1024), (2, 0, 1), (0, 0, 1), (0, 5, 0), (-2, 3, -8), (2, -1, 0), (-3, -3, 0),
+    (1, -5, 1), (-1, -5, -1), (-1, 10**30, 1), (0, 10**30, 0),
+])  # fmt: skip
+def test_powers(base: int, exponent: int, expected: int) -> None:
+    assert extents.power(base, exponent) == expected
+
+
+def test_powers_without_value() -> None:
+    with pytest.raises(ZeroDivisionError):
+        extents.power(0, -1)
+    with pytest.raises(ValueError, match="64 bits"):
+        extents.power(2, 10**30)
+    with pytest.raises(ValueError, match="exponent"):
+        extents.power(2, extents.symbol("n"))
+    with pytest.raises(ValueError, match="exponent"):
+        extents.power(extents.symbol("n"), -1)
+
+
+@pytest.mark.parametrize("name", sorted(DIVISIONS))
+def test_division_by_the_number_zero(name: str) -> None:
+    for left in (7, extents.symbol("n")):
+        with pytest.raises(ZeroDivisionError):
+            extents.FUNCTIONS[name](left, 0)
+
+
+def test_product_is_a_volume() -> None:
+    assert extents.product(()) == 1
+    assert extents.product((2, 3, 4)) == 24
+
+
+Expression = Any  # a number, the name of a symbol, or (function, left, right)
+LEAVES = st.integers(-4, 9) | st.sampled_from(["n", "m"])
+BINARY = st.sampled_from(sorted(OTHERS))
+DIVIDING = st.tuples(st.sampled_from(sorted(DIVISIONS)), LEAVES, st.sampled_from([-3, -1, 2, 5]))
+EXPRESSIONS = st.recursive(
+    LEAVES | DIVIDING,
+    lambda inner: (
+        st.tuples(BINARY, inner, inner)
+        | st.tuples(st.sampled_from(sorted(DIVISIONS)), inner, st.sampled_from([-3, -1, 2, 5]))
+    ),
+    max_leaves=6,
+)
+
+
+def _build(expression: Expression, symbols: dict[str, Any]) -> Any:
+    if isinstance(expression, tuple):
+        name, left, right = expression
+        return extents.FUNCTIONS[name](_build(left, symbols), _build(right, symbols))
+    return symbols.get(expression, expression) if isinstance(expression, str) else expression
+
+
+@settings(max_examples=60, deadline=None)
+@given(EXPRESSIONS, st.integers(0, 12), st.integers(0, 12))
+def test_symbols_agree_with_numbers(expression: Expression, n: int, m: int) -> None:
+    from tvm.sym import Analyzer
+
+    symbols = {"n": extents.symbol("n"), "m": extents.symbol("m")}
+    symbolic = _build(expression, symbols)
+    if not extents.is_static(symbolic):
+        analyzer = Analyzer()
+        analyzer.bind(symbols["n"], n)
+        analyzer.bind(symbols["m"], m)
+        symbolic = int(analyzer.simplify(symbolic))
+    assert symbolic == _build(expression, {"n": n, "m": m})
+
+
+def test_what_has_no_symbols_left_is_a_number() -> None:
+    n = extents.symbol("n")
+    assert extents.is_symbolic(n) and not extents.is_static(n)
+    assert not extents.is_symbolic(3)
+    assert type(extents.sub(n, n)) is int
+    assert extents.sub(extents.add(n, 3), n) == 3
+
+
+def test_equality_is_that_of_every_value() -> None:
+    n, m = extents.symbol("n"), extents.symbol("n")
+    assert extents.equal(extents.mul(n, 2), extents.add(n, n))
+    assert not extents.equal(n, m)
+    assert not extents.equal(n, 3)
+    assert extents.equal(3, 3) and not extents.equal(3, 4)
+
+
+STATIC_MODEL = """
+import sys
+import tvm_nnef
+assert "numpy" not in sys.modules, "importing tvm_nnef imports numpy"
+text = '''import math;
+graph G { @input { x: real[2,3]; } @output { y: real[3]; }
+@compose { y = math.sum_reduce{axes=[0], squeeze=true}(x); } }
+'''
+found = tvm_nnef.check(text)
+assert not found, found
+assert "tvm" not in sys.modules, "checking a static model imports tvm"
+"""
+
+
+def test_static_models_are_checked_without_tvm() -> None:
+    root = Path(extents.__file__).parent.parent
+    run = subprocess.run(
+        [sys.executable, "-c", STATIC_MODEL], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr

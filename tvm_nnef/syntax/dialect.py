@@ -1,0 +1,122 @@
+"""Which dialect a model is written in, told from its text without parsing it.
+
+The sources of a whole model enter; the name of a dialect leaves, with the places whose meaning
+hangs on the choice where the text could be either. A text that could be either is the draft.
+Nothing is said of texts that are wrong in both dialects, or mix them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from tvm_nnef.diagnostics import Source, Span
+from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS, SPELLINGS
+
+_DECLARATION = re.compile(rf"(?:\s|#[^\r\n]*[\r\n])*?#\s*dialect:\s*({'|'.join(SPELLINGS)})\b")
+"""A comment in front of all else that names the dialect."""
+
+_SKIPPED = re.compile(
+    r"""#[^\r\n]*|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)""", re.DOTALL
+)
+"""Comments and strings; one that is never closed ends with the text."""
+
+_ESCAPE = re.compile(r"""\\[\\"'{}]""")
+
+_ONLY_DRAFT = re.compile(
+    r"""
+    ` | << | >>                             # built-ins, minimum, maximum
+    | \bimport\b[\w\s,]{1,200}\.           # nested modules
+    | [\[,]\s*is\s*[,\].] | \bis\s*[=:]     # a name that the tools reserve
+    """,
+    re.VERBOSE,
+)
+_ONLY_TOOLS = re.compile(
+    r"""
+    <\? | >\?                               # minimum, maximum
+    | \[\s*:\s*, | ,\s*:\s*[,\]]            # all of a dimension of a tensor
+    | @lower\s*\{[^@]*\bwith\b              # local values of a formula
+    | \b(?:static|dynamic)\s+               # two words in a row, the second no operator
+      (?!(?:is|in|then|elif|else|for|while|do|unroll|yield)\b)[A-Za-z0-9_~]
+    """,
+    re.VERBOSE,
+)
+_DRAFT_CONTRACTION = re.compile(r"[;{]\s*\w+\s*\[[^;={]*\]\s*[<>]=(?!=)")
+"""A minimum or maximum assigned by the draft, at the beginning of a formula."""
+
+_LOWER = re.compile(r"@lower\b[^@]*")
+_BLOCK = re.compile(r"@(?!compose\b|update\b|quantize\b)\w+[^@]*")
+"""A block in which no operator can be invoked, up to the next block."""
+
+_PLAIN_BUILTIN = re.compile(rf"(?<![\w.`])(?:{'|'.join(sorted(BUILTIN_FUNCTIONS))})\s*\(")
+_DIVISION = re.compile(r"[/\\%]")
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguity:
+    """A place that means one thing in the draft and may mean another in the tools dialect.
+
+    ``sign`` is the operator (``/``, ``\\`` or ``%``: they round integers differently; whether its
+    operands are integers is not known here), or the escaped character of a string.
+    """
+
+    sign: str
+    span: Span
+
+
+def detect(
+    sources: Iterable[Source], tools_names: Collection[str] = ()
+) -> tuple[str, tuple[Ambiguity, ...]]:
+    """The dialect of a model, and what is ambiguous in it (nothing, where the dialect is certain).
+
+    A comment ``# dialect: tools`` at the beginning of a source decides; then what only the draft
+    has, then what only the tools dialect has. ``tools_names`` are qualified names of operators that
+    only the tools' standard library has, as in ``layout.tensor``.
+    """
+    sources = tuple(sources)
+    for source in sources:
+        declared = _DECLARATION.match(source.text)
+        if declared:
+            return declared[1], ()
+    bare = [_without_strings(source.text) for source in sources]
+    if any(map(_is_draft, bare)):
+        return "draft", ()
+    if any(_is_tools(text, tools_names) for text in bare):
+        return "tools", ()
+    found = (
+        ambiguity
+        for source, text in zip(sources, bare, strict=True)
+        for ambiguity in _ambiguities(source, text)
+    )
+    return "draft", tuple(found)
+
+
+def _without_strings(text: str) -> str:
+    """The text with blanks for its comments and strings; every offset stays the same."""
+    return _SKIPPED.sub(lambda match: " " * len(match[0]), text)
+
+
+def _is_draft(text: str) -> bool:
+    if _ONLY_DRAFT.search(text):
+        return True
+    return any(_DRAFT_CONTRACTION.search(block[0]) for block in _LOWER.finditer(text))
+
+
+def _is_tools(text: str, names: Collection[str]) -> bool:
+    if _ONLY_TOOLS.search(text):
+        return True
+    if any(_PLAIN_BUILTIN.search(block[0]) for block in _BLOCK.finditer(text)):
+        return True
+    return any(re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text) for name in names)
+
+
+def _ambiguities(source: Source, bare: str) -> Iterator[Ambiguity]:
+    """In the order of the text: divisions, and backslashes of strings that stay in the tools'."""
+    found = [(match.start(), match.end()) for match in _DIVISION.finditer(bare)]
+    for skipped in _SKIPPED.finditer(source.text):
+        if not skipped[0].startswith("#"):
+            escapes = _ESCAPE.finditer(source.text, skipped.start() + 1, skipped.end() - 1)
+            found += [(match.start(), match.end()) for match in escapes]
+    for start, end in sorted(found):
+        yield Ambiguity(source.text[end - 1], Span(source, start, end))

@@ -1,0 +1,95 @@
+"""What the tools dialect has no words for.
+
+A tree enters; an :class:`NnefError` that lists every node that cannot be written so leaves, or
+nothing. Strings are checked where they are written, and so is the one thing that the draft has no
+words for, the bound of a pack's length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
+from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS, DRAFT, TOOLS
+from tvm_nnef.syntax.tools_rules import own_builtins
+
+_RESERVED = TOOLS.reserved - DRAFT.reserved
+
+
+def check_sayable_in_tools(tree: nodes.Node) -> None:
+    """Raise an :class:`NnefError` for everything in a tree that the tools dialect cannot say."""
+    own = own_builtins(tree) if isinstance(tree, nodes.Module) else frozenset[str]()
+    invoked = {id(body) for node in _walk(tree) for body in _bodies(node)}
+    problems = [
+        problem for node in _walk(tree) for problem in _unsayable(node, own, id(node) in invoked)
+    ]
+    if problems:
+        raise NnefError(problems)
+
+
+def _walk(tree: nodes.Node) -> Iterator[nodes.Node]:
+    """A node and all nodes below it, in the order of the text."""
+    pending: list[object] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, nodes.Node):
+            yield node
+            names: tuple[str, ...] = node.__match_args__
+            pending.extend(getattr(node, name) for name in reversed(names))
+        elif isinstance(node, tuple):
+            pending.extend(reversed(node))
+
+
+def _bodies(node: nodes.Node) -> tuple[object, ...]:
+    """What stands in a node where an invocation may stand."""
+    match node:
+        case nodes.Component(_, value):
+            return (value,)
+        case nodes.BranchArm(condition, consequent):
+            return (condition, consequent)
+        case nodes.Branch(_, alternative):
+            return (alternative,)
+        case nodes.Loop(body, condition=condition):
+            return (body, condition)
+    return ()
+
+
+def _unsayable(node: nodes.Node, own: frozenset[str], invoked: bool) -> Iterator[Diagnostic]:
+    match node:
+        case nodes.Identifier(name) | nodes.TypeName(name) | nodes.Property(_, name):
+            yield from _reserved((name,), node.span)
+        case nodes.Path(parts):
+            yield from _reserved(parts, node.span)
+        case nodes.Import(path) if len(path.parts) > 1:
+            yield _diagnostic(f"import '{path}', a nested module", path.span)
+        case nodes.Loop(carried=(), scans=(), unroll=True) if (
+            node.condition is None or node.post_test
+        ):
+            yield _diagnostic("begin a loop with 'unroll'", node.span)
+        case nodes.Builtin(function) if function.name not in BUILTIN_FUNCTIONS:
+            yield _diagnostic(f"call '{function.name}', which is no built-in", function.span)
+        case nodes.Builtin(function) if invoked and function.name in own:
+            yield _diagnostic(
+                f"call the built-in '{function.name}' where the module's own is meant", node.span
+            )
+        case nodes.Call(callee) if _is_like_builtin(node) and not (invoked and str(callee) in own):
+            yield _diagnostic(f"invoke '{callee}' where the built-in is meant", node.span)
+
+
+def _is_like_builtin(call: nodes.Call) -> bool:
+    if str(call.callee) not in BUILTIN_FUNCTIONS or call.generics or call.attributes or call.label:
+        return False
+    arguments = call.arguments or ()
+    return len(arguments) == 1 and not isinstance(arguments[0], nodes.Omitted)
+
+
+def _reserved(names: tuple[str, ...], span: Span) -> Iterator[Diagnostic]:
+    for name in names:
+        if name in _RESERVED:
+            message = f"'{name}' is a reserved word of the tools dialect"
+            yield Diagnostic(message, span, "choose another name")
+
+
+def _diagnostic(what: str, span: Span) -> Diagnostic:
+    return Diagnostic(f"the tools dialect cannot {what}", span, "change it, or keep the draft")
