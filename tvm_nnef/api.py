@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from tvm_nnef.compose import compose_graph
+from tvm_nnef.composition import compose_graph
 from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, check_variables, load_model

@@ -207,7 +207,7 @@ def _check_graph(
     types: Mapping[str, str] | None,
     input_shapes: Mapping[str, Any] | None,
 ) -> list[Diagnostic]:
-    from tvm_nnef.compose import NotGiven, compose_graph
+    from tvm_nnef.composition import NotGiven, compose_graph
 
     try:
         graph = compose_graph(

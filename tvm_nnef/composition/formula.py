@@ -11,10 +11,10 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from tvm_nnef.compose.access import tensor_subscripts
-from tvm_nnef.compose.evaluate import evaluate, known, subscripts
-from tvm_nnef.compose.indexing import count
-from tvm_nnef.compose.values import (
+from tvm_nnef.composition.access import tensor_subscripts
+from tvm_nnef.composition.evaluate import evaluate, known, subscripts
+from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.values import (
     Environment,
     Item,
     Value,

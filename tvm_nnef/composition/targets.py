@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.indexing import count
-from tvm_nnef.compose.values import Environment, Value, describe
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.values import Environment, Value, describe
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.syntax import nodes
 

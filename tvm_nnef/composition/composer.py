@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from tvm_nnef.compose import declarations
-from tvm_nnef.compose.binding import Invocation, bind
-from tvm_nnef.compose.control_flow import branch, loop
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.formula import expand
-from tvm_nnef.compose.shapes import Shape
-from tvm_nnef.compose.targets import decompose
-from tvm_nnef.compose.values import (
+from tvm_nnef.composition import declarations
+from tvm_nnef.composition.binding import Invocation, bind
+from tvm_nnef.composition.control_flow import branch, loop
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.formula import expand
+from tvm_nnef.composition.shapes import Shape
+from tvm_nnef.composition.targets import decompose
+from tvm_nnef.composition.values import (
     Environment,
     Value,
     as_operand,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_nnef import extents
-from tvm_nnef.compose.affine import deduce, unknown_names
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.indexing import count, integer
-from tvm_nnef.compose.values import Environment, Value, show, type_of
+from tvm_nnef.composition.affine import deduce, unknown_names
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.indexing import count, integer
+from tvm_nnef.composition.values import Environment, Value, show, type_of
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.syntax import nodes

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.values import Environment
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.values import Environment
 from tvm_nnef.graph import formula
 from tvm_nnef.syntax import parse_expression
 

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tvm_nnef import extents
-from tvm_nnef.compose.affine import unknown_names
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.indexing import count
-from tvm_nnef.compose.shapes import Shape, evaluate_shape
-from tvm_nnef.compose.values import Environment, Value, describe, show, type_of
+from tvm_nnef.composition.affine import unknown_names
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.shapes import Shape, evaluate_shape
+from tvm_nnef.composition.values import Environment, Value, describe, show, type_of
 from tvm_nnef.diagnostics import Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import ScalarType

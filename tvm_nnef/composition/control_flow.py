@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tvm_nnef.compose import declarations
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.indexing import count
-from tvm_nnef.compose.values import Value, describe, is_tensors, show, type_of
+from tvm_nnef.composition import declarations
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.values import Value, describe, is_tensors, show, type_of
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
-    from tvm_nnef.compose.composer import Composer, Frame
+    from tvm_nnef.composition.composer import Composer, Frame
 
 
 def branch(

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm_nnef.compose.affine import deduce, unknown_names
-from tvm_nnef.compose.checks import run_helpers
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.indexing import count
-from tvm_nnef.compose.shapes import ShapeBinder, evaluate_shape
-from tvm_nnef.compose.values import Environment, Value, describe, pack_type, show, type_of
+from tvm_nnef.composition.affine import deduce, unknown_names
+from tvm_nnef.composition.checks import run_helpers
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.shapes import ShapeBinder, evaluate_shape
+from tvm_nnef.composition.values import Environment, Value, describe, pack_type, show, type_of
 from tvm_nnef.diagnostics import NnefError, Note, Span, did_you_mean, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Operand, Tensor, tensors

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from tvm_nnef.compose.arithmetic import elementwise, strict
-from tvm_nnef.compose.values import Item, Undefined, Value, describe, is_known, is_scalar, scalar
+from tvm_nnef.composition.arithmetic import elementwise, strict
+from tvm_nnef.composition.values import (
+    Item,
+    Undefined,
+    Value,
+    describe,
+    is_known,
+    is_scalar,
+    scalar,
+)
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor

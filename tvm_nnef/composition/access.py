@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_nnef.compose.values import Item, Undefined, Value, describe, is_scalar, scalar, type_of
+from tvm_nnef.composition.values import Item, Undefined, Value, describe, is_scalar, scalar, type_of
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor

@@ -1,6 +1,6 @@
 """Expressions to values (NNEF 2.0 draft, section 2.4).
 
-Enters an expression and an environment, leaves a :data:`~tvm_nnef.compose.values.Value`. Names
+Enters an expression and an environment, leaves a :data:`~tvm_nnef.composition.values.Value`. Names
 have been resolved and types checked before; what can go wrong here depends on values: lengths,
 ranges, divisions by zero. The branch that a select does not take is not evaluated.
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 
-from tvm_nnef.compose import arithmetic, indexing
-from tvm_nnef.compose.access import load
-from tvm_nnef.compose.arithmetic import elementwise, strict
-from tvm_nnef.compose.values import (
+from tvm_nnef.composition import arithmetic, indexing
+from tvm_nnef.composition.access import load
+from tvm_nnef.composition.arithmetic import elementwise, strict
+from tvm_nnef.composition.values import (
     Environment,
     Item,
     Undefined,

@@ -5,9 +5,9 @@ Enters a definition whose attributes and inputs are bound; its environment gets 
 
 from __future__ import annotations
 
-from tvm_nnef.compose.evaluate import evaluate, format_text, known
-from tvm_nnef.compose.targets import decompose, target_names
-from tvm_nnef.compose.values import Environment, describe, show
+from tvm_nnef.composition.evaluate import evaluate, format_text, known
+from tvm_nnef.composition.targets import decompose, target_names
+from tvm_nnef.composition.values import Environment, describe, show
 from tvm_nnef.diagnostics import Note, Span, error
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition

@@ -12,8 +12,8 @@ import operator
 from collections.abc import Callable, Mapping
 
 from tvm_nnef import extents
-from tvm_nnef.compose import reals
-from tvm_nnef.compose.values import (
+from tvm_nnef.composition import reals
+from tvm_nnef.composition.values import (
     Environment,
     Item,
     Undefined,

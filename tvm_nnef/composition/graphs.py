@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from tvm_nnef.compose.affine import unknown_names
-from tvm_nnef.compose.binding import Invocation, bind
-from tvm_nnef.compose.composer import Composer, Frame
-from tvm_nnef.compose.declarations import concrete_type
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.indexing import count
-from tvm_nnef.compose.shapes import Shape, evaluate_shape
-from tvm_nnef.compose.values import Environment, Value
+from tvm_nnef.composition.affine import unknown_names
+from tvm_nnef.composition.binding import Invocation, bind
+from tvm_nnef.composition.composer import Composer, Frame
+from tvm_nnef.composition.declarations import concrete_type
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.shapes import Shape, evaluate_shape
+from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition, Program

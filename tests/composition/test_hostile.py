@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.values import Environment
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.values import Environment
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.model import check
 from tvm_nnef.syntax import parse_expression

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tvm_nnef.api import compose
-from tvm_nnef.compose.binding import Invocation, bind
-from tvm_nnef.compose.evaluate import known
-from tvm_nnef.compose.values import Environment, Value
+from tvm_nnef.composition.binding import Invocation, bind
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.nodes import Graph, Tensor
 from tvm_nnef.model import load_model
