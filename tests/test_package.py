@@ -24,6 +24,11 @@ def test_public_names_are_there_and_documented(name: str) -> None:
     assert name in dir(tvm_nnef)
 
 
+@pytest.mark.parametrize("name", ["Executable", "build", "compose", "evaluate", "load"])
+def test_any_public_name_may_be_the_first_one_used(name: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import tvm_nnef; tvm_nnef.{name}"], check=True)
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="frobnicate"):
         _ = tvm_nnef.frobnicate

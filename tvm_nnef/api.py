@@ -135,7 +135,7 @@ def build(
     """
     import tvm
 
-    from tvm_nnef.compilation import build_module
+    from tvm_nnef.compilation.pipeline import build_module
 
     if isinstance(model_or_mod, tvm.IRModule):
         module = model_or_mod

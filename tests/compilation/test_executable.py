@@ -11,9 +11,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from tvm_nnef.compilation import build_module
 from tvm_nnef.compilation.metadata import describe
-from tvm_nnef.compilation.pipeline import STAGES, compile_module
+from tvm_nnef.compilation.pipeline import STAGES, build_module, compile_module
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.runtime import PackInfo, TensorInfo, load
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from tvm_nnef.compilation import build_module
+from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.graph import formula as f
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tvm_nnef import api
-from tvm_nnef.compilation import build_module
+from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.lower import lower

@@ -17,6 +17,7 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import error
+from tvm_nnef.runtime import Executable
 from tvm_nnef.tvm_compat import Module, Target, compile_virtual_machine
 
 STAGES = ("bind", "legalize", "fuse", "schedule", "compile")
@@ -24,6 +25,28 @@ STAGES = ("bind", "legalize", "fuse", "schedule", "compile")
 
 Progress = Callable[[str, int, int], None]
 """Is told the name of the stage that begins, its number from 0, and the number of stages."""
+
+
+def build_module(
+    mod: Module,
+    target: object = "native",
+    *,
+    progress: bool | Progress = False,
+    dump_dir: str | os.PathLike[str] | None = None,
+) -> Executable:
+    """The executable of a module for a target.
+
+    ``progress`` is what is told of each stage, or true for a bar on standard error, plain
+    lines where that is no terminal. Raises NnefError for an unknown target.
+    """
+    if not isinstance(progress, bool):
+        return Executable(compile_module(mod, target, dump_dir=dump_dir, progress=progress))
+    if not progress:
+        return Executable(compile_module(mod, target, dump_dir=dump_dir))
+    from tvm_nnef.compilation.progress import progress_reported
+
+    with progress_reported() as report:
+        return Executable(compile_module(mod, target, dump_dir=dump_dir, progress=report))
 
 
 def compile_module(
