@@ -16,6 +16,7 @@ from tvm_nnef.composition.binding import Invocation, bind
 from tvm_nnef.composition.control_flow import branch, loop
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.formula import expand
+from tvm_nnef.composition.quantize import quantized
 from tvm_nnef.composition.shapes import Shape
 from tvm_nnef.composition.targets import decompose
 from tvm_nnef.composition.values import (
@@ -30,7 +31,7 @@ from tvm_nnef.composition.values import (
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten, tensors
+from tvm_nnef.graph.nodes import Graph, Node, Operand, Operation, Port, Tensor, flatten, tensors
 from tvm_nnef.semantics.program import CheckedDefinition, Program
 from tvm_nnef.syntax import nodes
 
@@ -53,7 +54,7 @@ class Frame:
     scope: str
     trace: tuple[Span, ...]
     transparent: bool = False
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[Node] = field(default_factory=list)
     constants: list[Tensor] = field(default_factory=list)
     variables: list[Tensor] = field(default_factory=list)
 
@@ -68,31 +69,38 @@ class Frame:
             self.operations, self.constants, self.variables,
         )  # fmt: skip
 
+    def separate(self, scope: str) -> Frame:
+        """A block that becomes a graph of its own; invocations in it add nothing to the scope."""
+        return Frame(self.module, self.env.extended({}), scope, self.trace, True)
+
 
 class Composer:
     """Composes the definitions of one program into one graph; used once."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(
+        self, program: Program, quantizations: Mapping[str, nodes.Quantization] | None = None
+    ) -> None:
         self.program = program
-        self._names: set[str] = set()
+        self.quantizations = dict(quantizations or {})
+        self.names: set[str] = set()
         self._steps = 0
 
     def name(self, base: str) -> str:
         """A tensor name that is not taken: the one asked for, or a numbered one."""
         candidate, number = base, 1
-        while candidate in self._names:
+        while candidate in self.names:
             number += 1
             candidate = f"{base}.{number}"
-        self._names.add(candidate)
+        self.names.add(candidate)
         return candidate
 
     def variable_name(self, scope: str, span: Span, name: str) -> str:
         """The name of a variable, which is also that of its file: never a numbered one."""
         full = f"{scope}.{name}"
-        if full in self._names:
+        if full in self.names:
             hint = "give the invocations different labels"
             raise error(f"two tensors are named '{full}'", span, hint=hint)
-        self._names.add(full)
+        self.names.add(full)
         return full
 
     @staticmethod
@@ -106,21 +114,22 @@ class Composer:
             made = declarations.constants(
                 parameter, frame.env, lambda name: self.name(f"{frame.scope}.{name}")
             )
-            frame.declare({parameter.name.name: made})
             frame.constants += flatten((made,))
+            self.define({parameter.name.name: made}, frame)
         for parameter in definition.variables:
             name = partial(self.variable_name, frame.scope, parameter.span)
             made = declarations.variables(parameter, frame.env, name)
-            frame.declare({parameter.name.name: made})
             frame.variables += flatten((made,))
+            self.define({parameter.name.name: made}, frame)
 
     def run(self, components: Sequence[nodes.Component], frame: Frame) -> None:
         """Composes components one after the other; their results become names of the frame."""
         for component in components:
             values = self.value(component.value, frame, component.targets)
-            self._assign(component, values, frame)
+            self.assign(component, values, frame)
 
-    def _assign(self, component: nodes.Component, values: tuple[Value, ...], frame: Frame) -> None:
+    def assign(self, component: nodes.Component, values: tuple[Value, ...], frame: Frame) -> None:
+        """Gives values to the names on the left-hand side."""
         targets = component.targets
         if len(targets) != len(values):
             message = f"{len(values)} results are assigned to {len(targets)} names"
@@ -129,7 +138,13 @@ class Composer:
         for target, value in zip(targets, values, strict=True):
             operand = self.as_tensors(value, frame, target.span, _plain_name(target))
             declarations.check_target(target, operand, frame.env)
-            frame.declare(decompose(target, operand, frame.env, target.span))
+            self.define(decompose(target, operand, frame.env, target.span), frame)
+
+    def define(self, names: Mapping[str, Value], frame: Frame) -> None:
+        """Makes names visible in a frame, each tensor as its quantization leaves it."""
+        for name, value in names.items():
+            entry = self.quantizations.pop(f"{frame.scope}.{name}", None)
+            frame.declare({name: value if entry is None else quantized(self, entry, value, frame)})
 
     def as_tensors(
         self, value: Value, frame: Frame, span: Span, name: str | None = None
@@ -197,6 +212,17 @@ class Composer:
         """
         definition = self.program.resolve(frame.module, call.callee)
         invocation = self._invocation(definition, call, frame)
+        return self.invoke_bound(definition, invocation, call, frame, targets)
+
+    def invoke_bound(
+        self,
+        definition: CheckedDefinition,
+        invocation: Invocation,
+        call: nodes.Call,
+        frame: Frame,
+        targets: Sequence[nodes.Target],
+    ) -> tuple[Operand, ...]:
+        """An invocation whose attributes and operands are evaluated already."""
         try:
             return self._invoke(definition, invocation, call, frame, targets)
         except NnefError as problem:
@@ -248,6 +274,9 @@ class Composer:
             scope or f"{frame.scope}..{definition.name}",
             (*frame.trace, call.span),
         )
+        if definition.updates:
+            message = "variable updates inside an operator are not supported yet"
+            raise error(message, definition.updates[0].span)
         self.declare(definition, inner)
         results, body = self._body(definition, inner, operands, frame, targets)
         if scope is None and inner.variables:
@@ -309,6 +338,26 @@ class Composer:
         names = (parameter.name.name for parameter in definition.outputs)
         outputs: dict[str, Value] = dict(zip(names, results, strict=True))
         return results, expand(definition.lowerings, results, inner.env.extended(outputs))
+
+    def results_like(
+        self, operands: Sequence[Operand], frame: Frame, targets: Sequence[nodes.Target]
+    ) -> tuple[Operand, ...]:
+        """Results of the types and shapes of other operands, named by the targets."""
+        padded = [*targets, *([None] * (len(operands) - len(targets)))]
+        pairs = zip(operands, padded, strict=False)
+        return tuple(self._result_like(operand, frame, target) for operand, target in pairs)
+
+    def _result_like(self, operand: Operand, frame: Frame, target: nodes.Target | None) -> Operand:
+        if isinstance(operand, tuple):
+            names = _item_names(target, len(operand), frame.env)
+            pairs = zip(names, operand, strict=True)
+            return tuple(self._like(name, tensor, frame) for name, tensor in pairs)
+        assert operand is not None
+        return self._like((target and _plain_name(target)) or ".T1", operand, frame)
+
+    def _like(self, name: str, tensor: Tensor, frame: Frame) -> Tensor:
+        full = self.name(f"{frame.scope}.{name}")
+        return Tensor(full, tensor.type, tensor.shape, "result", None, tensor.span)
 
     def _result(
         self,

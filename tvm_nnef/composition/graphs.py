@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -12,8 +13,10 @@ from tvm_nnef.composition.composer import Composer, Frame
 from tvm_nnef.composition.declarations import concrete_type
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.quantize import entries, unknown_tensor
 from tvm_nnef.composition.shapes import Shape, evaluate_shape
-from tvm_nnef.composition.values import Environment, Value
+from tvm_nnef.composition.subgraphs import kind
+from tvm_nnef.composition.values import Environment, Value, describe
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition, Program
@@ -45,7 +48,6 @@ def compose_graph(
     :class:`NotGiven` where an attribute or an extent has no value.
     """
     definition = find_graph(program, graph)
-    _refuse_unsupported(definition, quantize)
     place = definition.node.name.span
     values = {name: _attribute(name, value) for name, value in (attributes or {}).items()}
     _check_names(definition, values, "attribute", definition.attributes)
@@ -53,7 +55,7 @@ def compose_graph(
     _check_names(definition, types or {}, "generic type", definition.dtypes)
     env = Environment(_known_attributes(definition, values), {}, program.dialect)
     env.types.update(_types(definition, types or {}))
-    composer = Composer(program)
+    composer = Composer(program, entries(definition) if quantize else {})
     frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", ())
     operands = tuple(
         _input(parameter, frame, (input_shapes or {}).get(parameter.name.name), composer)
@@ -65,9 +67,43 @@ def compose_graph(
         program.dialect,
         partial(composer.constant, frame),
     )
+    names = [parameter.name.name for parameter in definition.inputs]
+    composer.define(dict(zip(names, operands, strict=True)), frame)
     composer.declare(definition, frame)
     composer.run(definition.components, frame)
-    return composer.graph(definition, frame, operands, place)
+    updates = _updates(definition, frame, composer)
+    for entry in composer.quantizations.values():
+        raise unknown_tensor(entry, composer.names, frame.scope)
+    composed = composer.graph(definition, frame, operands, place)
+    return replace(composed, updates=updates)
+
+
+def _updates(
+    definition: CheckedDefinition, frame: Frame, composer: Composer
+) -> tuple[tuple[Tensor, Tensor], ...]:
+    """The variables that ``@update`` changes, each with its new tensor (section 2.11)."""
+    inner = frame.inner(frame.scope)
+    variables = {tensor.name: tensor for tensor in frame.variables}
+    found: dict[Tensor, Tensor] = {}
+    for component in definition.updates:
+        values = composer.value(component.value, inner, component.targets)
+        composer.assign(component, values, inner)
+        for target in component.targets:
+            name = target.name.name if isinstance(target, nodes.NameTarget) else ""
+            variable = variables.get(f"{frame.scope}.{name}")
+            if variable is not None:
+                found[variable] = _new_value(variable, inner.env.names[name], component)
+                # Whoever reads the variable after its update still gets the value of this run.
+                inner.declare({name: frame.env.names[name]})
+    return tuple(found.items())
+
+
+def _new_value(variable: Tensor, value: Value, component: nodes.Component) -> Tensor:
+    if not isinstance(value, Tensor) or kind(value) != kind(variable):
+        found = kind(value) if isinstance(value, Tensor) else describe(value)
+        message = f"'{variable.name}' is {kind(variable)}, its update gives {found}"
+        raise error(message, component.span)
+    return value
 
 
 def find_graph(program: Program, name: str | None) -> CheckedDefinition:
@@ -199,13 +235,3 @@ def _unknown(parameter: nodes.Parameter, what: str) -> NotGiven:
     example = ",".join(["1"] * rank)
     hint = f"give the shape: input_shapes={{'{name}': ({example})}}, or --shape {name}={example}"
     return NotGiven(Diagnostic(f"{what} is not known", parameter.span, hint))
-
-
-def _refuse_unsupported(definition: CheckedDefinition, quantize: bool) -> None:
-    """What is understood but not yet composed is refused, rather than silently left out."""
-    if definition.updates:
-        raise error("variable updates are not supported yet", definition.updates[0].span)
-    if definition.quantizations and quantize:
-        hint = "compose with quantize=False to leave it out"
-        place = definition.quantizations[0].span
-        raise error("quantization is not supported yet", place, hint=hint)
