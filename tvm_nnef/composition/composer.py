@@ -16,6 +16,7 @@ from tvm_nnef.composition.binding import Invocation, bind
 from tvm_nnef.composition.control_flow import branch, loop
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.formula import expand
+from tvm_nnef.composition.naming import item_names, operand_shapes, plain_name, scope_of
 from tvm_nnef.composition.quantize import quantized
 from tvm_nnef.composition.shapes import Shape
 from tvm_nnef.composition.targets import decompose
@@ -31,7 +32,7 @@ from tvm_nnef.composition.values import (
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.nodes import Graph, Node, Operand, Operation, Port, Tensor, flatten, tensors
+from tvm_nnef.graph.nodes import Graph, Node, Operand, Operation, Port, Tensor, flatten
 from tvm_nnef.semantics.program import CheckedDefinition, Program
 from tvm_nnef.syntax import nodes
 
@@ -106,7 +107,7 @@ class Composer:
     @staticmethod
     def label(targets: Sequence[nodes.Target]) -> str | None:
         """The name of the single result, if there is just one (section 2.10, labelling)."""
-        return _plain_name(targets[0]) if len(targets) == 1 else None
+        return plain_name(targets[0]) if len(targets) == 1 else None
 
     def declare(self, definition: CheckedDefinition, frame: Frame) -> None:
         """Makes the constants and variables of a definition."""
@@ -136,7 +137,7 @@ class Composer:
             hint = "write '~' for a result that is not needed"
             raise error(message, component.span, hint=hint)
         for target, value in zip(targets, values, strict=True):
-            operand = self.as_tensors(value, frame, target.span, _plain_name(target))
+            operand = self.as_tensors(value, frame, target.span, plain_name(target))
             declarations.check_target(target, operand, frame.env)
             self.define(decompose(target, operand, frame.env, target.span), frame)
 
@@ -267,7 +268,7 @@ class Composer:
         env, operands = bind(
             definition, invocation, self.program.dialect, partial(self.constant, frame)
         )
-        scope = _scope(definition, call, label, frame)
+        scope = scope_of(definition, call, label, frame)
         inner = Frame(
             definition.module,
             env,
@@ -325,12 +326,12 @@ class Composer:
             self.run(definition.components, inner)
             body = self.graph(definition, inner, operands, inner.trace[-1])
             results = tuple(
-                self._result(parameter, _shapes(port.operand), inner.env, frame, target)
+                self._result(parameter, operand_shapes(port.operand), inner.env, frame, target)
                 for (parameter, target), port in zip(declared, body.outputs, strict=True)
             )
             return results, body
         results = tuple(
-            self._result(p, declarations.item_shapes(p, inner.env), inner.env, frame, target)
+            self._result(p, declarations.itemshapes(p, inner.env), inner.env, frame, target)
             for p, target in declared
         )
         if not definition.is_lowered:
@@ -349,11 +350,11 @@ class Composer:
 
     def _result_like(self, operand: Operand, frame: Frame, target: nodes.Target | None) -> Operand:
         if isinstance(operand, tuple):
-            names = _item_names(target, len(operand), frame.env)
+            names = item_names(target, len(operand), frame.env)
             pairs = zip(names, operand, strict=True)
             return tuple(self._like(name, tensor, frame) for name, tensor in pairs)
         assert operand is not None
-        return self._like((target and _plain_name(target)) or ".T1", operand, frame)
+        return self._like((target and plain_name(target)) or ".T1", operand, frame)
 
     def _like(self, name: str, tensor: Tensor, frame: Frame) -> Tensor:
         full = self.name(f"{frame.scope}.{name}")
@@ -369,12 +370,12 @@ class Composer:
     ) -> Operand:
         type_, span = declarations.concrete_type(parameter, env), parameter.span
         if isinstance(shapes, list):
-            names = _item_names(target, len(shapes), frame.env)
+            names = item_names(target, len(shapes), frame.env)
             return tuple(
                 Tensor(self.name(f"{frame.scope}.{name}"), type_, shape, "result", None, span)
                 for name, shape in zip(names, shapes, strict=True)
             )
-        name = (target and _plain_name(target)) or ".T1"
+        name = (target and plain_name(target)) or ".T1"
         return Tensor(self.name(f"{frame.scope}.{name}"), type_, shapes, "result", None, span)
 
     def graph(
@@ -409,38 +410,3 @@ def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition)
     """The error with a note of the invocation, unless the error points at it already."""
     note = Note(f"in this invocation of '{definition.qualified_name}'", call.span)
     return problem.with_note(note) if problem.diagnostics[0].span != call.span else problem
-
-
-def _plain_name(target: nodes.Target) -> str | None:
-    return target.name.name if isinstance(target, nodes.NameTarget) else None
-
-
-def _scope(
-    definition: CheckedDefinition, call: nodes.Call, label: str | None, frame: Frame
-) -> str | None:
-    """The scope of an invocation (section 2.10, labelling); None where nothing names it."""
-    if call.label is None and definition.is_graph:
-        return f"{definition.module}.{definition.name}"
-    if call.label is None and frame.transparent:
-        return frame.scope
-    return None if label is None else f"{frame.scope}.{label}"
-
-
-def _shapes(operand: Operand) -> list[Shape] | Shape:
-    """The shape of a tensor, or those of the items of a pack."""
-    if isinstance(operand, Tensor):
-        return operand.shape
-    return [tensor.shape for tensor in tensors(operand)]
-
-
-def _item_names(target: nodes.Target | None, length: int, env: Environment) -> list[str]:
-    """The names of the tensors of a packed result, as the left-hand side gives them."""
-    names = [f".T{i + 1}" for i in range(length)]
-    if target is not None:
-        # Taking the positions apart tells which name each item gets.
-        for name, place in decompose(target, tuple(range(length)), env, target.span).items():
-            if isinstance(place, int):
-                names[place] = name
-            for order, position in enumerate(place if isinstance(place, tuple) else ()):
-                names[position] = f"{name}:{order + 1}"
-    return names
