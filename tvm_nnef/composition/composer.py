@@ -331,7 +331,7 @@ class Composer:
             )
             return results, body
         results = tuple(
-            self._result(p, declarations.itemshapes(p, inner.env), inner.env, frame, target)
+            self._result(p, declarations.item_shapes(p, inner.env), inner.env, frame, target)
             for p, target in declared
         )
         if not definition.is_lowered:

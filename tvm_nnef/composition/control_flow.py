@@ -53,6 +53,8 @@ def loop(
     plain = all(isinstance(value, Tensor) for value in carried.values()) and all(
         same_kinds(items) for items in scans.values()
     )
+    if limit == 0:
+        return _unrolled(composer, node, 0, carried, scans, frame, targets)
     if not node.unroll and plain:
         plan = Plan(limit, steps, carried, scans)  # type: ignore[arg-type]
         return run_loop(composer, node, plan, frame, targets)
