@@ -62,7 +62,7 @@ def graph_text(inputs: Inputs, rows: Rows) -> str:
         "output": outputs,
         "compose": components,
     }
-    lines = ["import layout, math, linalg, nn;", "", "graph Judge {"]
+    lines = ["import algo, image, layer, layout, linalg, math, misc, nn, quant;", "", "graph Judge {"]
     for kind, statements in blocks.items():
         if statements:
             lines += [f"    @{kind} {{", *(f"        {line}" for line in statements), "    }"]
