@@ -86,6 +86,8 @@ class If:
 
     ``condition`` is a bool tensor of one element. Each branch has what it captures from outside
     as its inputs, and its outputs stand for the results, in order, of the same types and shapes.
+    Variables and constants need not be captured: a branch may list them as its own. Results are
+    new tensors, none that a branch computes; where their dtypes differ, they are converted.
     """
 
     condition: Tensor
@@ -122,14 +124,18 @@ class Loop:
     ``carried`` are the body's names for what goes from step to step (tensors of role ``input``),
     ``initial`` what they start as, of the same types and shapes. ``index`` is the body's tensor of
     the step's number (int, rank 0), from 0. The loop ends after ``count`` steps (a number, an int
-    tensor of one element, or None for no limit), after the last item of its scans, and where
-    ``condition`` gives false: a graph with one bool output of one element, which is run before
-    each step, or after it where ``post_test``. ``body`` gives the new carried tensors, then the
-    scan outputs. Body and condition have ``carried``, scan items, ``index`` and what they capture
-    from outside as inputs, as far as they read them.
+    tensor of one element, where less than 0 is 0; None for no limit), after the last item of its
+    scans, and where ``condition`` gives false: a graph with one bool output of one element,
+    which is run before each step, or after it where ``post_test``. Either way it reads item and
+    index of that step; the count is looked at before each step, and first. ``body`` gives the new
+    carried tensors, then the scan outputs. Body and condition have ``carried``, scan items,
+    ``index`` and what they capture from outside as inputs, as far as they read them; as in an If,
+    variables and constants need not be captured.
 
     ``results`` are the final carried tensors, then for each scan output a pack with an item for
-    each step; packs need a loop that a number, or its scans alone, bring to an end.
+    each step; packs need a loop that a number, or its scans alone, bring to an end. They are new
+    tensors, none that the body computes. Dtypes are those of ``carried``, item and results: what
+    starts, comes around or leaves with another is converted.
     """
 
     carried: tuple[Tensor, ...]
@@ -156,10 +162,19 @@ class Loop:
         return (*self.carried, *(scan.item for scan in self.scans), *index)
 
     @property
+    def steps(self) -> int | None:
+        """How many steps there are, where this is known: as many items as a scan output has."""
+        limits = [len(scan.items) for scan in self.scans]
+        limits += [self.count] if isinstance(self.count, int) else []
+        known = self.condition is None and not isinstance(self.count, Tensor)
+        return min(limits) if known and limits else None
+
+    @property
     def operands(self) -> tuple[Operand, ...]:
         """What the loop reads from outside, each tensor once."""
         graphs = (self.body,) if self.condition is None else (self.condition, self.body)
-        captured = [each for each in _port_tensors(*graphs) if each not in self.local]
+        local = self.local
+        captured = [each for each in _port_tensors(*graphs) if each not in local]
         scanned = [item for scan in self.scans for item in scan.items]
         count = [self.count] if isinstance(self.count, Tensor) else []
         return tuple(dict.fromkeys((*self.initial, *scanned, *count, *captured)))
@@ -174,9 +189,10 @@ class Graph:
     """Operations in an order in which they can run.
 
     ``constants`` are those that its operations read directly; ``variables`` those of the graph
-    and of everything inside it. ``updates`` pairs a variable with the tensor that becomes its
-    value after a run. ``machine_types`` has the dtype of every tensor, inner ones included, once
-    they are assigned (:mod:`tvm_nnef.graph.machine_types`).
+    and of everything inside it. ``updates`` pairs a variable with the tensor of this graph that
+    becomes its value when the whole model has run (section 2.11). ``machine_types`` has the dtype
+    of every tensor, inner ones included, once they are assigned
+    (:mod:`tvm_nnef.graph.machine_types`).
     """
 
     name: str
@@ -241,11 +257,13 @@ def every_tensor(graph: Graph) -> Iterator[Tensor]:
 def _collect(graph: Graph, seen: dict[Tensor, None]) -> None:
     inputs = flatten(tuple(port.operand for port in graph.inputs))
     seen.update(dict.fromkeys((*inputs, *graph.variables, *graph.constants)))
-    for operation in graph.operations:
-        seen.update(dict.fromkeys(flatten((*operation.operands, *operation.results))))
-        match operation.body:
-            case Graph() as body:
-                _collect(body, seen)
-            case Formula() as formula:
+    for node in graph.operations:
+        seen.update(dict.fromkeys(flatten((*node.operands, *node.results))))
+        match node:
+            case Loop():
+                seen.update(dict.fromkeys(node.local))
+            case Operation(body=Formula() as formula):
                 seen.update(dict.fromkeys(formula.captures))
+        for body in bodies(node):
+            _collect(body, seen)
     seen.update(dict.fromkeys(flatten(tuple(port.operand for port in graph.outputs))))
