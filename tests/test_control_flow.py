@@ -153,6 +153,32 @@ def test_updates_take_effect_after_the_run() -> None:
     np.testing.assert_array_equal(executable(x)[0], [12, 14])
 
 
+COUNTING = """
+import math;
+operator counted {
+    @input { x: real[n]; }
+    @output { y: real[n]; }
+    @variable { calls: real[1]; }
+    @compose { y = math.add(x, calls); }
+    @update { calls = math.add(calls, 1.0); }
+}
+graph G {
+    @input { x: real[2]; }
+    @output { y: real[2]; }
+    @compose { a = counted(x); y = counted(a); }
+}
+"""
+
+
+def test_operators_may_have_state() -> None:
+    variables = {"main.G.a.calls": np.zeros(1, F), "main.G.y.calls": np.full(1, 10, F)}
+    model = tvm_nnef.load_model(COUNTING, variables=variables)
+    executable = tvm_nnef.build(model, progress=False)
+    x = np.zeros(2, F)
+    assert [float(executable(x)[0][0]) for _ in range(3)] == [10, 12, 14]
+    np.testing.assert_array_equal(executable.state["main.G.y.calls"], [13])
+
+
 QUANTIZED = """
 import math, quant;
 graph Q {

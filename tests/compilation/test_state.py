@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tvm
 
-from tvm_nnef.compilation import build_module
+from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor

@@ -109,7 +109,7 @@ def test_one_component_with_own_tensors_has_a_scope(composed: Composed) -> None:
     ("y, ~ = both(x);", "needs a label for its variables"),
     ("y, ~ = wrapped(x);", "needs a label for its variables"),
     ("a = l: weigh(x); y = l: weigh(a);", "label"),
-    
+
 ])  # fmt: skip
 def test_variables_need_a_name_of_their_own(refused: Refused, compose: str, words: str) -> None:
     refused(graph_text(compose), words)
@@ -274,7 +274,8 @@ def test_loops_refused(refused: Refused, loop: str, words: str) -> None:
         + f"""
         operator grow {{ @input {{ x: real[n]; }} @output {{ y: real[n + 1]; }}
             @lower {{ y[i,] = x[|i|,], i < n + 1; }} }}
-        graph G {{ @input {{ x: real[2]; c: bool[]; d: bool[2]; k: int[]; }} @output {{ y: real[2]; }}
+        graph G {{ @input {{ x: real[2]; c: bool[]; d: bool[2]; k: int[]; }}
+            @output {{ y: real[2]; }}
             @compose {{ {loop} }} }}
     """,
         words,

@@ -349,7 +349,7 @@ def test_a_large_body_is_not_unrolled(m):
 COSTS = """
 import resource, sys, threading, time
 import numpy as np
-from tvm_nnef.compilation import build_module
+from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Loop, Operation, Port, Tensor
 from tvm_nnef.lower import lower

@@ -62,7 +62,11 @@ def graph_text(inputs: Inputs, rows: Rows) -> str:
         "output": outputs,
         "compose": components,
     }
-    lines = ["import algo, image, layer, layout, linalg, math, misc, nn, quant;", "", "graph Judge {"]
+    lines = [
+        "import algo, image, layer, layout, linalg, math, misc, nn, quant;",
+        "",
+        "graph Judge {",
+    ]
     for kind, statements in blocks.items():
         if statements:
             lines += [f"    @{kind} {{", *(f"        {line}" for line in statements), "    }"]

@@ -45,9 +45,7 @@ def position(i: int, extent: int, size: int, transform: str) -> float:
     return i * extent / size
 
 
-def weighted(
-    x: Any, axis: int, size: int, transform: str, kernel: Callable[[float], float]
-) -> Any:
+def weighted(x: Any, axis: int, size: int, transform: str, kernel: Callable[[float], float]) -> Any:
     """The input resampled along one axis: what all elements weigh, the border ones repeated."""
     extent = x.shape[axis]
     weights = np.zeros((size, extent))
@@ -102,7 +100,9 @@ def scattered(x: Any, axis: int, factor: int, symmetric: bool, replicate: bool) 
     padding = factor - 1 if not symmetric else factor // 2 + (factor if replicate else 0)
     front = int(symmetric)
     output = np.zeros((factor * extent, *x.shape[1:]))
-    for i, j in itertools.product(range(extent + front + 1 if replicate else extent), range(length)):
+    for i, j in itertools.product(
+        range(extent + front + 1 if replicate else extent), range(length)
+    ):
         place = factor * i + j - padding
         if 0 <= place < factor * extent:
             source = min(max(i - front, 0), extent - 1) if replicate else i
@@ -123,9 +123,7 @@ PAD_MODES = {
 def sampled(x: Any, grid: Any, mode: str, padding: str, aligned: bool) -> Any:
     """The input, padded far beyond the positions, sampled at each of them in turn."""
     d, far = x.ndim - 2, 20
-    padded = np.pad(
-        np.float64(x), [(0, 0)] * 2 + [(far, far)] * d, PAD_MODES[padding, aligned]
-    )
+    padded = np.pad(np.float64(x), [(0, 0)] * 2 + [(far, far)] * d, PAD_MODES[padding, aligned])
     output = np.zeros((x.shape[0], x.shape[1], *grid.shape[1:-1]))
     reach = {"NEAREST": (0,), "LINEAR": (0, 1), "CUBIC": (-1, 0, 1, 2)}[mode]
     kernel = {"NEAREST": lambda _: 1.0, "LINEAR": triangle, "CUBIC": keys}[mode]
@@ -200,8 +198,10 @@ BY_FACTOR = {
                 "replicate_border=false}(x)",
                 scattered(scattered(X, 2, 2, False, False), 3, 2, False, False),
             ),
-            ("image.linear_upsample{factor=2}(one)", ONE.repeat(2, 1)[[0, 0, 1, 1]] * 0
-             + scattered(ONE.repeat(2, 1), 0, 2, True, True)),
+            (
+                "image.linear_upsample{factor=2}(one)",
+                ONE.repeat(2, 1)[[0, 0, 1, 1]] * 0 + scattered(ONE.repeat(2, 1), 0, 2, True, True),
+            ),
         ],
     ),
 }
@@ -347,7 +347,10 @@ REGIONS = {
                 "image.avg_roi_pool{output_size=[2, 3]}(x, r, i)",
                 pooled(R, ROIS, INDEX, (2, 3), np.mean),
             ),
-            ("image.max_roi_pool{output_size=[3]}(x1, r1, i1)", pooled(R1, ROIS1, [0], [3], np.max)),
+            (
+                "image.max_roi_pool{output_size=[3]}(x1, r1, i1)",
+                pooled(R1, ROIS1, [0], [3], np.max),
+            ),
             ("image.avg_roi_pool{output_size=1}(x1, r1, i1)", pooled(R1, ROIS1, [0], [1], np.mean)),
         ],
     ),

@@ -85,7 +85,7 @@ LAYERS: list[tuple[str, tuple[int, ...], dict[str, tuple[int, ...]], str]] = [
         (
             f"layer.batch_norm{{epsilon=0.1, use_bias={bias}, use_scale={scale}}}(x)",
             (2, 3, 4, 5),
-            {name: (3,) for name in ("running_mean", "running_variance", "bias", "scale")},
+            dict.fromkeys(("running_mean", "running_variance", "bias", "scale"), (3,)),
             "nn.batch_norm{epsilon=0.1}(x, running_mean, running_variance, "
             f"{'bias' if bias == 'true' else 'zero'}, {'scale' if scale == 'true' else 'one'})",
         )
@@ -98,7 +98,11 @@ LAYERS: list[tuple[str, tuple[int, ...], dict[str, tuple[int, ...]], str]] = [
 @pytest.mark.parametrize(("layer", "shape", "variables", "plain"), LAYERS)
 @pytest.mark.parametrize("route", ["reference", "formula"])
 def test_layer_is_the_operator_with_its_variables(
-    layer: str, shape: tuple[int, ...], variables: dict[str, tuple[int, ...]], plain: str, route: str
+    layer: str,
+    shape: tuple[int, ...],
+    variables: dict[str, tuple[int, ...]],
+    plain: str,
+    route: str,
 ) -> None:
     """The variables bear the label of the invocation; module nn is judged elsewhere."""
 
@@ -120,10 +124,8 @@ graph Net {{
     )
     fixed = {"zero": np.zeros(3, np.float32), "one": np.ones(3, np.float32)}
     extra = {name: value for name, value in fixed.items() if name in plain}
-    parameters = {"x": shape, **variables, **{name: (3,) for name in extra}}
-    expected = tvm_nnef.evaluate(
-        text(plain, parameters), x, *values.values(), *extra.values()
-    )[0]
+    parameters = {"x": shape, **variables, **dict.fromkeys(extra, (3,))}
+    expected = tvm_nnef.evaluate(text(plain, parameters), x, *values.values(), *extra.values())[0]
     if route == "reference":
         actual = tvm_nnef.evaluate(model, x)[0]
     else:

@@ -20,6 +20,7 @@ from tvm_nnef.composition.naming import item_names, operand_shapes, plain_name, 
 from tvm_nnef.composition.quantize import quantized
 from tvm_nnef.composition.shapes import Shape
 from tvm_nnef.composition.targets import decompose
+from tvm_nnef.composition.updates import updates
 from tvm_nnef.composition.values import (
     Environment,
     Value,
@@ -275,9 +276,6 @@ class Composer:
             scope or f"{frame.scope}..{definition.name}",
             (*frame.trace, call.span),
         )
-        if definition.updates:
-            message = "variable updates inside an operator are not supported yet"
-            raise error(message, definition.updates[0].span)
         self.declare(definition, inner)
         results, body = self._body(definition, inner, operands, frame, targets)
         if scope is None and inner.variables:
@@ -386,6 +384,7 @@ class Composer:
         place: Span,
     ) -> Graph:
         """The graph of a frame whose components have run, its outputs checked."""
+        changes = updates(self, definition, frame)
         outputs: list[Port] = []
         for parameter in definition.outputs:
             name = parameter.name.name
@@ -401,7 +400,7 @@ class Composer:
         names = [parameter.name.name for parameter in definition.attributes]
         return Graph(
             frame.scope, inputs, tuple(outputs), tuple(frame.operations),
-            tuple(frame.constants), tuple(frame.variables),
+            tuple(frame.constants), tuple(frame.variables), changes,
             attributes={name: frame.env.names[name] for name in names},
         )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -15,8 +14,7 @@ from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.quantize import entries, unknown_tensor
 from tvm_nnef.composition.shapes import Shape, evaluate_shape
-from tvm_nnef.composition.subgraphs import kind
-from tvm_nnef.composition.values import Environment, Value, describe
+from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition, Program
@@ -71,39 +69,10 @@ def compose_graph(
     composer.define(dict(zip(names, operands, strict=True)), frame)
     composer.declare(definition, frame)
     composer.run(definition.components, frame)
-    updates = _updates(definition, frame, composer)
+    composed = composer.graph(definition, frame, operands, place)
     for entry in composer.quantizations.values():
         raise unknown_tensor(entry, composer.names, frame.scope)
-    composed = composer.graph(definition, frame, operands, place)
-    return replace(composed, updates=updates)
-
-
-def _updates(
-    definition: CheckedDefinition, frame: Frame, composer: Composer
-) -> tuple[tuple[Tensor, Tensor], ...]:
-    """The variables that ``@update`` changes, each with its new tensor (section 2.11)."""
-    inner = frame.inner(frame.scope)
-    variables = {tensor.name: tensor for tensor in frame.variables}
-    found: dict[Tensor, Tensor] = {}
-    for component in definition.updates:
-        values = composer.value(component.value, inner, component.targets)
-        composer.assign(component, values, inner)
-        for target in component.targets:
-            name = target.name.name if isinstance(target, nodes.NameTarget) else ""
-            variable = variables.get(f"{frame.scope}.{name}")
-            if variable is not None:
-                found[variable] = _new_value(variable, inner.env.names[name], component)
-                # Whoever reads the variable after its update still gets the value of this run.
-                inner.declare({name: frame.env.names[name]})
-    return tuple(found.items())
-
-
-def _new_value(variable: Tensor, value: Value, component: nodes.Component) -> Tensor:
-    if not isinstance(value, Tensor) or kind(value) != kind(variable):
-        found = kind(value) if isinstance(value, Tensor) else describe(value)
-        message = f"'{variable.name}' is {kind(variable)}, its update gives {found}"
-        raise error(message, component.span)
-    return value
+    return composed
 
 
 def find_graph(program: Program, name: str | None) -> CheckedDefinition:
