@@ -87,7 +87,7 @@ def _unrolled(
         composer.count_step(node.span)
         inner = frame.inner(f"{scope}:{step + 1}")
         inner.declare(carried)
-        inner.declare({name: items[step] for name, items in scans.items()})  # type: ignore[misc]
+        inner.declare({name: items[step] for name, items in scans.items()})
         if node.iteration and node.iteration.index:
             name = node.iteration.index.name
             # The index is a number in unrolled loops, else a tensor of rank 0.
@@ -104,7 +104,7 @@ def _unrolled(
         raise error(message, node.body.span, hint="write 'unroll' in place of 'do'")
     columns = len(outputs[0]) if outputs else len(targets) - len(carried)
     packs = (tuple(row[column] for row in outputs) for column in range(columns))
-    return (*carried.values(), *packs)  # type: ignore[arg-type]
+    return (*carried.values(), *packs)
 
 
 def _scanned(scan: nodes.Scan, frame: Frame) -> tuple[Value, ...]:
