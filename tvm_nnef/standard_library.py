@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 _SUFFIX = ".sknd"
-_OPERATOR = re.compile(r"^operator\s+(\w+)", re.MULTILINE)
+_OPERATOR = re.compile(r"^operator\s+([A-Za-z]\w*)", re.MULTILINE)
 
 
 def standard_module(name: str, dialect: str = "draft") -> tuple[Source, ...]:

@@ -49,13 +49,13 @@ def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:
 
 def test_every_operator_is_judged(uncovered: Any) -> None:
     # the number of rows of nonmax_suppress is decided by data, which no static graph holds
-    private = {"_places", "_placed_values", "_placed_indices"}
-    assert uncovered("algo", FAMILIES) == {"nonmax_suppress", *private}
+    found = {name for name in uncovered("algo", FAMILIES) if name[0] != "_"}
+    assert found == {"nonmax_suppress"}
 
 
 REJECTIONS = [
     ("algo.top_k{k=0}(x)", "'k' must be positive", (0.0, 0)),
-    ("algo.top_k{k=1, axis=3}(x)", "'axis' is out of range", (0.0, 0)),
+    ("algo.top_k{k=1, axis=3}(x)", "expected rank 4 or more", (0.0, 0)),
     (
         "algo.nonmax_suppress{box_format='XY'}(boxes, x)",
         "'box_format' must be one of",

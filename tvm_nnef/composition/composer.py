@@ -13,11 +13,12 @@ from functools import partial
 
 from tvm_nnef.composition import declarations
 from tvm_nnef.composition.binding import Invocation, bind
+from tvm_nnef.composition.checks import check_outputs
 from tvm_nnef.composition.control_flow import branch, loop
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.formula import expand
 from tvm_nnef.composition.naming import item_names, operand_shapes, plain_name, scope_of
-from tvm_nnef.composition.quantize import quantized
+from tvm_nnef.composition.quantize import Entry, check_applied, entries, quantized
 from tvm_nnef.composition.shapes import Shape
 from tvm_nnef.composition.targets import decompose
 from tvm_nnef.composition.updates import updates
@@ -59,6 +60,7 @@ class Frame:
     operations: list[Node] = field(default_factory=list)
     constants: list[Tensor] = field(default_factory=list)
     variables: list[Tensor] = field(default_factory=list)
+    public: bool = True
 
     def declare(self, names: Mapping[str, Value]) -> None:
         """Makes names visible in this block."""
@@ -68,22 +70,22 @@ class Frame:
         """A block inside this one: it sees all names, and its own are not seen outside."""
         return Frame(
             self.module, self.env.extended({}), scope, self.trace, False,
-            self.operations, self.constants, self.variables,
+            self.operations, self.constants, self.variables, self.public,
         )  # fmt: skip
 
     def separate(self, scope: str) -> Frame:
         """A block that becomes a graph of its own; invocations in it add nothing to the scope."""
-        return Frame(self.module, self.env.extended({}), scope, self.trace, True)
+        env = self.env.extended({})
+        return Frame(self.module, env, scope, self.trace, True, public=self.public)
 
 
 class Composer:
     """Composes the definitions of one program into one graph; used once."""
 
-    def __init__(
-        self, program: Program, quantizations: Mapping[str, nodes.Quantization] | None = None
-    ) -> None:
+    def __init__(self, program: Program, quantize: bool = True) -> None:
         self.program = program
-        self.quantizations = dict(quantizations or {})
+        self.quantize = quantize
+        self.quantizations: dict[str, Entry] = {}
         self.names: set[str] = set()
         self._steps = 0
 
@@ -110,8 +112,14 @@ class Composer:
         """The name of the single result, if there is just one (section 2.10, labelling)."""
         return plain_name(targets[0]) if len(targets) == 1 else None
 
-    def declare(self, definition: CheckedDefinition, frame: Frame) -> None:
-        """Makes the constants and variables of a definition."""
+    def begin(
+        self, definition: CheckedDefinition, frame: Frame, operands: Sequence[Operand]
+    ) -> None:
+        """Makes what a definition's body starts from: inputs, constants and variables."""
+        if self.quantize and definition.quantizations:
+            self.quantizations |= entries(definition, frame.scope, frame.env)
+        names = (parameter.name.name for parameter in definition.inputs)
+        self.define(dict(zip(names, operands, strict=True)), frame)
         for parameter in definition.constants:
             made = declarations.constants(
                 parameter, frame.env, lambda name: self.name(f"{frame.scope}.{name}")
@@ -275,9 +283,14 @@ class Composer:
             env,
             scope or f"{frame.scope}..{definition.name}",
             (*frame.trace, call.span),
+            public=definition.is_public,
         )
-        self.declare(definition, inner)
+        self.begin(definition, inner, operands)
+        if definition.is_lowered and inner.operations:
+            message = "quantizing tensors inside an operator with a formula is not supported yet"
+            raise error(message, call.span, hint="quantize what it is given, or its result")
         results, body = self._body(definition, inner, operands, frame, targets)
+        check_applied(self.quantizations, inner.scope, self.names)
         if scope is None and inner.variables:
             name = definition.qualified_name
             message = f"an invocation of '{name}' needs a label for its variables"
@@ -324,7 +337,8 @@ class Composer:
             self.run(definition.components, inner)
             body = self.graph(definition, inner, operands, inner.trace[-1])
             results = tuple(
-                self._result(parameter, operand_shapes(port.operand), inner.env, frame, target)
+                port.operand
+                and self._result(parameter, operand_shapes(port.operand), inner.env, frame, target)
                 for (parameter, target), port in zip(declared, body.outputs, strict=True)
             )
             return results, body
@@ -335,8 +349,9 @@ class Composer:
         if not definition.is_lowered:
             return results, None
         names = (parameter.name.name for parameter in definition.outputs)
-        outputs: dict[str, Value] = dict(zip(names, results, strict=True))
-        return results, expand(definition.lowerings, results, inner.env.extended(outputs))
+        env = inner.env.extended(dict(zip(names, results, strict=True)))
+        check_outputs(definition, env, inner.trace[-1])
+        return results, expand(definition.lowerings, results, env)
 
     def results_like(
         self, operands: Sequence[Operand], frame: Frame, targets: Sequence[nodes.Target]
@@ -391,8 +406,10 @@ class Composer:
             if name not in frame.env.names:
                 raise error(f"output '{name}' is never assigned", parameter.span)
             operand = as_operand(frame.env.names[name], parameter.span)
-            declarations.check_result(parameter, operand, frame.env, place)
+            if operand is not None or not parameter.type.optional:
+                declarations.check_result(parameter, operand, frame.env, place)
             outputs.append(Port(name, operand))
+        check_outputs(definition, frame.env, place)
         inputs = tuple(
             Port(parameter.name.name, operand)
             for parameter, operand in zip(definition.inputs, operands, strict=True)

@@ -86,6 +86,7 @@ def _unrolled(
     for step in range(steps):
         composer.count_step(node.span)
         inner = frame.inner(f"{scope}:{step + 1}")
+        inner.transparent = True
         inner.declare(carried)
         inner.declare({name: items[step] for name, items in scans.items()})
         if node.iteration and node.iteration.index:
@@ -130,6 +131,8 @@ def _limit(
     value = known(node.iteration.count, frame.env)
     if is_tensors(value):
         check_single(value, "int", "a loop count", span)
+        if value.shape:  # type: ignore[union-attr]
+            raise error("a loop count has rank 0", span, hint="squeeze it with layout.squeeze")
         return value  # type: ignore[return-value]
     if value is None and (length is not None or node.condition is not None):
         return length

@@ -12,7 +12,7 @@ from tvm_nnef.composition.composer import Composer, Frame
 from tvm_nnef.composition.declarations import concrete_type
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
-from tvm_nnef.composition.quantize import entries, unknown_tensor
+from tvm_nnef.composition.quantize import check_applied
 from tvm_nnef.composition.shapes import Shape, evaluate_shape
 from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
@@ -53,7 +53,7 @@ def compose_graph(
     _check_names(definition, types or {}, "generic type", definition.dtypes)
     env = Environment(_known_attributes(definition, values), {}, program.dialect)
     env.types.update(_types(definition, types or {}))
-    composer = Composer(program, entries(definition) if quantize else {})
+    composer = Composer(program, quantize)
     frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", ())
     operands = tuple(
         _input(parameter, frame, (input_shapes or {}).get(parameter.name.name), composer)
@@ -65,13 +65,10 @@ def compose_graph(
         program.dialect,
         partial(composer.constant, frame),
     )
-    names = [parameter.name.name for parameter in definition.inputs]
-    composer.define(dict(zip(names, operands, strict=True)), frame)
-    composer.declare(definition, frame)
+    composer.begin(definition, frame, operands)
     composer.run(definition.components, frame)
     composed = composer.graph(definition, frame, operands, place)
-    for entry in composer.quantizations.values():
-        raise unknown_tensor(entry, composer.names, frame.scope)
+    check_applied(composer.quantizations, frame.scope, composer.names)
     return composed
 
 
