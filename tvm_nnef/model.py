@@ -10,16 +10,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, did_you_mean, error
 from tvm_nnef.semantics.check import check_program
-from tvm_nnef.semantics.program import STDLIB_PREFIX, CheckedDefinition, Program
+from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
+from tvm_nnef.standard_library import standard_module, tools_names
 from tvm_nnef.storage.container import Container, ModelPath, open_container
 from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
+from tvm_nnef.syntax.dialect import Ambiguity, detect
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tvm_nnef.graph.nodes import Graph
 
 DIALECTS = ("auto", "draft", "tools")
+_TOOLS_LINE = "# dialect: tools\n"
 
 
 class Variables(Mapping[str, Any]):
@@ -264,7 +266,8 @@ def _shape(variables: Mapping[str, Any], name: str) -> tuple[int, ...]:
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Writes a model as a folder, or as an archive where the path ends in .tar, .tgz or .tar.gz.
 
-    Texts are written as they were read; what is read again is equal. The target is replaced only
+    Texts are written as they were read, in the tools dialect behind a line that says so; what is
+    read again is equal. The target is replaced only
     when everything is written. Raises NnefError where that fails.
     """
     from tvm_nnef.storage.write import Content, write_container
@@ -272,7 +275,10 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     files: dict[str, Content] = {}
     for name, module in model.program.modules.items():
         if not module.source.path.startswith(STDLIB_PREFIX):
-            files[f"{name.replace('.', '/')}.sknd"] = module.source.text.encode()
+            text = module.source.text
+            if name == MAIN and model.dialect == "tools" and not text.startswith(_TOOLS_LINE):
+                text = _TOOLS_LINE + text
+            files[f"{name.replace('.', '/')}.sknd"] = text.encode()
     for name in model.variables:
         files[variable_file_name(name)] = partial(_variable_bytes, model.variables, name)
     if model.metadata != Metadata():
@@ -295,46 +301,37 @@ def _metadata(container: Container) -> Metadata:
 def _check_container(
     container: Container, dialect: str, search_path: Sequence[str | os.PathLike[str]]
 ) -> tuple[Program | None, list[Diagnostic]]:
-    if dialect not in DIALECTS:
-        hint = did_you_mean(dialect, DIALECTS) or f"one of {', '.join(DIALECTS)}"
-        raise error(f"unknown dialect '{dialect}'", hint=hint)
-    if dialect == "tools":
-        raise error("the tools dialect is not supported yet", file=container.path)
     assert container.main is not None
     main = container.read_source(container.main)
+    told, ambiguities = _dialect(container, dialect)
 
-    def load(parts: tuple[str, ...]) -> Source | None:
+    def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
         file = "/".join(parts) + ".sknd"
         if container.exists(file):
             return container.read_source(file)
         for folder in search_path:
             if (Path(folder) / file).is_file():
                 return open_container(Path(folder) / file).read_source(Path(file).name)
-        return standard_module(parts[0]) if len(parts) == 1 else None
+        return (standard_module(parts[0], told) if len(parts) == 1 else ()) or None
 
-    return check_program(main, load, dialect="draft")
-
-
-def standard_module(name: str) -> Source | None:
-    """The text of a module of the standard library, or None where there is no such module."""
-    file = resources.files("tvm_nnef.stdlib") / f"{name}.sknd"
-    if not file.is_file():
-        return None
-    return Source(f"{STDLIB_PREFIX}{name}.sknd", file.read_text(encoding="utf-8"))
+    program, found = check_program(main, load, dialect=told)
+    return program, [*found, *map(_ambiguous, ambiguities)]
 
 
-def standard_operators() -> Iterator[CheckedDefinition]:
-    """Every operator of the standard library, in the order of modules and text."""
-    folder = resources.files("tvm_nnef.stdlib")
-    names = sorted(
-        f.name.removesuffix(".sknd") for f in folder.iterdir() if f.name.endswith(".sknd")
+def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:
+    """The dialect of a model, as it was given or as its text tells it, and what is ambiguous."""
+    if dialect not in DIALECTS:
+        hint = did_you_mean(dialect, DIALECTS) or f"one of {', '.join(DIALECTS)}"
+        raise error(f"unknown dialect '{dialect}'", hint=hint)
+    if dialect != "auto":
+        return dialect, ()
+    files = (name for name in container.names() if name.endswith(".sknd"))
+    return detect((container.read_source(name) for name in files), tools_names())
+
+
+def _ambiguous(place: Ambiguity) -> Diagnostic:
+    message = (
+        f"'{place.sign}' is read as the draft means it; Khronos's tools may mean another thing"
     )
-    imports = "".join(f"import {name};\n" for name in names)
-    graph = "graph G { @input { x: real[]; } @output { y: real[]; } @compose { y = x; } }"
-    program, found = check_program(
-        Source("<operators>", f"{imports}{graph}\n"), lambda parts: standard_module(parts[0])
-    )
-    if program is None:
-        raise NnefError(found)
-    for name in names:
-        yield from program.modules[name].definitions.values()
+    hint = "say which dialect it is: dialect='draft' or 'tools', or a first line '# dialect: tools'"
+    return Diagnostic(message, place.span, hint, severity="warning")

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,10 +19,11 @@ import numpy as np
 
 from tvm_nnef import tvm_compat
 from tvm_nnef.compilation.metadata import FUNCTION
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
-from tvm_nnef.reference.inputs import bind_inputs
+from tvm_nnef.lower.naming import INITIAL_STATE
+from tvm_nnef.reference.inputs import bind_inputs, bind_variables
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -57,16 +58,60 @@ class Timing:
     runs: int
 
 
+class State(Mapping[str, Array]):
+    """The variables that ``@update`` changes: arrays by full name, to be read and to be set.
+
+    What is read is a copy. Setting raises NnefError for a name that no such variable has, and for
+    an array of another shape or kind of dtype; within a kind values are converted.
+    """
+
+    def __init__(self, infos: Sequence[TensorInfo], tensors: Sequence[Any]) -> None:
+        """Takes the descriptions of the variables, and their values as tensors of TVM."""
+        self._infos = list(infos)
+        self._places = {info.name: place for place, info in enumerate(infos)}
+        self.tensors = list(tensors)
+
+    def __getitem__(self, name: str) -> Array:
+        array: Array = self.tensors[self._place(name)].numpy()
+        return array
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        place = self._place(name)
+        info = self._infos[place]
+        variable = Tensor(name, DTYPES[info.dtype], info.shape, "variable")
+        graph = Graph("state", (), (), (), variables=(variable,))
+        bound = bind_variables(graph, {name: _without_dlpack(value)}, {variable: info.dtype})
+        self.tensors[place] = tvm_compat.runtime_tensor(bound[variable])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __repr__(self) -> str:
+        return f"State({dict(self)})"
+
+    def _place(self, name: str) -> int:
+        if name not in self._places:
+            message = f"'{name}' is no variable that @update changes"
+            raise error(message, hint=did_you_mean(name, self._places))
+        return self._places[name]
+
+
 class Executable:
     """A compiled model. Calls may not overlap.
 
     ``inputs`` and ``outputs`` describe the ports, in the order of the graph; ``state`` holds the
-    variables that ``@update`` changes, by name.
+    variables that ``@update`` changes, by name, as the last call has left them.
     """
 
     inputs: tuple[PortInfo, ...]
     outputs: tuple[PortInfo, ...]
-    state: dict[str, Array]
+    state: State
 
     def __init__(self, library: Any, *, file: Path | None = None) -> None:
         """Takes what was compiled, or the library that was loaded from ``file``."""
@@ -77,8 +122,8 @@ class Executable:
         metadata: Mapping[str, Any] = json.loads(str(self._machine[FUNCTION]()))
         self.inputs = tuple(map(_port, metadata["inputs"]))
         self.outputs = tuple(map(_port, metadata["outputs"]))
-        self.state = {}
         self.metadata = metadata
+        self.reset()
 
     def __repr__(self) -> str:
         names = [", ".join(port.name for port in ports) for ports in (self.inputs, self.outputs)]
@@ -93,14 +138,25 @@ class Executable:
         Raises NnefError where an input has another shape or kind of dtype than expected. Within a
         kind values are converted: float64 to float32, but no int to a real.
         """
-        return self._grouped(self._run(self._arguments(inputs)))
+        tensors = self._run(self._arguments(inputs))
+        behind = len(tensors) - len(self.state)
+        self.state.tensors = tensors[behind:]
+        return self._grouped([tensor.numpy() for tensor in tensors[:behind]])
+
+    def reset(self) -> None:
+        """Gives the state the values with which the model came."""
+        described = [_tensor(tensor) for tensor in self.metadata["state"]]
+        self.state = State(described, list(self._machine[INITIAL_STATE]()) if described else [])
 
     def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
-        """How long a run takes, over ``repeat`` runs, with random inputs where none are given."""
+        """How long a run takes, over ``repeat`` runs, with random inputs where none are given.
+
+        The state stays as it is.
+        """
         arguments = self._arguments(inputs or _random_inputs(self.inputs))
         for _ in range(warmup):
-            self._machine["main"](*arguments)
-        times = [_seconds(lambda: self._machine["main"](*arguments)) for _ in range(repeat)]
+            self._run(arguments)
+        times = [_seconds(lambda: self._run(arguments)) for _ in range(repeat)]
         return Timing(float(np.median(times)), min(times), sum(times) / repeat, repeat)
 
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -126,16 +182,15 @@ class Executable:
                 raise error(f"cannot write '{target}': {reason[0]}", hint=hint) from None
 
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
-        """The inputs as tensors of TVM, checked."""
         graph, types = _signature(self.inputs)
         given = [_without_dlpack(value) for value in inputs]
         bound = bind_inputs(graph, given, types)
-        return [tvm_compat.runtime_tensor(array) for array in bound.values()]
+        tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
+        return [*tensors, *self.state.tensors]
 
-    def _run(self, arguments: Sequence[Any]) -> list[Array]:
+    def _run(self, arguments: Sequence[Any]) -> list[Any]:
         result = self._machine["main"](*arguments)
-        tensors = [result] if hasattr(result, "numpy") else list(result)
-        return [tensor.numpy() for tensor in tensors]
+        return [result] if hasattr(result, "numpy") else list(result)
 
     def _grouped(self, arrays: Sequence[Array]) -> tuple[Array | list[Array], ...]:
         rest = iter(arrays)

@@ -109,6 +109,40 @@ def opaque_function(
     return function.with_attr({"tirx.noalias": True, "s_tir": True})
 
 
+def in_place_store(shape: Sequence[int], dtype: str) -> PrimFunction:
+    """A PrimFunc ``(value, index, stack)`` that writes the value into the stack at the index.
+
+    ``shape`` is that of the stack, the value has it without the leading extent; the index is an
+    int64 of rank 0. It is not fused, as the passes that fuse take results for new memory.
+    """
+    value = tirx.decl_buffer(shape[1:], dtype, "value")
+    index = tirx.decl_buffer((), "int64", "index")
+    stack = tirx.decl_buffer(shape, dtype, "stack")
+    loops = [tirx.Var(f"i{number}", "int64") for number in range(len(shape) - 1)]
+    ranges = [tvm.ir.Range(0, tirx.const(extent, "int64")) for extent in shape[1:]]
+    iterators = [
+        tirx.IterVar(extent, tirx.Var(f"v{number}", "int64"), tirx.IterVar.DataPar)
+        for number, extent in enumerate(ranges)
+    ]
+    axes = [iterator.var for iterator in iterators]
+    points = [tvm.ir.Range.from_min_extent(axis, tirx.const(1, "int64")) for axis in axes]
+    stored = tirx.BufferStore(
+        stack, tirx.BufferLoad(value, axes), [tirx.BufferLoad(index, []), *axes]
+    )
+    reads = [tirx.BufferRegion(value, points), tirx.BufferRegion(index, [])]
+    whole = tvm.ir.Range(0, tirx.const(shape[0], "int64"))
+    block = s_tir.SBlock(
+        iterators, reads, [tirx.BufferRegion(stack, [whole, *points])], "store", stored
+    )
+    body: Any = s_tir.SBlockRealize(loops, True, block)
+    for variable, extent in zip(reversed(loops), reversed(ranges), strict=True):
+        body = tirx.For(variable, extent.min, extent.extent, tirx.ForKind.SERIAL, body)
+    root = s_tir.SBlock([], [], [], "root", body)
+    function = tirx.PrimFunc([value, index, stack], s_tir.SBlockRealize([], True, root))
+    opaque = 8
+    return function.with_attr({"tirx.noalias": True, "s_tir": True, "op_pattern": opaque})
+
+
 def _whole(buffer: Any) -> Any:
     return tirx.BufferRegion(buffer, [tvm.ir.Range(0, extent) for extent in buffer.ty.shape])
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -101,6 +102,14 @@ def test_show_prints_the_graph(scaled: Path, capsys: pytest.CaptureFixture[str])
     assert "math.mul" in capsys.readouterr().out
     assert main(["show", str(scaled), "--json"]) == 0
     assert "math.mul" in json.dumps(json.loads(capsys.readouterr().out))
+
+
+def test_show_draws_the_graph(scaled: Path, tmp_path: Path) -> None:
+    file = tmp_path / "graph.svg"
+    assert main(["show", str(scaled), "--svg", str(file)]) == 0
+    texts = [element.text for element in ElementTree.parse(file).iter() if element.text]
+    for words in ("x", "math.mul", "y", "3"):
+        assert words in texts
 
 
 def test_attributes_and_shapes_reach_the_graph(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tvm_nnef.graph.dump import text as dump
-from tvm_nnef.graph.nodes import Graph, Tensor, operations, tensors
+from tvm_nnef.graph.nodes import Graph, Loop, Tensor, operations, tensors
 
 Composed = Callable[..., Graph]
 Refused = Callable[..., Any]
@@ -109,7 +109,7 @@ def test_one_component_with_own_tensors_has_a_scope(composed: Composed) -> None:
     ("y, ~ = both(x);", "needs a label for its variables"),
     ("y, ~ = wrapped(x);", "needs a label for its variables"),
     ("a = l: weigh(x); y = l: weigh(a);", "label"),
-    ("a = with b = x do..(2) l: weigh(b); y = a;", "not supported yet"),
+
 ])  # fmt: skip
 def test_variables_need_a_name_of_their_own(refused: Refused, compose: str, words: str) -> None:
     refused(graph_text(compose), words)
@@ -213,19 +213,12 @@ def test_branch_that_is_not_taken_asserts_nothing(composed: Composed, refused: R
 
 # Loops (2.10.1) over a pack of three tensors of shape [2].
 @pytest.mark.parametrize(("loop", "count"), [
-    ("ys..(3) = for a : xs do relay(a); y = total(ys);", 4),
-    ("y = with sum: real[2] = 0.0 for a : xs do plus(sum, a);", 3),
     ("y = with sum: real[2] = 0.0 for a : xs unroll plus(sum, a);", 3),
-    ("y = with sum = xs[0] for a : xs[1:] do plus(sum, a);", 2),
-    ("y = with a = xs[0] do..(5) relay(a);", 5),
-    ("y = with a = xs[0] do..(0) relay(a);", 0),
-    ("y = with a = xs[0] for b : xs do..(2) plus(a, b);", 2),
     ("y = with a = xs[0] unroll..(i -> 3) plus(a, xs[i]);", 3),
-    ("y, zs..(3) = with a = xs[0] for b : xs do { c = plus(a, b); yield c, b; };", 3),
+    ("y = with a = xs[0] do..(0) relay(a);", 0),
     ("y, zs..(0) = with a = xs[0] for b : [] do { c = plus(a, b); yield c, b; };", 0),
-    ("y = with a = xs[0] for b : xs do..(i ->) plus(a, b);", 3),
 ])  # fmt: skip
-def test_loops_of_known_length_are_their_steps(composed: Composed, loop: str, count: int) -> None:
+def test_unrolled_loops_are_their_steps(composed: Composed, loop: str, count: int) -> None:
     graph = composed(
         OPERATORS
         + f"""
@@ -238,10 +231,37 @@ def test_loops_of_known_length_are_their_steps(composed: Composed, loop: str, co
     assert final is last
 
 
+@pytest.mark.parametrize(("loop", "count", "scans", "packs"), [
+    ("ys..(3) = for a : xs do relay(a); y = total(ys);", 3, 1, [3]),
+    ("y = with sum: real[2] = 0.0 for a : xs do plus(sum, a);", 3, 1, []),
+    ("y = with sum = xs[0] for a : xs[1:] do plus(sum, a);", 2, 1, []),
+    ("y = with a = xs[0] do..(5) relay(a);", 5, 0, []),
+    ("y = with a = xs[0] for b : xs do..(2) plus(a, b);", 2, 1, []),
+    ("y, zs..(3) = with a = xs[0] for b : xs do { c = plus(a, b); yield c, b; };", 3, 1, [3]),
+    ("y = with a = xs[0] for b : xs do..(i ->) plus(a, b);", 3, 1, []),
+    ("y = with a = xs[0] do..(1000000) relay(a);", 1000000, 0, []),
+])  # fmt: skip
+def test_other_loops_are_one_node(
+    composed: Composed, loop: str, count: int, scans: int, packs: list[int]
+) -> None:
+    graph = composed(
+        OPERATORS
+        + f"""
+        graph G {{ @input {{ xs: real[2]..(3); }} @output {{ y: real[2]; }} @compose {{ {loop} }} }}
+    """
+    )
+    node = graph.operations[0]
+    assert isinstance(node, Loop)
+    assert node.count == count
+    assert len(node.scans) == scans
+    assert [len(each) for each in node.results if isinstance(each, tuple)] == packs
+
+
 @pytest.mark.parametrize(("loop", "words"), [
-    ("y = with a = x while c do relay(a);", "loops with a condition are not supported yet"),
-    ("y = with a = x do..(k) relay(a);", "a tensor as loop count is not supported yet"),
-    ("y = if c then relay(x) else x;", "branching on a tensor is not supported yet"),
+    ("y = with a = x while d do relay(a);", "a loop condition must be one bool tensor"),
+    ("y = with a = x do..(c) relay(a);", "bool"),
+    ("y = if c then relay(x) else grow(x);", "the branches disagree"),
+    ("y, zs..(2) = with a = x do..(k) { yield a, a; };", "length data decide is not supported"),
     ("y = with a = x do..(-1) relay(a);", "must not be negative"),
     ("y = with a = x for b : [x] do..(2) plus(a, b);", "2 iterations over packs of length 1"),
     ("y = with a = x for b : [x], d : [x, x] do plus(a, b);", "different lengths"),
@@ -254,7 +274,8 @@ def test_loops_refused(refused: Refused, loop: str, words: str) -> None:
         + f"""
         operator grow {{ @input {{ x: real[n]; }} @output {{ y: real[n + 1]; }}
             @lower {{ y[i,] = x[|i|,], i < n + 1; }} }}
-        graph G {{ @input {{ x: real[2]; c: bool[]; k: int[]; }} @output {{ y: real[2]; }}
+        graph G {{ @input {{ x: real[2]; c: bool[]; d: bool[2]; k: int[]; }}
+            @output {{ y: real[2]; }}
             @compose {{ {loop} }} }}
     """,
         words,

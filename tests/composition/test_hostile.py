@@ -42,7 +42,7 @@ SQUARING = " ".join(f"p{i + 1} = p{i} * p{i};" for i in range(64))
     ("", "@compose { a = op(x); y = op(a); }", "without end"),
     ("", "@compose { y = with a = x unroll..(1000000) { yield a; }; }", "operations"),
     ("", "@compose { y = with a = x unroll..(1000000000000) { yield a; }; }", "longer than"),
-    ("", "@compose { y = with a = x do..(1000000) { b = with c = a do..(1000000) { yield c; };"
+    ("", "@compose { y = with a = x unroll..(9000) { b = with c = a unroll..(9000) { yield c; };"
      " yield b; }; }", "operations"),
     ("", "@lower { unroll..(j -> 1000000) y[i,] += x[i,], i < n; }", "unrolls to more than"),
 ])  # fmt: skip

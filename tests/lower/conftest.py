@@ -15,7 +15,8 @@ from tvm import relax
 from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.graph import formula as f
 from tvm_nnef.graph.machine_types import assign
-from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor
+from tvm_nnef.graph.nodes import Graph, Loop, Operation, Port, Tensor, flatten
+from tvm_nnef.graph.verify import verify
 from tvm_nnef.lower import lower
 from tvm_nnef.runtime import Executable
 
@@ -225,3 +226,76 @@ def make() -> SimpleNamespace:
         tensor=tensor, operation=operation, graph=graph, compiled=compiled,
         run_formula=run_formula, naive=naive, product=itertools.product,
     )  # fmt: skip
+
+
+class Maker:
+    """Names tensors as they are made; ``x = m.add(a, b)`` appends an operation to ``made``."""
+
+    def __init__(self) -> None:
+        self.count, self.made = 0, []
+
+    def tensor(self, shape=(), kind="real", role="result", value=None) -> Tensor:
+        self.count += 1
+        return Tensor(f"main.G.t{self.count}", kind, tuple(shape), role, value)
+
+    def input(self, shape=(), kind="real") -> Tensor:
+        return self.tensor(shape, kind, "input")
+
+    def constant(self, value, shape=(), kind="real") -> Tensor:
+        return self.tensor(shape, kind, "constant", value)
+
+    def call(self, name, *operands, kind=None) -> Tensor:
+        shape = max((operand.shape for operand in operands), key=len)
+        result = self.tensor(shape, kind or operands[0].type)
+        aligned = {"lhs_align": None, "rhs_align": None} if len(operands) == 2 else {}
+        self.made.append(operation(f"math.{name}", operands, [result], **aligned))
+        return result
+
+    def real(self, number) -> Tensor:
+        """An int as a real, by a formula."""
+        result = self.tensor()
+        store = f.Store(result, (), "=", f.Cast("real", f.Load(number, ())))
+        formula = f.Formula(
+            (f.Fill(result, f.Constant("real", 0.0)),), (f.Statement((), (store,)),)
+        )
+        self.made.append(operation("my.real", [number], [result], formula))
+        return result
+
+    def body(self, inputs, outputs, variables=(), updates=()) -> Graph:
+        """The operations made since the last one as a graph."""
+        operations, self.made = self.made, []
+        return self.graph(operations, inputs, outputs, variables, updates, check=False)
+
+    def loop(self, body, carried=(), initial=(), scans=(), index=None, count=None,
+             condition=None, post_test=False, packs=0):  # fmt: skip
+        outputs = [port.operand for port in body.outputs]
+        finals = [self.tensor(tensor.shape, tensor.type) for tensor in carried]
+        scanned = [
+            tuple(self.tensor(output.shape, output.type) for _ in range(packs))
+            for output in outputs[len(carried) :]
+        ]
+        results = (*finals, *scanned)
+        return Loop(tuple(carried), tuple(initial), tuple(scans), index, count, condition,
+                    post_test, body, results)  # fmt: skip
+
+    @staticmethod
+    def graph(nodes, inputs, outputs, variables=(), updates=(), check=True) -> Graph:
+        read = (*flatten(tuple(outputs)), *(t for node in nodes for t in flatten(node.operands)))
+        made = Graph(
+            "main.G",
+            tuple(Port(f"x{n}", item) for n, item in enumerate(inputs)),
+            tuple(Port(f"y{n}", item) for n, item in enumerate(outputs)),
+            tuple(nodes),
+            constants=tuple(dict.fromkeys(t for t in read if t.role == "constant")),
+            variables=tuple(variables),
+            updates=tuple(updates),
+        )
+        if check:
+            verify(made)
+        return made
+
+
+@pytest.fixture
+def m() -> Maker:
+    """What the tests of control flow and state build graphs with."""
+    return Maker()

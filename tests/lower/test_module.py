@@ -172,10 +172,6 @@ def test_constants_and_null_results(make):
 
 
 def test_what_cannot_be_compiled_yet_is_said(make):
-    x, w = make.tensor("x", (3,)), make.tensor("w", (3,), role="variable")
-    updating = Graph("G", (Port("x", x),), (Port("y", x),), (), (), (w,), ((w, x),))
-    with pytest.raises(NnefError, match=r"'main\.G\.w' is changed by @update"):
-        lowered(updating, {"main.G.w": np.zeros(3)})
     dynamic = make.tensor("x", (tvm.tirx.Var("n", "int64"),))
     with pytest.raises(NnefError, match=r"the shape of 'main\.G\.x' is not static"):
         lowered(make.graph([], [dynamic], [dynamic]))

@@ -9,7 +9,13 @@ import tvm_ffi
 from tvm import relax, te, tirx
 
 from tvm_nnef import schedules
-from tvm_nnef.tvm_compat import opaque_function, prim_functions, runtime_tensor, virtual_machine
+from tvm_nnef.tvm_compat import (
+    in_place_store,
+    opaque_function,
+    prim_functions,
+    runtime_tensor,
+    virtual_machine,
+)
 
 TARGET = tvm.target.Target("llvm")
 RNG = np.random.default_rng(5)
@@ -125,6 +131,40 @@ def test_ordered_loops_are_left_alone_and_named():
     scheduled = schedules.schedule_kernels(mod, TARGET)
     assert schedules.report(scheduled) == [schedules.Kernel("copy", "ordered")]
     tvm.ir.assert_structural_equal(scheduled["copy"].body, function.body)
+
+
+def test_kernels_of_private_functions_are_fused_and_scheduled():
+    builder = relax.BlockBuilder()
+    inner, x = (relax.Var(name, relax.TensorType((64,), "float32")) for name in ("p", "x"))
+    with builder.function("inner", [inner], private=True):
+        with builder.dataflow():
+            made = builder.emit(relax.op.exp(relax.op.add(inner, inner)))
+            output = builder.emit_output(made)
+        function = builder.emit_func_output(output)
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            output = builder.emit_output(relax.Call(function, [x]))
+        builder.emit_func_output(output)
+    (kernel,) = schedules.report(schedules.schedule(builder.get(), TARGET))
+    assert kernel.name.startswith("fused_add")
+    assert kernel.rule == "cpu.fallback"
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 5), (4, 256, 256)])
+def test_an_item_is_stored_in_place_in_vectors_and_nothing_else_is_touched(shape):
+    mod = tvm.IRModule({"store": in_place_store(shape, "float32")})
+    (function,) = prim_functions(schedules.schedule_kernels(mod, TARGET)).values()
+    for kind in (PARALLEL, VECTORIZED):
+        assert bool(loops(function, kind)) is (shape == (4, 256, 256))
+    assert function.attrs["schedule_rule"] == "cpu.fallback"
+    library = tvm.compile(
+        tvm.IRModule({"store": function.with_attr("global_symbol", "store")}), TARGET
+    )
+    before, value = (RNG.standard_normal(s).astype("float32") for s in (shape, shape[1:]))
+    stack = runtime_tensor(before)
+    library["store"](runtime_tensor(value), runtime_tensor(np.array(2, "int64")), stack)
+    before[2] = value
+    np.testing.assert_array_equal(stack.numpy(), before)
 
 
 def test_kernels_without_a_schedule_are_reported():

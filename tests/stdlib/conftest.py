@@ -62,7 +62,11 @@ def graph_text(inputs: Inputs, rows: Rows) -> str:
         "output": outputs,
         "compose": components,
     }
-    lines = ["import layout, math, linalg, nn;", "", "graph Judge {"]
+    lines = [
+        "import algo, image, layer, layout, linalg, math, misc, nn, quant;",
+        "",
+        "graph Judge {",
+    ]
     for kind, statements in blocks.items():
         if statements:
             lines += [f"    @{kind} {{", *(f"        {line}" for line in statements), "    }"]
@@ -96,11 +100,14 @@ def assert_result(actual: Any, expected: Any, invocation: str) -> None:
 
 
 @pytest.fixture
-def judge() -> Callable[[Inputs, Rows, str], None]:
-    """Run a family on a route and compare each result with what its row expects."""
+def judge() -> Callable[..., None]:
+    """Run a family on a route and compare each result with what its row expects.
 
-    def check(inputs: Inputs, rows: Rows, route: str) -> None:
-        actual = list(run(graph_text(inputs, rows), inputs, route))
+    ``head`` stands in front of the text, a line that tells the dialect.
+    """
+
+    def check(inputs: Inputs, rows: Rows, route: str, head: str = "") -> None:
+        actual = list(run(head + graph_text(inputs, rows), inputs, route))
         wanted = [
             (invocation, result)
             for invocation, expected in rows
@@ -120,8 +127,10 @@ def rejected() -> Callable[..., None]:
     ``result`` has the type that the invocation would give, and is a list where it gives a pack.
     """
 
-    def check(inputs: Inputs, invocation: str, words: str, result: Any = 0.0) -> None:
-        text = graph_text(inputs, [(invocation, result)])
+    def check(
+        inputs: Inputs, invocation: str, words: str, result: Any = 0.0, head: str = ""
+    ) -> None:
+        text = head + graph_text(inputs, [(invocation, result)])
         with pytest.raises(NnefError) as caught:
             tvm_nnef.compose(text)
         assert words in str(caught.value)

@@ -56,6 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     run.add_argument("--seed", type=int, default=0, help="seed of random inputs")
 
     show = commands.add_parser("show", parents=[model, composing], help="print the composed graph")
+    show.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
     show.add_argument("--json", action="store_true", help="print it as JSON")
     show.add_argument("--bodies", action="store_true", help="print what operators consist of, too")
 

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from tvm_nnef.diagnostics import did_you_mean, error
-from tvm_nnef.model import standard_operators
 from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.standard_library import standard_operators
 from tvm_nnef.syntax import nodes
 
 

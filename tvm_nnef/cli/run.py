@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from tvm_nnef.api import build, compose, evaluate
 from tvm_nnef.cli.arguments import compose_options, load_options, plural
+from tvm_nnef.cli.files import write_file
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors
 from tvm_nnef.model import Model, check_variables, load_model
@@ -36,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         results = executable(*inputs)
     arrays = [array for result in results for array in _arrays(result)]
     for file, array in zip(options.output, arrays, strict=False):
-        _write(file, array)
+        write_file(file, _npy(array))
     names = [name for name, _ in _flat(graph.outputs)]
     for name, array in zip(
         names[len(options.output) :], arrays[len(options.output) :], strict=True
@@ -126,17 +128,10 @@ def _read(model: Model, name: str, tensor: Tensor, file: str) -> Any:
     return load_image(file, shape, image)
 
 
-def _write(file: str, array: Any) -> None:
-    """Writes a ``.npy`` file whole or not at all."""
-    path = Path(file)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as stream:
-            np.save(stream, array)
-        partial.replace(path)
-    except OSError as cause:
-        partial.unlink(missing_ok=True)
-        raise error(f"cannot be written: {cause.strerror}", file=file) from None
+def _npy(array: Any) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
 
 
 def _described(name: str, array: Any, labels: Sequence[str], top: int) -> str:

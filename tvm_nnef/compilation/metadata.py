@@ -5,7 +5,8 @@ library call it. Its members:
 
 - ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
   and ``{"name", "items"}`` for a pack, whose items are described as tensors are;
-- ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike;
+- ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike,
+  by the full names of the variables; what it starts as is what ``initial_state`` returns;
 - ``versions``: of ``tvm_nnef`` and ``tvm``.
 
 ``main`` takes and returns the tensors one after the other, packs flattened.
@@ -53,7 +54,7 @@ def describe(mod: Module) -> dict[str, Any]:
     return {
         "inputs": _grouped(ports.get("inputs", []), inputs[: len(inputs) - state]),
         "outputs": _grouped(ports.get("outputs", []), outputs[: len(outputs) - state]),
-        "state": inputs[len(inputs) - state :],
+        "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
         "versions": {"tvm_nnef": _own_version(), "tvm": tvm_compat.version()},
     }
 

@@ -86,7 +86,8 @@ def _bound(mod: Module) -> Module:
     if "params" not in (main.attrs or {}):
         return mod
     first = int(main.attrs["num_input"])
-    names = [str(parameter.name) for parameter in main.params[first:]]
+    behind = len(main.params) - int(main.attrs.get("num_state", 0))
+    names = [str(parameter.name) for parameter in main.params[first:behind]]
     values = dict(zip(names, main.attrs["params"], strict=True))
     bare = mod.clone()
     bare.update_func(mod.get_global_var("main"), main.without_attr("params"))

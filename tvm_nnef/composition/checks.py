@@ -17,7 +17,8 @@ from tvm_nnef.syntax import nodes
 def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) -> None:
     """Evaluates ``@using`` and ``@assert``: each check as soon as its symbols are known."""
     waiting = {name for using in definition.usings for name in target_names(using.target)}
-    pending = definition.assertions
+    outputs = {parameter.name.name for parameter in definition.outputs}
+    pending = tuple(check for check in definition.assertions if not _mentions(check, outputs))
     for using in definition.usings:
         for check in pending:
             if not _mentions(check, waiting):
@@ -27,6 +28,14 @@ def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) ->
         waiting -= set(target_names(using.target))
     for check in pending:
         check_assertion(check, env, place, definition.qualified_name)
+
+
+def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) -> None:
+    """Checks the assertions that read outputs, once ``env`` knows them."""
+    outputs = {parameter.name.name for parameter in definition.outputs}
+    for check in definition.assertions:
+        if _mentions(check, outputs):
+            check_assertion(check, env, place, definition.qualified_name)
 
 
 def _mentions(check: nodes.Assertion, names: set[str]) -> bool:

@@ -13,11 +13,15 @@ from functools import partial
 
 from tvm_nnef.composition import declarations
 from tvm_nnef.composition.binding import Invocation, bind
+from tvm_nnef.composition.checks import check_outputs
 from tvm_nnef.composition.control_flow import branch, loop
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.formula import expand
+from tvm_nnef.composition.naming import item_names, operand_shapes, plain_name, scope_of
+from tvm_nnef.composition.quantize import Entry, check_applied, entries, quantized
 from tvm_nnef.composition.shapes import Shape
 from tvm_nnef.composition.targets import decompose
+from tvm_nnef.composition.updates import updates
 from tvm_nnef.composition.values import (
     Environment,
     Value,
@@ -30,7 +34,7 @@ from tvm_nnef.composition.values import (
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten, tensors
+from tvm_nnef.graph.nodes import Graph, Node, Operand, Operation, Port, Tensor, flatten
 from tvm_nnef.semantics.program import CheckedDefinition, Program
 from tvm_nnef.syntax import nodes
 
@@ -53,9 +57,10 @@ class Frame:
     scope: str
     trace: tuple[Span, ...]
     transparent: bool = False
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[Node] = field(default_factory=list)
     constants: list[Tensor] = field(default_factory=list)
     variables: list[Tensor] = field(default_factory=list)
+    public: bool = True
 
     def declare(self, names: Mapping[str, Value]) -> None:
         """Makes names visible in this block."""
@@ -65,71 +70,91 @@ class Frame:
         """A block inside this one: it sees all names, and its own are not seen outside."""
         return Frame(
             self.module, self.env.extended({}), scope, self.trace, False,
-            self.operations, self.constants, self.variables,
+            self.operations, self.constants, self.variables, self.public,
         )  # fmt: skip
+
+    def separate(self, scope: str) -> Frame:
+        """A block that becomes a graph of its own; invocations in it add nothing to the scope."""
+        env = self.env.extended({})
+        return Frame(self.module, env, scope, self.trace, True, public=self.public)
 
 
 class Composer:
     """Composes the definitions of one program into one graph; used once."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, quantize: bool = True) -> None:
         self.program = program
-        self._names: set[str] = set()
+        self.quantize = quantize
+        self.quantizations: dict[str, Entry] = {}
+        self.names: set[str] = set()
         self._steps = 0
 
     def name(self, base: str) -> str:
         """A tensor name that is not taken: the one asked for, or a numbered one."""
         candidate, number = base, 1
-        while candidate in self._names:
+        while candidate in self.names:
             number += 1
             candidate = f"{base}.{number}"
-        self._names.add(candidate)
+        self.names.add(candidate)
         return candidate
 
     def variable_name(self, scope: str, span: Span, name: str) -> str:
         """The name of a variable, which is also that of its file: never a numbered one."""
         full = f"{scope}.{name}"
-        if full in self._names:
+        if full in self.names:
             hint = "give the invocations different labels"
             raise error(f"two tensors are named '{full}'", span, hint=hint)
-        self._names.add(full)
+        self.names.add(full)
         return full
 
     @staticmethod
     def label(targets: Sequence[nodes.Target]) -> str | None:
         """The name of the single result, if there is just one (section 2.10, labelling)."""
-        return _plain_name(targets[0]) if len(targets) == 1 else None
+        return plain_name(targets[0]) if len(targets) == 1 else None
 
-    def declare(self, definition: CheckedDefinition, frame: Frame) -> None:
-        """Makes the constants and variables of a definition."""
+    def begin(
+        self, definition: CheckedDefinition, frame: Frame, operands: Sequence[Operand]
+    ) -> None:
+        """Makes what a definition's body starts from: inputs, constants and variables."""
+        if self.quantize and definition.quantizations:
+            self.quantizations |= entries(definition, frame.scope, frame.env)
+        names = (parameter.name.name for parameter in definition.inputs)
+        self.define(dict(zip(names, operands, strict=True)), frame)
         for parameter in definition.constants:
             made = declarations.constants(
                 parameter, frame.env, lambda name: self.name(f"{frame.scope}.{name}")
             )
-            frame.declare({parameter.name.name: made})
             frame.constants += flatten((made,))
+            self.define({parameter.name.name: made}, frame)
         for parameter in definition.variables:
             name = partial(self.variable_name, frame.scope, parameter.span)
             made = declarations.variables(parameter, frame.env, name)
-            frame.declare({parameter.name.name: made})
             frame.variables += flatten((made,))
+            self.define({parameter.name.name: made}, frame)
 
     def run(self, components: Sequence[nodes.Component], frame: Frame) -> None:
         """Composes components one after the other; their results become names of the frame."""
         for component in components:
             values = self.value(component.value, frame, component.targets)
-            self._assign(component, values, frame)
+            self.assign(component, values, frame)
 
-    def _assign(self, component: nodes.Component, values: tuple[Value, ...], frame: Frame) -> None:
+    def assign(self, component: nodes.Component, values: tuple[Value, ...], frame: Frame) -> None:
+        """Gives values to the names on the left-hand side."""
         targets = component.targets
         if len(targets) != len(values):
             message = f"{len(values)} results are assigned to {len(targets)} names"
             hint = "write '~' for a result that is not needed"
             raise error(message, component.span, hint=hint)
         for target, value in zip(targets, values, strict=True):
-            operand = self.as_tensors(value, frame, target.span, _plain_name(target))
+            operand = self.as_tensors(value, frame, target.span, plain_name(target))
             declarations.check_target(target, operand, frame.env)
-            frame.declare(decompose(target, operand, frame.env, target.span))
+            self.define(decompose(target, operand, frame.env, target.span), frame)
+
+    def define(self, names: Mapping[str, Value], frame: Frame) -> None:
+        """Makes names visible in a frame, each tensor as its quantization leaves it."""
+        for name, value in names.items():
+            entry = self.quantizations.pop(f"{frame.scope}.{name}", None)
+            frame.declare({name: value if entry is None else quantized(self, entry, value, frame)})
 
     def as_tensors(
         self, value: Value, frame: Frame, span: Span, name: str | None = None
@@ -197,6 +222,17 @@ class Composer:
         """
         definition = self.program.resolve(frame.module, call.callee)
         invocation = self._invocation(definition, call, frame)
+        return self.invoke_bound(definition, invocation, call, frame, targets)
+
+    def invoke_bound(
+        self,
+        definition: CheckedDefinition,
+        invocation: Invocation,
+        call: nodes.Call,
+        frame: Frame,
+        targets: Sequence[nodes.Target],
+    ) -> tuple[Operand, ...]:
+        """An invocation whose attributes and operands are evaluated already."""
         try:
             return self._invoke(definition, invocation, call, frame, targets)
         except NnefError as problem:
@@ -241,15 +277,20 @@ class Composer:
         env, operands = bind(
             definition, invocation, self.program.dialect, partial(self.constant, frame)
         )
-        scope = _scope(definition, call, label, frame)
+        scope = scope_of(definition, call, label, frame)
         inner = Frame(
             definition.module,
             env,
             scope or f"{frame.scope}..{definition.name}",
             (*frame.trace, call.span),
+            public=definition.is_public,
         )
-        self.declare(definition, inner)
+        self.begin(definition, inner, operands)
+        if definition.is_lowered and inner.operations:
+            message = "quantizing tensors inside an operator with a formula is not supported yet"
+            raise error(message, call.span, hint="quantize what it is given, or its result")
         results, body = self._body(definition, inner, operands, frame, targets)
+        check_applied(self.quantizations, inner.scope, self.names)
         if scope is None and inner.variables:
             name = definition.qualified_name
             message = f"an invocation of '{name}' needs a label for its variables"
@@ -296,7 +337,8 @@ class Composer:
             self.run(definition.components, inner)
             body = self.graph(definition, inner, operands, inner.trace[-1])
             results = tuple(
-                self._result(parameter, _shapes(port.operand), inner.env, frame, target)
+                port.operand
+                and self._result(parameter, operand_shapes(port.operand), inner.env, frame, target)
                 for (parameter, target), port in zip(declared, body.outputs, strict=True)
             )
             return results, body
@@ -307,8 +349,29 @@ class Composer:
         if not definition.is_lowered:
             return results, None
         names = (parameter.name.name for parameter in definition.outputs)
-        outputs: dict[str, Value] = dict(zip(names, results, strict=True))
-        return results, expand(definition.lowerings, results, inner.env.extended(outputs))
+        env = inner.env.extended(dict(zip(names, results, strict=True)))
+        check_outputs(definition, env, inner.trace[-1])
+        return results, expand(definition.lowerings, results, env)
+
+    def results_like(
+        self, operands: Sequence[Operand], frame: Frame, targets: Sequence[nodes.Target]
+    ) -> tuple[Operand, ...]:
+        """Results of the types and shapes of other operands, named by the targets."""
+        padded = [*targets, *([None] * (len(operands) - len(targets)))]
+        pairs = zip(operands, padded, strict=False)
+        return tuple(self._result_like(operand, frame, target) for operand, target in pairs)
+
+    def _result_like(self, operand: Operand, frame: Frame, target: nodes.Target | None) -> Operand:
+        if isinstance(operand, tuple):
+            names = item_names(target, len(operand), frame.env)
+            pairs = zip(names, operand, strict=True)
+            return tuple(self._like(name, tensor, frame) for name, tensor in pairs)
+        assert operand is not None
+        return self._like((target and plain_name(target)) or ".T1", operand, frame)
+
+    def _like(self, name: str, tensor: Tensor, frame: Frame) -> Tensor:
+        full = self.name(f"{frame.scope}.{name}")
+        return Tensor(full, tensor.type, tensor.shape, "result", None, tensor.span)
 
     def _result(
         self,
@@ -320,12 +383,12 @@ class Composer:
     ) -> Operand:
         type_, span = declarations.concrete_type(parameter, env), parameter.span
         if isinstance(shapes, list):
-            names = _item_names(target, len(shapes), frame.env)
+            names = item_names(target, len(shapes), frame.env)
             return tuple(
                 Tensor(self.name(f"{frame.scope}.{name}"), type_, shape, "result", None, span)
                 for name, shape in zip(names, shapes, strict=True)
             )
-        name = (target and _plain_name(target)) or ".T1"
+        name = (target and plain_name(target)) or ".T1"
         return Tensor(self.name(f"{frame.scope}.{name}"), type_, shapes, "result", None, span)
 
     def graph(
@@ -336,14 +399,17 @@ class Composer:
         place: Span,
     ) -> Graph:
         """The graph of a frame whose components have run, its outputs checked."""
+        changes = updates(self, definition, frame)
         outputs: list[Port] = []
         for parameter in definition.outputs:
             name = parameter.name.name
             if name not in frame.env.names:
                 raise error(f"output '{name}' is never assigned", parameter.span)
             operand = as_operand(frame.env.names[name], parameter.span)
-            declarations.check_result(parameter, operand, frame.env, place)
+            if operand is not None or not parameter.type.optional:
+                declarations.check_result(parameter, operand, frame.env, place)
             outputs.append(Port(name, operand))
+        check_outputs(definition, frame.env, place)
         inputs = tuple(
             Port(parameter.name.name, operand)
             for parameter, operand in zip(definition.inputs, operands, strict=True)
@@ -351,7 +417,7 @@ class Composer:
         names = [parameter.name.name for parameter in definition.attributes]
         return Graph(
             frame.scope, inputs, tuple(outputs), tuple(frame.operations),
-            tuple(frame.constants), tuple(frame.variables),
+            tuple(frame.constants), tuple(frame.variables), changes,
             attributes={name: frame.env.names[name] for name in names},
         )  # fmt: skip
 
@@ -360,38 +426,3 @@ def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition)
     """The error with a note of the invocation, unless the error points at it already."""
     note = Note(f"in this invocation of '{definition.qualified_name}'", call.span)
     return problem.with_note(note) if problem.diagnostics[0].span != call.span else problem
-
-
-def _plain_name(target: nodes.Target) -> str | None:
-    return target.name.name if isinstance(target, nodes.NameTarget) else None
-
-
-def _scope(
-    definition: CheckedDefinition, call: nodes.Call, label: str | None, frame: Frame
-) -> str | None:
-    """The scope of an invocation (section 2.10, labelling); None where nothing names it."""
-    if call.label is None and definition.is_graph:
-        return f"{definition.module}.{definition.name}"
-    if call.label is None and frame.transparent:
-        return frame.scope
-    return None if label is None else f"{frame.scope}.{label}"
-
-
-def _shapes(operand: Operand) -> list[Shape] | Shape:
-    """The shape of a tensor, or those of the items of a pack."""
-    if isinstance(operand, Tensor):
-        return operand.shape
-    return [tensor.shape for tensor in tensors(operand)]
-
-
-def _item_names(target: nodes.Target | None, length: int, env: Environment) -> list[str]:
-    """The names of the tensors of a packed result, as the left-hand side gives them."""
-    names = [f".T{i + 1}" for i in range(length)]
-    if target is not None:
-        # Taking the positions apart tells which name each item gets.
-        for name, place in decompose(target, tuple(range(length)), env, target.span).items():
-            if isinstance(place, int):
-                names[place] = name
-            for order, position in enumerate(place if isinstance(place, tuple) else ()):
-                names[position] = f"{name}:{order + 1}"
-    return names

@@ -1,7 +1,8 @@
-"""Branches and loops that are decided while a graph is composed (section 2.10.1).
+"""Branches and loops (section 2.10.1): what is known is decided, the rest becomes graph nodes.
 
-A branch on a compile-time condition is its chosen arm, a loop of known length its steps one after
-the other. What data decide is refused for now, with the place.
+A branch on a compile-time condition is its chosen arm; a loop with ``unroll`` is its steps one
+after the other, and so is one that goes through packs of tensors of different shapes. The others
+are composed once, by :mod:`tvm_nnef.composition.subgraphs`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING
 from tvm_nnef.composition import declarations
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
-from tvm_nnef.composition.values import Value, describe, is_tensors, show, type_of
-from tvm_nnef.diagnostics import error
+from tvm_nnef.composition.subgraphs import Plan, branch_on, check_single, run_loop, same_kinds
+from tvm_nnef.composition.values import Value, describe, is_tensors, type_of
+from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.syntax import nodes
 
@@ -25,12 +27,13 @@ def branch(
     composer: Composer, node: nodes.Branch, frame: Frame, targets: Sequence[nodes.Target]
 ) -> tuple[Value, ...]:
     """The values of the arm whose condition holds first; null counts as false."""
-    for arm in node.arms:
+    for position, arm in enumerate(node.arms):
         (condition,) = composer.value(arm.condition, frame, ())
-        if is_tensors(condition):
-            message = "branching on a tensor is not supported yet"
-            hint = "math.select chooses between tensors element by element"
-            raise error(message, arm.condition.span, hint=hint)
+        if isinstance(condition, Tensor):
+            rest = node.arms[position + 1 :]
+            otherwise = nodes.Branch(rest, node.alternative, span=node.span)
+            bodies = (arm.consequent, otherwise if rest else node.alternative)
+            return branch_on(composer, condition, bodies, frame, targets, arm.condition.span)
         if condition is not None and not isinstance(condition, bool):
             message = f"a condition must be of type bool, found {describe(condition)}"
             raise error(message, arm.condition.span)
@@ -43,16 +46,47 @@ def loop(
     composer: Composer, node: nodes.Loop, frame: Frame, targets: Sequence[nodes.Target]
 ) -> tuple[Value, ...]:
     """The final values of the carried tensors, then a pack for each scan output."""
-    if node.condition is not None:
-        raise error("loops with a condition are not supported yet", node.condition.span)
     scans = {scan.name.name: _scanned(scan, frame) for scan in node.scans}
     carried = {item.name.name: _carried(composer, item, frame) for item in node.carried}
+    limit = _limit(node, frame, scans)
+    steps = limit if isinstance(limit, int) and node.condition is None else None
+    plain = all(isinstance(value, Tensor) for value in carried.values()) and all(
+        same_kinds(items) for items in scans.values()
+    )
+    if limit == 0:
+        return _unrolled(composer, node, 0, carried, scans, frame, targets)
+    if not node.unroll and plain:
+        plan = Plan(limit, steps, carried, scans)  # type: ignore[arg-type]
+        return run_loop(composer, node, plan, frame, targets)
+    if steps is None:
+        raise _not_plain(node)
+    return _unrolled(composer, node, steps, carried, scans, frame, targets)
+
+
+def _not_plain(node: nodes.Loop) -> NnefError:
+    if node.unroll:
+        hint = "write 'do' in place of 'unroll'"
+        return error("only a loop of known length can be unrolled", node.span, hint=hint)
+    message = "a loop whose length data decide carries single tensors, and scans packs of one shape"
+    return error(message, node.span)
+
+
+def _unrolled(
+    composer: Composer,
+    node: nodes.Loop,
+    steps: int,
+    carried: Mapping[str, Value],
+    scans: Mapping[str, tuple[Value, ...]],
+    frame: Frame,
+    targets: Sequence[nodes.Target],
+) -> tuple[Value, ...]:
     scope = f"{frame.scope}.{composer.label(targets) or '.loop'}"
     own_variables = len(frame.variables)
     outputs: list[tuple[Value, ...]] = []
-    for step in range(_iterations(node, frame, scans)):
+    for step in range(steps):
         composer.count_step(node.span)
         inner = frame.inner(f"{scope}:{step + 1}")
+        inner.transparent = True
         inner.declare(carried)
         inner.declare({name: items[step] for name, items in scans.items()})
         if node.iteration and node.iteration.index:
@@ -64,27 +98,14 @@ def loop(
         if len(values) < len(carried):
             message = f"the loop body gives {len(values)} results, {len(carried)} are carried"
             raise error(message, node.body.span)
-        if not node.unroll:
-            _check_carried(node, carried, values)
         carried = dict(zip(carried, values, strict=False))
         outputs.append(values[len(carried) :])
     if len(frame.variables) > own_variables and not node.unroll:
-        message = "variables inside a loop that is not unrolled are not supported yet"
+        message = "variables inside a loop over tensors of different shapes are not supported"
         raise error(message, node.body.span, hint="write 'unroll' in place of 'do'")
     columns = len(outputs[0]) if outputs else len(targets) - len(carried)
     packs = (tuple(row[column] for row in outputs) for column in range(columns))
     return (*carried.values(), *packs)
-
-
-def _check_carried(node: nodes.Loop, carried: Mapping[str, Value], values: Sequence[Value]) -> None:
-    """A carried tensor keeps its type and shape, since a loop updates it in place."""
-    for (name, before), after in zip(carried.items(), values, strict=False):
-        if isinstance(before, Tensor) and isinstance(after, Tensor):
-            kinds = [f"{each.type}{show(each.shape)}" for each in (before, after)]
-            if kinds[0] != kinds[1]:
-                message = f"'{name}' is carried as {kinds[0]}, but the loop body gives {kinds[1]}"
-                hint = "only a loop with 'unroll' may change it"
-                raise error(message, node.body.span, hint=hint)
 
 
 def _scanned(scan: nodes.Scan, frame: Frame) -> tuple[Value, ...]:
@@ -94,24 +115,30 @@ def _scanned(scan: nodes.Scan, frame: Frame) -> tuple[Value, ...]:
     return value
 
 
-def _iterations(node: nodes.Loop, frame: Frame, scans: Mapping[str, tuple[Value, ...]]) -> int:
+def _limit(
+    node: nodes.Loop, frame: Frame, scans: Mapping[str, tuple[Value, ...]]
+) -> Tensor | int | None:
+    """The number of steps: a number, what a tensor says, or None where only data end the loop."""
     lengths = {len(items) for items in scans.values()}
     if len(lengths) > 1:
         raise error(f"scanned packs of different lengths {sorted(lengths)}", node.span)
     length = lengths.pop() if lengths else None
     if node.iteration is None or node.iteration.count is None:
-        if length is None:
-            raise error("the loop has neither a count nor a pack to scan", node.span)
+        if length is None and node.condition is None:
+            raise error("the loop has neither a count nor a condition", node.span)
         return length
+    span = node.iteration.count.span
     value = known(node.iteration.count, frame.env)
     if is_tensors(value):
-        raise error("a tensor as loop count is not supported yet", node.iteration.span)
-    if value is None and length is not None:
+        check_single(value, "int", "a loop count", span)
+        if value.shape:  # type: ignore[union-attr]
+            raise error("a loop count has rank 0", span, hint="squeeze it with layout.squeeze")
+        return value  # type: ignore[return-value]
+    if value is None and (length is not None or node.condition is not None):
         return length
-    number = count(value, "an iteration count", node.iteration.count.span)
+    number = count(value, "an iteration count", span)
     if length is not None and number > length:
-        message = f"{number} iterations over packs of length {length}"
-        raise error(message, node.iteration.count.span)
+        raise error(f"{number} iterations over packs of length {length}", span)
     return number
 
 

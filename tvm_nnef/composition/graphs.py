@@ -12,6 +12,7 @@ from tvm_nnef.composition.composer import Composer, Frame
 from tvm_nnef.composition.declarations import concrete_type
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.quantize import check_applied
 from tvm_nnef.composition.shapes import Shape, evaluate_shape
 from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
@@ -45,7 +46,6 @@ def compose_graph(
     :class:`NotGiven` where an attribute or an extent has no value.
     """
     definition = find_graph(program, graph)
-    _refuse_unsupported(definition, quantize)
     place = definition.node.name.span
     values = {name: _attribute(name, value) for name, value in (attributes or {}).items()}
     _check_names(definition, values, "attribute", definition.attributes)
@@ -53,7 +53,7 @@ def compose_graph(
     _check_names(definition, types or {}, "generic type", definition.dtypes)
     env = Environment(_known_attributes(definition, values), {}, program.dialect)
     env.types.update(_types(definition, types or {}))
-    composer = Composer(program)
+    composer = Composer(program, quantize)
     frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", ())
     operands = tuple(
         _input(parameter, frame, (input_shapes or {}).get(parameter.name.name), composer)
@@ -65,9 +65,11 @@ def compose_graph(
         program.dialect,
         partial(composer.constant, frame),
     )
-    composer.declare(definition, frame)
+    composer.begin(definition, frame, operands)
     composer.run(definition.components, frame)
-    return composer.graph(definition, frame, operands, place)
+    composed = composer.graph(definition, frame, operands, place)
+    check_applied(composer.quantizations, frame.scope, composer.names)
+    return composed
 
 
 def find_graph(program: Program, name: str | None) -> CheckedDefinition:
@@ -199,13 +201,3 @@ def _unknown(parameter: nodes.Parameter, what: str) -> NotGiven:
     example = ",".join(["1"] * rank)
     hint = f"give the shape: input_shapes={{'{name}': ({example})}}, or --shape {name}={example}"
     return NotGiven(Diagnostic(f"{what} is not known", parameter.span, hint))
-
-
-def _refuse_unsupported(definition: CheckedDefinition, quantize: bool) -> None:
-    """What is understood but not yet composed is refused, rather than silently left out."""
-    if definition.updates:
-        raise error("variable updates are not supported yet", definition.updates[0].span)
-    if definition.quantizations and quantize:
-        hint = "compose with quantize=False to leave it out"
-        place = definition.quantizations[0].span
-        raise error("quantization is not supported yet", place, hint=hint)

@@ -6,7 +6,7 @@ Nothing is computed, and nothing here is read back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tvm_nnef.extents import Extent
@@ -15,6 +15,9 @@ from tvm_nnef.graph.formula_text import atom, lines
 from tvm_nnef.graph.nodes import (
     Attribute,
     Graph,
+    If,
+    Loop,
+    Node,
     Operand,
     Operation,
     Port,
@@ -27,6 +30,7 @@ from tvm_nnef.graph.nodes import (
 def text(graph: Graph, *, bodies: bool = True) -> str:
     """A graph as text, an operation a line, with its body indented below where ``bodies``.
 
+    Branches and loops look as in a model, with ``{...}`` for their graphs where not ``bodies``.
     Types are machine types where the graph has them.
     """
     return "\n".join(_graph(graph, graph.machine_types, bodies))
@@ -39,9 +43,12 @@ def to_json(graph: Graph) -> dict[str, Any]:
     ``role``, ``dtype`` where machine types are assigned, and ``value`` for a constant.
     ``inputs`` and ``outputs`` have ``name`` and ``tensor``; an operand is the name of a tensor, a
     list of names for a pack, or null. Each of ``operations`` has ``operator``, ``label``,
-    ``attributes``, ``types``, ``operands``, ``results``, and ``body``, which is null for an
-    intrinsic, a list of lines for a formula, and for a composite an object with ``inputs``,
-    ``outputs`` and ``operations``. ``updates`` are pairs of names. Numbers that JSON has not are
+    ``operands`` and ``results``. The operator "if" has ``condition``, ``consequent`` and
+    ``alternative``; "loop" has ``carried`` and ``initial``, ``scans`` (of ``item`` and ``items``),
+    ``index``, ``count`` (a number, a name or null), ``condition`` (or null), ``post_test`` and
+    ``body``; all others have ``attributes``, ``types``, and ``body``, which is null for an
+    intrinsic, and a list of lines for a formula. A graph inside is an object with ``inputs``,
+    ``outputs``, ``operations`` and ``updates``, pairs of names. Numbers that JSON has not are
     strings, as in "inf".
     """
     return {
@@ -51,7 +58,6 @@ def to_json(graph: Graph) -> dict[str, Any]:
             tensor.name: _tensor_data(tensor, graph.machine_types) for tensor in every_tensor(graph)
         },
         **_graph_data(graph),
-        "updates": [[variable.name, tensor.name] for variable, tensor in graph.updates],
     }
 
 
@@ -64,7 +70,7 @@ def dot(graph: Graph) -> str:
         source.update(dict.fromkeys(flatten((port.operand,)), "input " + port.name))
     for position, operation in enumerate(graph.operations):
         node = f"operation {position}"
-        caption = operation.operator + (f"\n{operation.label}" if operation.label else "")
+        caption = _operator(operation) + (f"\n{operation.label}" if operation.label else "")
         rows.append(f"  {_quoted(node)} [label={_quoted(caption)}];")
         rows += _edges(flatten(operation.operands), node, source)
         source.update(dict.fromkeys(flatten(operation.results), node))
@@ -81,13 +87,62 @@ def _graph(graph: Graph, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator
     for tensor in (*graph.variables, *graph.constants):
         value = f" = {_value(tensor)}" if tensor.role == "constant" else ""
         yield f"  {tensor.role} {_typed(tensor, dtypes)}{value}"
-    for operation in graph.operations:
-        results = ", ".join(_operand(result, dtypes) for result in operation.results)
-        yield f"  {results} = {_invocation(operation)}"
-        if bodies:
-            yield from ("    " + line for line in _body(operation, dtypes))
+    for node in graph.operations:
+        results = ", ".join(_operand(result, dtypes) for result in node.results)
+        first, *more = _node(node, dtypes, bodies)
+        yield f"  {results} = {first}"
+        yield from ("  " + line for line in more)
     for variable, tensor in graph.updates:
         yield f"  update {variable.name} <- {tensor.name}"
+
+
+def _node(node: Node, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator[str]:
+    """The right-hand side of a node, and the lines below it."""
+    match node:
+        case If():
+            parts: list[str | Graph] = [f"if {node.condition.name} then", node.consequent]
+            yield from _blocks([*parts, "else", node.alternative], dtypes, bodies)
+        case Loop():
+            yield from _blocks(_loop(node, dtypes), dtypes, bodies)
+        case Operation():
+            yield _invocation(node)
+            if bodies:
+                yield from ("  " + line for line in _body(node, dtypes))
+
+
+def _blocks(
+    parts: Iterable[str | Graph], dtypes: Mapping[Tensor, str], bodies: bool
+) -> Iterator[str]:
+    """Words and graphs, written on as in ``if c then { ... } else { ... }``."""
+    line = ""
+    for part in parts:
+        if isinstance(part, Graph) and bodies:
+            yield line + "{"
+            yield from ("  " + inner for inner in _graph(part, dtypes, bodies))
+            line = "} "
+        else:
+            line += ("{...}" if isinstance(part, Graph) else part) + " "
+    yield line.rstrip()
+
+
+def _loop(node: Loop, dtypes: Mapping[Tensor, str]) -> Iterator[str | Graph]:
+    yield "loop"
+    if node.carried:
+        pairs = zip(node.carried, node.initial, strict=True)
+        yield "with " + ", ".join(f"{_typed(one, dtypes)} = {start.name}" for one, start in pairs)
+    if node.scans:
+        pairs_of = ((_typed(scan.item, dtypes), _operand(scan.items, None)) for scan in node.scans)
+        yield "for " + ", ".join(f"{item} : {items}" for item, items in pairs_of)
+    condition = () if node.condition is None else ("while", node.condition)
+    if not node.post_test:
+        yield from condition
+    index = "" if node.index is None else f"{node.index.name} -> "
+    count = node.count.name if isinstance(node.count, Tensor) else node.count
+    numbers = f"{index}{'' if count is None else count}".rstrip()
+    yield f"do..({numbers})" if numbers else "do"
+    yield node.body
+    if node.post_test:
+        yield from condition
 
 
 def _body(operation: Operation, dtypes: Mapping[Tensor, str]) -> Iterator[str]:
@@ -154,26 +209,71 @@ def _graph_data(graph: Graph) -> dict[str, Any]:
     return {
         "inputs": [{"name": port.name, "tensor": _names(port.operand)} for port in graph.inputs],
         "outputs": [{"name": port.name, "tensor": _names(port.operand)} for port in graph.outputs],
-        "operations": [_operation_data(operation) for operation in graph.operations],
+        "operations": [_node_data(node) for node in graph.operations],
+        "updates": [[variable.name, tensor.name] for variable, tensor in graph.updates],
     }
 
 
-def _operation_data(operation: Operation) -> dict[str, Any]:
-    body: Any = None
-    match operation.body:
-        case Graph() as inner:
-            body = _graph_data(inner)
-        case Formula() as formula:
-            body = list(lines(formula))
+def _node_data(node: Node) -> dict[str, Any]:
     return {
-        "operator": operation.operator,
-        "label": operation.label,
-        "attributes": {name: _plain(value) for name, value in operation.attributes.items()},
-        "types": dict(operation.types),
-        "operands": [_names(operand) for operand in operation.operands],
-        "results": [_names(result) for result in operation.results],
-        "body": body,
+        "operator": _operator(node),
+        "label": node.label,
+        "operands": [_names(operand) for operand in node.operands],
+        "results": [_names(result) for result in node.results],
+        **_details(node),
     }
+
+
+def _details(node: Node) -> dict[str, Any]:
+    match node:
+        case If():
+            return {
+                "condition": node.condition.name,
+                "consequent": _graph_data(node.consequent),
+                "alternative": _graph_data(node.alternative),
+            }
+        case Loop():
+            scans = [
+                {"item": scan.item.name, "items": [item.name for item in scan.items]}
+                for scan in node.scans
+            ]
+            return {
+                "carried": [tensor.name for tensor in node.carried],
+                "initial": [tensor.name for tensor in node.initial],
+                "scans": scans,
+                "index": _names(node.index),
+                "count": node.count.name if isinstance(node.count, Tensor) else node.count,
+                "condition": None if node.condition is None else _graph_data(node.condition),
+                "post_test": node.post_test,
+                "body": _graph_data(node.body),
+            }
+        case Operation():
+            return {
+                "attributes": {name: _plain(value) for name, value in node.attributes.items()},
+                "types": dict(node.types),
+                "body": _body_data(node.body),
+            }
+
+
+def _body_data(body: Formula | Graph | None) -> Any:
+    match body:
+        case Graph():
+            return _graph_data(body)
+        case Formula():
+            return list(lines(body))
+        case None:
+            return None
+
+
+def _operator(node: Node) -> str:
+    """The operator's name; those of branches and loops are keywords, so no operator has them."""
+    match node:
+        case If():
+            return "if"
+        case Loop():
+            return "loop"
+        case Operation():
+            return node.operator
 
 
 def _tensor_data(tensor: Tensor, dtypes: Mapping[Tensor, str]) -> dict[str, Any]:

@@ -6,11 +6,21 @@ is converted here, and nothing depends on the values of tensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 from tvm_nnef.graph.formula import Formula, ScalarType
-from tvm_nnef.graph.nodes import Graph, Operand, Operation, Tensor, every_tensor, flatten, tensors
+from tvm_nnef.graph.nodes import (
+    Graph,
+    If,
+    Loop,
+    Operand,
+    Operation,
+    Tensor,
+    every_tensor,
+    flatten,
+    tensors,
+)
 
 DTYPES: Mapping[str, ScalarType] = {
     **dict.fromkeys(("float16", "float32", "float64"), "real"),
@@ -34,7 +44,10 @@ def assign(
     ``defaults`` maps real, int or bool to a dtype; what it leaves out stays as in ``DEFAULTS``.
     ``named`` maps the full name of a tensor, or the name of an input of the graph, to a dtype.
     A result that is not named has the dtype of the first operand that is declared with the same
-    type or generic type; so has a constant that is not named. All others get the default.
+    type or generic type; so has a constant that is not named. A result of a branch has the dtype
+    that the consequent gives, else the alternative. A carried tensor of a loop has that of its
+    initial one, and a final one that of the carried one; a scan output has what the body gives.
+    All others get the default.
 
     Raises NnefError for an unknown dtype, a dtype of another kind than its tensor, and a name
     that no tensor has.
@@ -50,6 +63,7 @@ def assign(
         _default(types, standard, tensors(port.operand))
     _default(types, standard, graph.variables)
     _infer(graph, types, standard)
+    _default(types, standard, every_tensor(graph))
     return types
 
 
@@ -104,24 +118,72 @@ def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:
 
 
 def _infer(graph: Graph, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:
-    """Gives types to all that a graph computes; its inputs and variables have theirs already."""
-    for operation in graph.operations:
-        declared: dict[str, str] = {}
-        for name, members in _groups(operation.operand_types, operation.operands):
-            dtype = _leading(members, types) or standard[members[0].type]
-            declared[name] = dtype
-            _settle(types, dtype, members)
-        for name, members in _groups(operation.result_types, operation.results):
-            if name in declared:
-                _settle(types, declared[name], members)
-        match operation.body:
-            case Graph() as body:
-                _infer(body, types, standard)
-                _pass_on(operation, body, types)
-            case Formula() as formula:
-                _default(types, standard, formula.captures)
-        _default(types, standard, flatten(operation.results))
-    _default(types, standard, graph.constants)
+    """Gives types to all that a graph computes; its inputs and variables have theirs already.
+
+    Constants, and what a loop carries from them, may be left without.
+    """
+    for node in graph.operations:
+        match node:
+            case Operation():
+                _infer_operation(node, types, standard)
+            case If():
+                _infer_branch(node, types, standard)
+            case Loop():
+                _infer_loop(node, types, standard)
+        _default(types, standard, flatten(node.results))
+
+
+def _infer_operation(
+    operation: Operation, types: dict[Tensor, str], standard: Mapping[str, str]
+) -> None:
+    declared: dict[str, str] = {}
+    for name, members in _groups(operation.operand_types, operation.operands):
+        dtype = _leading(members, types) or standard[members[0].type]
+        declared[name] = dtype
+        _settle(types, dtype, members)
+    for name, members in _groups(operation.result_types, operation.results):
+        if name in declared:
+            _settle(types, declared[name], members)
+    match operation.body:
+        case Graph() as body:
+            _infer(body, types, standard)
+            _follow(types, flatten(operation.results), _outputs(body))
+        case Formula() as formula:
+            _default(types, standard, formula.captures)
+
+
+def _infer_branch(node: If, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:
+    for branch in (node.consequent, node.alternative):
+        _infer(branch, types, standard)
+    for branch in (node.consequent, node.alternative):
+        _follow(types, flatten(node.results), _outputs(branch))
+    # What is still without a type is a constant that a branch just gives.
+    for branch in (node.consequent, node.alternative):
+        _follow(types, _outputs(branch), flatten(node.results))
+
+
+def _infer_loop(node: Loop, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:
+    """What starts as a constant without a type finds it in the body, as if it stood there."""
+    _follow(types, node.carried, node.initial)
+    for scan in node.scans:
+        _follow(types, [scan.item] * len(scan.items), scan.items)
+    _default(types, standard, () if node.index is None else (node.index,))
+    _infer(node.body, types, standard)
+    count = len(node.carried)
+    outputs = tuple(port.operand for port in node.body.outputs)
+    _follow(types, node.carried, flatten(outputs[:count]))
+    if node.condition is not None:
+        _infer(node.condition, types, standard)
+    _follow(types, node.initial, node.carried)
+    for scan in node.scans:
+        _follow(types, scan.items, [scan.item] * len(scan.items))
+    _follow(types, flatten(node.results[:count]), node.carried)
+    for output, result in zip(outputs[count:], node.results[count:], strict=True):
+        _follow(types, tensors(result), tensors(output) * len(tensors(result)))
+
+
+def _outputs(graph: Graph) -> tuple[Tensor, ...]:
+    return flatten(tuple(port.operand for port in graph.outputs))
 
 
 def _groups(
@@ -139,10 +201,13 @@ def _leading(members: Iterable[Tensor], types: Mapping[Tensor, str]) -> str | No
     return next((types[tensor] for tensor in members if tensor in types), None)
 
 
-def _pass_on(operation: Operation, body: Graph, types: dict[Tensor, str]) -> None:
-    outputs = flatten(tuple(port.operand for port in body.outputs))
-    for result, output in zip(flatten(operation.results), outputs, strict=True):
-        types.setdefault(result, types[output])
+def _follow(
+    types: dict[Tensor, str], followers: Sequence[Tensor], leaders: Sequence[Tensor]
+) -> None:
+    """Gives each follower the type of its leader, unless it has one or the leader has none."""
+    for follower, leader in zip(followers, leaders, strict=True):
+        if leader in types:
+            types.setdefault(follower, types[leader])
 
 
 def _settle(types: dict[Tensor, str], dtype: str, members: Iterable[Tensor]) -> None:

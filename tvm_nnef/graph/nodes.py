@@ -81,19 +81,124 @@ class Operation:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class If:
+    """One of two graphs, chosen by data (section 2.10.1, branching).
+
+    ``condition`` is a bool tensor of one element. Each branch has what it captures from outside
+    as its inputs, and its outputs stand for the results, in order, of the same types and shapes.
+    Variables and constants need not be captured: a branch may list them as its own. Results are
+    new tensors, none that a branch computes; where their dtypes differ, they are converted.
+    """
+
+    condition: Tensor
+    consequent: Graph
+    alternative: Graph
+    results: tuple[Operand, ...]
+    label: str = ""
+    trace: tuple[Span, ...] = field(default=(), repr=False)
+
+    @property
+    def span(self) -> Span | None:
+        """Where the branch stands."""
+        return self.trace[-1] if self.trace else None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The condition and what the branches capture, each tensor once."""
+        captured = _port_tensors(self.consequent, self.alternative)
+        return tuple(dict.fromkeys((self.condition, *captured)))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scan:
+    """A pack that a loop goes through: the body reads ``item``, one of ``items`` in each step."""
+
+    item: Tensor
+    items: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Loop:
+    """A graph that is run again and again, as often as data say (section 2.10.1, looping).
+
+    ``carried`` are the body's names for what goes from step to step (tensors of role ``input``),
+    ``initial`` what they start as, of the same types and shapes. ``index`` is the body's tensor of
+    the step's number (int, rank 0), from 0. The loop ends after ``count`` steps (a number, an int
+    tensor of one element, where less than 0 is 0; None for no limit), after the last item of its
+    scans, and where ``condition`` gives false: a graph with one bool output of one element,
+    which is run before each step, or after it where ``post_test``. Either way it reads item and
+    index of that step; the count is looked at before each step, and first. ``body`` gives the new
+    carried tensors, then the scan outputs. Body and condition have ``carried``, scan items,
+    ``index`` and what they capture from outside as inputs, as far as they read them; as in an If,
+    variables and constants need not be captured.
+
+    ``results`` are the final carried tensors, then for each scan output a pack with an item for
+    each step; packs need a loop that a number, or its scans alone, bring to an end. They are new
+    tensors, none that the body computes. Dtypes are those of ``carried``, item and results: what
+    starts, comes around or leaves with another is converted.
+    """
+
+    carried: tuple[Tensor, ...]
+    initial: tuple[Tensor, ...]
+    scans: tuple[Scan, ...]
+    index: Tensor | None
+    count: Tensor | int | None
+    condition: Graph | None
+    post_test: bool
+    body: Graph
+    results: tuple[Operand, ...]
+    label: str = ""
+    trace: tuple[Span, ...] = field(default=(), repr=False)
+
+    @property
+    def span(self) -> Span | None:
+        """Where the loop stands."""
+        return self.trace[-1] if self.trace else None
+
+    @property
+    def local(self) -> tuple[Tensor, ...]:
+        """The tensors that exist inside only: carried ones, scan items, the index."""
+        index = () if self.index is None else (self.index,)
+        return (*self.carried, *(scan.item for scan in self.scans), *index)
+
+    @property
+    def steps(self) -> int | None:
+        """How many steps there are, where this is known: as many items as a scan output has."""
+        limits = [len(scan.items) for scan in self.scans]
+        limits += [self.count] if isinstance(self.count, int) else []
+        known = self.condition is None and not isinstance(self.count, Tensor)
+        return min(limits) if known and limits else None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What the loop reads from outside, each tensor once."""
+        graphs = (self.body,) if self.condition is None else (self.condition, self.body)
+        local = self.local
+        captured = [each for each in _port_tensors(*graphs) if each not in local]
+        scanned = [item for scan in self.scans for item in scan.items]
+        count = [self.count] if isinstance(self.count, Tensor) else []
+        return tuple(dict.fromkeys((*self.initial, *scanned, *count, *captured)))
+
+
+Node: TypeAlias = "Operation | If | Loop"
+"""What stands in a graph, in an order in which it can run."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Graph:
     """Operations in an order in which they can run.
 
     ``constants`` are those that its operations read directly; ``variables`` those of the graph
-    and of everything inside it. ``updates`` pairs a variable with the tensor that becomes its
-    value after a run. ``machine_types`` has the dtype of every tensor, inner ones included, once
-    they are assigned (:mod:`tvm_nnef.graph.machine_types`).
+    and of everything inside it. ``updates`` pairs a variable with the tensor of this graph that
+    becomes its value when the whole model has run (section 2.11). ``machine_types`` has the dtype
+    of every tensor, inner ones included, once they are assigned
+    (:mod:`tvm_nnef.graph.machine_types`).
     """
 
     name: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    operations: tuple[Operation, ...]
+    operations: tuple[Node, ...]
     constants: tuple[Tensor, ...] = ()
     variables: tuple[Tensor, ...] = ()
     updates: tuple[tuple[Tensor, Tensor], ...] = ()
@@ -117,12 +222,29 @@ def flatten(operands: tuple[Operand, ...]) -> tuple[Tensor, ...]:
     return tuple(tensor for operand in operands for tensor in tensors(operand))
 
 
-def operations(graph: Graph) -> Iterator[Operation]:
-    """Every operation of a graph, those inside bodies after the one that holds them."""
-    for operation in graph.operations:
-        yield operation
-        if isinstance(operation.body, Graph):
-            yield from operations(operation.body)
+def bodies(node: Node) -> tuple[Graph, ...]:
+    """The graphs inside a node: a composite's body, both branches, condition and loop body."""
+    match node:
+        case If():
+            return (node.consequent, node.alternative)
+        case Loop():
+            return (node.body,) if node.condition is None else (node.condition, node.body)
+        case Operation(body=Graph() as body):
+            return (body,)
+        case _:
+            return ()
+
+
+def operations(graph: Graph) -> Iterator[Node]:
+    """Every node of a graph, those inside bodies after the one that holds them."""
+    for node in graph.operations:
+        yield node
+        for body in bodies(node):
+            yield from operations(body)
+
+
+def _port_tensors(*graphs: Graph) -> tuple[Tensor, ...]:
+    return flatten(tuple(port.operand for graph in graphs for port in graph.inputs))
 
 
 def every_tensor(graph: Graph) -> Iterator[Tensor]:
@@ -135,11 +257,13 @@ def every_tensor(graph: Graph) -> Iterator[Tensor]:
 def _collect(graph: Graph, seen: dict[Tensor, None]) -> None:
     inputs = flatten(tuple(port.operand for port in graph.inputs))
     seen.update(dict.fromkeys((*inputs, *graph.variables, *graph.constants)))
-    for operation in graph.operations:
-        seen.update(dict.fromkeys(flatten((*operation.operands, *operation.results))))
-        match operation.body:
-            case Graph() as body:
-                _collect(body, seen)
-            case Formula() as formula:
+    for node in graph.operations:
+        seen.update(dict.fromkeys(flatten((*node.operands, *node.results))))
+        match node:
+            case Loop():
+                seen.update(dict.fromkeys(node.local))
+            case Operation(body=Formula() as formula):
                 seen.update(dict.fromkeys(formula.captures))
+        for body in bodies(node):
+            _collect(body, seen)
     seen.update(dict.fromkeys(flatten(tuple(port.operand for port in graph.outputs))))

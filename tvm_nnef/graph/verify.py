@@ -7,10 +7,23 @@ can cause was reported before, as an NnefError.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from tvm_nnef import extents
 from tvm_nnef.graph.formula import Formula, ScalarType
-from tvm_nnef.graph.nodes import Graph, Operation, Tensor, every_tensor, flatten
+from tvm_nnef.graph.nodes import (
+    Graph,
+    If,
+    Loop,
+    Node,
+    Operation,
+    Tensor,
+    bodies,
+    every_tensor,
+    flatten,
+    operations,
+)
+from tvm_nnef.graph.verify_control_flow import alike, problems
 from tvm_nnef.graph.verify_formula import problem
 
 _ATOMS: dict[ScalarType, tuple[type, ...]] = {
@@ -27,10 +40,12 @@ class GraphInvariantError(ValueError):
 def verify(graph: Graph) -> None:
     """Checks a graph and all bodies in it; raises GraphInvariantError at the first violation.
 
-    Names of tensors are unique; a tensor is computed once, and before it is used; the outputs of
-    a composite's body are like its results; declared types stand beside all operands and results;
-    a constant has as many values as items; and every formula is closed and typed
-    (:mod:`tvm_nnef.graph.verify_formula`).
+    Names of tensors are unique; a tensor is computed in one place, and before it is used, and
+    nothing outside uses what a body computes; the outputs of a composite's body are like its
+    results; declared types stand beside all operands and results; a constant has as many values
+    as items; a variable is updated once, by a tensor of its type and shape; branches and loops
+    keep their rules (:mod:`tvm_nnef.graph.verify_control_flow`); and every formula is closed and
+    typed (:mod:`tvm_nnef.graph.verify_formula`).
     """
     counts = Counter(tensor.name for tensor in every_tensor(graph))
     for name, count in counts.items():
@@ -41,31 +56,67 @@ def verify(graph: Graph) -> None:
     inputs = flatten(tuple(port.operand for port in graph.inputs))
     for tensor in inputs:
         _require(tensor.role == "input", graph.name, f"input '{tensor.name}' is a {tensor.role}")
-    defined = _graph(graph, set(inputs))
+    _graph(graph, set(inputs))
+    for tensor, count in Counter((*inputs, *_computed(graph))).items():
+        _require(count == 1, graph.name, f"'{tensor.name}' is defined in {count} places")
+    for variable, count in Counter(_updated(graph)).items():
+        _require(count == 1, graph.name, f"'{variable.name}' is updated {count} times")
+
+
+def _graph(graph: Graph, defined: set[Tensor]) -> None:
+    """Checks the operations of a graph whose inputs are defined."""
+    defined = defined | set(graph.variables) | set(graph.constants)
+    for node in graph.operations:
+        where = _title(node)
+        for tensor in flatten(node.operands):
+            _require(tensor in defined, where, f"operand '{tensor.name}' is used before defined")
+        for tensor in flatten(node.results):
+            _require(tensor not in defined, where, f"result '{tensor.name}' is defined twice")
+            _require(tensor.role == "result", where, f"result '{tensor.name}' is a {tensor.role}")
+            defined.add(tensor)
+        for body in bodies(node):
+            missing = set(body.variables) - set(graph.variables)
+            _require(not missing, where, "the graph around the body does not list its variables")
+        match node:
+            case Operation():
+                _aligned(node, where)
+                _body(node, set(graph.variables), where)
+            case If() | Loop():
+                _control_flow(node, where)
+    for port in graph.outputs:
+        for tensor in flatten((port.operand,)):
+            _require(tensor in defined, graph.name, f"output '{port.name}' is never computed")
     for variable, tensor in graph.updates:
         _require(variable in graph.variables, graph.name, f"'{variable.name}' is no variable")
         _require(tensor in defined, graph.name, f"update with '{tensor.name}', never computed")
         message = f"update of '{variable.name}' with another type or shape"
-        _require(_alike(variable, tensor), graph.name, message)
+        _require(alike(variable, tensor), graph.name, message)
 
 
-def _graph(graph: Graph, defined: set[Tensor]) -> set[Tensor]:
-    """Checks the operations of a graph whose inputs are defined; gives all that then is."""
-    defined = defined | set(graph.variables) | set(graph.constants)
-    for operation in graph.operations:
-        where = _title(operation)
-        for tensor in flatten(operation.operands):
-            _require(tensor in defined, where, f"operand '{tensor.name}' is used before defined")
-        for tensor in flatten(operation.results):
-            _require(tensor not in defined, where, f"result '{tensor.name}' is defined twice")
-            _require(tensor.role == "result", where, f"result '{tensor.name}' is a {tensor.role}")
-            defined.add(tensor)
-        _aligned(operation, where)
-        _body(operation, set(graph.variables), where)
-    for port in graph.outputs:
-        for tensor in flatten((port.operand,)):
-            _require(tensor in defined, graph.name, f"output '{port.name}' is never computed")
-    return defined
+def _control_flow(node: If | Loop, where: str) -> None:
+    if message := next(problems(node), None):
+        raise GraphInvariantError(f"{where}: {message}")
+    # What bodies capture is among the operands; they see nothing else.
+    for body in bodies(node):
+        _graph(body, set(flatten(tuple(port.operand for port in body.inputs))))
+
+
+def _computed(graph: Graph) -> Iterator[Tensor]:
+    """Every tensor as often as it is defined: as a result, or as a local tensor of a loop."""
+    for node in operations(graph):
+        passed: tuple[Tensor, ...] = ()
+        match node:
+            case Loop():
+                yield from node.local
+            case Operation(body=Graph() as body):
+                passed = flatten(tuple(port.operand for port in body.outputs))
+        yield from (tensor for tensor in flatten(node.results) if tensor not in passed)
+
+
+def _updated(graph: Graph) -> Iterator[Tensor]:
+    inner = (body for node in operations(graph) for body in bodies(node))
+    for each in (graph, *inner):
+        yield from (variable for variable, _ in each.updates)
 
 
 def _aligned(operation: Operation, where: str) -> None:
@@ -81,8 +132,6 @@ def _body(operation: Operation, variables: set[Tensor], where: str) -> None:
     match operation.body:
         case Graph() as body:
             _composite(operation, body, where)
-            missing = set(body.variables) - variables
-            _require(not missing, where, "the graph around the body does not list its variables")
         case Formula() as formula:
             for tensor in formula.captures:
                 known = tensor.role == "constant" or tensor in variables
@@ -103,15 +152,7 @@ def _composite(operation: Operation, body: Graph, where: str) -> None:
     outputs = flatten(tuple(port.operand for port in body.outputs))
     _require(len(outputs) == len(results), where, "body outputs and results differ in number")
     for output, result in zip(outputs, results, strict=True):
-        _require(_alike(output, result), where, f"body output '{output.name}' is another type")
-
-
-def _alike(left: Tensor, right: Tensor) -> bool:
-    return (
-        left.type == right.type
-        and left.rank == right.rank
-        and all(map(extents.equal, left.shape, right.shape))
-    )
+        _require(alike(output, result), where, f"body output '{output.name}' is another type")
 
 
 def _constant(tensor: Tensor, where: str) -> None:
@@ -126,8 +167,14 @@ def _constant(tensor: Tensor, where: str) -> None:
         _require(extents.equal(volume, len(values)), where, message)
 
 
-def _title(operation: Operation) -> str:
-    return f"operation '{operation.label}' ({operation.operator})"
+def _title(node: Node) -> str:
+    match node:
+        case Operation():
+            return f"operation '{node.label}' ({node.operator})"
+        case If():
+            return f"if '{node.label}'"
+        case Loop():
+            return f"loop '{node.label}'"
 
 
 def _require(holds: bool, where: str, message: str) -> None:

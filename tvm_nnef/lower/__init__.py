@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
-from tvm_nnef.lower.module import LoweringError, lower
+from tvm_nnef.lower.module import lower
+from tvm_nnef.lower.walk import LoweringError
 
 __all__ = ["Invocation", "Lowered", "LoweringError", "LoweringFunction", "lower"]

@@ -1,56 +1,40 @@
-"""A Graph as a Relax module: the walk over its operations.
+"""A Graph as a Relax module: its function ``main``, and the initial values of its state.
 
 Enters: a Graph, its machine types and the values of its variables. Leaves: an IRModule with a
-function ``main``. For each operation the first of these is taken: the user's own function, the
-mapping of ``lower/ops`` (only on the mapped route), the operator's body, an intrinsic. Infers no
-shapes: what Relax finds must be what the Graph says.
+function ``main``, and private ones for branches and loops. What nodes become stands in
+``lower/walk.py``: for an operation the first of the user's own function, the mapping of
+``lower/ops`` (only on the mapped route), the operator's body, an intrinsic. Infers no shapes: what
+Relax finds must be what the Graph says.
 
 ``main`` takes one parameter for each input (``name_0``, ``name_1`` … for the items of a pack),
-then, where asked for, one for each variable; it returns one flat tuple. Its attributes are
+then, where asked for, one for each variable, then one for each variable that ``@update`` changes,
+the state; it returns one flat tuple, the outputs and then the new state. Its attributes are
 
 - ``nnef_ports``: a JSON object that names the ``inputs`` and ``outputs`` in order, each as
-  ``{"name": ..., "items": n}``, with the length of a pack, or null for a single tensor;
+  ``{"name": ..., "items": n}``, with the length of a pack, or null for a single tensor, and
+  likewise the ``state`` where there is one, by the full names of its variables;
 - ``num_input``: how many parameters are inputs;
+- ``num_state``: how many parameters are state, where there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
+
+Where there is a state, a function ``initial_state`` returns the values that it starts with.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-import numpy as np
 from tvm import relax
 
 from tvm_nnef import tvm_compat
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, error
-from tvm_nnef.graph.formula import Constant as Number
-from tvm_nnef.graph.formula import Formula, Lookup, Scalar, loads, scalars, walk
-from tvm_nnef.graph.machine_types import compute_types
-from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten
-from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
-from tvm_nnef.lower.intrinsics import INTRINSICS
-from tvm_nnef.lower.invocation import Invocation, Lowered, LoweredOperand, LoweringFunction
-from tvm_nnef.lower.naming import Names, identifier, port_items
-from tvm_nnef.lower.ops import MAPPINGS
-from tvm_nnef.lower.ordered import ordered_function
-from tvm_nnef.tvm_compat import Module, RelaxExpression
-
-Route: TypeAlias = Literal["mapped", "formula"]
-Array: TypeAlias = "np.ndarray[Any, Any]"
-
-_LARGEST_SELECT_CHAIN = 8
-"""A lookup with more items reads a table."""
-
-
-UserLowering: TypeAlias = Callable[[Any, Operation, "tuple[LoweredOperand, ...]"], Lowered]
-"""Lowers an operation, given the ``relax.BlockBuilder`` and its operands; None declines."""
-
-
-class LoweringError(RuntimeError):
-    """A mapping or a body does not give what the Graph says: a bug of tvm_nnef, not of a model."""
+from tvm_nnef.diagnostics import Diagnostic, NnefError, error
+from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten
+from tvm_nnef.lower.control_flow import updated_variables
+from tvm_nnef.lower.naming import INITIAL_STATE, Names, port_items
+from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
+from tvm_nnef.tvm_compat import Module
 
 
 def lower(
@@ -73,209 +57,32 @@ def lower(
     """
     _require_supported(graph)
     weights = _weights(graph, variables, machine_types)
-    names = Names()
-    builder = relax.BlockBuilder()
+    state = {variable: weights.pop(variable) for variable in _state(graph)}
     inputs = [item for port in graph.inputs for item in port_items(port)]
-    parameters = {
-        tensor: _parameter(names.unique(name), tensor, machine_types) for name, tensor in inputs
-    }
-    if keep_params_in_input:
-        for tensor in weights:
-            name = tensor.name.rpartition(".")[2]
-            parameters[tensor] = _parameter(names.unique(name), tensor, machine_types)
     attributes: dict[str, Any] = {"nnef_ports": _describe(graph), "num_input": len(inputs)}
     if keep_params_in_input:
         attributes["params"] = [tvm_compat.runtime_tensor(array) for array in weights.values()]
-    walk_of = _Walk(builder, dict(parameters), weights, machine_types, route, lowerings or {})
-    with builder.function("main", list(parameters.values()), attrs=attributes):
+    if state:
+        attributes["num_state"] = len(state)
+    parameters = [*weights, *state] if keep_params_in_input else [*state]
+    named = [*inputs, *((tensor.name.rpartition(".")[2], tensor) for tensor in parameters)]
+    names, builder = Names(), relax.BlockBuilder()
+    values = {
+        tensor: _parameter(names.unique(name), tensor, machine_types) for name, tensor in named
+    }
+    walk = Walk(builder, dict(values), weights, machine_types, route, lowerings or {})
+    with builder.function("main", list(values.values()), attrs=attributes):
         with builder.dataflow():
-            walk_of.run(graph)
+            walk.run(graph)
             tensors = flatten(tuple(port.operand for port in graph.outputs))
-            results = [walk_of.value(tensor) for tensor in tensors]
+            results = [walk.value(tensor) for tensor in tensors]
+            results += map(walk.new_value, state)
             output = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
+    if state:
+        with builder.function(INITIAL_STATE, []):
+            builder.emit_func_output(relax.Tuple([*map(tvm_compat.constant, state.values())]))
     return builder.get()
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    """The state of lowering: what each tensor has become so far."""
-
-    builder: Any
-    values: dict[Tensor, RelaxExpression]
-    weights: Mapping[Tensor, Array]
-    machine_types: Mapping[Tensor, str]
-    route: Route
-    lowerings: Mapping[str, UserLowering]
-
-    def run(self, graph: Graph) -> None:
-        """Lowers the operations of a graph, in order."""
-        for operation in graph.operations:
-            self._operation(operation)
-
-    def value(self, tensor: Tensor) -> RelaxExpression:
-        """What a tensor has become; constants and variables are made at their first use."""
-        if tensor not in self.values:
-            if tensor.role == "variable":
-                array = self.weights[tensor]
-            elif tensor.role == "constant":
-                array = _constant(tensor, self.machine_types[tensor])
-            else:
-                raise LoweringError(f"nothing computes tensor '{tensor.name}'")
-            self.values[tensor] = tvm_compat.constant(array)
-        return self.values[tensor]
-
-    def _operation(self, operation: Operation) -> None:
-        custom = self.lowerings.get(operation.operator)
-        if custom and self._offered(operation, _adapted(custom), from_user=True):
-            return
-        mapping = MAPPINGS.get(operation.operator) if self.route == "mapped" else None
-        if mapping and self._offered(operation, mapping):
-            return
-        match operation.body:
-            case Formula() as formula:
-                self._formula(operation, formula)
-            case Graph() as body:
-                self._composite(operation, body)
-            case None:
-                intrinsic = INTRINSICS.get(operation.operator)
-                if not (intrinsic and self._offered(operation, intrinsic)):
-                    raise _no_lowering(operation)
-
-    def _offered(
-        self, operation: Operation, function: LoweringFunction, *, from_user: bool = False
-    ) -> bool:
-        """Offers an operation to a function; False where it declines."""
-        operands = tuple(map(self._operand, operation.operands))
-        lowered = function(Invocation(self.builder, operation, operands, self.machine_types))
-        if lowered is None:
-            return False
-        results = _matched(operation, lowered)
-        for tensor, expression in results:
-            self._define(tensor, expression, operation, from_user=from_user)
-        return True
-
-    def _operand(self, operand: Operand) -> LoweredOperand:
-        match operand:
-            case None:
-                return None
-            case Tensor():
-                return self.value(operand)
-            case items:
-                return tuple(map(self.value, items))
-
-    def _define(
-        self,
-        tensor: Tensor,
-        expression: RelaxExpression,
-        operation: Operation,
-        *,
-        from_user: bool = False,
-    ) -> None:
-        hint = identifier(tensor.name.rpartition(".")[2])
-        emitted = self.builder.emit(expression, name_hint=hint)
-        expected = (tensor.shape, self.machine_types[tensor])
-        found = tvm_compat.shape_and_dtype(emitted) if tvm_compat.is_tensor(emitted) else None
-        if found != expected:
-            message = (
-                f"lowering '{operation.operator}' gave {_described(found)} "
-                f"for '{tensor.name}', which is {_described(expected)}"
-            )
-            if from_user:
-                hint = "correct the function that 'lowerings' maps the operator to"
-                raise error(message, operation.span, hint=hint)
-            raise LoweringError(message)
-        self.values[tensor] = emitted
-
-    def _composite(self, operation: Operation, body: Graph) -> None:
-        """Opens a composite: its operations take its place."""
-        self.run(body)
-        outputs = flatten(tuple(port.operand for port in body.outputs))
-        for result, output in zip(flatten(operation.results), outputs, strict=True):
-            value, dtype = self.value(output), self.machine_types[result]
-            if self.machine_types[output] != dtype:
-                value = self.builder.emit(relax.op.astype(value, dtype))
-            self.values[result] = value
-
-    def _formula(self, operation: Operation, formula: Formula) -> None:
-        tables = _tables(formula)
-        types = FormulaTypes(
-            {**self.machine_types, **{t: _TABLE_TYPES[t.type] for t in tables.values()}},
-            compute_types(operation, self.machine_types),
-            tables,
-        )
-        operands = _operands(formula, tables)
-        arguments = [self._argument(tensor, types) for tensor in operands]
-        results = [fill.tensor for fill in formula.fills]
-        name = identifier(operation.operator)
-        if is_plain(formula):
-            function = tensor_expressions(formula, operands, types, identifier(operation.operator))
-            call = self.builder.call_te(function, *arguments, primfunc_name_hint=name)
-        else:
-            prim_function = ordered_function(formula, operands, types, name)
-            variable = self.builder.add_func(prim_function, f"{name}_ordered")
-            kinds = [tvm_compat.tensor_type(t.shape, types.stored[t]) for t in results]
-            call = relax.call_tir(variable, arguments, kinds if len(kinds) > 1 else kinds[0])
-        if len(results) == 1:
-            self._define(results[0], call, operation)
-            return
-        pack = self.builder.emit(call)
-        for number, tensor in enumerate(results):
-            self._define(tensor, relax.TupleGetItem(pack, number), operation)
-
-    def _argument(self, tensor: Tensor, types: FormulaTypes) -> RelaxExpression:
-        if tensor in types.tables.values():
-            return tvm_compat.constant(_constant(tensor, types.stored[tensor]))
-        return self.value(tensor)
-
-
-_TABLE_TYPES = {"real": "float64", "int": "int64", "bool": "bool"}
-
-
-def _operands(formula: Formula, tables: Mapping[tuple[Scalar, ...], Tensor]) -> list[Tensor]:
-    """The tensors that a formula reads and does not make, each once."""
-    made = {fill.tensor for fill in formula.fills}
-    read = (load.tensor for statement in formula.statements for load in loads(statement))
-    found = dict.fromkeys(tensor for tensor in read if tensor not in made)
-    return [*found, *tables.values()]
-
-
-def _tables(formula: Formula) -> dict[tuple[Scalar, ...], Tensor]:
-    """A constant tensor for each lookup in many numbers."""
-    tables: dict[tuple[Scalar, ...], Tensor] = {}
-    for statement in formula.statements:
-        for scalar in (inner for outer in scalars(statement) for inner in walk(outer)):
-            if isinstance(scalar, Lookup) and len(scalar.items) > _LARGEST_SELECT_CHAIN:
-                values = [item.value for item in scalar.items if isinstance(item, Number)]
-                if len(values) == len(scalar.items):
-                    name, shape = f"table{len(tables)}", (len(values),)
-                    table = Tensor(name, scalar.type, shape, "constant", tuple(values))
-                    tables.setdefault(scalar.items, table)
-    return tables
-
-
-def _adapted(function: UserLowering) -> LoweringFunction:
-    return lambda invocation: function(
-        invocation.builder, invocation.operation, invocation.operands
-    )
-
-
-def _matched(operation: Operation, lowered: Lowered) -> list[tuple[Tensor, RelaxExpression]]:
-    """The result tensors of an operation, each with its expression."""
-    results = operation.results
-    aligned = lowered if isinstance(lowered, tuple) else (lowered,)
-    if len(results) == 1 and isinstance(results[0], tuple) and len(aligned) != 1:
-        aligned = (aligned,)
-    pairs = []
-    for result, expression in zip(results, aligned, strict=True):
-        match result:
-            case None:
-                continue
-            case Tensor():
-                pairs.append((result, expression))
-            case items:
-                pairs.extend(zip(items, expression, strict=True))
-    return pairs
 
 
 def _weights(
@@ -300,10 +107,11 @@ def _weights(
     return found
 
 
-def _constant(tensor: Tensor, dtype: str) -> Array:
-    if isinstance(tensor.value, tuple):
-        return np.array(tensor.value, dtype).reshape(tensor.shape)
-    return np.full(tensor.shape, tensor.value, dtype)
+def _state(graph: Graph) -> list[Tensor]:
+    """The variables that a graph updates, or a graph inside of it."""
+    updated = {variable for variable, _ in graph.updates}
+    updated.update(updated_variables(*graph.operations))
+    return [variable for variable in graph.variables if variable in updated]
 
 
 def _parameter(name: str, tensor: Tensor, machine_types: Mapping[Tensor, str]) -> Any:
@@ -323,26 +131,13 @@ def _describe(graph: Graph) -> str:
             if port.operand is not None
         ]
 
-    return json.dumps({"inputs": described(graph.inputs), "outputs": described(graph.outputs)})
-
-
-def _described(kind: tuple[Sequence[Any], str] | None) -> str:
-    return f"{kind[1]}{list(kind[0])}" if kind else "something that is no tensor"
+    state = [{"name": variable.name, "items": None} for variable in _state(graph)]
+    ports = {"inputs": described(graph.inputs), "outputs": described(graph.outputs)}
+    return json.dumps({**ports, "state": state} if state else ports)
 
 
 def _require_supported(graph: Graph) -> None:
-    for variable, _ in graph.updates:
-        message = f"'{variable.name}' is changed by @update, which cannot be compiled yet"
-        hint = "leave the @update block out to compile the graph with fixed variables"
-        raise error(message, variable.span, hint=hint)
     for tensor in flatten(tuple(port.operand for port in graph.inputs)):
         if not all(isinstance(extent, int) for extent in tensor.shape):
             hint = "give the extents with input_shapes (or --shape)"
             raise error(f"the shape of '{tensor.name}' is not static", tensor.span, hint=hint)
-
-
-def _no_lowering(operation: Operation) -> NnefError:
-    hint = "give it a @lower or @compose block, or map it to a function in 'lowerings'"
-    notes = [Note("invoked from here", span) for span in reversed(operation.trace[:-1])]
-    message = f"operator '{operation.operator}' has no body and no lowering"
-    return error(message, operation.span, hint=hint, notes=notes)

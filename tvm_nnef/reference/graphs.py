@@ -1,12 +1,14 @@
 """A Graph on arrays: from inputs and variables to outputs, one operation after the other.
 
 An operation is evaluated by its body, never by its name, save for intrinsics, which have none.
-An array is dropped after the last operation that reads it.
+An array is dropped after the last operation that reads it; what a loop keeps from one step to the
+next is its carried tensors, and its scan outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -16,7 +18,7 @@ from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.machine_types import assign, compute_types
-from tvm_nnef.graph.nodes import Graph, Operand, Operation, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
 from tvm_nnef.reference.arithmetic import Array, constant
 from tvm_nnef.reference.formulas import run
 from tvm_nnef.reference.inputs import bind_inputs, bind_variables
@@ -28,12 +30,18 @@ Output: TypeAlias = "Array | list[Array] | None"
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What all graphs of one evaluation share; ``symbols`` grows as data decide on extents."""
+    """What all graphs of one evaluation share.
+
+    ``symbols`` grows as data decide on extents, and changes from step to step of a loop.
+    ``updated`` gathers the new values of variables, which nothing reads before the run ends.
+    """
 
     types: Mapping[Tensor, str]
     variables: Mapping[Tensor, Array]
     observe: Callable[[Tensor, Array], None]
     symbols: dict[Extent, int] = field(default_factory=dict)
+    updated: dict[Tensor, Array] = field(default_factory=dict)
+    constants: dict[Tensor, Array] = field(default_factory=dict)
 
 
 def evaluate(
@@ -43,6 +51,7 @@ def evaluate(
     *,
     machine_types: Mapping[Tensor, str] | None = None,
     observe: Callable[[Tensor, Array], None] | None = None,
+    new_state: dict[str, Array] | None = None,
 ) -> tuple[Output, ...]:
     """The outputs of a graph, in its order; a pack is a list of arrays, null is None.
 
@@ -50,10 +59,11 @@ def evaluate(
     for null. ``variables`` maps full names to arrays. ``machine_types`` gives each tensor its
     dtype, by default the graph's own, or those of :func:`machine_types.assign`. ``observe`` is
     called with every tensor that an operation gives, inner ones included, and its array, which it
-    must not change.
+    must not change; in a loop, at every step. ``new_state`` is filled with the new values, by full
+    name, of the variables that the graph updates (section 2.11); during the run all have the old.
 
     Raises NnefError for inputs and variables that do not fit, and where a formula reads or writes
-    outside of a tensor.
+    outside of a tensor. A loop that never ends runs until it is interrupted.
     """
     types = machine_types or graph.machine_types or assign(graph)
     context = _Run(
@@ -61,6 +71,8 @@ def evaluate(
     )
     with np.errstate(all="ignore"):
         values = _run_graph(graph, bind_inputs(graph, inputs, types), context)
+    if new_state is not None:
+        new_state.update({tensor.name: np.array(new) for tensor, new in context.updated.items()})
     return tuple(_output(port.operand, values) for port in graph.outputs)
 
 
@@ -76,22 +88,38 @@ def _output(operand: Operand, values: Mapping[Tensor, Array]) -> Output:
 
 def _run_graph(graph: Graph, values: dict[Tensor, Array], context: _Run) -> dict[Tensor, Array]:
     """The arrays of the output tensors of a graph, from those of its input tensors."""
-    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    outputs = _outputs(graph)
+    kept = {*outputs, *(tensor for _, tensor in graph.updates)}
     last = {
         tensor: position
-        for position, operation in enumerate(graph.operations)
-        for tensor in flatten(operation.operands)
+        for position, node in enumerate(graph.operations)
+        for tensor in flatten(node.operands)
     }
-    for position, operation in enumerate(graph.operations):
-        operands = {
-            tensor: _read(tensor, values, context) for tensor in flatten(operation.operands)
-        }
-        results = _run_operation(operation, operands, context)
+    for position, node in enumerate(graph.operations):
+        operands = {tensor: _read(tensor, values, context) for tensor in flatten(node.operands)}
+        results = _run_node(node, operands, context)
         values.update(results)
         for tensor in (*operands, *results):
-            if last.get(tensor, -1) <= position and tensor not in outputs:
+            if last.get(tensor, -1) <= position and tensor not in kept:
                 values.pop(tensor, None)
+    for variable, tensor in graph.updates:
+        context.updated[variable] = _as(variable, _read(tensor, values, context), context)
     return {tensor: _read(tensor, values, context) for tensor in outputs}
+
+
+def _run_body(body: Graph, values: Mapping[Tensor, Array], context: _Run) -> list[Array]:
+    """The outputs of a graph inside a node, in order, from what the node gives it to read."""
+    found = _run_graph(body, dict(values), context)
+    return [found[tensor] for tensor in _outputs(body)]
+
+
+def _outputs(graph: Graph) -> tuple[Tensor, ...]:
+    return flatten(tuple(port.operand for port in graph.outputs))
+
+
+def _as(tensor: Tensor, array: Array, context: _Run) -> Array:
+    """An array in the dtype of a tensor whose values it becomes."""
+    return array.astype(context.types[tensor], copy=False)
 
 
 def _read(tensor: Tensor, values: Mapping[Tensor, Array], context: _Run) -> Array:
@@ -99,7 +127,10 @@ def _read(tensor: Tensor, values: Mapping[Tensor, Array], context: _Run) -> Arra
         return values[tensor]
     if tensor in context.variables:
         return context.variables[tensor]
-    return _constant(tensor, np.dtype(context.types[tensor]))
+    # A loop reads its constants in each step.
+    if tensor not in context.constants:
+        context.constants[tensor] = _constant(tensor, np.dtype(context.types[tensor]))
+    return context.constants[tensor]
 
 
 def _constant(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
@@ -112,30 +143,77 @@ def _constant(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
             raise ValueError(f"tensor '{tensor.name}' ({tensor.role}) has no value")
 
 
-def _run_operation(
-    operation: Operation, operands: dict[Tensor, Array], context: _Run
-) -> dict[Tensor, Array]:
-    results = flatten(operation.results)
-    match operation.body:
-        case Graph() as body:
-            values = _run_graph(body, dict(operands), context)
-            outputs = flatten(tuple(port.operand for port in body.outputs))
-            arrays = [values[tensor] for tensor in outputs]
-        case Formula() as formula:
-            arrays = _run_formula(operation, formula, operands, context)
-            outputs = ()
-        case None:
-            tensors = [operands[tensor] for tensor in flatten(operation.operands)]
-            arrays = list(_intrinsic(operation)(operation, tensors))
-            outputs = ()
+def _run_node(node: Node, operands: dict[Tensor, Array], context: _Run) -> dict[Tensor, Array]:
+    """The arrays of the results of a node, from those of its operands."""
+    shown: tuple[Tensor, ...] = ()
+    match node:
+        case If():
+            chosen = node.consequent if operands[node.condition].item() else node.alternative
+            arrays = _run_body(chosen, operands, context)
+        case Loop():
+            arrays = _run_loop(node, operands, context)
+        case Operation(body=Graph() as body):
+            arrays = _run_body(body, operands, context)
+            # A body that ends in the result itself has shown it already.
+            shown = _outputs(body)
+        case Operation(body=Formula() as formula):
+            arrays = _run_formula(node, formula, operands, context)
+        case Operation():
+            tensors = [operands[tensor] for tensor in flatten(node.operands)]
+            arrays = list(_intrinsic(node)(node, tensors))
     found: dict[Tensor, Array] = {}
-    for tensor, array in zip(results, arrays, strict=True):
-        found[tensor] = array.astype(context.types[tensor], copy=False)
+    for tensor, array in zip(flatten(node.results), arrays, strict=True):
+        found[tensor] = _as(tensor, array, context)
         _define(tensor, array.shape, context)
-        # A body that ends in the result itself has shown it already.
-        if tensor not in outputs:
+        if tensor not in shown:
             context.observe(tensor, found[tensor])
     return found
+
+
+def _run_loop(loop: Loop, operands: Mapping[Tensor, Array], context: _Run) -> list[Array]:
+    """The final carried arrays, then those of each scan output; steps are taken one by one."""
+    carried = {
+        tensor: _as(tensor, operands[initial], context)
+        for tensor, initial in zip(loop.carried, loop.initial, strict=True)
+    }
+    packs: list[list[Array]] = [[] for _ in loop.results[len(carried) :]]
+    for step in _steps(loop, operands):
+        own = {
+            scan.item: _as(scan.item, operands[scan.items[step]], context) for scan in loop.scans
+        }
+        if loop.index is not None:
+            own[loop.index] = constant(step, np.dtype(context.types[loop.index]))
+        values = {**operands, **own, **carried}
+        if not loop.post_test and not _goes_on(loop, values, context):
+            break
+        outputs = _run_body(loop.body, values, context)
+        carried = {
+            tensor: _as(tensor, array, context)
+            for tensor, array in zip(carried, outputs, strict=False)
+        }
+        for pack, array in zip(packs, outputs[len(carried) :], strict=True):
+            pack.append(array)
+        if loop.post_test and not _goes_on(loop, {**values, **carried}, context):
+            break
+    return [*carried.values(), *itertools.chain(*packs)]
+
+
+def _steps(loop: Loop, operands: Mapping[Tensor, Array]) -> Iterable[int]:
+    """The numbers of the steps that count and scans allow."""
+    limits = [len(scan.items) for scan in loop.scans]
+    match loop.count:
+        case Tensor() as count:
+            limits.append(int(operands[count].item()))
+        case int() as count:
+            limits.append(count)
+    return range(min(limits)) if limits else itertools.count()
+
+
+def _goes_on(loop: Loop, values: Mapping[Tensor, Array], context: _Run) -> bool:
+    if loop.condition is None:
+        return True
+    (answer,) = _run_body(loop.condition, values, context)
+    return bool(answer.item())
 
 
 def _run_formula(
@@ -164,7 +242,7 @@ def _define(tensor: Tensor, shape: tuple[int, ...], context: _Run) -> None:
     """Remembers the values of the symbols that a result defines."""
     for extent, value in zip(tensor.shape, shape, strict=True):
         if not isinstance(extent, int):
-            context.symbols.setdefault(extent, value)
+            context.symbols[extent] = value
 
 
 def _complaint(operation: Operation, message: str, hint: str | None = None) -> NnefError:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Source, did_you_mean
-from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX
+from tvm_nnef.semantics.program import MAIN, OVERLAY_PREFIX, STDLIB_PREFIX
 from tvm_nnef.syntax import nodes
 
-Loader: TypeAlias = Callable[[tuple[str, ...]], "Source | None"]
+Loader: TypeAlias = Callable[[tuple[str, ...]], "Source | tuple[Source, ...] | None"]
+"""The text of a module by the parts of its name; of several texts the first one to define a name
+wins, and the last one gives the module its place."""
 Parser: TypeAlias = Callable[[str, str, str], nodes.Module]
 
 # What the specification calls its modules; used for near misses only.
@@ -47,12 +49,14 @@ def load_modules(
     found: list[Diagnostic] = []
     modules: dict[str, LoadedModule] = {}
     tried = {MAIN}
-    queue: list[tuple[str, Source]] = [(MAIN, main)]
+    queue: list[tuple[str, tuple[Source, ...]]] = [(MAIN, (main,))]
     while queue:
-        name, source = queue.pop(0)
-        node = _parse(source, parse, dialect, found)
-        if node is None:
+        name, sources = queue.pop(0)
+        parsed = [_parse(source, parse, dialect, found) for source in sources]
+        texts = [text for text in parsed if text is not None]
+        if len(texts) < len(sources):
             continue
+        source, node = sources[-1], _merged(texts)
         imports = [item for item in node.imports if str(item.path) != MAIN]
         found += [_import_of_main(item) for item in node.imports if item not in imports]
         for item in imports:
@@ -67,20 +71,39 @@ def load_modules(
     return modules, found
 
 
-def _load(item: nodes.Import, load: Loader, found: list[Diagnostic]) -> Source | None:
+def _merged(texts: list[nodes.Module]) -> nodes.Module:
+    """The texts of one module as one; the first definition of a name is the one that counts."""
+    if len(texts) == 1:
+        return texts[0]
+    definitions: dict[str, nodes.Definition] = {}
+    for text in texts:
+        for definition in text.definitions:
+            definitions.setdefault(definition.name.name, definition)
+    imports = {str(item.path): item for text in texts for item in text.imports}
+    return nodes.Module(tuple(imports.values()), tuple(definitions.values()), span=texts[-1].span)
+
+
+def _load(item: nodes.Import, load: Loader, found: list[Diagnostic]) -> tuple[Source, ...]:
     try:
         imported = load(item.path.parts)
         if imported is None:
             found.append(_missing(item, load))
     except NnefError as problem:
         found.extend(problem.diagnostics)
-        return None
-    return imported
+        return ()
+    if imported is None:
+        return ()
+    return imported if isinstance(imported, tuple) else (imported,)
 
 
 def _parse(
     source: Source, parse: Parser, dialect: str, found: list[Diagnostic]
 ) -> nodes.Module | None:
+    # The standard library is shared by the dialects: written in the draft's, its overlay in tools.
+    if source.path.startswith(OVERLAY_PREFIX):
+        dialect = "tools"
+    elif source.path.startswith(STDLIB_PREFIX):
+        dialect = "draft"
     try:
         return parse(source.text, source.path, dialect)
     except NnefError as problem:

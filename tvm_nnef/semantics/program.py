@@ -14,6 +14,7 @@ from tvm_nnef.syntax import nodes
 
 MAIN = "main"
 STDLIB_PREFIX = "<stdlib>/"
+OVERLAY_PREFIX = f"{STDLIB_PREFIX}tools/"
 
 
 @dataclass(frozen=True, slots=True)

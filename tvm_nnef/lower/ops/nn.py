@@ -59,7 +59,7 @@ def windows(
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
     spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
     before = _leading_padding(invocation, inputs, spans, stride)
-    if min(before, default=0) < 0 or 0 in inputs or 0 in outputs:
+    if before is None or min(before, default=0) < 0 or 0 in inputs or 0 in outputs:
         return None
     after = [
         max(0, (output - 1) * step + span - extent - lead)
@@ -72,7 +72,8 @@ def windows(
 
 def _leading_padding(
     invocation: Invocation, inputs: Sequence[int], spans: Sequence[int], stride: Sequence[int]
-) -> list[int]:
+) -> list[int] | None:
+    """The padding in front; None where it is negative, which each dialect rounds in its own way."""
     if invocation.attribute("padding") is not None:
         return invocation.numbers("padding")[: len(inputs)]
     up = bool(invocation.attribute("ceil_mode"))
@@ -81,6 +82,8 @@ def _leading_padding(
         (count - 1) * step + span - extent
         for count, step, span, extent in zip(counts, stride, spans, inputs, strict=True)
     ]
+    if min(totals, default=0) < 0:
+        return None
     upper = invocation.attribute("padding_align") == "UPPER"
     return [total // 2 if upper else -(-total // 2) for total in totals]
 

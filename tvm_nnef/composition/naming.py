@@ -1,0 +1,51 @@
+"""Names that composed tensors and scopes get (section 2.10, labelling)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tvm_nnef.composition.shapes import Shape
+from tvm_nnef.composition.targets import decompose
+from tvm_nnef.composition.values import Environment
+from tvm_nnef.graph.nodes import Operand, Tensor, tensors
+from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.syntax import nodes
+
+if TYPE_CHECKING:
+    from tvm_nnef.composition.composer import Frame
+
+
+def plain_name(target: nodes.Target) -> str | None:
+    """The name that a left-hand side is, None for lists and '~'."""
+    return target.name.name if isinstance(target, nodes.NameTarget) else None
+
+
+def scope_of(
+    definition: CheckedDefinition, call: nodes.Call, label: str | None, frame: Frame
+) -> str | None:
+    """The scope of an invocation (section 2.10, labelling); None where nothing names it."""
+    if call.label is None and definition.is_graph:
+        return f"{definition.module}.{definition.name}"
+    if call.label is None and frame.transparent:
+        return frame.scope
+    return None if label is None else f"{frame.scope}.{label}"
+
+
+def operand_shapes(operand: Operand) -> list[Shape] | Shape:
+    """The shape of a tensor, or those of the items of a pack."""
+    if isinstance(operand, Tensor):
+        return operand.shape
+    return [tensor.shape for tensor in tensors(operand)]
+
+
+def item_names(target: nodes.Target | None, length: int, env: Environment) -> list[str]:
+    """The names of the tensors of a packed result, as the left-hand side gives them."""
+    names = [f".T{i + 1}" for i in range(length)]
+    if target is not None:
+        # Taking the positions apart tells which name each item gets.
+        for name, place in decompose(target, tuple(range(length)), env, target.span).items():
+            if isinstance(place, int):
+                names[place] = name
+            for order, position in enumerate(place if isinstance(place, tuple) else ()):
+                names[position] = f"{name}:{order + 1}"
+    return names

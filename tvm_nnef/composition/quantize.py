@@ -1,0 +1,94 @@
+"""``@quantize``: quantization operators put behind the tensors that they are named for (2.14)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tvm_nnef.composition.binding import Invocation
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.values import Environment, Value, as_operand
+from tvm_nnef.diagnostics import did_you_mean, error
+from tvm_nnef.graph.nodes import Operand, Tensor, tensors
+from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.syntax import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tvm_nnef.composition.composer import Composer, Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A quantization and where it is written: scope, module, and the names that it may use."""
+
+    node: nodes.Quantization
+    scope: str
+    module: str
+    env: Environment
+
+
+def entries(definition: CheckedDefinition, scope: str, env: Environment) -> dict[str, Entry]:
+    """The quantizations of a definition by the full names of their tensors.
+
+    A name is written from the definition on (``conv1.filter``), or in full
+    (``main.Net.conv1.filter``). Raises NnefError for a tensor that has two of them.
+    """
+    found: dict[str, Entry] = {}
+    for node in definition.quantizations:
+        written = str(node.tensor)
+        full = written if written.startswith(f"{scope}.") else f"{scope}.{written}"
+        if full in found:
+            raise error(f"'{written}' is quantized twice", node.span)
+        found[full] = Entry(node, scope, definition.module, env)
+    return found
+
+
+def quantized(composer: Composer, entry: Entry, value: Value, frame: Frame) -> Value:
+    """A tensor as its quantization operator leaves it; each tensor of a pack likewise.
+
+    Raises NnefError for an inner tensor of an operator that is not public (section 2.10).
+    """
+    operand = as_operand(value, entry.node.span)
+    declared = all(tensor.role in ("variable", "constant") for tensor in tensors(operand))
+    if entry.scope != frame.scope and not (frame.public or declared):
+        message = f"'{entry.node.tensor}' is an inner tensor of an operator that is not public"
+        hint = "write 'public operator', or quantize a variable or constant of it"
+        raise error(message, entry.node.tensor.span, hint=hint)
+    if isinstance(operand, tuple):
+        return tuple(_apply(composer, entry, item, frame) for item in tensors(operand))
+    return None if operand is None else _apply(composer, entry, operand, frame)
+
+
+def _apply(composer: Composer, entry: Entry, tensor: Tensor, frame: Frame) -> Tensor:
+    call, span = entry.node.quantizer, entry.node.span
+    definition = composer.program.resolve(entry.module, call.callee)
+    if len(definition.inputs) != 1 or len(definition.outputs) != 1:
+        message = f"'{definition.qualified_name}' must have one input and one output to quantize"
+        raise error(message, span)
+    attributes = {item.name.name: known(item.value, entry.env) for item in call.attributes}
+    types = {
+        dtype.name.name: type_.name
+        for dtype, type_ in zip(definition.dtypes, call.generics, strict=False)
+    }
+    operands: tuple[Operand, ...] = (tensor,)
+    invocation = Invocation(attributes, operands, types, span)
+    short = tensor.name.rpartition(".")[2]
+    name = nodes.Identifier(f"{short}:quantized", span=span)
+    target = nodes.NameTarget(name, span=span)
+    (result,) = composer.invoke_bound(definition, invocation, call, frame, (target,))
+    if not isinstance(result, Tensor) or (result.type, result.shape) != (tensor.type, tensor.shape):
+        message = f"'{definition.qualified_name}' changes the type or shape of '{short}'"
+        raise error(message, span)
+    return result
+
+
+def check_applied(waiting: Mapping[str, Entry], scope: str, known_names: Iterable[str]) -> None:
+    """Raises NnefError where a quantization of a scope is left over: its tensor does not exist."""
+    for entry in waiting.values():
+        if entry.scope == scope:
+            names = [name.removeprefix(f"{scope}.") for name in known_names]
+            written = entry.node.tensor
+            hint = did_you_mean(str(written), names)
+            raise error(f"there is no tensor '{written}' to quantize", written.span, hint=hint)

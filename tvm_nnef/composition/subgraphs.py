@@ -1,0 +1,201 @@
+"""Branches and loops that data decide, as nodes of the graph (section 2.10.1).
+
+A body is composed once, in a frame of its own, and closed: what it reads from outside becomes its
+inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tvm_nnef import extents
+from tvm_nnef.composition.values import Value, describe, show
+from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.graph.nodes import (
+    Graph,
+    If,
+    Loop,
+    Operand,
+    Port,
+    Scan,
+    Tensor,
+    flatten,
+    tensors,
+)
+from tvm_nnef.syntax import nodes
+
+if TYPE_CHECKING:
+    from tvm_nnef.composition.composer import Composer, Frame
+
+
+def branch_on(
+    composer: Composer,
+    condition: Tensor,
+    bodies: tuple[nodes.Body, nodes.Body | nodes.Branch],
+    frame: Frame,
+    targets: Sequence[nodes.Target],
+    span: Span,
+) -> tuple[Operand, ...]:
+    """The results of a branch on a tensor. Raises NnefError where the branches disagree."""
+    check_single(condition, "bool", "a condition", span)
+    scope = f"{frame.scope}.{composer.label(targets) or '.if'}"
+    consequent, alternative = (
+        _close(composer, body, frame.separate(scope), targets) for body in bodies
+    )
+    if len(consequent.outputs) != len(alternative.outputs):
+        counts = f"{len(consequent.outputs)} and {len(alternative.outputs)}"
+        raise error(f"the branches give {counts} results", span)
+    for left, right in zip(consequent.outputs, alternative.outputs, strict=True):
+        kinds = kind(left.operand), kind(right.operand)
+        if kinds[0] != kinds[1]:
+            message = f"the branches disagree: one gives {kinds[0]}, the other {kinds[1]}"
+            raise error(message, span)
+    outputs = tuple(port.operand for port in consequent.outputs)
+    results = composer.results_like(outputs, frame, targets)
+    trace = (*frame.trace, span)
+    label = composer.label(targets) or ""
+    frame.operations.append(If(condition, consequent, alternative, results, label, trace))
+    frame.variables += (*consequent.variables, *alternative.variables)
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is known of a loop before its body is composed.
+
+    ``steps`` is the number of its steps where that is certain. ``scans`` and ``carried`` are by
+    the names that the body uses.
+    """
+
+    count: Tensor | int | None
+    steps: int | None
+    carried: Mapping[str, Tensor]
+    scans: Mapping[str, tuple[Tensor, ...]]
+
+
+def run_loop(
+    composer: Composer,
+    node: nodes.Loop,
+    plan: Plan,
+    frame: Frame,
+    targets: Sequence[nodes.Target],
+) -> tuple[Operand, ...]:
+    """The final carried tensors of a loop, then a pack for each scan output."""
+    scope = f"{frame.scope}.{composer.label(targets) or '.loop'}"
+
+    def local(name: str, like: Tensor) -> Tensor:
+        full = composer.name(f"{scope}.{name}")
+        return Tensor(full, like.type, like.shape, "input", None, node.span)
+
+    carried = {name: local(name, tensor) for name, tensor in plan.carried.items()}
+    items = {name: local(name, pack[0]) for name, pack in plan.scans.items() if pack}
+    index: dict[str, Tensor] = {}
+    if node.iteration and node.iteration.index:
+        name = node.iteration.index.name
+        full = composer.name(f"{scope}.{name}")
+        index[name] = Tensor(full, "int", (), "input", None, node.iteration.index.span)
+    inner = {**carried, **items, **index}
+    body = _close(composer, node.body, frame.separate(scope), (), inner)
+    _check_carried(plan.carried, body, node.body.span)
+    condition = None
+    if node.condition is not None:
+        condition = _close(composer, node.condition, frame.separate(scope), (), inner)
+        found = condition.outputs[0].operand if len(condition.outputs) == 1 else None
+        check_single(found, "bool", "a loop condition", node.condition.span)
+    outputs = [port.operand for port in body.outputs]
+    packs = tuple(_pack(each, plan.steps, node.body.span) for each in outputs[len(plan.carried) :])
+    results = composer.results_like((*plan.carried.values(), *packs), frame, targets)
+    scans = tuple(Scan(items[name], pack) for name, pack in plan.scans.items() if pack)
+    initial = tuple(plan.carried.values())
+    frame.operations.append(
+        Loop(
+            tuple(carried.values()), initial, scans, next(iter(index.values()), None), plan.count,
+            condition, node.post_test, body, results, composer.label(targets) or "",
+            (*frame.trace, node.span),
+        )
+    )  # fmt: skip
+    frame.variables += (*body.variables, *(condition.variables if condition else ()))
+    return results
+
+
+def _pack(item: Operand, steps: int | None, span: Span) -> Operand:
+    """What a scan output looks like: the tensor of a step, once for each step."""
+    if steps is None:
+        message = "a pack whose length data decide is not supported yet"
+        raise error(message, span, hint="give the loop a number of steps, or carry the tensor")
+    if not isinstance(item, Tensor):
+        raise error(f"each step must give a single tensor, found {describe(item)}", span)
+    return (item,) * steps
+
+
+def _check_carried(carried: Mapping[str, Tensor], body: Graph, span: Span) -> None:
+    """A carried tensor keeps its type and shape, since a loop updates it in place."""
+    if len(body.outputs) < len(carried):
+        message = f"the loop body gives {len(body.outputs)} results, {len(carried)} are carried"
+        raise error(message, span)
+    for (name, before), port in zip(carried.items(), body.outputs, strict=False):
+        kinds = kind(before), kind(port.operand)
+        if kinds[0] != kinds[1]:
+            message = f"'{name}' is carried as {kinds[0]}, but the loop body gives {kinds[1]}"
+            raise error(message, span, hint="only a loop with 'unroll' may change it")
+
+
+def check_single(value: Value, type_: str, what: str, span: Span) -> None:
+    """Raises NnefError unless a value is one tensor of one element of a type."""
+    single = isinstance(value, Tensor) and extents.product(value.shape) == 1
+    if not single or value.type != type_:  # type: ignore[union-attr]
+        message = f"{what} must be one {type_} tensor of one element"
+        found = kind(value) if isinstance(value, Tensor) else describe(value)
+        raise error(f"{message}, found {found}", span)
+
+
+def kind(operand: Operand) -> str:
+    """Type and shape of an operand, in the words of an error message."""
+    if isinstance(operand, Tensor):
+        return f"{operand.type}{show(operand.shape)}"
+    if operand is None:
+        return "null"
+    return f"a pack of {', '.join(kind(item) for item in operand) or 'nothing'}"
+
+
+def _close(
+    composer: Composer,
+    body: nodes.Body | nodes.Branch,
+    frame: Frame,
+    targets: Sequence[nodes.Target],
+    local: Mapping[str, Tensor] | None = None,
+) -> Graph:
+    """A body as a graph: composed in its frame, what it captures made its inputs."""
+    frame.declare(local or {})
+    # Only an invocation names its results after the targets; the names in a block are its own.
+    values = composer.value(body, frame, targets if isinstance(body, nodes.Call) else ())
+    outputs = tuple(composer.as_tensors(value, frame, body.span) for value in values)
+    if any(output is None for output in outputs):
+        raise error("a branch or loop body gives null", body.span)
+    made = {*frame.constants, *frame.variables}
+    made.update(tensor for node in frame.operations for tensor in flatten(node.results))
+    read = [tensor for node in frame.operations for tensor in flatten(node.operands)]
+    captured = dict.fromkeys(t for t in (*read, *flatten(outputs)) if t not in made)
+    return Graph(
+        frame.scope,
+        tuple(Port(_short(tensor), tensor) for tensor in captured),
+        tuple(Port(f"output_{i}", output) for i, output in enumerate(outputs)),
+        tuple(frame.operations), tuple(frame.constants), tuple(frame.variables),
+    )  # fmt: skip
+
+
+def _short(tensor: Tensor) -> str:
+    return tensor.name.rpartition(".")[2]
+
+
+def same_kinds(items: Sequence[Value]) -> bool:
+    """Whether all values are tensors of one type and shape, as a loop needs them."""
+    return (
+        all(isinstance(item, Tensor) for item in items)
+        and len(
+            {kind(tensor) for item in items for tensor in tensors(item)}  # type: ignore[arg-type]
+        )
+        <= 1
+    )

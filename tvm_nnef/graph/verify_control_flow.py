@@ -1,0 +1,123 @@
+"""The rules of a single If or Loop: what it says itself, not what stands inside its graphs.
+
+Enters a node, leaves what is wrong with it. Which tensors its graphs may read, and what they
+compute, is checked with them (:mod:`tvm_nnef.graph.verify`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvm_nnef import extents
+from tvm_nnef.graph.nodes import Graph, If, Loop, Operand, Tensor, flatten
+
+
+def problems(node: If | Loop) -> Iterator[str]:
+    """What breaks the rules of a node (see there), most basic first."""
+    match node:
+        case If():
+            yield from _branches(node)
+        case Loop():
+            yield from _locals(node)
+            yield from _limits(node)
+            yield from _results(node)
+
+
+def alike(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors have the same type and certainly the same shape."""
+    return (
+        left.type == right.type
+        and left.rank == right.rank
+        and all(map(extents.equal, left.shape, right.shape))
+    )
+
+
+def _branches(node: If) -> Iterator[str]:
+    if not _single(node.condition, "bool"):
+        yield f"condition '{node.condition.name}' is not one bool"
+    for title, branch in (("consequent", node.consequent), ("alternative", node.alternative)):
+        outputs = _outputs(branch)
+        if list(map(_arity, outputs)) != list(map(_arity, node.results)):
+            yield f"{title} and results differ in number"
+            return
+        for output, result in zip(flatten(outputs), flatten(node.results), strict=True):
+            yield from _unlike(output, result)
+
+
+def _locals(node: Loop) -> Iterator[str]:
+    for tensor in node.local:
+        if tensor.role != "input":
+            yield f"'{tensor.name}' is a {tensor.role}, no input of the body"
+    if len(node.carried) != len(node.initial):
+        yield "carried and initial tensors differ in number"
+    for carried, initial in zip(node.carried, node.initial, strict=False):
+        yield from _unlike(initial, carried)
+    for scan in node.scans:
+        for item in scan.items:
+            yield from _unlike(item, scan.item)
+    if len({len(scan.items) for scan in node.scans}) > 1:
+        yield "scanned packs differ in length"
+    if node.index is not None and (node.index.type != "int" or node.index.rank != 0):
+        yield f"index '{node.index.name}' is no int of rank 0"
+
+
+def _limits(node: Loop) -> Iterator[str]:
+    match node.count:
+        case Tensor() as count if not _single(count, "int"):
+            yield f"count '{count.name}' is not one int"
+        case int() as count if count < 0 or isinstance(count, bool):
+            yield f"the count is {count}"
+        case None if node.condition is None and not node.scans:
+            yield "nothing ends the loop"
+    if node.condition is not None:
+        match _outputs(node.condition):
+            case (Tensor() as tensor,) if _single(tensor, "bool"):
+                pass
+            case _:
+                yield "the condition does not give one bool"
+
+
+def _results(node: Loop) -> Iterator[str]:
+    outputs, count = _outputs(node.body), len(node.carried)
+    if len(outputs) != len(node.results) or len(outputs) < count:
+        yield "body outputs and results differ in number"
+        return
+    for carried, output, result in zip(node.carried, outputs, node.results, strict=False):
+        yield from _unlike(output, carried)
+        yield from _unlike(result, carried)
+    if len(outputs) > count and node.steps is None:
+        yield "a loop with an unknown number of steps gives packs"
+        return
+    for output, result in zip(outputs[count:], node.results[count:], strict=True):
+        if not isinstance(output, Tensor):
+            yield "a scan output of the body is no tensor"
+        elif not isinstance(result, tuple) or len(result) != node.steps:
+            yield f"the results of '{output.name}' are no pack of {node.steps}"
+        else:
+            for item in result:
+                yield from _unlike(item, output)
+
+
+def _unlike(found: Operand, wanted: Tensor) -> Iterator[str]:
+    if not isinstance(found, Tensor):
+        yield f"'{wanted.name}' is no single tensor"
+    elif not alike(found, wanted):
+        yield f"'{found.name}' and '{wanted.name}' differ in type or shape"
+
+
+def _single(tensor: Tensor, type: str) -> bool:
+    return tensor.type == type and extents.equal(extents.product(tensor.shape), 1)
+
+
+def _outputs(graph: Graph) -> tuple[Operand, ...]:
+    return tuple(port.operand for port in graph.outputs)
+
+
+def _arity(operand: Operand) -> tuple[str, int]:
+    match operand:
+        case None:
+            return ("null", 0)
+        case Tensor():
+            return ("tensor", 1)
+        case pack:
+            return ("pack", len(pack))

@@ -1,0 +1,367 @@
+"""Branches and loops as private Relax functions (section 2.10.1).
+
+Enters: an ``If`` or a ``Loop``, and the walk of the function around it. Leaves: an expression for
+each result. What the graphs inside read is passed to the functions, never copied.
+
+A loop runs by doubling, as a call uses the stack of the machine: the first function makes one step,
+and each further one runs the one below it twice, so that n steps need log2(n) functions and calls
+inside calls. What they pass on is ``(index, state …)``, and they return ``(whether to go on, index,
+state …)``: the state is the carried tensors, the new values of variables that the body updates, and
+the stacks of the scan outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tvm import relax
+
+from tvm_nnef import tvm_compat
+from tvm_nnef.diagnostics import error
+from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Tensor, bodies, flatten, tensors
+from tvm_nnef.lower.naming import identifier
+from tvm_nnef.lower.stacks import empty, item, stacked, stored
+from tvm_nnef.tvm_compat import RelaxExpression
+
+if TYPE_CHECKING:
+    from tvm_nnef.lower.walk import Walk
+
+Variable: TypeAlias = Any
+"""A ``relax.Var``."""
+
+Lowered: TypeAlias = "dict[Tensor, RelaxExpression]"
+"""What each result of a node becomes."""
+
+_COUNTER = "int64"
+
+_MOST_UNROLLED_STEPS = 16
+_MOST_UNROLLED_NODES = 256
+"""A loop that would become more nodes than so many is not unrolled."""
+
+_ENDLESS = 1 << 48
+"""A loop without a known end makes no more steps than these, some years at a microsecond each."""
+
+
+def lower_if(node: If, walk: Walk) -> Lowered:
+    """A call of a function that runs one of two others, those of the branches."""
+    results, captured, updates = flatten(node.results), _captured(node), updated_variables(node)
+    arguments = [*map(walk.value, captured), *map(walk.new_value, updates)]
+    name = identifier(f"{node.label}_if")
+    branches = []
+    for suffix, graph in (("then", node.consequent), ("else", node.alternative)):
+        parameters = _parameters(arguments)
+        with walk.builder.function(f"{name}_{suffix}", parameters, private=True):
+            with walk.builder.dataflow():
+                updated = dict(zip(updates, parameters[len(captured) :], strict=True))
+                inner = walk.inside(dict(zip(captured, parameters, strict=False)), updated)
+                inner.run(graph)
+                values = inner.outputs(graph, [walk.machine_types[t] for t in results])
+                values += map(inner.new_value, updates)
+                output = walk.builder.emit_output(relax.Tuple(values))
+            branches.append(walk.builder.emit_func_output(output))
+    parameters = _parameters(arguments)
+    consequent, alternative = (relax.Call(branch, parameters) for branch in branches)
+    choice = _choice(name, parameters, consequent, alternative, walk)
+    condition = _scalar(walk.value(node.condition), walk)
+    call = relax.Call(choice, [condition, *arguments])
+    found = _items(call, len(results) + len(updates), walk)
+    walk.updated.update(zip(updates, found[len(results) :], strict=True))
+    return dict(zip(results, found, strict=False))
+
+
+def lower_loop(node: Loop, walk: Walk) -> Lowered:
+    """The steps one after the other where they are few and known, else calls by doubling."""
+    if _is_unrolled(node):
+        return _unrolled(node, walk)
+    name = identifier(f"{node.label}_loop")
+    return _Repeated(node, walk, name, _captured(node), updated_variables(node)).run()
+
+
+def updated_variables(*nodes: Node) -> tuple[Tensor, ...]:
+    """The variables that the graphs inside of nodes update."""
+    graphs = [graph for node in nodes for graph in bodies(node)]
+    found = [variable for graph in graphs for variable, _ in graph.updates]
+    found += [variable for graph in graphs for variable in updated_variables(*graph.operations)]
+    return tuple(dict.fromkeys(found))
+
+
+def _unrolled(node: Loop, walk: Walk) -> Lowered:
+    outer = {tensor: walk.value(tensor) for tensor in _captured(node)}
+    state, made = _initial(node, walk), []
+    for step in range(_limit(node) or 0):
+        values = {**outer, **dict(zip(node.carried, state, strict=True))}
+        for scan in node.scans:
+            values[scan.item] = walk.value(scan.items[step], walk.machine_types[scan.item])
+        if node.index is not None:
+            values[node.index] = relax.const(step, walk.machine_types[node.index])
+        inner = walk.inside(values, walk.updated)
+        inner.run(node.body)
+        walk.updated.update(inner.updated)
+        outputs = inner.outputs(node.body, _output_types(node, walk))
+        state = outputs[: len(state)]
+        made.append(outputs)
+    packs = {place: [outputs[place] for outputs in made] for place in _packs(node)}
+    return _results(node, state, packs, walk)
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """A loop of many steps, or of a number that is known only when it runs.
+
+    Its functions take the index, the state, and behind it what stays the same: ``captured``, the
+    stacks of the packs that are scanned, and the limit where the count is a tensor.
+    """
+
+    node: Loop
+    walk: Walk
+    name: str
+    captured: tuple[Tensor, ...]
+    updates: tuple[Tensor, ...]
+
+    def run(self) -> Lowered:
+        """Makes the functions and calls the outermost."""
+        node, walk, packs = self.node, self.walk, _packs(self.node)
+        state = [*_initial(node, walk), *map(walk.new_value, self.updates)]
+        for place, pack in packs.items():
+            shape = (len(pack), *pack[0].shape)
+            state.append(empty(walk.builder, shape, _output_types(node, walk)[place]))
+        if _limit(node) != 0:
+            state = self._called(state)
+        rest = iter(state)
+        carried = [next(rest) for _ in node.carried]
+        walk.updated.update({variable: next(rest) for variable in self.updates})
+        made = {place: self._taken(next(rest), len(pack)) for place, pack in packs.items()}
+        return _results(node, carried, made, walk)
+
+    def _taken(self, stack: RelaxExpression, count: int) -> list[RelaxExpression]:
+        return [item(self.walk.builder, stack, _counter(number)) for number in range(count)]
+
+    def _called(self, state: Sequence[RelaxExpression]) -> list[RelaxExpression]:
+        """The state after the last step, of at least one that is possible."""
+        walk, changing = self.walk, 1 + len(state)
+        scanned = []
+        for scan in self.node.scans:
+            dtype = walk.machine_types[scan.item]
+            scanned.append(stacked(walk.builder, [walk.value(t, dtype) for t in scan.items]))
+        count = self._count()
+        arguments = [_counter(0), *state, *map(walk.value, self.captured), *scanned, *count]
+        function = self._step(arguments, changing)
+        most = _ENDLESS if (limit := _limit(self.node)) is None else limit
+        for level in range(1, 1 + (most - 1).bit_length()):
+            function = self._twice(function, f"{self.name}_{1 << level}", arguments, changing)
+        if count:
+            parameters = _parameters(arguments)
+            call, end = relax.Call(function, parameters), _end(parameters[:changing])
+            function = _choice(self.name, parameters, call, end, walk)
+            arguments = [walk.builder.emit(relax.op.less(_counter(0), *count)), *arguments]
+        return _items(relax.Call(function, arguments), 1 + changing, walk)[2:]
+
+    def _count(self) -> list[RelaxExpression]:
+        """The number of steps where a tensor gives it, no more than there are items to scan."""
+        walk, count, limit = self.walk, self.node.count, _limit(self.node)
+        if not isinstance(count, Tensor):
+            return []
+        steps = _scalar(walk.value(count, _COUNTER), walk)
+        if limit is not None:
+            steps = walk.builder.emit(relax.op.minimum(steps, _counter(limit)))
+        return [steps]
+
+    def _twice(
+        self, function: Any, name: str, arguments: Sequence[RelaxExpression], changing: int
+    ) -> Any:
+        """A function that calls another, and calls it again unless the loop has ended."""
+        builder, parameters = self.walk.builder, _parameters(arguments)
+        with builder.function(name, parameters, private=True):
+            first = builder.emit(relax.Call(function, parameters))
+            more, *state = _items(first, 1 + changing, self.walk)
+            again = relax.Call(function, [*state, *parameters[changing:]])
+            return builder.emit_func_output(builder.emit(relax.If(more, again, first)))
+
+    def _step(self, arguments: Sequence[RelaxExpression], changing: int) -> Any:
+        """The function of one step; a condition in front of it may end the loop instead."""
+        node, builder = self.node, self.walk.builder
+        advance = self._advance(arguments)
+        if node.condition is None or node.post_test:
+            return advance
+        parameters = _parameters(arguments)
+        with builder.function(f"{self.name}_step", parameters, private=True):
+            with builder.dataflow():
+                inner = self.walk.inside(self._values(parameters))
+                holds = builder.emit_output(self._holds(node.condition, inner))
+            call, end = relax.Call(advance, parameters), _end(parameters[:changing])
+            return builder.emit_func_output(builder.emit(relax.If(holds, call, end)))
+
+    def _advance(self, arguments: Sequence[RelaxExpression]) -> Any:
+        """The function that runs the body and tells whether the loop may go on."""
+        node, builder, parameters = self.node, self.walk.builder, _parameters(arguments)
+        with builder.function(f"{self.name}_body", parameters, private=True):
+            with builder.dataflow():
+                values = self._values(parameters)
+                pending = parameters[1 + len(node.carried) :]
+                inner = self.walk.inside(values, dict(zip(self.updates, pending, strict=False)))
+                inner.run(node.body)
+                outputs = inner.outputs(node.body, _output_types(node, self.walk))
+                carried = dict(zip(node.carried, outputs, strict=False))
+                following = builder.emit(relax.op.add(parameters[0], _counter(1)))
+                more = self._more(following, parameters)
+                if node.condition is not None and node.post_test:
+                    after = self.walk.inside({**values, **carried})
+                    holds = self._holds(node.condition, after)
+                    more = builder.emit(relax.op.logical_and(more, holds))
+                state = [*carried.values(), *self._state(inner, outputs, parameters)]
+                output = builder.emit_output(relax.Tuple([more, following, *state]))
+            return builder.emit_func_output(output)
+
+    def _state(
+        self, inner: Walk, outputs: Sequence[RelaxExpression], parameters: Sequence[Variable]
+    ) -> list[RelaxExpression]:
+        """What of the state stands behind the carried tensors, after a step."""
+        first = 1 + len(self.node.carried) + len(self.updates)
+        stacks = [
+            stored(self.walk.builder, stack, outputs[place], parameters[0])
+            for place, stack in zip(_packs(self.node), parameters[first:], strict=False)
+        ]
+        return [*map(inner.new_value, self.updates), *stacks]
+
+    def _values(self, parameters: Sequence[Variable]) -> Lowered:
+        """What body and condition read, of the parameters of a function."""
+        node, count = self.node, len(self.node.carried)
+        behind = 1 + count + len(self.updates) + len(_packs(node))
+        index, rest = parameters[0], iter(parameters[behind:])
+        values = dict(zip(node.carried, parameters[1:], strict=False))
+        values.update((tensor, next(rest)) for tensor in self.captured)
+        builder = self.walk.builder
+        values.update((scan.item, item(builder, next(rest), index)) for scan in node.scans)
+        if node.index is not None:
+            values[node.index] = self.walk.cast(index, self.walk.machine_types[node.index])
+        return values
+
+    def _more(self, index: RelaxExpression, parameters: Sequence[Variable]) -> RelaxExpression:
+        """Whether the number of steps leaves room for the one of the given index."""
+        limit = _limit(self.node)
+        if isinstance(self.node.count, Tensor):
+            return self.walk.builder.emit(relax.op.less(index, parameters[-1]))
+        if limit is None:
+            return relax.const(True, "bool")
+        return self.walk.builder.emit(relax.op.less(index, _counter(limit)))
+
+    def _holds(self, condition: Graph, inner: Walk) -> RelaxExpression:
+        inner.run(condition)
+        if inner.updated:
+            names = ", ".join(f"'{variable.name}'" for variable in inner.updated)
+            message = f"the condition of a loop updates {names}"
+            raise error(message, self.node.span, hint="update it in the body")
+        (holds,) = inner.outputs(condition, ["bool"])
+        return _scalar(holds, inner)
+
+
+def _captured(node: If | Loop) -> tuple[Tensor, ...]:
+    """What the graphs of a node read from outside of it; constants are made anew instead."""
+    local = node.local if isinstance(node, Loop) else ()
+    read = [
+        tensor
+        for graph in bodies(node)
+        for tensor in (*flatten(tuple(p.operand for p in graph.inputs)), *graph.variables)
+        if tensor not in local and tensor.role != "constant"
+    ]
+    return tuple(dict.fromkeys(read))
+
+
+def _limit(node: Loop) -> int | None:
+    """The greatest number of steps as far as numbers and scans tell, whatever ends it before."""
+    limits = [len(scan.items) for scan in node.scans]
+    limits += [node.count] if isinstance(node.count, int) else []
+    return max(0, min(limits)) if limits else None
+
+
+def _is_unrolled(node: Loop) -> bool:
+    return (
+        node.steps is not None
+        and node.steps <= _MOST_UNROLLED_STEPS
+        and _size(node) <= _MOST_UNROLLED_NODES
+    )
+
+
+def _size(node: Node) -> int:
+    """How many nodes an unrolled loop would be in the end."""
+    inner = sum(_size(each) for graph in bodies(node) for each in graph.operations)
+    match node:
+        case Loop():
+            return inner * (_limit(node) or 1)
+        case _:
+            return max(1, inner)
+
+
+def _packs(node: Loop) -> dict[int, tuple[Tensor, ...]]:
+    """The scan outputs that are kept, by their place among the outputs of the body."""
+    packs = {place: tensors(result) for place, result in enumerate(node.results)}
+    return {place: pack for place, pack in packs.items() if place >= len(node.carried) and pack}
+
+
+def _output_types(node: Loop, walk: Walk) -> list[str]:
+    """The dtypes of the outputs of a body: those of carried tensors do not change."""
+    outputs = flatten(tuple(port.operand for port in node.body.outputs))
+    packs = {place: pack[0] for place, pack in _packs(node).items()}
+    meant = {**dict(enumerate(node.carried)), **packs}
+    return [walk.machine_types[meant.get(place, made)] for place, made in enumerate(outputs)]
+
+
+def _initial(node: Loop, walk: Walk) -> list[RelaxExpression]:
+    return [
+        walk.value(tensor, walk.machine_types[carried])
+        for carried, tensor in zip(node.carried, node.initial, strict=True)
+    ]
+
+
+def _results(
+    node: Loop,
+    state: Sequence[RelaxExpression],
+    packs: dict[int, list[RelaxExpression]],
+    walk: Walk,
+) -> Lowered:
+    found = {place: [value] for place, value in enumerate(state)} | packs
+    return {
+        tensor: walk.cast(value, walk.machine_types[tensor])
+        for place, result in enumerate(node.results)
+        for tensor, value in zip(tensors(result), found.get(place, []), strict=False)
+    }
+
+
+def _parameters(arguments: Sequence[RelaxExpression]) -> list[Variable]:
+    return [relax.Var(f"p{number}", value.ty) for number, value in enumerate(arguments)]
+
+
+def _choice(
+    name: str,
+    parameters: list[Variable],
+    consequent: RelaxExpression,
+    alternative: RelaxExpression,
+    walk: Walk,
+) -> Any:
+    """A function that takes a condition in front of the parameters of two expressions."""
+    condition = relax.Var("condition", tvm_compat.tensor_type((), "bool"))
+    with walk.builder.function(name, [condition, *parameters], private=True):
+        chosen = walk.builder.emit(relax.If(condition, consequent, alternative))
+        return walk.builder.emit_func_output(chosen)
+
+
+def _end(state: Sequence[RelaxExpression]) -> RelaxExpression:
+    """What a step returns that is not made: the loop does not go on, its state is as it was."""
+    return relax.Tuple([relax.const(False, "bool"), *state])
+
+
+def _items(call: RelaxExpression, count: int, walk: Walk) -> list[RelaxExpression]:
+    pack = walk.builder.emit(call)
+    return [walk.builder.emit(relax.TupleGetItem(pack, number)) for number in range(count)]
+
+
+def _scalar(value: RelaxExpression, walk: Walk) -> RelaxExpression:
+    """A tensor of one element as one of rank 0."""
+    shape, _ = tvm_compat.shape_and_dtype(value)
+    return walk.builder.emit(relax.op.reshape(value, ())) if shape else value
+
+
+def _counter(value: int) -> RelaxExpression:
+    return relax.const(value, _COUNTER)

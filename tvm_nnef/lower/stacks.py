@@ -1,0 +1,69 @@
+"""Packs whose items are taken and written by a number that is known only at run time.
+
+A stack is one Relax tensor that holds the items of a pack, all of one shape, along a new leading
+axis; an index is an int64 tensor of rank 0. Enters and leaves: Relax expressions, emitted. Does not
+know of loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import relax, te
+
+from tvm_nnef import tvm_compat
+from tvm_nnef.tvm_compat import RelaxExpression, in_place_store
+
+_INJECTIVE = 2
+"""What TVM calls a kernel that can be fused into the one that reads it, so that no item is copied.
+
+It would not find out by itself, as the index is data.
+"""
+
+
+def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
+    """The stack of at least one item.
+
+    The items are stored one by one by the same kernel, however many there are, in a function of
+    its own: nothing else reads the memory that it writes before it returns.
+    """
+    parameters = [relax.Var(f"item{n}", value.ty) for n, value in enumerate(items)]
+    shape, dtype = tvm_compat.shape_and_dtype(items[0])
+    with builder.function("stack_items", parameters, private=True):
+        with builder.dataflow():
+            stack = empty(builder, (len(items), *shape), dtype)
+            for number, value in enumerate(parameters):
+                stack = stored(builder, stack, value, relax.const(number, "int64"))
+            output = builder.emit_output(stack)
+        function = builder.emit_func_output(output)
+    return builder.emit(relax.Call(function, list(items)))
+
+
+def empty(builder: Any, shape: Sequence[int], dtype: str) -> RelaxExpression:
+    """A stack of its own to be written by :func:`stored`."""
+    return builder.emit(relax.op.zeros(tuple(shape), dtype))
+
+
+def item(builder: Any, stack: RelaxExpression, index: RelaxExpression) -> RelaxExpression:
+    """The item at an index, which must be in bounds."""
+    (_, *shape), _ = tvm_compat.shape_and_dtype(stack)
+
+    def taken(items: Any, place: Any) -> Any:
+        return te.compute(shape, lambda *axes: items(place(), *axes), name="item")
+
+    attributes = {"op_pattern": _INJECTIVE}
+    call = builder.call_te(
+        taken, stack, index, primfunc_name_hint="item", primfunc_attrs=attributes
+    )
+    return builder.emit(call)
+
+
+def stored(
+    builder: Any, stack: RelaxExpression, value: RelaxExpression, index: RelaxExpression
+) -> RelaxExpression:
+    """The stack with an item replaced: the same memory, so nobody may read ``stack`` any more."""
+    shape, dtype = tvm_compat.shape_and_dtype(stack)
+    function = builder.add_func(in_place_store(shape, dtype), "store_item")
+    kind = tvm_compat.tensor_type(shape, dtype)
+    return builder.emit(relax.op.call_tir_inplace(function, [value, index, stack], 2, kind))

@@ -1,0 +1,295 @@
+"""The walk over the nodes of a Graph: each becomes Relax expressions of the function being built.
+
+Enters: a Graph's nodes, in order, and what their operands have become. Leaves: what their results
+become. Does not know of ``main``, its parameters and attributes (``lower/module.py``), nor of how
+branches and loops are made (``lower/control_flow.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from tvm import relax
+
+from tvm_nnef import tvm_compat
+from tvm_nnef.diagnostics import NnefError, Note, error
+from tvm_nnef.graph.formula import Constant as Number
+from tvm_nnef.graph.formula import Formula, Lookup, Scalar, loads, scalars, walk
+from tvm_nnef.graph.machine_types import compute_types
+from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
+from tvm_nnef.lower.control_flow import lower_if, lower_loop
+from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
+from tvm_nnef.lower.intrinsics import INTRINSICS
+from tvm_nnef.lower.invocation import Invocation, Lowered, LoweredOperand, LoweringFunction
+from tvm_nnef.lower.naming import identifier
+from tvm_nnef.lower.ops import MAPPINGS
+from tvm_nnef.lower.ordered import ordered_function
+from tvm_nnef.tvm_compat import RelaxExpression
+
+Route: TypeAlias = Literal["mapped", "formula"]
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+_LARGEST_SELECT_CHAIN = 8
+"""A lookup with more items reads a table."""
+
+
+UserLowering: TypeAlias = Callable[[Any, Operation, "tuple[LoweredOperand, ...]"], Lowered]
+"""Lowers an operation, given the ``relax.BlockBuilder`` and its operands; None declines."""
+
+
+class LoweringError(RuntimeError):
+    """A mapping or a body does not give what the Graph says: a bug of tvm_nnef, not of a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The state of lowering one function: what each tensor has become so far.
+
+    ``weights`` are the arrays of the variables that are not parameters; ``constants`` is shared by
+    all functions of a module. ``updated`` are the new values of variables, which nothing reads
+    before the run has ended (section 2.11).
+    """
+
+    builder: Any
+    values: dict[Tensor, RelaxExpression]
+    weights: Mapping[Tensor, Array]
+    machine_types: Mapping[Tensor, str]
+    route: Route
+    lowerings: Mapping[str, UserLowering]
+    constants: dict[Tensor, RelaxExpression] = field(default_factory=dict)
+    updated: dict[Tensor, RelaxExpression] = field(default_factory=dict)
+
+    def inside(
+        self,
+        values: Mapping[Tensor, RelaxExpression],
+        updated: Mapping[Tensor, RelaxExpression] | None = None,
+    ) -> Walk:
+        """A walk that knows the given tensors only: that of another function, or of one step."""
+        return replace(self, values=dict(values), updated=dict(updated or {}))
+
+    def run(self, graph: Graph) -> None:
+        """Lowers the nodes of a graph, in order."""
+        for node in graph.operations:
+            match node:
+                case If():
+                    self._results(node, "if", lower_if(node, self))
+                case Loop():
+                    self._results(node, "loop", lower_loop(node, self))
+                case Operation():
+                    self._operation(node)
+        for variable, tensor in graph.updates:
+            self.updated[variable] = self.value(tensor, self.machine_types[variable])
+
+    def new_value(self, variable: Tensor) -> RelaxExpression:
+        """What a variable has become: the old value where nothing has updated it."""
+        found = self.updated.get(variable)
+        return self.value(variable) if found is None else found
+
+    def value(self, tensor: Tensor, dtype: str | None = None) -> RelaxExpression:
+        """What a tensor has become, cast to a dtype where it has another.
+
+        Constants and variables are made at their first use.
+        """
+        found = self.values.get(tensor)
+        if found is None:
+            found = self._constant(tensor)
+        return found if dtype is None else self.cast(found, dtype)
+
+    def cast(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
+        """A value of a tensor as the given dtype."""
+        if tvm_compat.shape_and_dtype(value)[1] == dtype:
+            return value
+        return self.builder.emit(relax.op.astype(value, dtype))
+
+    def outputs(self, graph: Graph, dtypes: Sequence[str]) -> list[RelaxExpression]:
+        """The outputs of a graph that was run, one after the other, as the given dtypes."""
+        tensors = flatten(tuple(port.operand for port in graph.outputs))
+        return [self.value(tensor, dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)]
+
+    def _constant(self, tensor: Tensor) -> RelaxExpression:
+        if tensor not in self.constants:
+            if tensor.role == "variable":
+                array = self.weights[tensor]
+            elif tensor.role == "constant":
+                array = _constant(tensor, self.machine_types[tensor])
+            else:
+                raise LoweringError(f"nothing computes tensor '{tensor.name}'")
+            self.constants[tensor] = tvm_compat.constant(array)
+        return self.constants[tensor]
+
+    def _results(
+        self, node: If | Loop, kind: str, lowered: Mapping[Tensor, RelaxExpression]
+    ) -> None:
+        for tensor in flatten(node.results):
+            self._define(tensor, lowered[tensor], node, kind)
+
+    def _operation(self, operation: Operation) -> None:
+        custom = self.lowerings.get(operation.operator)
+        if custom and self._offered(operation, _adapted(custom), from_user=True):
+            return
+        mapping = MAPPINGS.get(operation.operator) if self.route == "mapped" else None
+        if mapping and self._offered(operation, mapping):
+            return
+        match operation.body:
+            case Formula() as formula:
+                self._formula(operation, formula)
+            case Graph() as body:
+                self._composite(operation, body)
+            case None:
+                intrinsic = INTRINSICS.get(operation.operator)
+                if not (intrinsic and self._offered(operation, intrinsic)):
+                    raise _no_lowering(operation)
+
+    def _offered(
+        self, operation: Operation, function: LoweringFunction, *, from_user: bool = False
+    ) -> bool:
+        """Offers an operation to a function; False where it declines."""
+        operands = tuple(map(self._operand, operation.operands))
+        lowered = function(Invocation(self.builder, operation, operands, self.machine_types))
+        if lowered is None:
+            return False
+        results = _matched(operation, lowered)
+        for tensor, expression in results:
+            self._define(tensor, expression, operation, operation.operator, from_user=from_user)
+        return True
+
+    def _operand(self, operand: Operand) -> LoweredOperand:
+        match operand:
+            case None:
+                return None
+            case Tensor():
+                return self.value(operand)
+            case items:
+                return tuple(map(self.value, items))
+
+    def _define(
+        self,
+        tensor: Tensor,
+        expression: RelaxExpression,
+        node: Node,
+        title: str,
+        *,
+        from_user: bool = False,
+    ) -> None:
+        hint = identifier(tensor.name.rpartition(".")[2])
+        emitted = self.builder.emit(expression, name_hint=hint)
+        expected = (tensor.shape, self.machine_types[tensor])
+        found = tvm_compat.shape_and_dtype(emitted) if tvm_compat.is_tensor(emitted) else None
+        if found != expected:
+            message = (
+                f"lowering '{title}' gave {_described(found)} "
+                f"for '{tensor.name}', which is {_described(expected)}"
+            )
+            if from_user:
+                hint = "correct the function that 'lowerings' maps the operator to"
+                raise error(message, node.span, hint=hint)
+            raise LoweringError(message)
+        self.values[tensor] = emitted
+
+    def _composite(self, operation: Operation, body: Graph) -> None:
+        """Opens a composite: its operations take its place."""
+        self.run(body)
+        results = flatten(operation.results)
+        dtypes = [self.machine_types[result] for result in results]
+        self.values.update(zip(results, self.outputs(body, dtypes), strict=True))
+
+    def _formula(self, operation: Operation, formula: Formula) -> None:
+        tables = _tables(formula)
+        types = FormulaTypes(
+            {**self.machine_types, **{t: _TABLE_TYPES[t.type] for t in tables.values()}},
+            compute_types(operation, self.machine_types),
+            tables,
+        )
+        operands = _operands(formula, tables)
+        arguments = [self._argument(tensor, types) for tensor in operands]
+        results = [fill.tensor for fill in formula.fills]
+        name = identifier(operation.operator)
+        if is_plain(formula):
+            function = tensor_expressions(formula, operands, types, identifier(operation.operator))
+            call = self.builder.call_te(function, *arguments, primfunc_name_hint=name)
+        else:
+            prim_function = ordered_function(formula, operands, types, name)
+            variable = self.builder.add_func(prim_function, f"{name}_ordered")
+            kinds = [tvm_compat.tensor_type(t.shape, types.stored[t]) for t in results]
+            call = relax.call_tir(variable, arguments, kinds if len(kinds) > 1 else kinds[0])
+        if len(results) == 1:
+            self._define(results[0], call, operation, operation.operator)
+            return
+        pack = self.builder.emit(call)
+        for number, tensor in enumerate(results):
+            item = relax.TupleGetItem(pack, number)
+            self._define(tensor, item, operation, operation.operator)
+
+    def _argument(self, tensor: Tensor, types: FormulaTypes) -> RelaxExpression:
+        if tensor in types.tables.values():
+            return tvm_compat.constant(_constant(tensor, types.stored[tensor]))
+        return self.value(tensor)
+
+
+_TABLE_TYPES = {"real": "float64", "int": "int64", "bool": "bool"}
+
+
+def _operands(formula: Formula, tables: Mapping[tuple[Scalar, ...], Tensor]) -> list[Tensor]:
+    """The tensors that a formula reads and does not make, each once."""
+    made = {fill.tensor for fill in formula.fills}
+    read = (load.tensor for statement in formula.statements for load in loads(statement))
+    found = dict.fromkeys(tensor for tensor in read if tensor not in made)
+    return [*found, *tables.values()]
+
+
+def _tables(formula: Formula) -> dict[tuple[Scalar, ...], Tensor]:
+    """A constant tensor for each lookup in many numbers."""
+    tables: dict[tuple[Scalar, ...], Tensor] = {}
+    for statement in formula.statements:
+        for scalar in (inner for outer in scalars(statement) for inner in walk(outer)):
+            if isinstance(scalar, Lookup) and len(scalar.items) > _LARGEST_SELECT_CHAIN:
+                values = [item.value for item in scalar.items if isinstance(item, Number)]
+                if len(values) == len(scalar.items):
+                    name, shape = f"table{len(tables)}", (len(values),)
+                    table = Tensor(name, scalar.type, shape, "constant", tuple(values))
+                    tables.setdefault(scalar.items, table)
+    return tables
+
+
+def _adapted(function: UserLowering) -> LoweringFunction:
+    return lambda invocation: function(
+        invocation.builder, invocation.operation, invocation.operands
+    )
+
+
+def _matched(operation: Operation, lowered: Lowered) -> list[tuple[Tensor, RelaxExpression]]:
+    """The result tensors of an operation, each with its expression."""
+    results = operation.results
+    aligned = lowered if isinstance(lowered, tuple) else (lowered,)
+    if len(results) == 1 and isinstance(results[0], tuple) and len(aligned) != 1:
+        aligned = (aligned,)
+    pairs = []
+    for result, expression in zip(results, aligned, strict=True):
+        match result:
+            case None:
+                continue
+            case Tensor():
+                pairs.append((result, expression))
+            case items:
+                pairs.extend(zip(items, expression, strict=True))
+    return pairs
+
+
+def _constant(tensor: Tensor, dtype: str) -> Array:
+    if isinstance(tensor.value, tuple):
+        return np.array(tensor.value, dtype).reshape(tensor.shape)
+    return np.full(tensor.shape, tensor.value, dtype)
+
+
+def _described(kind: tuple[Sequence[Any], str] | None) -> str:
+    return f"{kind[1]}{list(kind[0])}" if kind else "something that is no tensor"
+
+
+def _no_lowering(operation: Operation) -> NnefError:
+    hint = "give it a @lower or @compose block, or map it to a function in 'lowerings'"
+    notes = [Note("invoked from here", span) for span in reversed(operation.trace[:-1])]
+    message = f"operator '{operation.operator}' has no body and no lowering"
+    return error(message, operation.span, hint=hint, notes=notes)

@@ -1,0 +1,71 @@
+"""The texts of the standard library, found by the name of a module and the dialect of a model.
+
+The library is written once, in the draft's dialect; the overlay folder ``tools`` holds the
+operators that Khronos's tools name or define differently. Nothing is parsed here but for
+:func:`standard_operators`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from tvm_nnef.diagnostics import NnefError, Source
+from tvm_nnef.semantics.check import check_program
+from tvm_nnef.semantics.program import OVERLAY_PREFIX, STDLIB_PREFIX, CheckedDefinition
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+_SUFFIX = ".sknd"
+_OPERATOR = re.compile(r"^operator\s+([A-Za-z]\w*)", re.MULTILINE)
+
+
+def standard_module(name: str, dialect: str = "draft") -> tuple[Source, ...]:
+    """The texts of a module; the first one to define an operator counts. Empty where unknown."""
+    places = [(STDLIB_PREFIX, _folder())]
+    if dialect == "tools":
+        places.insert(0, (OVERLAY_PREFIX, _folder() / "tools"))
+    files = ((prefix, folder / f"{name}{_SUFFIX}") for prefix, folder in places)
+    return tuple(
+        Source(f"{prefix}{name}{_SUFFIX}", file.read_text(encoding="utf-8"))
+        for prefix, file in files
+        if file.is_file()
+    )
+
+
+def tools_names() -> frozenset[str]:
+    """The qualified names of operators that only the tools' standard library has."""
+    names: set[str] = set()
+    for module in _modules(_folder() / "tools"):
+        overlay, *base = (_OPERATOR.findall(s.text) for s in standard_module(module, "tools"))
+        known = {name for found in base for name in found}
+        names |= {f"{module}.{name}" for name in overlay if name not in known}
+    return frozenset(names)
+
+
+def standard_operators() -> Iterator[CheckedDefinition]:
+    """Every operator of the standard library (the draft's), in the order of modules and text."""
+    names = _modules(_folder())
+    imports = "".join(f"import {name};\n" for name in names)
+    graph = "graph G { @input { x: real[]; } @output { y: real[]; } @compose { y = x; } }"
+    program, found = check_program(
+        Source("<operators>", f"{imports}{graph}\n"), lambda parts: standard_module(parts[0])
+    )
+    if program is None:
+        raise NnefError(found)
+    for name in names:
+        yield from program.modules[name].definitions.values()
+
+
+def _folder() -> Traversable:
+    return resources.files("tvm_nnef.stdlib")
+
+
+def _modules(folder: Traversable) -> list[str]:
+    if not folder.is_dir():
+        return []
+    files = (file.name for file in folder.iterdir() if file.name.endswith(_SUFFIX))
+    return sorted(name.removesuffix(_SUFFIX) for name in files)
