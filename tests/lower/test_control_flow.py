@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -347,7 +346,7 @@ def test_a_large_body_is_not_unrolled(m):
 
 
 COSTS = """
-import resource, sys, threading, time
+import resource, sys, threading
 import numpy as np
 from tvm_nnef.compilation.pipeline import build_module
 from tvm_nnef.graph.machine_types import assign
@@ -375,21 +374,21 @@ found = []
 threading.stack_size(512 << 10)
 for steps in (100, 100_000):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
     thread = threading.Thread(target=run, args=(steps,))
     thread.start()
     thread.join()
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-print(int(found[-1].min()), int(found[-1].max()), grown, time.perf_counter() - start)
+print(int(found[-1].min()), int(found[-1].max()), grown)
 """
 
 
-def test_100_000_steps_take_little_time_stack_and_memory():
-    run = subprocess.run([sys.executable, "-c", COSTS], capture_output=True, text=True, check=True)
-    least, most, grown, seconds = run.stdout.split()
+def test_100_000_steps_take_little_stack_and_memory(tmp_path):
+    # In a folder of its own, where the installed package is found and not the checkout.
+    command = [sys.executable, "-c", COSTS]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    least, most, grown = run.stdout.split()
     assert (least, most) == ("100000", "100000")
     assert int(grown) < 4 << 10, "KiB"
-    assert float(seconds) < 10
 
 
 def test_a_scan_output_is_written_in_place(m, make):
@@ -400,9 +399,7 @@ def test_a_scan_output_is_written_in_place(m, make):
     following = m.call("add", x, one)
     loop = m.loop(m.body([x], [following, following]), [x], [x0], count=steps, packs=steps)
     exe = make.compiled(m.graph([loop], [x0], loop.results[1:]))
-    start = time.perf_counter()
     (pack,) = exe(np.zeros(400))
-    assert time.perf_counter() - start < 0.5
     np.testing.assert_array_equal([item[7] for item in pack], np.arange(1, steps + 1))
 
 
