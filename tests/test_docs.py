@@ -33,6 +33,18 @@ def test_the_model_of_the_readme_computes_what_it_says() -> None:
     np.testing.assert_allclose(y, h / (1 + np.exp(-1.5 * h)), rtol=1e-5, atol=1e-5)
 
 
+def test_the_first_command_prints_what_the_readme_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    command = re.findall(r"&& tvm-nnef (run .*)$", README, re.MULTILINE)[0]
+    assert main(command.split()) == 0
+    shown, printed = listing("probabilities").split(), capsys.readouterr().out.split()
+    # The first class and its probability; the tiny ones after it may differ between CPUs.
+    assert printed[:5] == shown[:5]
+    assert abs(float(printed[5].rstrip("%")) - float(shown[5].rstrip("%"))) < 0.1
+
+
 def test_the_error_of_the_readme_is_what_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
