@@ -44,13 +44,9 @@ def tensor_subscripts(
     """Indices as subscripts, one for each dimension. Raises NnefError where that does not hold."""
     if len(indices) != target.rank:
         count = f"{len(indices)} {'index' if len(indices) == 1 else 'indices'}"
-        message = f"'{_short(target)}' of rank {target.rank} is accessed with {count}"
+        message = f"'{target.short_name}' of rank {target.rank} is accessed with {count}"
         raise error(message, span)
     return tuple(_subscript(index, span) for index in indices)
-
-
-def _short(tensor: Tensor) -> str:
-    return tensor.name.rpartition(".")[2]
 
 
 def _subscript(index: Value, span: Span) -> formula.Subscript:

@@ -1,8 +1,8 @@
 """Components to operations (NNEF 2.0 draft, section 2.10 and chapter 3).
 
-Enters checked definitions and values, leaves operations with their bodies. Branches on
-compile-time conditions and loops of known length are resolved here. How an operation is executed
-is not known here.
+Enters checked definitions and values, leaves operations with their bodies; branches and loops are
+composed by :mod:`tvm_nnef.composition.control_flow`. How an operation is executed is not known
+here.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _apply(composer: Composer, entry: Entry, tensor: Tensor, frame: Frame) -> Te
     }
     operands: tuple[Operand, ...] = (tensor,)
     invocation = Invocation(attributes, operands, types, span)
-    short = tensor.name.rpartition(".")[2]
+    short = tensor.short_name
     name = nodes.Identifier(f"{short}:quantized", span=span)
     target = nodes.NameTarget(name, span=span)
     (result,) = composer.invoke_bound(definition, invocation, call, frame, (target,))

@@ -180,14 +180,10 @@ def _close(
     captured = dict.fromkeys(t for t in (*read, *flatten(outputs)) if t not in made)
     return Graph(
         frame.scope,
-        tuple(Port(_short(tensor), tensor) for tensor in captured),
+        tuple(Port(tensor.short_name, tensor) for tensor in captured),
         tuple(Port(f"output_{i}", output) for i, output in enumerate(outputs)),
         tuple(frame.operations), tuple(frame.constants), tuple(frame.variables),
     )  # fmt: skip
-
-
-def _short(tensor: Tensor) -> str:
-    return tensor.name.rpartition(".")[2]
 
 
 def same_kinds(items: Sequence[Value]) -> bool:

@@ -24,6 +24,7 @@ from tvm_nnef.graph.nodes import (
     Tensor,
     every_tensor,
     flatten,
+    operator_name,
 )
 
 
@@ -70,7 +71,7 @@ def dot(graph: Graph) -> str:
         source.update(dict.fromkeys(flatten((port.operand,)), "input " + port.name))
     for position, operation in enumerate(graph.operations):
         node = f"operation {position}"
-        caption = _operator(operation) + (f"\n{operation.label}" if operation.label else "")
+        caption = operator_name(operation) + (f"\n{operation.label}" if operation.label else "")
         rows.append(f"  {_quoted(node)} [label={_quoted(caption)}];")
         rows += _edges(flatten(operation.operands), node, source)
         source.update(dict.fromkeys(flatten(operation.results), node))
@@ -216,7 +217,7 @@ def _graph_data(graph: Graph) -> dict[str, Any]:
 
 def _node_data(node: Node) -> dict[str, Any]:
     return {
-        "operator": _operator(node),
+        "operator": operator_name(node),
         "label": node.label,
         "operands": [_names(operand) for operand in node.operands],
         "results": [_names(result) for result in node.results],
@@ -263,17 +264,6 @@ def _body_data(body: Formula | Graph | None) -> Any:
             return list(lines(body))
         case None:
             return None
-
-
-def _operator(node: Node) -> str:
-    """The operator's name; those of branches and loops are keywords, so no operator has them."""
-    match node:
-        case If():
-            return "if"
-        case Loop():
-            return "loop"
-        case Operation():
-            return node.operator
 
 
 def _tensor_data(tensor: Tensor, dtypes: Mapping[Tensor, str]) -> dict[str, Any]:

@@ -40,6 +40,11 @@ class Tensor:
         """The number of dimensions."""
         return len(self.shape)
 
+    @property
+    def short_name(self) -> str:
+        """The name without its scope."""
+        return self.name.rpartition(".")[2]
+
 
 Operand: TypeAlias = "Tensor | tuple[Tensor, ...] | None"
 """A tensor, a pack of tensors, or null."""
@@ -220,6 +225,17 @@ def tensors(operand: Operand) -> tuple[Tensor, ...]:
 def flatten(operands: tuple[Operand, ...]) -> tuple[Tensor, ...]:
     """The tensors of several operands, in order."""
     return tuple(tensor for operand in operands for tensor in tensors(operand))
+
+
+def operator_name(node: Node) -> str:
+    """The operator's name; those of branches and loops are keywords, so no operator has them."""
+    match node:
+        case If():
+            return "if"
+        case Loop():
+            return "loop"
+        case Operation():
+            return node.operator
 
 
 def bodies(node: Node) -> tuple[Graph, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Tensor, flatten, tensors
+from tvm_nnef.graph.nodes import Graph, If, Loop, Operand, Tensor, flatten, operator_name, tensors
 
 _CHARACTER = 7
 _LINE = 15
@@ -72,23 +72,17 @@ def _boxes(graph: Graph) -> list[Box]:
         index = add((port.name, _shapes(port.operand)), "input", ())
         source.update(dict.fromkeys(tensors(port.operand), index))
     for node in graph.operations:
-        lines = [_title(node), *([node.label] if node.label else []), *map(_shapes, node.results)]
+        lines = [
+            operator_name(node),
+            *([node.label] if node.label else []),
+            *map(_shapes, node.results),
+        ]
         kind = "control" if isinstance(node, If | Loop) else "operation"
         index = add(lines, kind, node.operands)
         source.update(dict.fromkeys(flatten(node.results), index))
     for port in graph.outputs:
         add((port.name,), "output", (port.operand,))
     return boxes
-
-
-def _title(node: Node) -> str:
-    match node:
-        case If():
-            return "if"
-        case Loop():
-            return "loop"
-        case _:
-            return node.operator
 
 
 def _shapes(operand: Operand) -> str:

@@ -65,7 +65,7 @@ def lower(
     if state:
         attributes["num_state"] = len(state)
     parameters = [*weights, *state] if keep_params_in_input else [*state]
-    named = [*inputs, *((tensor.name.rpartition(".")[2], tensor) for tensor in parameters)]
+    named = [*inputs, *((tensor.short_name, tensor) for tensor in parameters)]
     names, builder = Names(), relax.BlockBuilder()
     values = {
         tensor: _parameter(names.unique(name), tensor, machine_types) for name, tensor in named

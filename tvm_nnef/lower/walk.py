@@ -174,7 +174,7 @@ class Walk:
         *,
         from_user: bool = False,
     ) -> None:
-        hint = identifier(tensor.name.rpartition(".")[2])
+        hint = identifier(tensor.short_name)
         emitted = self.builder.emit(expression, name_hint=hint)
         expected = (tensor.shape, self.machine_types[tensor])
         found = tvm_compat.shape_and_dtype(emitted) if tvm_compat.is_tensor(emitted) else None
