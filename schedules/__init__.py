@@ -14,6 +14,8 @@ from typing import Any
 from tvm import relax, transform
 
 from tvm_nnef.schedules.cpu import fallback
+from tvm_nnef.schedules.empty import with_first_values
+from tvm_nnef.schedules.legalization import LEGALIZATIONS
 from tvm_nnef.tvm_compat import Module, PrimFunction, Target, prim_functions, update_functions
 
 RULE = "schedule_rule"
@@ -35,7 +37,7 @@ def schedule(mod: Module, target: Target) -> Module:
 
 def legalize(mod: Module, target: Target) -> Module:
     """Every Relax operator as a call of a PrimFunc."""
-    return _run(mod, target, [relax.transform.LegalizeOps()])
+    return _run(mod, target, [relax.transform.LegalizeOps({**LEGALIZATIONS})])
 
 
 def fuse(mod: Module, target: Target) -> Module:
@@ -60,7 +62,7 @@ def schedule_kernels(mod: Module, target: Target) -> Module:
     scheduled: dict[str, PrimFunction] = {}
     for name, function in prim_functions(mod).items():
         if RULE not in (function.attrs or {}):
-            result, rule = rules(function, target)
+            result, rule = rules(with_first_values(function), target)
             scheduled[name] = result.with_attr(RULE, rule)
     return update_functions(mod, scheduled)
 

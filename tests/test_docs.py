@@ -66,6 +66,21 @@ def test_there_are_two_commands_to_copy() -> None:
     assert "pytest" in commands[1]
 
 
+COMMANDS = re.findall(r"^\| `tvm-nnef ([^`]*)` \|", README, re.MULTILINE)
+COMPARING = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
+COMMANDS += re.findall(r"^    tvm-nnef (.*)$", COMPARING, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_run_as_they_are_shown(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.zeros((1, 1, 8, 8), np.float32))
+    words = {"MODEL": str(ROOT / "docs" / "examples" / "digits"), "[NAME]": "nn.conv"}
+    assert main([words.get(word, word) for word in command.split()]) == 0
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8"))

@@ -9,7 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_nnef.api import build, compose, evaluate, from_nnef
+    from tvm_nnef.api import build, compare, compose, evaluate, from_nnef
+    from tvm_nnef.comparison import Report
+    from tvm_nnef.conversion import convert
     from tvm_nnef.diagnostics import Diagnostic, NnefError
     from tvm_nnef.model import Model, check, load_model, save_model
     from tvm_nnef.runtime import Executable, load
@@ -19,9 +21,12 @@ __all__ = [
     "Executable",
     "Model",
     "NnefError",
+    "Report",
     "build",
     "check",
+    "compare",
     "compose",
+    "convert",
     "evaluate",
     "from_nnef",
     "load",
@@ -30,7 +35,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "tvm_nnef.api": ("build", "compose", "evaluate", "from_nnef"),
+    "tvm_nnef.api": ("build", "compare", "compose", "evaluate", "from_nnef"),
+    "tvm_nnef.comparison": ("Report",),
+    "tvm_nnef.conversion": ("convert",),
     "tvm_nnef.diagnostics": ("Diagnostic", "NnefError"),
     "tvm_nnef.model": ("Model", "check", "load_model", "save_model"),
     "tvm_nnef.runtime": ("Executable", "load"),

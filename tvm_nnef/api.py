@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     import tvm
 
+    from tvm_nnef.comparison import Report
     from tvm_nnef.runtime import Executable
 
 
@@ -142,6 +144,64 @@ def build(
     else:
         module = from_nnef(model_or_mod, **from_nnef_options)
     return build_module(module, target, progress=progress, dump_dir=dump_dir)
+
+
+def compare(
+    model: AnyModel,
+    *inputs: Any,
+    routes: Sequence[str] = ("mapped", "reference"),
+    rtol: float | None = None,
+    atol: float | None = None,
+    chained: bool = False,
+    seed: int = 0,
+    lowerings: Mapping[str, Callable[..., Any]] | None = None,
+    variables: Mapping[str, Any] | None = None,
+    progress: bool = True,
+    **compose_options: Any,
+) -> Report:
+    """Runs a model on two routes, tensor by tensor, up to the first tensor that differs.
+
+    Routes are ``mapped``, ``formula`` (both compiled for this CPU) and ``reference``. ``inputs``
+    are as for :func:`evaluate`; where there are none, they are random, from ``seed``. Compared are
+    the results of the operations, branches and loops at the outer level of the graph; where a
+    composition differs, those inside of it as well. ``lowerings`` are those of :func:`from_nnef`,
+    for the route ``mapped``.
+
+    Each operation is executed by itself, and the second route gets the operands that the first
+    has computed, so that the first difference is the first *wrong operator*, not the first place
+    where rounding has added up. With ``chained`` each route gets its own operands. Last, what the
+    first route gave is compared with what it gives when it is built as a whole.
+
+    Elements agree where they differ by at most ``atol + rtol * |first|``. ``rtol`` None means by
+    machine type: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
+    is what the rounding of one operation, a sum of thousands of terms included, stays below
+    (:data:`tvm_nnef.comparison.differences.TOLERANCES`), and it grows with nothing: not with the
+    depth of the model, either. ``atol`` None means ``rtol`` times the root mean square of the
+    first route's tensor, for sums whose terms cancel.
+
+    Raises NnefError for everything that is wrong with the model or with what was given; a
+    difference raises nothing: the :class:`Report` tells it.
+    """
+    from tvm_nnef.comparison import Setting, compare_routes
+    from tvm_nnef.compilation.progress import progress_reported
+    from tvm_nnef.random_inputs import random_inputs
+    from tvm_nnef.reference.inputs import bind_inputs
+
+    loaded = load_model(model, **_load_options(compose_options, variables))
+    graph = compose(loaded, **compose_options)
+    check_variables(loaded, graph)
+    bound = bind_inputs(graph, inputs or random_inputs(graph, seed), graph.machine_types)
+    with progress_reported("comparing") if progress else nullcontext() as report:
+        return compare_routes(
+            graph,
+            bound,
+            Setting(loaded.variables, lowerings or {}),
+            routes=routes,
+            rtol=rtol,
+            atol=atol,
+            chained=chained,
+            progress=report,
+        )
 
 
 def _load_options(options: dict[str, Any], variables: Mapping[str, Any] | None) -> dict[str, Any]:

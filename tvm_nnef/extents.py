@@ -1,12 +1,15 @@
 """Arithmetic on extents: ``int`` in, ``int`` out, else a TVM integer expression.
 
 The one place for symbolic arithmetic: results are simplified by TVM's analyzer, so that an
-expression without symbols is an ``int`` again and equal expressions compare equal. TVM is imported
-only when a first symbol appears; a static model is parsed, checked and composed without it.
+expression without symbols is an ``int`` again and equal expressions compare equal. A symbol is an
+extent that only a run tells, so it is never negative. Conditions on extents are ``bool`` in the
+same way, else a TVM expression of type bool. TVM is imported only when a first symbol appears; a
+static model is parsed, checked and composed without it.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
     from tvm.ir import PrimExpr
 
 Extent: TypeAlias = "int | PrimExpr"
+Condition: TypeAlias = "bool | PrimExpr"
+Tree: TypeAlias = "bool | int | str | list[Any]"
+"""An expression as JSON: a number, the name of a symbol, or a function with its arguments."""
 
 
 def is_static(extent: Extent) -> TypeGuard[int]:
@@ -23,8 +29,13 @@ def is_static(extent: Extent) -> TypeGuard[int]:
 
 
 def is_symbolic(value: object) -> bool:
-    """Whether a value is an extent that has symbols in it."""
+    """Whether a value is an extent, or a condition on extents, that has symbols in it."""
     return type(value).__module__.partition(".")[0] == "tvm"
+
+
+def is_condition(value: object) -> bool:
+    """Whether a value is a condition that has symbols in it."""
+    return is_symbolic(value) and str(value.ty) == "bool"  # type: ignore[attr-defined]
 
 
 def symbol(name: str) -> PrimExpr:
@@ -53,6 +64,8 @@ def floordiv(left: Extent, right: Extent) -> Extent:
     """Quotient, rounded down. Raises ZeroDivisionError for a divisor that is the number 0."""
     if _static(left, right):
         return left // right
+    if is_static(right) and right < 0:
+        return floordiv(sub(0, left), -right)
     return _simplify(_tirx().floordiv(_wide(left), _wide(_divisor(right))))
 
 
@@ -60,6 +73,8 @@ def floormod(left: Extent, right: Extent) -> Extent:
     """Remainder of :func:`floordiv`, with the sign of the divisor."""
     if _static(left, right):
         return left % right
+    if is_static(right) and right < 0:
+        return sub(0, floormod(sub(0, left), -right))
     return _simplify(_tirx().floormod(_wide(left), _wide(_divisor(right))))
 
 
@@ -72,6 +87,8 @@ def truncdiv(left: Extent, right: Extent) -> Extent:
     """Quotient, rounded toward zero."""
     if _static(left, right):
         return -(-left // right) if (left < 0) != (right < 0) else left // right
+    if is_static(right) and right < 0:
+        return sub(0, truncdiv(left, -right))
     return _simplify(_tirx().truncdiv(_wide(left), _wide(_divisor(right))))
 
 
@@ -79,6 +96,8 @@ def truncmod(left: Extent, right: Extent) -> Extent:
     """Remainder of :func:`truncdiv`, with the sign of the dividend."""
     if _static(left, right):
         return left - right * truncdiv(left, right)
+    if is_static(right) and right < 0:
+        return truncmod(left, -right)
     return _simplify(_tirx().truncmod(_wide(left), _wide(_divisor(right))))
 
 
@@ -136,7 +155,142 @@ def equal(left: Extent, right: Extent) -> bool:
     """Whether two extents are certainly equal, whatever the values of their symbols."""
     if _static(left, right):
         return left == right
-    return bool(_analyzer().can_prove_equal(_wide(left), _wide(right)))
+    difference = _wide(left) - _wide(right)
+    return bool(_analyzer(difference).can_prove_equal(difference, 0))
+
+
+def compare(function: str, left: Extent, right: Extent) -> Condition:
+    """``lt``, ``le``, ``gt``, ``ge``, ``eq`` or ``ne`` of two extents, decided if it can be."""
+    if _static(left, right):
+        return bool(_COMPARISONS[function](left, right))
+    return _condition(getattr(_tirx(), function.upper())(_wide(left), _wide(right)))
+
+
+def both(left: Condition, right: Condition) -> Condition:
+    """Conjunction."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return right if left is True else left if right is True else False
+    return _condition(_tirx().And(left, right))
+
+
+def either(left: Condition, right: Condition) -> Condition:
+    """Disjunction."""
+    return negated(both(negated(left), negated(right)))
+
+
+def differ(left: Condition, right: Condition) -> Condition:
+    """Exclusive disjunction."""
+    return either(both(left, negated(right)), both(negated(left), right))
+
+
+def negated(condition: Condition) -> Condition:
+    """Negation."""
+    return not condition if isinstance(condition, bool) else _condition(_tirx().Not(condition))
+
+
+def select(condition: Condition, consequent: Extent, alternative: Extent) -> Extent:
+    """One of two extents."""
+    if isinstance(condition, bool):
+        return consequent if condition else alternative
+    if equal(consequent, alternative):
+        return consequent
+    return _simplify(_tirx().Select(condition, _wide(consequent), _wide(alternative)))
+
+
+def decide(condition: Condition, bounds: Mapping[str, int]) -> bool | None:
+    """Whether a condition holds for all symbols up to their bounds, or for none; else None."""
+    if isinstance(condition, bool):
+        return condition
+    analyzer = _analyzer(condition, bounds=bounds)
+    if analyzer.can_prove(condition):
+        return True
+    return False if analyzer.can_prove(_tirx().Not(condition)) else None
+
+
+def limits(extent: Extent, bounds: Mapping[str, int]) -> tuple[int, int]:
+    """The least and the largest value that an extent can have, symbols up to their bounds."""
+    if is_static(extent):
+        return extent, extent
+    found = _analyzer(extent, bounds=bounds).const_int_bound(extent)
+    return int(found.min_value), int(found.max_value)
+
+
+def symbols(expression: Extent | Condition) -> tuple[str, ...]:
+    """The names of the symbols in an extent or condition, each once, in order."""
+    if not is_symbolic(expression):
+        return ()
+    names = (variable.name for variable in _tirx().analysis.undefined_vars(expression))
+    return tuple(dict.fromkeys(names))
+
+
+def tree(expression: Extent | Condition) -> Tree:
+    """An extent or condition as JSON, which :func:`evaluate` reads without TVM."""
+    if not is_symbolic(expression):
+        return expression
+    node: Any = expression
+    match type(node).__name__:
+        case "Var":
+            return str(node.name)
+        case "IntImm":
+            return bool(node.value) if is_condition(node) else int(node.value)
+        case "Cast":
+            return tree(node.value)
+        case "Not":
+            return ["not", tree(node.a)]
+        case "Select":
+            return ["select", tree(node.condition), tree(node.true_value), tree(node.false_value)]
+        case name if name in _NODES:
+            return [_NODES[name], tree(node.a), tree(node.b)]
+    raise NotImplementedError(f"no tree for {type(node).__name__}: {node}")
+
+
+def text(expression: Extent | Condition | Tree) -> str:
+    """An extent or condition in the notation of the draft: ``(s + 1) / 2``."""
+    return _text(tree(expression) if is_symbolic(expression) else expression, 0)
+
+
+def _text(node: Any, around: int) -> str:
+    match node:
+        case ["not", operand]:
+            return f"!{_text(operand, 9)}"
+        case ["select", condition, consequent, alternative]:
+            parts = [_text(condition, 1), _text(consequent, 1), _text(alternative, 0)]
+            return _within("{} ? {} : {}".format(*parts), 0, around)
+        case [function, left, right]:
+            symbol, strength = _OPERATORS[function]
+            inner = f"{_text(left, strength)} {symbol} {_text(right, strength + 1)}"
+            return _within(inner, strength, around)
+        case bool():
+            return "true" if node else "false"
+    return str(node)
+
+
+def _within(inner: str, strength: int, around: int) -> str:
+    return f"({inner})" if strength < around else inner
+
+
+def evaluate(expression: Extent | Condition | Tree, values: Mapping[str, int]) -> Any:
+    """The value of an extent, a condition or its tree, given those of its symbols.
+
+    An int, or a bool for a condition. Raises KeyError for a symbol without a value, and
+    ZeroDivisionError.
+    """
+    match tree(expression) if is_symbolic(expression) else expression:
+        case str(name):
+            return values[name]
+        case ["not", operand]:
+            return not evaluate(operand, values)
+        case ["and", left, right]:
+            return evaluate(left, values) and evaluate(right, values)
+        case ["or", left, right]:
+            return evaluate(left, values) or evaluate(right, values)
+        case ["select", condition, consequent, alternative]:
+            return evaluate(consequent if evaluate(condition, values) else alternative, values)
+        case [str(function), left, right]:
+            first, second = evaluate(left, values), evaluate(right, values)
+            return {**FUNCTIONS, **_COMPARISONS}[function](first, second)
+        case number:
+            return number
 
 
 FUNCTIONS: Mapping[str, Callable[[Extent, Extent], Extent]] = {
@@ -156,14 +310,69 @@ FUNCTIONS: Mapping[str, Callable[[Extent, Extent], Extent]] = {
 """The functions of two extents, under the names that formulas use for them."""
 
 
+_COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
+
+_OPERATORS: Mapping[str, tuple[str, int]] = {
+    "or": ("||", 1),
+    "and": ("&&", 2),
+    "lt": ("<", 3),
+    "le": ("<=", 3),
+    "gt": (">", 3),
+    "ge": (">=", 3),
+    "eq": ("==", 3),
+    "ne": ("!=", 3),
+    "min": ("<<", 4),
+    "max": (">>", 4),
+    "add": ("+", 5),
+    "sub": ("-", 5),
+    "mul": ("*", 6),
+    "floordiv": ("/", 6),
+    "floormod": ("%", 6),
+    "truncdiv": ("/", 6),
+    "truncmod": ("%", 6),
+}
+"""How the draft writes each function, and how strongly it binds."""
+
+_NODES: Mapping[str, str] = {
+    "Add": "add",
+    "Sub": "sub",
+    "Mul": "mul",
+    "FloorDiv": "floordiv",
+    "FloorMod": "floormod",
+    "Div": "truncdiv",
+    "Mod": "truncmod",
+    "Min": "min",
+    "Max": "max",
+    "LT": "lt",
+    "LE": "le",
+    "GT": "gt",
+    "GE": "ge",
+    "EQ": "eq",
+    "NE": "ne",
+    "And": "and",
+    "Or": "or",
+}
+"""TVM's nodes of two operands, and the functions that they are."""
+
+
 def _static(left: Extent, right: Extent) -> TypeGuard[int]:
     return isinstance(left, int) and isinstance(right, int)
 
 
 def _divisor(right: Extent) -> Extent:
-    if isinstance(right, int) and right == 0:
-        raise ZeroDivisionError
-    return right
+    """The divisor, 1 where a run makes it 0: a quotient that nobody needs must not stop it."""
+    if isinstance(right, int):
+        if right == 0:
+            raise ZeroDivisionError
+        return right
+    return select(compare("eq", right, 0), 1, right)
 
 
 def _tirx() -> Any:
@@ -172,10 +381,21 @@ def _tirx() -> Any:
     return tirx
 
 
-def _analyzer() -> Any:
+_LARGEST = 1 << 40
+"""A bound for symbols that have none: no array has a longer extent."""
+
+
+def _analyzer(*expressions: Any, bounds: Mapping[str, int] | None = None) -> Any:
+    """TVM's analyzer, which knows the range of every symbol of the expressions."""
+    from tvm.ir import Range
     from tvm.sym import Analyzer
 
-    return Analyzer()
+    analyzer = Analyzer()
+    for expression in expressions:
+        for variable in _tirx().analysis.undefined_vars(expression):
+            most = (bounds or {}).get(variable.name, _LARGEST)
+            analyzer.bind(variable, Range(_wide(0), _wide(most + 1)))
+    return analyzer
 
 
 def _wide(extent: Extent) -> Any:
@@ -185,6 +405,13 @@ def _wide(extent: Extent) -> Any:
 
 
 def _simplify(expression: Any) -> Extent:
-    simple = _analyzer().simplify(expression)
+    simple = _analyzer(expression).simplify(expression)
     value = getattr(simple, "value", None)
     return value if isinstance(value, int) else simple
+
+
+def _condition(expression: Any) -> Condition:
+    analyzer = _analyzer(expression)
+    if analyzer.can_prove(expression):
+        return True
+    return False if analyzer.can_prove(_tirx().Not(expression)) else analyzer.simplify(expression)

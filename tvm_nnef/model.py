@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, did_you_mean, error
+from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
 from tvm_nnef.standard_library import standard_module, tools_names
@@ -197,9 +198,20 @@ def check(
     else:
         loaded, found = _read(model, dialect, search_path, variables)
     if loaded is not None:
-        for name in loaded.graphs if graph is None else (graph,):
-            found += _check_graph(loaded, name, attributes, types, input_shapes)
+        for name in _to_compose(loaded) if graph is None else (graph,):
+            composed = _check_graph(loaded, name, attributes, types, input_shapes)
+            known = {(each.span, each.message) for each in found}
+            found += [each for each in composed if (each.span, each.message) not in known]
     return found
+
+
+def _to_compose(model: Model) -> Iterator[str]:
+    """The first graph, and the others that no graph invokes with attributes and shapes of its own.
+
+    What is invoked is composed where it is.
+    """
+    invoked = invoked_names(model.program.modules[MAIN].node.definitions)
+    return (name for i, name in enumerate(model.graphs) if not (i and name in invoked))
 
 
 def _check_graph(

@@ -17,23 +17,29 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_nnef import tvm_compat
+from tvm_nnef import extents, tvm_compat
 from tvm_nnef.compilation.metadata import FUNCTION
-from tvm_nnef.diagnostics import did_you_mean, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
+from tvm_nnef.lower.checks import failed
 from tvm_nnef.lower.naming import INITIAL_STATE
-from tvm_nnef.reference.inputs import bind_inputs, bind_variables
+from tvm_nnef.random_inputs import random_inputs
+from tvm_nnef.reference.inputs import bind_inputs, bind_symbols, bind_variables
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What a tensor of an input or output looks like."""
+    """What a tensor of an input or output looks like.
+
+    An extent that only a run tells is text: the name of a symbol, or an expression of such.
+    """
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     dtype: str
 
 
@@ -78,7 +84,8 @@ class State(Mapping[str, Array]):
     def __setitem__(self, name: str, value: Any) -> None:
         place = self._place(name)
         info = self._infos[place]
-        variable = Tensor(name, DTYPES[info.dtype], info.shape, "variable")
+        shape = tuple(extent for extent in info.shape if isinstance(extent, int))
+        variable = Tensor(name, DTYPES[info.dtype], shape, "variable")
         graph = Graph("state", (), (), (), variables=(variable,))
         bound = bind_variables(graph, {name: _without_dlpack(value)}, {variable: info.dtype})
         self.tensors[place] = tvm_compat.runtime_tensor(bound[variable])
@@ -105,12 +112,14 @@ class State(Mapping[str, Array]):
 class Executable:
     """A compiled model. Calls may not overlap.
 
-    ``inputs`` and ``outputs`` describe the ports, in the order of the graph; ``state`` holds the
-    variables that ``@update`` changes, by name, as the last call has left them.
+    ``inputs`` and ``outputs`` describe the ports, in the order of the graph; ``bounds`` has the
+    largest value of each symbol in their shapes; ``state`` holds the variables that ``@update``
+    changes, by name, as the last call has left them.
     """
 
     inputs: tuple[PortInfo, ...]
     outputs: tuple[PortInfo, ...]
+    bounds: Mapping[str, int]
     state: State
 
     def __init__(self, library: Any, *, file: Path | None = None) -> None:
@@ -122,7 +131,9 @@ class Executable:
         metadata: Mapping[str, Any] = json.loads(str(self._machine[FUNCTION]()))
         self.inputs = tuple(map(_port, metadata["inputs"]))
         self.outputs = tuple(map(_port, metadata["outputs"]))
+        self.bounds = dict(metadata["bounds"])
         self.metadata = metadata
+        self._graph = _signature(metadata)
         self.reset()
 
     def __repr__(self) -> str:
@@ -135,8 +146,9 @@ class Executable:
         ``inputs`` are arrays (NumPy, DLPack, or what NumPy makes an array of), and a list of
         arrays for a pack; a pack among the outputs is a list likewise.
 
-        Raises NnefError where an input has another shape or kind of dtype than expected. Within a
-        kind values are converted: float64 to float32, but no int to a real.
+        Raises NnefError where an input has another shape or kind of dtype than expected, where the
+        extents of inputs do not agree or are beyond their bounds, and where a check of the model
+        fails. Within a kind values are converted: float64 to float32, but no int to a real.
         """
         tensors = self._run(self._arguments(inputs))
         behind = len(tensors) - len(self.state)
@@ -151,9 +163,9 @@ class Executable:
     def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
         """How long a run takes, over ``repeat`` runs, with random inputs where none are given.
 
-        The state stays as it is.
+        Random inputs have the largest extents that there can be. The state stays as it is.
         """
-        arguments = self._arguments(inputs or _random_inputs(self.inputs))
+        arguments = self._arguments(inputs or random_inputs(self._graph))
         for _ in range(warmup):
             self._run(arguments)
         times = [_seconds(lambda: self._run(arguments)) for _ in range(repeat)]
@@ -182,14 +194,25 @@ class Executable:
                 raise error(f"cannot write '{target}': {reason[0]}", hint=hint) from None
 
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
-        graph, types = _signature(self.inputs)
         given = [_without_dlpack(value) for value in inputs]
-        bound = bind_inputs(graph, given, types)
+        bound = bind_inputs(self._graph, given, self._graph.machine_types)
+        values = bind_symbols(self._graph, bound)
+        failures = ((check, complaint(check, values)) for check in self.metadata["checks"])
+        problems = [Diagnostic(each, file=c["place"] or None) for c, each in failures if each]
+        if problems:
+            raise NnefError(problems)
         tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
         return [*tensors, *self.state.tensors]
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
-        result = self._machine["main"](*arguments)
+        try:
+            result = self._machine["main"](*arguments)
+        except (RuntimeError, TypeError) as problem:
+            failure = failed(str(problem))
+            if failure is None:
+                raise
+            message, place = failure
+            raise error(message, file=place or None) from None
         return [result] if hasattr(result, "numpy") else list(result)
 
     def _grouped(self, arrays: Sequence[Array]) -> tuple[Array | list[Array], ...]:
@@ -224,27 +247,30 @@ def _port(description: Mapping[str, Any]) -> PortInfo:
 
 
 def _tensor(description: Mapping[str, Any]) -> TensorInfo:
-    return TensorInfo(
-        str(description["name"]), tuple(description["shape"]), str(description["dtype"])
-    )
+    shape = tuple(e if isinstance(e, int) else extents.text(e) for e in description["shape"])
+    return TensorInfo(str(description["name"]), shape, str(description["dtype"]))
 
 
-def _signature(ports: Sequence[PortInfo]) -> tuple[Graph, dict[Tensor, str]]:
-    """The inputs as those of a Graph, which the same code checks for every route."""
+def _signature(metadata: Mapping[str, Any]) -> Graph:
+    """The inputs as those of a Graph, which the same code checks for every route.
+
+    Its extents are trees.
+    """
     types: dict[Tensor, str] = {}
 
-    def tensor(info: TensorInfo) -> Tensor:
-        made = Tensor(info.name, DTYPES[info.dtype], info.shape, "input")
-        types[made] = info.dtype
+    def tensor(info: Mapping[str, Any]) -> Tensor:
+        dtype = str(info["dtype"])
+        made = Tensor(str(info["name"]), DTYPES[dtype], tuple(info["shape"]), "input")
+        types[made] = dtype
         return made
 
     inputs = tuple(
-        Port(port.name, tuple(map(tensor, port.items)))
-        if isinstance(port, PackInfo)
-        else Port(port.name, tensor(port))
-        for port in ports
+        Port(str(port["name"]), tuple(map(tensor, port["items"])))
+        if "items" in port
+        else Port(str(port["name"]), tensor(port))
+        for port in metadata["inputs"]
     )
-    return Graph("main", inputs, (), ()), types
+    return Graph("main", inputs, (), (), machine_types=types, bounds=dict(metadata["bounds"]))
 
 
 def _without_dlpack(value: Any) -> Any:
@@ -254,21 +280,6 @@ def _without_dlpack(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack__"):
         return value
     return np.from_dlpack(value)
-
-
-def _random_inputs(ports: Sequence[PortInfo]) -> list[Any]:
-    generator = np.random.default_rng(0)
-
-    def values(info: TensorInfo) -> Array:
-        kind = DTYPES[info.dtype]
-        if kind == "real":
-            return generator.standard_normal(info.shape).astype(info.dtype)
-        return generator.integers(0, 2, info.shape).astype(info.dtype)
-
-    return [
-        [values(item) for item in port.items] if isinstance(port, PackInfo) else values(port)
-        for port in ports
-    ]
 
 
 def _seconds(action: Callable[[], object]) -> float:

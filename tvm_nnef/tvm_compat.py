@@ -43,16 +43,27 @@ def tensor_type(shape: Sequence[Any], dtype: str) -> Any:
 
 
 def shape_and_dtype(expression: RelaxExpression) -> tuple[tuple[Any, ...], str]:
-    """Shape (``int`` where static) and dtype of a Relax expression of a tensor type."""
+    """Shape (``int`` where static) and dtype of a Relax expression of a tensor type.
+
+    Such an expression has a known shape (:func:`is_tensor`).
+    """
     kind = expression.ty
     shape = tuple(int(e) if isinstance(e, tirx.IntImm) else e for e in kind.shape)
     return shape, str(kind.dtype)
 
 
+def rank_and_dtype(expression: RelaxExpression) -> tuple[int, str] | tuple[None, None]:
+    """Rank and dtype of a Relax expression, None where it is no tensor of a known rank."""
+    kind = expression.ty
+    if not isinstance(kind, relax.TensorType) or kind.ndim < 0:
+        return None, None
+    return int(kind.ndim), str(kind.dtype)
+
+
 def is_tensor(expression: RelaxExpression) -> bool:
     """Whether a Relax expression is one tensor of a known rank and shape."""
     kind = expression.ty
-    return isinstance(kind, relax.TensorType) and kind.shape is not None
+    return isinstance(kind, relax.TensorType) and isinstance(kind.shape, relax.ShapeExpr)
 
 
 def constant(array: np.ndarray[Any, Any]) -> RelaxExpression:
@@ -61,9 +72,12 @@ def constant(array: np.ndarray[Any, Any]) -> RelaxExpression:
 
 
 def constant_array(expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
-    """The array of a Relax constant, not copied; None for any other expression."""
+    """The array of a Relax constant, not to be changed; None for any other expression."""
     if isinstance(expression, tvm.ir.GenericConst) and is_tensor(expression):
-        array: np.ndarray[Any, Any] = np.from_dlpack(expression.value)
+        value = expression.value
+        # NumPy takes no bfloat16 from others; the method copies.
+        copied = str(value.dtype) == "bfloat16"
+        array: np.ndarray[Any, Any] = value.numpy() if copied else np.from_dlpack(value)
         return array
     return None
 
@@ -83,6 +97,11 @@ def dtype_of(expression: PrimExpression) -> str:
     return str(expression.ty)
 
 
+def buffer(shape: Sequence[Any], dtype: str, name: str) -> Any:
+    """A row-major buffer of TIR, whose shape may have symbols."""
+    return tirx.decl_buffer(tuple(shape), dtype, name, layout=None)
+
+
 def opaque_function(
     name: str,
     parameters: Sequence[Any],
@@ -92,13 +111,14 @@ def opaque_function(
 ) -> PrimFunction:
     """A PrimFunc of one block that no schedule looks into.
 
-    ``parameters`` are buffers, the inputs in front of the ``written`` ones; ``allocated`` buffers
-    live inside the function.
+    ``parameters`` are buffers, and variables for scalars, the ``written`` buffers last;
+    ``allocated`` buffers live inside the function.
     """
     inputs = parameters[: len(parameters) - len(written)]
+    read = [each for each in inputs if not isinstance(each.ty, tvm.ir.PrimType)]
     block = s_tir.SBlock(
         [],
-        [_whole(buffer) for buffer in inputs],
+        [_whole(buffer) for buffer in read],
         [_whole(buffer) for buffer in written],
         name,
         body,
@@ -109,17 +129,18 @@ def opaque_function(
     return function.with_attr({"tirx.noalias": True, "s_tir": True})
 
 
-def in_place_store(shape: Sequence[int], dtype: str) -> PrimFunction:
-    """A PrimFunc ``(value, index, stack)`` that writes the value into the stack at the index.
+def in_place_store(shape: Sequence[Any], dtype: str, scalars: Sequence[Any] = ()) -> PrimFunction:
+    """A PrimFunc ``(value, index, stack, *scalars)`` that writes the value into the stack.
 
     ``shape`` is that of the stack, the value has it without the leading extent; the index is an
-    int64 of rank 0. It is not fused, as the passes that fuse take results for new memory.
+    int64 of rank 0, ``scalars`` are symbols in the shape. It is not fused, as the passes that fuse
+    take results for new memory.
     """
-    value = tirx.decl_buffer(shape[1:], dtype, "value")
-    index = tirx.decl_buffer((), "int64", "index")
-    stack = tirx.decl_buffer(shape, dtype, "stack")
+    value = buffer(shape[1:], dtype, "value")
+    index = buffer((), "int64", "index")
+    stack = buffer(shape, dtype, "stack")
     loops = [tirx.Var(f"i{number}", "int64") for number in range(len(shape) - 1)]
-    ranges = [tvm.ir.Range(0, tirx.const(extent, "int64")) for extent in shape[1:]]
+    ranges = [tvm.ir.Range(0, _wide(extent)) for extent in shape[1:]]
     iterators = [
         tirx.IterVar(extent, tirx.Var(f"v{number}", "int64"), tirx.IterVar.DataPar)
         for number, extent in enumerate(ranges)
@@ -130,7 +151,7 @@ def in_place_store(shape: Sequence[int], dtype: str) -> PrimFunction:
         stack, tirx.BufferLoad(value, axes), [tirx.BufferLoad(index, []), *axes]
     )
     reads = [tirx.BufferRegion(value, points), tirx.BufferRegion(index, [])]
-    whole = tvm.ir.Range(0, tirx.const(shape[0], "int64"))
+    whole = tvm.ir.Range(0, _wide(shape[0]))
     block = s_tir.SBlock(
         iterators, reads, [tirx.BufferRegion(stack, [whole, *points])], "store", stored
     )
@@ -138,9 +159,14 @@ def in_place_store(shape: Sequence[int], dtype: str) -> PrimFunction:
     for variable, extent in zip(reversed(loops), reversed(ranges), strict=True):
         body = tirx.For(variable, extent.min, extent.extent, tirx.ForKind.SERIAL, body)
     root = s_tir.SBlock([], [], [], "root", body)
-    function = tirx.PrimFunc([value, index, stack], s_tir.SBlockRealize([], True, root))
+    parameters = [value, index, stack, *scalars]
+    function = tirx.PrimFunc(parameters, s_tir.SBlockRealize([], True, root))
     opaque = 8
     return function.with_attr({"tirx.noalias": True, "s_tir": True, "op_pattern": opaque})
+
+
+def _wide(extent: Any) -> Any:
+    return tirx.const(extent, "int64") if isinstance(extent, int) else extent
 
 
 def _whole(buffer: Any) -> Any:
@@ -157,7 +183,14 @@ def prim_functions(mod: Module) -> dict[str, PrimFunction]:
     return dict(sorted(found.items()))
 
 
-def update_functions(mod: Module, functions: Mapping[str, PrimFunction]) -> Module:
+def with_own_symbols(function: Any) -> Any:
+    """A copy of a Relax function or PrimFunc that shares no symbols with any other function."""
+    if isinstance(function, tirx.PrimFunc):
+        return s_tir.renew_defs(function)
+    return relax.utils.copy_with_new_vars(function)
+
+
+def update_functions(mod: Module, functions: Mapping[str, Any]) -> Module:
     """A copy of the module in which the named functions are replaced."""
     updated = tvm.IRModule(mod.functions, attrs=mod.attrs)
     for name, function in functions.items():

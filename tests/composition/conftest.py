@@ -94,7 +94,7 @@ def bound() -> Callable[..., dict[str, Any]]:
         )]  # fmt: skip
         call = Invocation(attributes, tuple(tensors), types or {}, definition.node.name.span)
         env, _ = bind(
-            definition, call, "draft",
+            definition, call, Environment({}, {}),
             lambda name, value, type_, shape: Tensor(name, type_, shape, "constant", value),
         )  # fmt: skip
         return env.names

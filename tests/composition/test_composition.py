@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tvm_nnef.api import compose
+from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.dump import text as dump
 from tvm_nnef.graph.nodes import Graph, Loop, Tensor, operations, tensors
 
@@ -261,7 +263,7 @@ def test_other_loops_are_one_node(
     ("y = with a = x while d do relay(a);", "a loop condition must be one bool tensor"),
     ("y = with a = x do..(c) relay(a);", "bool"),
     ("y = if c then relay(x) else grow(x);", "the branches disagree"),
-    ("y, zs..(2) = with a = x do..(k) { yield a, a; };", "length data decide is not supported"),
+    ("y, zs..(2) = with a = x do..(k) { yield a, a; };", "nothing bounds the number of items"),
     ("y = with a = x do..(-1) relay(a);", "must not be negative"),
     ("y = with a = x for b : [x] do..(2) plus(a, b);", "2 iterations over packs of length 1"),
     ("y = with a = x for b : [x], d : [x, x] do plus(a, b);", "different lengths"),
@@ -316,15 +318,15 @@ def test_constants(composed: Composed, declaration: str, expected: list[Any]) ->
 
 
 @pytest.mark.parametrize(("declaration", "words"), [
-    ("c: real[2] = [1.0];", "1 values for a constant of 2 elements"),
-    ("c: int[2] = i, i < 3;", "differ from the shape [2]"),
-    ("c: int[2]..(2) = [1];", "a pack of 2 constants takes as many values"),
+    ("c: real[n] = [1.0];", "1 values for a constant of 2 elements"),
+    ("c: int[n] = i, i < 3;", "differ from the shape [2]"),
+    ("c: int[2]..(n) = [1];", "a pack of 2 constants takes as many values"),
     ("c: int[1000000, 1000000] = i * j, i < 1000000, j < 1000000;", "more than"),
 ])  # fmt: skip
 def test_constants_refused(refused: Refused, declaration: str, words: str) -> None:
     refused(
         f"""
-        graph G {{ @input {{ x: real[1]; }} @output {{ y: real[1]; }}
+        graph G {{ @input {{ x: real[1]; }} @output {{ y: real[1]; }} @attrib {{ n: int = 2; }}
             @constant {{ {declaration} }} @compose {{ y = x; }} }}
     """,
         words,
@@ -389,3 +391,20 @@ def test_subgraph(composed: Composed, call: str, scope: str) -> None:
     )
     assert [tensor.name for tensor in graph.variables] == [f"{scope}.y.w"]
     assert graph.outputs[0].operand.shape == (2,)
+
+
+def test_independent_mistakes_are_all_reported() -> None:
+    text = """import math; import linalg;
+graph G { @input { x: real[3,4]; y: real[5]; } @output { z: real; w: real; v: real; }
+@compose {
+  a = math.add(x, y);
+  b = linalg.matmul(x, x);
+  z = math.add(a, b);
+  w = math.exp(x);
+  c = math.sum_reduce{axes=[7]}(w);
+  v = c;
+} }
+"""
+    with pytest.raises(NnefError) as problem:
+        compose(text)
+    assert [each.line for each in problem.value.diagnostics] == [4, 5, 8]

@@ -48,9 +48,16 @@ def test_accepted(text: str, expected: list[float]) -> None:
         np.testing.assert_array_equal(outputs[0], expected)
 
 
+def test_quantizing_what_a_formula_reads() -> None:
+    text = graph("y = weigh(x);", "@quantize { y.w: q{bits=3}; }")
+    model = tvm_nnef.load_model(text, variables={"main.G.y.w": np.array([5, 7], np.float32)})
+    x = np.array([1, 2], np.float32)
+    for outputs in (tvm_nnef.evaluate(model, x), tvm_nnef.build(model, progress=False)(x)):
+        np.testing.assert_array_equal(outputs[0], [15, 42])
+
+
 @pytest.mark.parametrize(("text", "words"), [
     (graph("y = l: inner(x);", "@quantize { l.t: q{bits=3}; }"), "not public"),
-    (graph("y = weigh(x);", "@quantize { y.w: q{bits=3}; }"), "not supported yet"),
     (graph("y = with a = x do..(r) neg(a);", "", "x: real[2]; r: int[1];"), "rank 0"),
     (graph("y = flat(z);", "", "x: real[2]; z: real[2,1];"), "'y.rank == 1' does not hold"),
 ])  # fmt: skip

@@ -247,7 +247,11 @@ CASES = [
     ("null ?? e", ()),
     ("(e >> ..) ?? 0", 0),
     ("?null ? null : 0", 0),
-    ("?null && null > 0 ? 1 : 2", None),
+    ("?null && null > 0 ? 1 : 2", 2),
+    ("!?null || null > 0", True),
+    ("?null => null > 0", True),
+    ("n > 0 && ?null && null > 0", False),
+    ("n > 9 && null > 0", None),
     # casts
     ("real(n)", 3.0),
     ("int(2.7)", 2),

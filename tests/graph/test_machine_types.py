@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.diagnostics import NnefError, Source, Span
 from tvm_nnef.graph.formula import Constant, Fill, Formula
 from tvm_nnef.graph.machine_types import DTYPES, assign, compute_types
 from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor, flatten
@@ -157,3 +159,39 @@ def test_captured_tensors_count_for_the_type_of_computation():
     types = assign(graph([X], [step], variables=(table,)), named={"main.G.table": "float64"})
     assert types[y] == "float32"
     assert compute_types(step, types)["real"] == "float64"
+
+
+LIBRARY, USER = Source("<stdlib>/math.sknd", "text"), Source("main.sknd", "text")
+
+
+def composite(source, named_inner="main.G.y.t"):
+    """y = f(x), where f is g(t, 1), t = h(x), and its text stands in the source."""
+    inner, one = tensor(named_inner), tensor("main.G.y.one", role="constant", value=1.0)
+    y, span = tensor("main.G.y"), Span(source, 0, 4)
+    last = operation((inner, one), (y,), ["T", "T"], ["T"])
+    steps = tuple(
+        replace(each, trace=(span,)) for each in (operation((X,), (inner,), "T", "T"), last)
+    )
+    body = Graph("main.G.y", (Port("x", X),), (Port("y", y),), steps)
+    outer = graph([X], [operation((X,), (y,), ["real"], ["real"], body)])
+    return replace(outer, constants=(one,)), inner, one, y
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_what_the_standard_library_computes_inside_is_at_least_single(half):
+    outer, inner, one, y = composite(LIBRARY)
+    types = assign(outer, defaults={"real": half})
+    assert (types[X], types[inner], types[one], types[y]) == (half, "float32", "float32", half)
+    assert set(assign(outer, defaults={"real": "float64"}).values()) == {"float64"}
+
+
+def test_what_a_user_computes_inside_has_the_type_asked_for():
+    outer, inner, one, _ = composite(USER)
+    types = assign(outer, defaults={"real": "float16"})
+    assert types[inner] == types[one] == "float16"
+
+
+def test_an_inner_tensor_of_the_library_that_is_named_has_that_type():
+    outer, inner, *_ = composite(LIBRARY)
+    types = assign(outer, defaults={"real": "float16"}, named={inner.name: "float16"})
+    assert types[inner] == "float16"

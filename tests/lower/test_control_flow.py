@@ -13,6 +13,7 @@ from tvm import relax
 from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.graph import formula as f
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import If, Scan, Tensor
 from tvm_nnef.lower import lower
@@ -248,7 +249,9 @@ def test_dtypes_change_at_the_edges_of_a_loop(m, make, steps):
     """The carried tensor has 8 bits: what comes around is wrapped, whatever the body computes."""
     start, x, step = (m.input((), "int") for _ in range(3))
     wide = m.tensor((), "int")
-    m.made.append(make.operation("layout.cast", [x], [wide]))
+    copy = f.Statement((), (f.Store(wide, (), "=", f.Load(x, ())),))
+    body = f.Formula((f.Fill(wide, f.Constant("int", 0)),), (copy,))
+    m.made.append(make.operation("my.copy", [x], [wide], body))
     loop = m.loop(m.body([x, step], [m.call("add", wide, step)]), [x], [start], count=steps)
     named = {start.name: "int32", x.name: "int8", wide.name: "int32",
              loop.results[0].name: "int64"}  # fmt: skip

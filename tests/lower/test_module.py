@@ -169,9 +169,3 @@ def test_constants_and_null_results(make):
     ]
     exe = make.compiled(make.graph(operations, [x], [y]))
     np.testing.assert_array_equal(exe(np.zeros((2, 2)))[0], [[10, 20], [30, 40]])
-
-
-def test_what_cannot_be_compiled_yet_is_said(make):
-    dynamic = make.tensor("x", (tvm.tirx.Var("n", "int64"),))
-    with pytest.raises(NnefError, match=r"the shape of 'main\.G\.x' is not static"):
-        lowered(make.graph([], [dynamic], [dynamic]))

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
-from tvm_nnef.reference.arithmetic import BINARY, CONTRACTIONS, UNARY, cast, constant, null
+from tvm_nnef.reference.arithmetic import (
+    BFLOAT16,
+    BINARY,
+    CONTRACTIONS,
+    UNARY,
+    cast,
+    constant,
+    kind_of,
+    null,
+)
 
 INT32 = np.dtype("int32")
 
@@ -82,6 +91,45 @@ def test_moduli_are_what_the_division_leaves(function, rounding, left, right):
 )
 def test_powers_of_ints_are_exact(base, exponent, expected):
     assert apply("pow", ints(base), ints(exponent)).tolist() == [(expected + 2**31) % 2**32 - 2**31]
+
+
+@pytest.mark.parametrize("exponent", [-1.0, 0.5, 1.0, 2.0, 3.0])
+def test_one_exponent_for_all_is_no_other_power(exponent):
+    data = reals(-math.inf, -0.0, 4.0, math.inf)
+    at_zero = math.pow(-0.0, exponent) if exponent > 0 else -math.inf
+    expected = [
+        math.pow(-math.inf, exponent), at_zero, 4.0**exponent, math.pow(math.inf, exponent)
+    ]  # fmt: skip
+    np.testing.assert_array_equal(apply("pow", data, np.float32(exponent)), expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind"),
+    [("bfloat16", "real"), ("float16", "real"), ("uint8", "int"), ("bool", "bool"), ("U1", "")],
+)
+def test_kinds_of_numbers(dtype, kind):
+    assert kind_of(np.dtype(dtype)) == kind
+
+
+def test_bfloat16_is_rounded_to_the_nearest_and_halves_to_even():
+    # its last place is 2 ** -7 at 1
+    data = reals(1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, math.inf, 3.4e38, -0.0)
+    found = cast(data, BFLOAT16)
+    assert found.dtype == BFLOAT16
+    expected = [1, 1 + 2**-6, 1 + 2**-7, math.inf, math.inf, 0]
+    np.testing.assert_array_equal(found.astype("float64"), expected)
+    assert np.isnan(cast(reals(math.nan), BFLOAT16))[0]
+    assert constant(0.1, BFLOAT16).dtype == BFLOAT16
+
+
+def test_rounding_keeps_the_sign_of_zero():
+    assert np.signbit(apply("round", reals(-0.0, -0.3, 0.3))).tolist() == [True, True, False]
+
+
+def test_minima_and_maxima_keep_what_is_no_number():
+    for function in ("min", "max"):
+        found = apply(function, reals(math.nan, 1, math.nan), reals(1, math.nan, math.nan))
+        assert np.isnan(found).all()
 
 
 def test_real_functions_agree_with_the_math_module():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from dataclasses import replace
 from itertools import count as numbers
 
 import numpy as np
@@ -401,7 +402,7 @@ def test_extents_that_data_decide_may_change_from_step_to_step():
         graph((s, x), (after,), *steps), (final,),
         carried=(s,), initial=(zero,), scans=(Scan(x, xs),),
     )  # fmt: skip
-    model = graph((xs,), (final,), node, constants=(zero,))
+    model = replace(graph((xs,), (final,), node, constants=(zero,)), bounds={"size": 4})
     data = [[0, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
     assert run(model, data) == (2 + (1 + 2 + 3 + 4) + 0,)
 

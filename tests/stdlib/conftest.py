@@ -1,15 +1,29 @@
-"""The judge of the standard library: it runs a family of invocations on every route.
+"""The judge of the standard library: it runs many invocations, as one graph, on every route.
 
-A family is one graph: named inputs, and rows of an invocation with what NumPy expects of it. What
-is expected of an invocation is an array, a list of arrays (a pack), or a tuple (several results).
+A case is a row of a table: an operator, its attributes, its operands, and what an outside judge
+expects of it,
+
+    ("layout.concat", {"axis": -1}, [[x, y]], np.concatenate([x, y], -1))
+
+The name may carry generic types (``layout.cast<int>``). Attributes are Python numbers, truth
+values, strings and lists of them; None leaves one out. An operand is an array, a list of arrays
+(a pack), a Python number (a literal) or None (null). What is expected is an array, a list of
+arrays (a pack), a tuple (several results), or a function that makes it of the operands. A family
+is a list of cases; fixture ``agree`` compiles it as one graph for each route, which takes a second
+or two for a hundred cases, and tells of all that are wrong at once.
+
+The other form of a family, of fixture ``judge``, is named inputs, and rows of an invocation, as
+text, with what is expected of it.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -17,16 +31,25 @@ import pytest
 import tvm_nnef
 from tvm_nnef.diagnostics import NnefError
 
-TYPES = {"f": "real", "i": "int", "b": "bool"}
-MACHINE_TYPES = {"real": np.float32, "int": np.int32, "bool": np.bool_}
+TYPES = {"f": "real", "V": "real", "i": "int", "u": "int", "b": "bool"}
+"""By kind of dtype; V is that of bfloat16."""
+MACHINE_TYPES: Mapping[str, str] = {"real": "float32", "int": "int32", "bool": "bool"}
+TOLERANCES = {
+    "bfloat16": (1e-2, 1e-2),
+    "float16": (2e-3, 2e-3),
+    "float32": (2e-5, 2e-6),
+    "float64": (1e-12, 1e-12),
+}
+ROUTES = ("reference", "formula", "mapped")
 
-Inputs = Mapping[str, Any]
-Rows = Sequence[tuple[str, Any]]
+Inputs: TypeAlias = "Mapping[str, Any]"
+Rows: TypeAlias = "Sequence[tuple[str, Any]]"
+Case: TypeAlias = "tuple[str, Mapping[str, Any], Sequence[Any], Any]"
 
 
 def type_name(value: Any) -> str:
     """The SkriptND type of an array, or of the items of a pack."""
-    item = value[0] if isinstance(value, list) else value
+    item = value[0] if isinstance(value, list) and value else value
     return TYPES[np.asarray(item).dtype.kind]
 
 
@@ -37,11 +60,11 @@ def declared_input(name: str, value: Any) -> str:
     return f"{name}: {type_name(value)}[{extents}]{pack};"
 
 
-def machine_value(value: Any) -> Any:
+def machine_value(value: Any, types: Mapping[str, str] = MACHINE_TYPES) -> Any:
     """The arrays as the machine types have them."""
     if isinstance(value, (list, tuple)):
-        return type(value)(machine_value(item) for item in value)
-    return np.asarray(value, MACHINE_TYPES[type_name(value)])
+        return type(value)(machine_value(item, types) for item in value)
+    return np.asarray(value, types[type_name(value)])
 
 
 def graph_text(inputs: Inputs, rows: Rows) -> str:
@@ -62,8 +85,9 @@ def graph_text(inputs: Inputs, rows: Rows) -> str:
         "output": outputs,
         "compose": components,
     }
+    modules = sorted(set(re.findall(r"\b([a-z]+)\.[a-z_]", " ".join(components))))
     lines = [
-        "import algo, image, layer, layout, linalg, math, misc, nn, quant;",
+        f"import {', '.join(modules)};",
         "",
         "graph Judge {",
     ]
@@ -73,30 +97,168 @@ def graph_text(inputs: Inputs, rows: Rows) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def run(text: str, inputs: Inputs, route: str) -> tuple[Any, ...]:
+def run(
+    model: Any, inputs: Inputs, route: Any, types: Mapping[str, str] = MACHINE_TYPES
+) -> tuple[Any, ...]:
     """The outputs of the model on one of the routes reference, mapped and formula."""
-    values = [machine_value(value) for value in inputs.values()]
+    values = [machine_value(value, types) for value in inputs.values()]
     if route == "reference":
-        return tvm_nnef.evaluate(text, *values)
-    module = tvm_nnef.from_nnef(text, route=route)
+        return tvm_nnef.evaluate(model, *values, machine_types=types)
+    module = tvm_nnef.from_nnef(model, route=route, machine_types=types)
     return tuple(tvm_nnef.build(module, progress=False)(*values))
 
 
-def assert_result(actual: Any, expected: Any, invocation: str) -> None:
+def assert_result(
+    actual: Any,
+    expected: Any,
+    invocation: str,
+    types: Mapping[str, str] = MACHINE_TYPES,
+    tolerance: tuple[float, float] | None = None,
+) -> None:
     """Type and shape agree exactly, integers and truth values too, reals to a few roundings."""
     if isinstance(expected, list):
         assert len(actual) == len(expected), f"{invocation}: length of the pack"
         for actual_item, expected_item in zip(actual, expected, strict=True):
-            assert_result(actual_item, expected_item, invocation)
+            assert_result(actual_item, expected_item, invocation, types, tolerance)
         return
-    expected = machine_value(expected)
+    expected = machine_value(expected, types)
     actual = np.asarray(actual)
     assert actual.dtype == expected.dtype, invocation
     assert actual.shape == expected.shape, invocation
-    if expected.dtype.kind == "f":
-        np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-6, err_msg=invocation)
+    if type_name(expected) == "real":
+        relative, absolute = tolerance or TOLERANCES[types["real"]]
+        if expected.dtype.kind == "V":
+            actual, expected = np.float32(actual), np.float32(expected)
+        np.testing.assert_allclose(
+            actual, expected, rtol=relative, atol=absolute, err_msg=invocation
+        )
     else:
         np.testing.assert_array_equal(actual, expected, err_msg=invocation)
+
+
+def literal(value: Any) -> str:
+    """A Python value as SkriptND writes it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"'{value}'"
+        case float() if math.isinf(value):
+            return "inf" if value > 0 else "-inf"
+        case float():
+            digits, mark, exponent = repr(value).partition("e")
+            return (digits if "." in digits else f"{digits}.0") + mark + exponent
+        case list() | tuple():
+            return f"[{', '.join(map(literal, value))}]"
+        case _:
+            return str(value)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Cases as a graph: its inputs by name, and its rows of an invocation and what is expected."""
+
+    inputs: dict[str, Any]
+    rows: list[tuple[str, Any]]
+
+    @classmethod
+    def of(cls, cases: Sequence[Case]) -> Family:
+        """The graph of cases; an operand that several of them have is one input."""
+        family = cls({}, [])
+        for operator, attributes, operands, expected in cases:
+            given = ", ".join(
+                f"{name}={literal(value)}"
+                for name, value in attributes.items()
+                if value is not None
+            )
+            present = list(operands)
+            while present and present[-1] is None:
+                present.pop()
+            arguments = ", ".join(map(family._argument, present))
+            invocation = f"{operator}{f'{{{given}}}' if given else ''}({arguments})"
+            wanted = expected(*operands) if callable(expected) else expected
+            family.rows.append((invocation, wanted))
+        return family
+
+    def _argument(self, operand: Any) -> str:
+        if operand is None:
+            return "~"
+        if isinstance(operand, (bool, int, float)):
+            return literal(operand)
+        if isinstance(operand, list):
+            return f"[{', '.join(map(self._argument, operand))}]"
+        for name, known in self.inputs.items():
+            if known is operand:
+                return name
+        name = f"x{len(self.inputs)}"
+        self.inputs[name] = operand
+        return name
+
+
+def results_of(rows: Rows) -> Iterator[tuple[str, Any]]:
+    """What is expected of each output, beside its invocation."""
+    for invocation, expected in rows:
+        for result in expected if isinstance(expected, tuple) else (expected,):
+            yield invocation, result
+
+
+def disagreements(
+    family: Family, head: str, types: Mapping[str, str], tolerance: tuple[float, float] | None
+) -> list[str]:
+    """What is wrong with a family: each route against the judge, and against the other routes."""
+    model = tvm_nnef.load_model(head + graph_text(family.inputs, family.rows))
+    found: list[str] = []
+    known: dict[str, list[Any]] = {}
+    for route in ROUTES:
+        known[route] = list(run(model, family.inputs, route, types))
+        wanted = {"the judge": [result for _, result in results_of(family.rows)], **known}
+        del wanted[route]
+        names = [invocation for invocation, _ in results_of(family.rows)]
+        for other, values in wanted.items():
+            for actual, expected, name in zip(known[route], values, names, strict=True):
+                try:
+                    assert_result(actual, expected, name, types, tolerance)
+                except AssertionError as problem:
+                    found.append(f"{route} against {other}: {name}\n{problem}")
+    return found
+
+
+@pytest.fixture
+def agree() -> Callable[..., None]:
+    """Run cases on every route; all results agree with what is expected, and with each other.
+
+    ``machine_types`` are those of real, int and bool where they are not the default ones;
+    ``tolerance`` is relative and absolute, for reals; ``head`` stands in front of the text, a line
+    that tells the dialect.
+    """
+
+    def check(
+        cases: Sequence[Case],
+        *,
+        machine_types: Mapping[str, str] | None = None,
+        tolerance: tuple[float, float] | None = None,
+        head: str = "",
+    ) -> None:
+        types = {**MACHINE_TYPES, **(machine_types or {})}
+        try:
+            found = disagreements(Family.of(cases), head, types, tolerance)
+        except Exception:
+            if len(cases) == 1:
+                raise
+            # one case may have spoilt all others
+            found = []
+            for case in cases:
+                family = Family.of([case])
+                try:
+                    found += disagreements(family, head, types, tolerance)
+                except Exception as problem:
+                    found.append(f"{family.rows[0][0]}: {type(problem).__name__}: {problem}")
+            if not found:
+                raise
+        if found:
+            pytest.fail("\n\n".join(found), pytrace=False)
+
+    return check
 
 
 @pytest.fixture
@@ -108,11 +270,7 @@ def judge() -> Callable[..., None]:
 
     def check(inputs: Inputs, rows: Rows, route: str, head: str = "") -> None:
         actual = list(run(head + graph_text(inputs, rows), inputs, route))
-        wanted = [
-            (invocation, result)
-            for invocation, expected in rows
-            for result in (expected if isinstance(expected, tuple) else (expected,))
-        ]
+        wanted = list(results_of(rows))
         assert len(actual) == len(wanted)
         for value, (invocation, expected) in zip(actual, wanted, strict=True):
             assert_result(value, expected, invocation)
@@ -140,17 +298,21 @@ def rejected() -> Callable[..., None]:
 
 
 @pytest.fixture
-def uncovered() -> Callable[[str, Mapping[str, tuple[Inputs, Rows]]], set[str]]:
-    """The operators of a standard module that no row of the families invokes."""
+def uncovered() -> Callable[[str, Mapping[str, Any]], set[str]]:
+    """The operators of a standard module that no case, or row, of the families invokes."""
 
-    def names(module: str, families: Mapping[str, tuple[Inputs, Rows]]) -> set[str]:
+    def invocations(family: Any) -> Iterator[str]:
+        for row in family[1] if isinstance(family, tuple) else family:
+            yield row[0]
+
+    def names(module: str, families: Mapping[str, Any]) -> set[str]:
         source = Path(tvm_nnef.__file__).parent / "stdlib" / f"{module}.sknd"
         text = source.read_text(encoding="utf-8")
         defined = set(re.findall(r"^(?:public )?operator (\w+)", text, re.MULTILINE))
         invoked = {
             name
-            for _, rows in families.values()
-            for invocation, _ in rows
+            for family in families.values()
+            for invocation in invocations(family)
             for name in re.findall(rf"\b{module}\.(\w+)", invocation)
         }
         return defined - invoked

@@ -45,14 +45,23 @@ def position(i: int, extent: int, size: int, transform: str) -> float:
     return i * extent / size
 
 
-def weighted(x: Any, axis: int, size: int, transform: str, kernel: Callable[[float], float]) -> Any:
-    """The input resampled along one axis: what all elements weigh, the border ones repeated."""
+def weighted(
+    x: Any, axis: int, size: int, transform: str, kernel: Callable[[float], float], antialias: bool
+) -> Any:
+    """The input resampled along one axis: what all elements weigh, the border ones repeated.
+
+    With ``antialias`` the kernel is stretched by the ratio of the extents where they become
+    smaller, and its weights are made to add up to 1, as onnxruntime and Pillow do.
+    """
     extent = x.shape[axis]
+    width = max(extent / size, 1.0) if antialias else 1.0
+    reach = math.ceil(2 * width) + 1
     weights = np.zeros((size, extent))
     for i in range(size):
         r = position(i, extent, size, transform)
-        for tap in range(math.floor(r) - 1, math.floor(r) + 3):
-            weights[i, min(max(tap, 0), extent - 1)] += kernel(r - tap)
+        for tap in range(math.floor(r) - reach, math.floor(r) + reach + 1):
+            weights[i, min(max(tap, 0), extent - 1)] += kernel((r - tap) / width)
+    weights /= weights.sum(1, keepdims=True)
     return np.moveaxis(np.tensordot(weights, np.float64(x), (1, axis)), 0, axis)
 
 
@@ -61,10 +70,12 @@ def resampled(
     sizes: Mapping[int, int],
     transform: str = "SYMMETRIC",
     kernel: Callable[[float], float] = triangle,
+    antialias: bool = True,
 ) -> Any:
     """The input resampled along each axis in turn."""
     for axis, size in sizes.items():
-        x = weighted(x, axis, size, transform, kernel)
+        if x.shape[axis] != size:
+            x = weighted(x, axis, size, transform, kernel, antialias)
     return x
 
 
@@ -152,8 +163,8 @@ def pooled(x: Any, rois: Any, index: Any, output: Sequence[int], reduce: Any) ->
                 slice(i * (r // p), i * (r // p) + -(-r // p))
                 for i, r, p in zip(place, crop.shape[1:], output, strict=True)
             ]
-            cell = crop[(slice(None), *cells)]
-            result[(m, slice(None), *place)] = reduce(cell, tuple(range(1, d + 1)))
+            read, written = (slice(None), *cells), (m, slice(None), *place)
+            result[written] = reduce(crop[read], tuple(range(1, d + 1)))
     return result
 
 
@@ -239,18 +250,20 @@ BY_SIZE = {
         {"x": X, "v": V},
         [
             (
-                f"image.linear_resize{{size=[{size}], coordinate_transform='{transform}'}}(v)",
-                resampled(V, {0: size}, transform),
+                f"image.linear_resize{{size=[{size}], coordinate_transform='{transform}', "
+                f"antialias={str(antialias).lower()}}}(v)",
+                resampled(V, {0: size}, transform, antialias=antialias),
             )
             for size in (1, 3, 5, 9)
             for transform in TRANSFORMS
+            for antialias in (True, False)
         ]
         + [
             ("image.linear_resize{axes=[3, -2], size=[4, 9]}(x)", resampled(X, {3: 4, 2: 9})),
             ("image.linear_resize{size=[2, 3, 4, 7]}(x)", resampled(X, {3: 7})),
             (
-                "image.linear_resize{axes=[3], size=[3], antialias=false}(x)",
-                resampled(X, {3: 3}),
+                "image.linear_resize{axes=[3, 2], size=[3, 5], antialias=false}(x)",
+                resampled(X, {3: 3, 2: 5}, antialias=False),
             ),
         ],
     ),
@@ -258,11 +271,13 @@ BY_SIZE = {
         {"x": X, "v": V},
         [
             (
-                f"image.cubic_resize{{size=[{size}], coordinate_transform='{transform}'}}(v)",
-                resampled(V, {0: size}, transform, keys),
+                f"image.cubic_resize{{size=[{size}], coordinate_transform='{transform}', "
+                f"antialias={str(antialias).lower()}}}(v)",
+                resampled(V, {0: size}, transform, keys, antialias),
             )
             for size in (1, 3, 5, 9)
             for transform in TRANSFORMS
+            for antialias in (True, False)
         ]
         + [
             (
@@ -445,19 +460,36 @@ graph Judge {{
 
 @pytest.mark.parametrize("transform", ONNX_TRANSFORMS)
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_resize_agrees_with_onnxruntime(mode: str, transform: str) -> None:
-    expected = onnx_result(
-        "Resize",
-        {"x": X, "roi": None, "scales": None, "sizes": np.array([2, 3, 7, 5], np.int64)},
-        mode=mode,
-        coordinate_transformation_mode=ONNX_TRANSFORMS[transform],
-    )
-    actual = evaluated(
-        f"image.resize{{axes=[2, 3], size=[7, 5], mode='{mode.upper()}', "
-        f"coordinate_transform='{transform}'}}(x)",
-        x=X,
-    )
-    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("antialias", [True, False])
+def test_resize_agrees_with_onnxruntime(antialias: bool, mode: str, transform: str) -> None:
+    x = real(1, 2, 13, 11)
+    for size in ([5, 11], [4, 17], [1, 2], [20, 12]):
+        expected = onnx_result(
+            "Resize",
+            {"x": x, "roi": None, "scales": None, "sizes": np.array([1, 2, *size], np.int64)},
+            mode=mode,
+            coordinate_transformation_mode=ONNX_TRANSFORMS[transform],
+            antialias=int(antialias),
+        )
+        actual = evaluated(
+            f"image.resize{{axes=[2, 3], size={size}, mode='{mode.upper()}', "
+            f"coordinate_transform='{transform}', antialias={str(antialias).lower()}}}(x)",
+            x=x,
+        )
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("mode", "filter", "reach"), [("LINEAR", 2, 1), ("CUBIC", 3, 2)])
+def test_antialias_agrees_with_pillow_away_from_the_border(
+    mode: str, filter: int, reach: int
+) -> None:
+    """Pillow leaves out what lies beyond the border."""
+    pillow = pytest.importorskip("PIL.Image")
+    x = real(40, 30)
+    expected = np.asarray(pillow.fromarray(x).resize((9, 13), filter))
+    actual = evaluated(f"image.resize{{size=[13, 9], mode='{mode}', cubic_coeff_a=-0.5}}(x)", x=x)
+    inner = (slice(reach, -reach), slice(reach, -reach))
+    np.testing.assert_allclose(actual[inner], expected[inner], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("aligned", [True, False])

@@ -74,6 +74,69 @@ def test_every_operator_is_judged(uncovered: Any) -> None:
     assert uncovered("linalg", FAMILIES) == set()
 
 
+def product(a: Any, b: Any, c: Any, left: bool, right: bool) -> Any:
+    """The product of matrices that may have to be transposed first, plus c."""
+    found = (swapped(a) if left else a) @ (swapped(b) if right else b)
+    return found if c is None else found + c
+
+
+BATCHES = [
+    # dimensions in front of A, B and C
+    ((), (), ()), ((2,), (), (1,)), ((), (3,), ()), ((1,), (3,), (3,)), ((2, 1), (3,), (2, 3)),
+    ((2, 1, 1), (1, 3, 1), (1,)), ((0,), (1,), ()), ((2, 1, 1, 2), (2, 3, 1), (2, 1, 2)),
+]  # fmt: skip
+EXTENTS = [(3, 2, 4), (1, 1, 1), (2, 0, 3), (0, 2, 3), (2, 3, 0), (1, 5, 1)]
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_products_of_all_shapes(left: bool, right: bool, agree: Any) -> None:
+    cases: list[Any] = []
+    for number, (front_a, front_b, front_c) in enumerate(BATCHES):
+        rows, inner, columns = EXTENTS[number % len(EXTENTS)]
+        for m, k, n in {(rows, inner, columns), (3, 2, 4), (2, 0, 3)}:
+            a = real(*front_a, *((k, m) if left else (m, k)))
+            b = real(*front_b, *((n, k) if right else (k, n)))
+            attributes = {"transA": left, "transB": right}
+            for c in (None, real(*front_c, m, n)):
+                if c is not None and not broadcasts(front_c, front_a, front_b):
+                    continue
+                wanted = product(a, b, c, left, right)
+                cases.append(("linalg.matmul", attributes, [a, b, c], wanted))
+    agree(cases)
+
+
+def broadcasts(front: Any, *others: Any) -> bool:
+    """Whether dimensions broadcast to those that the others give."""
+    shape = np.broadcast_shapes(*others)
+    try:
+        return np.broadcast_shapes(front, shape) == shape
+    except ValueError:
+        return False
+
+
+def test_products_of_vectors_of_nothing_and_of_infinities(agree: Any) -> None:
+    inf, nan = float("inf"), float("nan")
+    v, w, empty = np.array([inf, 1, 0], np.float32), np.array([0, nan, 2], np.float32), real(0)
+    matrix, nothing = real(3, 3), real(2, 0)
+    with np.errstate(invalid="ignore"):
+        agree(
+            [
+                ("linalg.dot", {}, [v, w, None], np.float32(nan)),
+                ("linalg.dot", {}, [v, np.array([1, 1, 1], np.float32), 2.0], np.float32(inf)),
+                ("linalg.dot", {}, [empty, empty, None], np.float32(0)),
+                ("linalg.dot", {}, [empty, empty, -1.5], np.float32(-1.5)),
+                ("linalg.matvec", {}, [matrix, w, None], np.full(3, nan)),
+                ("linalg.matvec", {}, [nothing, empty, None], np.zeros(2)),
+                ("linalg.matvec", {"transA": True}, [nothing, real(2), None], np.zeros(0)),
+                ("linalg.matvec", {}, [nothing, empty, v[1:]], v[1:]),
+                ("linalg.outer", {}, [v, w], np.multiply.outer(v, w)),
+                ("linalg.outer", {}, [empty, w], np.zeros((0, 3))),
+                ("linalg.outer", {}, [real(), real()], lambda x, y: x * y),
+            ]
+        )
+
+
 REJECTIONS = [
     ("linalg.matmul(l, l)", "the inner extents of A and B differ"),
     ("linalg.matmul{transA=true}(l, r)", "the inner extents of A and B differ"),

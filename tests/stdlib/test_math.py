@@ -436,6 +436,7 @@ REJECTIONS = [
     ("math.sum_reduce{axes=[0, 0]}(x)", "'axes' must be distinct"),
     ("math.sum_reduce{axes=[0, -2]}(x)", "'axes' must be distinct"),
     ("math.lp_reduce{p=0.0}(x)", "'p' must be positive"),
+    ("math.lp_reduce{p=inf}(x)", "'p' must be positive and finite"),
 ]
 
 

@@ -116,6 +116,43 @@ def test_every_operator_is_judged(uncovered: Any) -> None:
     assert uncovered("quant", FAMILIES) == set()
 
 
+def test_large_and_special_inputs_are_limited(agree: Any) -> None:
+    """What an int cannot hold is limited too; what is no number stays so."""
+    inf, nan = float("inf"), float("nan")
+    x = np.array(
+        [[3e38, -3e38, 1e10, -1e10, inf, -inf, nan, 0.0, 2.5, -2.5, 0.5, -0.5]], np.float32
+    )
+    cases: list[Any] = []
+    for zero, bits, signed in ((0, 8, True), (100, 8, False), (-7, 4, True), (0, 24, True)):
+        least, greatest = limits(bits, signed, False)
+        code = np.clip(half_away(np.float64(x)), least - zero, greatest - zero)
+        attributes = {"zero_point": zero, "scale": 1.0, "bits": bits, "signed": signed}
+        cases.append((SCALED, attributes, [x], code))
+    attributes = {"min": -8.0, "max": 7.0, "bits": 4}
+    cases.append((RANGED, attributes, [x], half_away(np.clip(np.float64(x), -8, 7) + 8) - 8))
+    agree(cases)
+
+
+SHAPES = [(3,), (0,), (1, 3), (2, 3, 1), (2, 0, 3), (2, 1, 3, 2, 2)]
+
+
+def test_tensors_of_every_rank(agree: Any) -> None:
+    cases: list[Any] = []
+    for shape in SHAPES:
+        x = (np.arange(np.prod(shape)).reshape(shape) * 0.75 - 2).astype(np.float32)
+        for axis in {0, len(shape) - 1, -len(shape)}:
+            channels = shape[axis]
+            scale = np.array([0.5 + 0.25 * n for n in range(channels)])
+            zero = np.arange(channels)
+            where = [-1 if d == axis % len(shape) else 1 for d in range(len(shape))]
+            step, offset = scale.reshape(where), zero.reshape(where)
+            wanted = (np.clip(offset + half_away(x / step), -8, 7) - offset) * step
+            given = {"zero_point": zero.tolist() or 0, "scale": scale.tolist() or 1.0}
+            attributes = {**given, "bits": 4, "channel_axis": axis}
+            cases.append((SCALED, attributes, [x], wanted))
+    agree(cases)
+
+
 def test_a_code_stands_for_itself() -> None:
     """By hand: 3 bits from 0 to 7 in steps of 1."""
     x = np.array([-1.0, 0.4, 0.5, 2.5, 6.6, 9.0])
@@ -128,6 +165,7 @@ REJECTIONS = [
     (f"{SCALED}{{zero_point=[0, 1], scale=1.0, bits=8}}(x)", "zero_point"),
     (f"{RANGED}{{min=1.0, max=1.0, bits=8}}(x)", "must be greater than 'min'"),
     (f"{RANGED}{{min=0.0, max=1.0, bits=0}}(x)", "'bits' must be positive"),
+    (f"{RANGED}{{min=0.0, max=1.0, bits=1, symmetric=true}}(x)", "leave a single code"),
 ]
 
 

@@ -20,8 +20,6 @@ HEAD = "# dialect: tools\n"
 # what cannot be composed yet, and the words that say so
 MISSING = {
     "lstm_dynamic": "module 'nn' has no operator 'lstm'",
-    "nms": "depends on data",
-    "nonzero": "depends on data",
 }
 # models without stored tensors; they are composed only
 UNJUDGED = {"linear_upsample_aligned"}

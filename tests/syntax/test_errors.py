@@ -65,6 +65,7 @@ MODULE_ERRORS = [
     ("operator f { }\nimport m;", (2, 1), "unexpected word 'import'", "at the beginning"),
     ("operator f { @using { a = 1\nb = 2; } }", (2, 1), "expected ';'", "is a ';' missing"),
     ("operator f { @input { a int; } }", (1, 25), "unexpected word 'int'; expected ':'", None),
+    ("operator f { @attrib { _: int; } }", (1, 24), "unexpected word '_'", "reserved word"),
     ("operator if { }", (1, 10), "unexpected word 'if'; expected a name", "reserved word"),
     ("operator f { @lower { y[] = x, i <= n; } }", (1, 34), "unexpected '<='", "'i < n'"),
     (
@@ -109,6 +110,57 @@ operator in_a_string
 graph e { @compose { y = f(; } }
 """
     assert [place(diagnostic) for diagnostic in found(text)] == [(1, 33), (3, 35), (8, 28)]
+
+
+STATEMENTS = """operator a {
+    @attrib { x: int = ;  #!
+        y: int
+        z: real;  #!
+        if: int;  #!
+        ok: int = "; ) (";
+    }
+    @inputs { q: real[; { } }  #!
+    @using {
+        c = (a + 1;  #!
+        d = [1..(3)];  #!
+        e = 1e999;  #!
+    }
+    @compose {
+        y = op{perm: [1,0], a=3}(x);  #!
+        z = if c then { t = math.neg(x);
+        } else { yield x; };  #!
+        u = if c then { t = ; yield t; }  #!
+            else { yield x
+        ; };
+        v = f(a b), g;  #!
+        w = f(a
+    }  #!
+    @lower { y[] = 1.0 }  #!
+}
+operator b { @lower { y[i,] = x[i,], i <= n; }  #!
+    @output { y: int;; } @assert { a;  #!
+    b < ; }  #!
+}
+"""
+
+
+def test_errors_of_several_statements_are_reported_together() -> None:
+    lines = [n for n, line in enumerate(STATEMENTS.split("\n"), 1) if line.endswith("#!")]
+    found_lines = [place(diagnostic)[0] for diagnostic in found(STATEMENTS)]
+    assert found_lines == lines
+
+
+LOST_BRACES = [
+    "operator a { @attrib { x: int;\n@input { y: = ; }\n}\noperator b { @lower { } }\n",
+    "operator a { @attrib { x: int; } } }\n@input { y: = ; }\n",
+    "graph a {\ngraph b { @lower { } }\n}\n",
+    "operator a { @output @output { x: int = ; } @lower { x = ; } }\n",
+]
+
+
+@pytest.mark.parametrize("text", LOST_BRACES)
+def test_a_lost_brace_is_one_error(text: str) -> None:
+    assert len(found(text)) == 1
 
 
 def test_a_definition_that_swallows_the_next_is_one_error() -> None:

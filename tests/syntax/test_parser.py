@@ -60,6 +60,8 @@ EXPRESSIONS = {
     "a ?? b ?? c": "(coalesce a (coalesce b c))",
     "?x && c ? x : 0": "(select (&& (? x) c) x 0)",
     "a ? ?b": "(select a (? b) -)",
+    "?(a + 1) && ?b[0]": "(&& (? (+ a 1)) (? (subscript b [0] False)))",
+    "?a ** 2 == b": "(== (? (** a 2)) b)",
     # the `<` of type arguments against the comparison
     "op<real>(x)": "(call op [real] [] [x] -)",
     "m.op<T, int>{a=1,}(x)": "(call m.op [T int] [(attributeassignment a 1)] [x] -)",

@@ -38,7 +38,7 @@ def joined(parts: list[object]) -> tuple[object, ...]:
     return tuple(result)
 
 
-NAMES = st.sampled_from(["a", "b", "is", "x1", "_", "shape", "inside", "T"])
+NAMES = st.sampled_from(["a", "b", "is", "x1", "__", "shape", "inside", "T"])
 IDENTIFIERS = make(nodes.Identifier, NAMES)
 PATHS = make(nodes.Path, st.lists(NAMES, min_size=1, max_size=2).map(tuple))
 TYPES = make(nodes.TypeName, st.sampled_from(["int", "real", "T"]))
@@ -73,6 +73,7 @@ def compound(part: S[nodes.Node]) -> S[nodes.Node]:
     arguments = some(part | make(nodes.Omitted))
     return st.one_of(
         make(nodes.Unary, SIGNS, part),
+        make(nodes.Unary, st.just("?"), part),
         make(nodes.Binary, BINARY, part, part),
         make(nodes.Fold, FOLDS, part),
         make(nodes.Fold, CUMULATIVE, part, st.just(True)),
@@ -120,6 +121,8 @@ def for_tools(value: object, nested: bool = False) -> Any:
             return nodes.Path(tuple("it" if part == "is" else part for part in parts), span=HERE)
         case nodes.Import():
             return nodes.Import(nodes.Path(("a",), span=HERE), span=HERE)
+        case nodes.Unary("?", operand) if not isinstance(operand, nodes.Identifier):
+            return nodes.Unary("?", nodes.Identifier("a", span=HERE), span=HERE)
         case nodes.Loop(carried=(), scans=(), unroll=True):
             return for_tools(replace(value, unroll=False), nested)
         case nodes.Text(parts):
@@ -327,6 +330,7 @@ UNSAYABLE = {
     "import a.b;": ["import 'a.b'"],
     "operator is { @using { as = b + static; c = x.is; } }": ["'is'", "'as'", "'static'", "'is'"],
     "operator f { @using { a = `step`(x); } }": ["'step'"],
+    "operator f { @using { a = ?b[0]; c = ?d; } }": ["test more than a name for null"],
     "operator f { @using { a = exp(x); } }": ["invoke 'exp'"],
     "operator exp { @compose { y = `exp`(x); } }": ["the built-in 'exp'"],
     "operator f { @compose { y = unroll..(n) g(); } }": ["begin a loop"],

@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import Any
 
 _TRUTH = {"true": True, "false": False}
+_ROUTES = ("mapped", "formula", "reference")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -17,7 +18,7 @@ def make_parser() -> argparse.ArgumentParser:
     version = f"tvm-nnef {metadata.version('tvm-nnef')}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    model, composing = _model_options(), _composing_options()
+    model, composing, inputs = _model_options(), _composing_options(), _input_options()
 
     check = commands.add_parser(
         "check", parents=[model, composing], help="tell everything that is wrong with a model"
@@ -25,16 +26,7 @@ def make_parser() -> argparse.ArgumentParser:
     check.add_argument("--quiet", action="store_true", help="say nothing where all is well")
 
     run = commands.add_parser(
-        "run", parents=[model, composing], help="compile a model for this CPU and run it"
-    )
-    run.add_argument(
-        "--input",
-        "-i",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="a .npy file or an image for each input, in order (default: random numbers)",
+        "run", parents=[model, composing, inputs], help="compile a model for this CPU and run it"
     )
     run.add_argument(
         "--output",
@@ -48,12 +40,40 @@ def make_parser() -> argparse.ArgumentParser:
     run.add_argument("--target", default="native", help="a TVM target (default: native)")
     run.add_argument(
         "--route",
-        choices=("mapped", "formula", "reference"),
+        choices=_ROUTES,
         default="mapped",
         help="how operators are executed (default: mapped)",
     )
     run.add_argument("--top", type=int, default=5, metavar="N", help="classes to print")
-    run.add_argument("--seed", type=int, default=0, help="seed of random inputs")
+
+    compare = commands.add_parser(
+        "compare",
+        parents=[model, composing, inputs],
+        help="run a model on two routes, and find the first operator that differs",
+    )
+    compare.add_argument(
+        "--routes",
+        nargs=2,
+        choices=_ROUTES,
+        default=["mapped", "reference"],
+        metavar="ROUTE",
+        help="mapped, formula or reference (default: mapped reference)",
+    )
+    compare.add_argument(
+        "--rtol", type=float, metavar="X", help="relative tolerance (default: by machine type)"
+    )
+    compare.add_argument(
+        "--atol",
+        type=float,
+        metavar="X",
+        help="absolute tolerance (default: the relative one of a typical element)",
+    )
+    compare.add_argument(
+        "--chained",
+        action="store_true",
+        help="give each route its own operands, so that rounding adds up",
+    )
+    compare.add_argument("--json", action="store_true", help="print the report as JSON")
 
     show = commands.add_parser("show", parents=[model, composing], help="print the composed graph")
     show.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
@@ -69,18 +89,47 @@ def make_parser() -> argparse.ArgumentParser:
     )
     build.add_argument("--dump-dir", metavar="DIR", help="write what stands after each stage")
 
+    convert = commands.add_parser(
+        "convert", help="write a model of another format (ONNX) as a SkriptND model"
+    )
+    convert.add_argument("source", help="the model: a .onnx file")
+    convert.add_argument("destination", help="a folder, or an archive (.tar, .tgz)")
+    convert.add_argument("--format", help="the format of the source (default: told from it)")
+    _add_shape_option(convert)
+
     ops = commands.add_parser("ops", help="list the standard operators, or describe one")
     ops.add_argument("name", nargs="?", help="an operator (nn.conv) or a module (nn)")
+    ops.add_argument("--model", help="the operators of a model's own modules instead")
+    _add_reading_options(ops)
     return parser
 
 
 def _model_options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("model", help="a model folder, a .sknd file, or a .tar or .tgz archive")
+    _add_reading_options(parser)
+    return parser
+
+
+def _add_reading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dialect", choices=("auto", "draft", "tools"), default="auto")
     parser.add_argument(
         "--search-path", action="append", default=[], metavar="DIR", help="where modules are found"
     )
+
+
+def _input_options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "--input",
+        "-i",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="a .npy file or an image for each input, in order (default: random numbers)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of random inputs")
     return parser
 
 
@@ -96,7 +145,15 @@ def _composing_options() -> argparse.ArgumentParser:
         type=_attribute,
         help="a graph attribute: batch=8, mode=fast, sizes=1,2,3",
     )
+    _add_shape_option(group)
     group.add_argument(
+        "--type", action="append", default=[], metavar="T=int", type=_pair, help="a generic type"
+    )
+    return parser
+
+
+def _add_shape_option(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
         "--shape",
         action="append",
         default=[],
@@ -104,10 +161,6 @@ def _composing_options() -> argparse.ArgumentParser:
         type=_shape,
         help="the shape of an input",
     )
-    group.add_argument(
-        "--type", action="append", default=[], metavar="T=int", type=_pair, help="a generic type"
-    )
-    return parser
 
 
 def compose_options(options: argparse.Namespace) -> dict[str, Any]:

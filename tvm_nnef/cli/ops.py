@@ -1,64 +1,66 @@
-"""``tvm-nnef ops [NAME]``: the standard operators, their signatures, and how each is lowered."""
+"""``tvm-nnef ops [NAME]``: operators, their signatures, and how each is lowered."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tvm_nnef.catalogue import Entry, own_entries, standard_entries
+from tvm_nnef.cli.arguments import load_options
 from tvm_nnef.diagnostics import did_you_mean, error
-from tvm_nnef.semantics.program import CheckedDefinition
-from tvm_nnef.standard_library import standard_operators
-from tvm_nnef.syntax import nodes
+from tvm_nnef.model import load_model
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints all operators, those of a module, or the text of one operator."""
-    operators = [each for each in standard_operators() if not each.is_private]
+    """Prints all operators, those of a module, or one in full.
+
+    They are the standard ones; with a model, those of its own modules.
+    """
+    if options.model is None:
+        title, entries = "standard operator", standard_entries()
+    else:
+        model = load_model(options.model, **load_options(options))
+        title, entries = f"operator in {options.model}", own_entries(model.program)
+    public = [entry for entry in entries if not entry.is_private]
     if options.name is None:
-        return _list(operators)
-    chosen = [each for each in operators if options.name in (each.qualified_name, each.module)]
+        _list(public)
+        return 0
+    chosen = [each for each in entries if options.name == each.qualified_name]
+    chosen = chosen or [each for each in public if options.name in (each.module, each.name)]
     if not chosen:
-        chosen = [each for each in operators if each.name == options.name]
-    if not chosen:
-        known = [name for each in operators for name in (each.qualified_name, each.name)]
+        known = [name for each in public for name in (each.qualified_name, each.name)]
         hint = did_you_mean(options.name, known) or "'tvm-nnef ops' lists them"
-        raise error(f"there is no standard operator '{options.name}'", hint=hint)
-    if len(chosen) > 1:
-        return _list(chosen)
-    print(f"# {chosen[0].qualified_name}: {lowering(chosen[0])}")
-    print(chosen[0].node.span.text)
+        raise error(f"there is no {title} '{options.name}'", hint=hint)
+    if len(chosen) > 1 or options.name == chosen[0].module:
+        _list(chosen)
+    else:
+        _describe(chosen[0])
     return 0
 
 
-def _list(operators: Sequence[CheckedDefinition]) -> int:
-    width = max(len(each.qualified_name) for each in operators)
-    for each in operators:
-        print(f"{each.qualified_name:<{width}}  {lowering(each):<16}  {signature(each)}")
-    return 0
+def _describe(entry: Entry) -> None:
+    print(f"# {entry.qualified_name}: {entry.lowering}")
+    for line in entry.comment.splitlines():
+        print(f"# {line}".rstrip())
+    print(entry.text)
 
 
-def lowering(definition: CheckedDefinition) -> str:
-    """How an operator is executed: by a Relax operator where there is one, else by its body."""
-    from tvm_nnef.lower.ops import MAPPINGS
-
-    body = "formula" if definition.is_lowered else "composition"
-    if not definition.has_body:
-        body = "intrinsic"
-    return f"mapped, {body}" if definition.qualified_name in MAPPINGS else body
-
-
-def signature(definition: CheckedDefinition) -> str:
-    """An operator in a line: ``<T>{attributes}(inputs) -> outputs``."""
-    generics = ", ".join(dtype.name.name for dtype in definition.dtypes)
-    attributes = ", ".join(_parameter(parameter) for parameter in definition.attributes)
-    inputs = ", ".join(_parameter(parameter) for parameter in definition.inputs)
-    outputs = ", ".join(_parameter(parameter) for parameter in definition.outputs)
-    head = f"<{generics}>" if generics else ""
-    braces = f"{{{attributes}}}" if attributes else ""
-    return f"{head}{braces}({inputs}) -> {outputs}"
-
-
-def _parameter(parameter: nodes.Parameter) -> str:
-    text = parameter.type.span.text
-    default = "" if parameter.default is None else f" = {parameter.default.span.text}"
-    return " ".join(f"{parameter.name.name}: {text}{default}".split())
+def _list(entries: Sequence[Entry]) -> None:
+    """In columns; on a terminal, long signatures go on below themselves."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for entry in entries:
+            table.add_row(*map(Text, (entry.qualified_name, entry.lowering, entry.signature)))
+        console.print(table)
+        return
+    width = max((len(entry.qualified_name) for entry in entries), default=0)
+    for entry in entries:
+        print(f"{entry.qualified_name:<{width}}  {entry.lowering:<19}  {entry.signature}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ import numpy as np
 from tvm_nnef.api import build, compose, evaluate
 from tvm_nnef.cli.arguments import compose_options, load_options, plural
 from tvm_nnef.cli.files import write_file
+from tvm_nnef.cli.inputs import flat_tensors, read_inputs
 from tvm_nnef.diagnostics import error
-from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors
-from tvm_nnef.model import Model, check_variables, load_model
-from tvm_nnef.storage.image import load_image
+from tvm_nnef.model import check_variables, load_model
 
 MAX_PRINTED = 64
 """Outputs of at most so many elements are printed whole."""
@@ -26,9 +24,9 @@ def run(options: argparse.Namespace) -> int:
     """Runs the model and prints its outputs, as classes where ``model.json`` has labels."""
     model = load_model(options.model, **load_options(options))
     graph = compose(model, **compose_options(options))
-    inputs = _inputs(model, graph, options)
-    if len(options.output) > len(_flat(graph.outputs)):
-        outputs = plural(len(_flat(graph.outputs)), "output")
+    inputs = read_inputs(model, graph, options.input, options.seed)
+    if len(options.output) > len(flat_tensors(graph.outputs)):
+        outputs = plural(len(flat_tensors(graph.outputs)), "output")
         raise error(f"the graph has {outputs}, but {len(options.output)} files are to be written")
     if options.route == "reference":
         check_variables(model, graph)
@@ -39,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     arrays = [array for result in results for array in _arrays(result)]
     for file, array in zip(options.output, arrays, strict=False):
         write_file(file, _npy(array))
-    names = [name for name, _ in _flat(graph.outputs)]
+    names = [name for name, _ in flat_tensors(graph.outputs)]
     for name, array in zip(
         names[len(options.output) :], arrays[len(options.output) :], strict=True
     ):
@@ -47,85 +45,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _flat(ports: Sequence[Port]) -> list[tuple[str, Tensor]]:
-    """The tensors of inputs or outputs with names; the items of a pack are numbered from 1."""
-    found: list[tuple[str, Tensor]] = []
-    for port in ports:
-        if isinstance(port.operand, Tensor):
-            found.append((port.name, port.operand))
-        else:
-            items = enumerate(tensors(port.operand), 1)
-            found += [(f"{port.name}:{number}", tensor) for number, tensor in items]
-    return found
-
-
 def _arrays(result: Any) -> list[Any]:
     if result is None:
         return []
     return list(result) if isinstance(result, list | tuple) else [result]
-
-
-def _inputs(model: Model, graph: Graph, options: argparse.Namespace) -> list[Any]:
-    """A value for each input, from the files given, or random."""
-    wanted = _flat(graph.inputs)
-    files: list[str] = options.input
-    if files and len(files) != len(wanted):
-        names = ", ".join(name for name, _ in wanted)
-        expected = f"the graph has {plural(len(wanted), 'input')} ({names})"
-        raise error(f"{expected}, but {plural(len(files), 'file')} came")
-    generator = np.random.default_rng(options.seed)
-    values: list[Any] = []
-    for position, (name, tensor) in enumerate(wanted):
-        dtype = graph.machine_types[tensor]
-        if files:
-            values.append(_read(model, name, tensor, files[position]))
-        else:
-            values.append(_random(tensor, dtype, generator))
-    return _packed(graph.inputs, values)
-
-
-def _packed(ports: Sequence[Port], values: list[Any]) -> list[Any]:
-    rest = iter(values)
-    return [
-        [next(rest) for _ in port.operand]
-        if isinstance(port.operand, tuple)
-        else None
-        if port.operand is None
-        else next(rest)
-        for port in ports
-    ]
-
-
-def _random(tensor: Tensor, dtype: str, generator: np.random.Generator) -> Any:
-    shape = tuple(int(extent) for extent in tensor.shape)
-    match tensor.type:
-        case "real":
-            return generator.standard_normal(shape).astype(dtype)
-        case "int":
-            return generator.integers(0, 2, shape).astype(dtype)
-        case _:
-            return generator.integers(0, 2, shape).astype(bool)
-
-
-def _read(model: Model, name: str, tensor: Tensor, file: str) -> Any:
-    """An array from a ``.npy`` file, else from an image."""
-    if not Path(file).is_file():
-        raise error(f"no such file, given for input '{name}'", file=file)
-    with Path(file).open("rb") as stream:
-        is_array = stream.read(6) == b"\x93NUMPY"
-    if is_array:
-        try:
-            return np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as cause:
-            raise error(f"no readable .npy file: {cause}", file=file) from None
-    image = model.metadata.inputs.get(name)
-    if image is None:
-        hint = "give a .npy file, or describe the image in model.json"
-        raise error(
-            f"input '{name}' of the model is not declared to be an image", file=file, hint=hint
-        )
-    shape = tuple(int(extent) for extent in tensor.shape)
-    return load_image(file, shape, image)
 
 
 def _npy(array: Any) -> bytes:

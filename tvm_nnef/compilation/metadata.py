@@ -4,7 +4,9 @@ The function takes nothing and returns a JSON object; programs in C++ or Python 
 library call it. Its members:
 
 - ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
-  and ``{"name", "items"}`` for a pack, whose items are described as tensors are;
+  and ``{"name", "items"}`` for a pack, whose items are described as tensors are; an extent is a
+  number, or a symbol or expression that only a run tells (``docs/metadata.md``);
+- ``bounds`` and ``checks``: what must hold of the symbols of the inputs;
 - ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike,
   by the full names of the variables; what it starts as is what ``initial_state`` returns;
 - ``versions``: of ``tvm_nnef`` and ``tvm``.
@@ -21,7 +23,8 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef import tvm_compat
+from tvm_nnef import extents, tvm_compat
+from tvm_nnef.extents import Tree
 from tvm_nnef.tvm_compat import Module
 
 FUNCTION = "metadata"
@@ -47,20 +50,26 @@ def describe(mod: Module) -> dict[str, Any]:
     attributes: Mapping[str, Any] = main.attrs or {}
     ports = json.loads(str(attributes.get("nnef_ports", "{}")))
     state = int(attributes.get("num_state", 0))
+    symbols = json.loads(str(attributes.get("nnef_symbols", "{}")))
     inputs = [{"name": str(v.name), **_tensor(v.ty)} for v in main.params]
     kind = main.ret_ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
-    outputs = [{"name": f"output_{n}", **_tensor(r)} for n, r in enumerate(results)]
+    # The type of a function leaves out the extents that data decide.
+    shapes = dict(enumerate(symbols.get("outputs", [])))
+    outputs = [{"name": f"output_{n}", **_tensor(r, shapes.get(n))} for n, r in enumerate(results)]
     return {
         "inputs": _grouped(ports.get("inputs", []), inputs[: len(inputs) - state]),
         "outputs": _grouped(ports.get("outputs", []), outputs[: len(outputs) - state]),
         "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
+        "bounds": symbols.get("bounds", {}),
+        "checks": symbols.get("checks", []),
         "versions": {"tvm_nnef": _own_version(), "tvm": tvm_compat.version()},
     }
 
 
-def _tensor(kind: Any) -> dict[str, Any]:
-    shape = [int(extent) for extent in kind.shape]
+def _tensor(kind: Any, shape: list[Tree] | None = None) -> dict[str, Any]:
+    if shape is None:
+        shape = [*map(extents.tree, kind.shape)]
     return {"shape": shape, "dtype": str(kind.dtype)}
 
 

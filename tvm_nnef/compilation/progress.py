@@ -1,4 +1,4 @@
-"""How far a build is, for the person who waits: a bar on a terminal, plain lines elsewhere."""
+"""How far long work is, for the person who waits: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tvm_nnef.compilation.pipeline import Progress as Report
 
 PATIENCE = 2.0
-"""Seconds that a build may take before lines tell of it; short builds stay silent."""
+"""Seconds from the start to the first line, and from one line to the next."""
 
 
 @contextmanager
-def progress_reported() -> Iterator[Report]:
-    """Reports on standard error for as long as the block runs; the bar goes away at its end."""
+def progress_reported(title: str = "building") -> Iterator[Report]:
+    """Reports on standard error for as long as the block runs; the bar goes away at its end.
+
+    ``title`` says in lines what is done.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(console)
+        yield _lines(console, title)
         return
     columns = (TextColumn("{task.description:10}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("build")
+        task = bar.add_task(title)
 
         def report(name: str, number: int, total: int) -> None:
             bar.update(task, description=name, completed=number, total=total)
@@ -32,12 +35,15 @@ def progress_reported() -> Iterator[Report]:
         yield report
 
 
-def _lines(console: Console) -> Report:
-    start = time.monotonic()
+def _lines(console: Console, title: str) -> Report:
+    start = last = time.monotonic()
 
     def report(name: str, number: int, total: int) -> None:
-        seconds = time.monotonic() - start
-        if seconds > PATIENCE:
-            console.print(f"building: {name} ({number + 1} of {total}, after {seconds:.0f} s)")
+        nonlocal last
+        now = time.monotonic()
+        if now - last > PATIENCE:
+            last = now
+            seconds = now - start
+            console.print(f"{title}: {name} ({number + 1} of {total}, after {seconds:.0f} s)")
 
     return report

@@ -27,6 +27,7 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.extents import Condition
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.formula import BinaryFunction, Scalar
 from tvm_nnef.graph.nodes import Tensor
@@ -47,6 +48,7 @@ _REAL_DIVISIONS: Mapping[str, BinaryFunction] = {"/": "div", "\\": "realceildiv"
 _INTEGER_DIVISIONS = frozenset(_DIVISIONS.values())
 _PREDICATES: Mapping[str, Callable[..., bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne,
     "and": lambda left, right: left and right, "or": lambda left, right: left or right,
     "xor": operator.ne,
 }  # fmt: skip
@@ -91,14 +93,14 @@ def binary(symbol: str, left: Value, right: Value, span: Span, env: Environment)
             return first
         if isinstance(second, Undefined):
             # What the left side decides alone does not depend on the right side.
-            decided = isinstance(first, bool) and first is _DECISIVE.get(symbol)
+            decided = isinstance(first, bool) and first is DECISIVE.get(symbol)
             return symbol != "&&" if decided else second
         return _binary(symbol, first, second, span, env.dialect)
 
     return elementwise(apply, span, left, right)
 
 
-_DECISIVE: Mapping[str, bool] = {"&&": False, "||": True, "=>": False}
+DECISIVE: Mapping[str, bool] = {"&&": False, "||": True, "=>": False}
 
 
 def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> Item:
@@ -117,10 +119,21 @@ def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> I
         raise error(f"operator '{symbol}' needs operands of the same type, found {found}", span)
     if symbol == "=>":
         return _apply("or", unary("!", left, span), right, span)
+    if symbol == "is" and extents.is_symbolic(left) | extents.is_symbolic(right):
+        return _identical(left, right)
     function = binary_function(symbol, types.pop(), dialect)
     if function is None:
         raise error(f"operator '{symbol}' does not apply to {describe(left)}", span)
     return _apply(function, left, right, span)
+
+
+def _identical(left: Item, right: Item) -> bool:
+    """Whether symbolic expressions are the same, which is decided while composing."""
+    if is_scalar(left) or is_scalar(right):
+        return False
+    if type_of(left) == "bool":
+        return extents.differ(left, right) is False
+    return extents.equal(left, right)
 
 
 def promoted(left: Item, right: Item) -> tuple[Item, Item]:
@@ -184,10 +197,8 @@ def limited(item: Item, span: Span) -> Item:
 
 
 def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
-    if function in ("eq", "ne"):
-        integers = type_of(left) == "int"
-        same = extents.equal(left, right) if integers else left == right
-        return same == (function == "eq")
+    if extents.is_symbolic(left) or extents.is_symbolic(right):
+        return _symbolic(function, left, right)
     if function in _PREDICATES:
         return bool(_PREDICATES[function](left, right))
     if isinstance(left, str):
@@ -195,6 +206,24 @@ def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
     if type_of(left) == "real":
         return reals.BINARY[function](left, right)  # type: ignore[arg-type]
     return extents.FUNCTIONS[function](left, right)
+
+
+def _symbolic(function: BinaryFunction, left: Item, right: Item) -> Item:
+    """A function of extents, or of conditions on extents, that only a run tells."""
+    if type_of(left) == "bool":
+        return _CONDITIONS[function](left, right)
+    if function in _PREDICATES:
+        return extents.compare(function, left, right)
+    return extents.FUNCTIONS[function](left, right)
+
+
+_CONDITIONS: Mapping[str, Callable[..., Condition]] = {
+    "and": extents.both,
+    "or": extents.either,
+    "xor": extents.differ,
+    "ne": extents.differ,
+    "eq": lambda left, right: extents.negated(extents.differ(left, right)),
+}
 
 
 def _simplified(function: BinaryFunction, left: Scalar, right: Scalar) -> Scalar:
@@ -238,7 +267,7 @@ def unary(symbol: str, value: Value, span: Span) -> Value:
             return formula.Unary("not" if symbol == "!" else "neg", item)
         match symbol:
             case "!":
-                return not item
+                return extents.negated(item)
             case "-":
                 return -item if isinstance(item, float) else extents.sub(0, item)
             case _:
@@ -281,11 +310,22 @@ def cast(type: str, value: Value, span: Span) -> Value:
             return formula.Cast(type, item)  # type: ignore[arg-type]
         if isinstance(item, float) and type == "int":
             return _to_int(item, span)
-        if not isinstance(item, bool | int | float):
-            return formula.Cast(type, scalar(item))  # type: ignore[arg-type]
+        if extents.is_symbolic(item):
+            return _symbolic_cast(type, item)
         return {"int": int, "real": float, "bool": bool}[type](item)
 
     return elementwise(strict(apply), span, value)
+
+
+def _symbolic_cast(type: str, item: Item) -> Item:
+    match type, type_of(item):
+        case "int", _:
+            return extents.select(item, 1, 0)
+        case "bool", _:
+            return extents.compare("ne", item, 0)
+        case _, "bool":
+            item = extents.select(item, 1, 0)
+    return formula.Cast("real", scalar(item))
 
 
 def _to_int(value: float, span: Span) -> Item:

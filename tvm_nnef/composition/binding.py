@@ -39,13 +39,17 @@ MakeConstant: TypeAlias = Callable[[str, Value, str, tuple[Extent, ...]], Tensor
 
 
 def bind(
-    definition: CheckedDefinition, invocation: Invocation, dialect: str, constant: MakeConstant
+    definition: CheckedDefinition,
+    invocation: Invocation,
+    caller: Environment,
+    constant: MakeConstant,
 ) -> tuple[Environment, tuple[Operand, ...]]:
     """The environment in which the definition's other blocks are evaluated, and its operands.
 
-    Raises NnefError for whatever makes the invocation invalid; failed assertions included.
+    Raises NnefError for whatever makes the invocation invalid; failed assertions included. What
+    only a run tells is left to the checks of the ``caller``.
     """
-    env = Environment({}, dict(invocation.types), dialect)
+    env = Environment({}, dict(invocation.types), caller.dialect, caller.symbols)
     _bind_types(definition, invocation, env)
     _check_attributes(definition, invocation, env)
     given = _bind_given_attributes(definition, invocation, env)

@@ -5,10 +5,11 @@ Enters a definition whose attributes and inputs are bound; its environment gets 
 
 from __future__ import annotations
 
-from tvm_nnef.composition.evaluate import evaluate, format_text, known
+from tvm_nnef.composition.evaluate import evaluate, format_text, known, text_parts
 from tvm_nnef.composition.targets import decompose, target_names
-from tvm_nnef.composition.values import Environment, describe, show
+from tvm_nnef.composition.values import Environment, describe, is_scalar, shown, type_of
 from tvm_nnef.diagnostics import Note, Span, error
+from tvm_nnef.extents import Extent
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.syntax import nodes
@@ -22,12 +23,12 @@ def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) ->
     for using in definition.usings:
         for check in pending:
             if not _mentions(check, waiting):
-                check_assertion(check, env, place, definition.qualified_name)
+                check_assertion(check, env, place, definition)
         pending = tuple(check for check in pending if _mentions(check, waiting))
         env.names.update(decompose(using.target, known(using.value, env), env, using.span))
         waiting -= set(target_names(using.target))
     for check in pending:
-        check_assertion(check, env, place, definition.qualified_name)
+        check_assertion(check, env, place, definition)
 
 
 def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) -> None:
@@ -35,34 +36,48 @@ def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) 
     outputs = {parameter.name.name for parameter in definition.outputs}
     for check in definition.assertions:
         if _mentions(check, outputs):
-            check_assertion(check, env, place, definition.qualified_name)
+            check_assertion(check, env, place, definition)
 
 
 def _mentions(check: nodes.Assertion, names: set[str]) -> bool:
     return any(identifier.name in names for identifier in used_names(check.condition))
 
 
-def check_assertion(check: nodes.Assertion, env: Environment, place: Span, operator: str) -> None:
-    """Raises an NnefError at ``place`` where a condition is false; null is skipped."""
+def check_assertion(
+    check: nodes.Assertion, env: Environment, place: Span, definition: CheckedDefinition
+) -> None:
+    """Raises an NnefError at ``place`` where a condition is false; null is skipped.
+
+    ``place`` is the invocation; a graph that nothing invokes fails where it asserts.
+
+    What depends on extents that only a run tells is left to it.
+    """
     value = known(check.condition, env)
     items = value if isinstance(value, tuple) else (value,)
     if all(item is True or item is None for item in items):
         return
-    if any(not isinstance(item, bool) for item in items):
-        message = f"an assertion must be of type bool, found {describe(value)}"
-        raise error(message, check.condition.span)
-    text = f"'{check.condition.span.text}' does not hold"
-    message = format_text(check.message, env) if check.message else text
-    details = ", ".join(
-        f"{_label(detail, env)} = {_shown(detail, env)}" for detail in check.details
-    )
-    note = Note(f"asserted by '{operator}'", check.condition.span)
-    raise error(f"{message}; {details}" if details else message, place, notes=(note,))
+    if any(type_of(item) != "bool" for item in items if item is not None):
+        found = describe(value)
+        raise error(f"an assertion must be of type bool, found {found}", check.condition.span)
+    message = _message(check, env)
+    if place == definition.node.name.span:
+        place = check.condition.span
+    notes = (Note(f"asserted by '{definition.qualified_name}'", check.condition.span),)
+    for item in items:
+        if is_scalar(item):
+            raise error("an assertion on reals that only a run tells", check.condition.span)
+        if item is not None:
+            env.symbols.require(item, message, place, notes)
 
 
-def _label(detail: nodes.Detail, env: Environment) -> str:
-    return detail.value.span.text if detail.label is None else format_text(detail.label, env)
-
-
-def _shown(detail: nodes.Detail, env: Environment) -> str:
-    return show(evaluate(detail.value, env))
+def _message(check: nodes.Assertion, env: Environment) -> list[str | Extent]:
+    """What an assertion says when it fails, then the values that it names."""
+    if check.message:
+        message = list(text_parts(check.message, env))
+    else:
+        message = [f"'{check.condition.span.text}' does not hold"]
+    for number, detail in enumerate(check.details):
+        label = detail.label and format_text(detail.label, env)
+        message.append(f"{', ' if number else '; '}{label or detail.value.span.text} = ")
+        message += shown(evaluate(detail.value, env), quote=True)
+    return message

@@ -8,33 +8,37 @@ here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 
 from tvm_nnef.composition import declarations
 from tvm_nnef.composition.binding import Invocation, bind
 from tvm_nnef.composition.checks import check_outputs
+from tvm_nnef.composition.computed import computed, needs_run
 from tvm_nnef.composition.control_flow import branch, loop
+from tvm_nnef.composition.counted import check_counted, counted_body, counter, lowered_part
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.formula import expand
-from tvm_nnef.composition.naming import item_names, operand_shapes, plain_name, scope_of
+from tvm_nnef.composition.frame import Frame
+from tvm_nnef.composition.naming import operand_shapes, plain_name, scope_of
 from tvm_nnef.composition.quantize import Entry, check_applied, entries, quantized
-from tvm_nnef.composition.shapes import Shape
-from tvm_nnef.composition.targets import decompose
+from tvm_nnef.composition.results import declared_result, results_like
+from tvm_nnef.composition.stacked import joined
+from tvm_nnef.composition.targets import assignment_of, decompose
 from tvm_nnef.composition.updates import updates
 from tvm_nnef.composition.values import (
-    Environment,
     Value,
     as_operand,
     defined,
     describe,
     is_known,
+    is_scalar,
     type_of,
 )
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.nodes import Graph, Node, Operand, Operation, Port, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten
 from tvm_nnef.semantics.program import CheckedDefinition, Program
 from tvm_nnef.syntax import nodes
 
@@ -42,41 +46,6 @@ MAX_DEPTH = 64
 """How deep operators may invoke each other."""
 MAX_STEPS = 1 << 16
 """The most invocations and steps of loops of a model, inner ones included."""
-
-
-@dataclass(slots=True)
-class Frame:
-    """A ``@compose`` block that is being worked through.
-
-    ``transparent``: the block is the only component of an operator without own tensors, so its
-    invocation adds nothing to the scope (section 2.10, labelling).
-    """
-
-    module: str
-    env: Environment
-    scope: str
-    trace: tuple[Span, ...]
-    transparent: bool = False
-    operations: list[Node] = field(default_factory=list)
-    constants: list[Tensor] = field(default_factory=list)
-    variables: list[Tensor] = field(default_factory=list)
-    public: bool = True
-
-    def declare(self, names: Mapping[str, Value]) -> None:
-        """Makes names visible in this block."""
-        self.env.names.update(names)
-
-    def inner(self, scope: str) -> Frame:
-        """A block inside this one: it sees all names, and its own are not seen outside."""
-        return Frame(
-            self.module, self.env.extended({}), scope, self.trace, False,
-            self.operations, self.constants, self.variables, self.public,
-        )  # fmt: skip
-
-    def separate(self, scope: str) -> Frame:
-        """A block that becomes a graph of its own; invocations in it add nothing to the scope."""
-        env = self.env.extended({})
-        return Frame(self.module, env, scope, self.trace, True, public=self.public)
 
 
 class Composer:
@@ -87,13 +56,14 @@ class Composer:
         self.quantize = quantize
         self.quantizations: dict[str, Entry] = {}
         self.names: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self._steps = 0
 
     def name(self, base: str) -> str:
         """A tensor name that is not taken: the one asked for, or a numbered one."""
-        candidate, number = base, 1
+        candidate = base
         while candidate in self.names:
-            number += 1
+            self._numbers[base] = number = self._numbers.get(base, 1) + 1
             candidate = f"{base}.{number}"
         self.names.add(candidate)
         return candidate
@@ -127,7 +97,8 @@ class Composer:
             frame.constants += flatten((made,))
             self.define({parameter.name.name: made}, frame)
         for parameter in definition.variables:
-            name = partial(self.variable_name, frame.scope, parameter.span)
+            place = frame.trace[-1] if frame.trace else parameter.span
+            name = partial(self.variable_name, frame.scope, place)
             made = declarations.variables(parameter, frame.env, name)
             frame.variables += flatten((made,))
             self.define({parameter.name.name: made}, frame)
@@ -141,11 +112,11 @@ class Composer:
     def assign(self, component: nodes.Component, values: tuple[Value, ...], frame: Frame) -> None:
         """Gives values to the names on the left-hand side."""
         targets = component.targets
-        if len(targets) != len(values):
+        if len(targets) > len(values):
             message = f"{len(values)} results are assigned to {len(targets)} names"
-            hint = "write '~' for a result that is not needed"
-            raise error(message, component.span, hint=hint)
-        for target, value in zip(targets, values, strict=True):
+            raise error(message, component.span)
+        # Trailing results may be left out, as trailing arguments may.
+        for target, value in zip(targets, values, strict=False):
             operand = self.as_tensors(value, frame, target.span, plain_name(target))
             declarations.check_target(target, operand, frame.env)
             self.define(decompose(target, operand, frame.env, target.span), frame)
@@ -171,7 +142,7 @@ class Composer:
         return self._literal(value, frame, span, name)
 
     def _literal(self, value: Value, frame: Frame, span: Span, name: str | None = None) -> Tensor:
-        if not is_known(value) or isinstance(value, str):
+        if not (is_known(value) or is_scalar(value)) or isinstance(value, str):
             raise error(f"expected a tensor, found {describe(value)}", span)
         return self.constant(frame, name or ".L1", value, type_of(value), (), span)
 
@@ -184,9 +155,14 @@ class Composer:
         shape: tuple[Extent, ...],
         span: Span | None = None,
     ) -> Tensor:
-        """A uniform constant tensor of the frame."""
+        """A uniform tensor of the frame: a constant, unless it waits for a run."""
         number = float(value) if type_ == "real" and isinstance(value, int) else value
         full = self.name(f"{frame.scope}.{name}")
+        if needs_run(value, shape):
+            result = Tensor(full, type_, shape, "result", None, span)  # type: ignore[arg-type]
+            trace = (*frame.trace, *([] if span is None else [span]))
+            frame.operations.append(computed(result, number, trace))
+            return result
         made = Tensor(full, type_, shape, "constant", number, span)  # type: ignore[arg-type]
         frame.constants.append(made)
         return made
@@ -234,7 +210,8 @@ class Composer:
     ) -> tuple[Operand, ...]:
         """An invocation whose attributes and operands are evaluated already."""
         try:
-            return self._invoke(definition, invocation, call, frame, targets)
+            known_pack = joined(self, definition, invocation, call, frame, targets)
+            return known_pack or self._invoke(definition, invocation, call, frame, targets)
         except NnefError as problem:
             raise _traced(problem, call, definition) from None
 
@@ -274,9 +251,7 @@ class Composer:
         if len(frame.trace) >= MAX_DEPTH:
             raise error("operators invoke each other without end", call.span)
         label = call.label.name if call.label else self.label(targets)
-        env, operands = bind(
-            definition, invocation, self.program.dialect, partial(self.constant, frame)
-        )
+        env, operands = bind(definition, invocation, frame.env, partial(self.constant, frame))
         scope = scope_of(definition, call, label, frame)
         inner = Frame(
             definition.module,
@@ -286,9 +261,6 @@ class Composer:
             public=definition.is_public,
         )
         self.begin(definition, inner, operands)
-        if definition.is_lowered and inner.operations:
-            message = "quantizing tensors inside an operator with a formula is not supported yet"
-            raise error(message, call.span, hint="quantize what it is given, or its result")
         results, body = self._body(definition, inner, operands, frame, targets)
         check_applied(self.quantizations, inner.scope, self.names)
         if scope is None and inner.variables:
@@ -338,58 +310,38 @@ class Composer:
             body = self.graph(definition, inner, operands, inner.trace[-1])
             results = tuple(
                 port.operand
-                and self._result(parameter, operand_shapes(port.operand), inner.env, frame, target)
+                and declared_result(
+                    self.name, parameter, operand_shapes(port.operand), inner.env, frame, target
+                )
                 for (parameter, target), port in zip(declared, body.outputs, strict=True)
             )
             return results, body
+        before, counted = len(inner.env.symbols.bounds), counter(definition, inner.env.names)
+        own: tuple[Operand, ...] | None = None
+        if counted is not None:
+            own = counted_body(definition, counted, inner, self.name)
+            shapes = [operand_shapes(operand) for operand in own]
+        else:
+            shapes = [declarations.item_shapes(parameter, inner.env) for parameter, _ in declared]
+        check_counted(definition, len(inner.env.symbols.bounds) - before, counted)
         results = tuple(
-            self._result(p, declarations.item_shapes(p, inner.env), inner.env, frame, target)
-            for p, target in declared
+            declared_result(self.name, parameter, shape, inner.env, frame, target)
+            for (parameter, target), shape in zip(declared, shapes, strict=True)
         )
-        if not definition.is_lowered:
-            return results, None
-        names = (parameter.name.name for parameter in definition.outputs)
+        names = [parameter.name.name for parameter in definition.outputs]
         env = inner.env.extended(dict(zip(names, results, strict=True)))
         check_outputs(definition, env, inner.trace[-1])
-        return results, expand(definition.lowerings, results, env)
-
-    def results_like(
-        self, operands: Sequence[Operand], frame: Frame, targets: Sequence[nodes.Target]
-    ) -> tuple[Operand, ...]:
-        """Results of the types and shapes of other operands, named by the targets."""
-        padded = [*targets, *([None] * (len(operands) - len(targets)))]
-        pairs = zip(operands, padded, strict=False)
-        return tuple(self._result_like(operand, frame, target) for operand, target in pairs)
-
-    def _result_like(self, operand: Operand, frame: Frame, target: nodes.Target | None) -> Operand:
-        if isinstance(operand, tuple):
-            names = item_names(target, len(operand), frame.env)
-            pairs = zip(names, operand, strict=True)
-            return tuple(self._like(name, tensor, frame) for name, tensor in pairs)
-        assert operand is not None
-        return self._like((target and plain_name(target)) or ".T1", operand, frame)
-
-    def _like(self, name: str, tensor: Tensor, frame: Frame) -> Tensor:
-        full = self.name(f"{frame.scope}.{name}")
-        return Tensor(full, tensor.type, tensor.shape, "result", None, tensor.span)
-
-    def _result(
-        self,
-        parameter: nodes.Parameter,
-        shapes: list[Shape] | Shape,
-        env: Environment,
-        frame: Frame,
-        target: nodes.Target | None,
-    ) -> Operand:
-        type_, span = declarations.concrete_type(parameter, env), parameter.span
-        if isinstance(shapes, list):
-            names = item_names(target, len(shapes), frame.env)
-            return tuple(
-                Tensor(self.name(f"{frame.scope}.{name}"), type_, shape, "result", None, span)
-                for name, shape in zip(names, shapes, strict=True)
-            )
-        name = (target and plain_name(target)) or ".T1"
-        return Tensor(self.name(f"{frame.scope}.{name}"), type_, shapes, "result", None, span)
+        if not definition.is_lowered:
+            return results, None
+        if own is None and not inner.operations:
+            return results, expand(definition.lowerings, results, env)
+        if own is None:
+            # Quantized tensors of the operator are what its formula reads.
+            own = results_like(self.name, results, inner, ())
+            env = env.extended(dict(zip(names, own, strict=True)))
+            formula = expand(definition.lowerings, own, env)
+            inner.operations.append(lowered_part(definition, inner, own, formula))
+        return results, self.closed(definition, inner, operands, own)
 
     def graph(
         self,
@@ -400,24 +352,37 @@ class Composer:
     ) -> Graph:
         """The graph of a frame whose components have run, its outputs checked."""
         changes = updates(self, definition, frame)
-        outputs: list[Port] = []
+        outputs: list[Operand] = []
         for parameter in definition.outputs:
             name = parameter.name.name
             if name not in frame.env.names:
                 raise error(f"output '{name}' is never assigned", parameter.span)
             operand = as_operand(frame.env.names[name], parameter.span)
             if operand is not None or not parameter.type.optional:
-                declarations.check_result(parameter, operand, frame.env, place)
-            outputs.append(Port(name, operand))
+                assigned = assignment_of(name, definition.components) or place
+                declarations.check_result(parameter, operand, frame.env, assigned)
+            outputs.append(operand)
         check_outputs(definition, frame.env, place)
-        inputs = tuple(
-            Port(parameter.name.name, operand)
-            for parameter, operand in zip(definition.inputs, operands, strict=True)
-        )
+        return replace(self.closed(definition, frame, operands, tuple(outputs)), updates=changes)
+
+    @staticmethod
+    def closed(
+        definition: CheckedDefinition,
+        frame: Frame,
+        operands: tuple[Operand, ...],
+        results: tuple[Operand, ...],
+    ) -> Graph:
+        """The graph of what a frame has made."""
+
+        def ports(
+            parameters: Sequence[nodes.Parameter], operands: Sequence[Operand]
+        ) -> tuple[Port, ...]:
+            return tuple(map(Port, (parameter.name.name for parameter in parameters), operands))
+
         names = [parameter.name.name for parameter in definition.attributes]
         return Graph(
-            frame.scope, inputs, tuple(outputs), tuple(frame.operations),
-            tuple(frame.constants), tuple(frame.variables), changes,
+            frame.scope, ports(definition.inputs, operands), ports(definition.outputs, results),
+            tuple(frame.operations), tuple(frame.constants), tuple(frame.variables),
             attributes={name: frame.env.names[name] for name in names},
         )  # fmt: skip
 

@@ -8,19 +8,24 @@ are composed once, by :mod:`tvm_nnef.composition.subgraphs`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from tvm_nnef import extents
 from tvm_nnef.composition import declarations
+from tvm_nnef.composition.dynamic import declared_shape
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.subgraphs import Plan, branch_on, check_single, run_loop, same_kinds
-from tvm_nnef.composition.values import Value, describe, is_tensors, type_of
+from tvm_nnef.composition.values import Value, describe, is_tensors, scalar, type_of
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.extents import Extent, is_condition, is_symbolic
+from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
-    from tvm_nnef.composition.composer import Composer, Frame
+    from tvm_nnef.composition.composer import Composer
+    from tvm_nnef.composition.frame import Frame
 
 
 def branch(
@@ -29,6 +34,8 @@ def branch(
     """The values of the arm whose condition holds first; null counts as false."""
     for position, arm in enumerate(node.arms):
         (condition,) = composer.value(arm.condition, frame, ())
+        if is_condition(condition):
+            condition = composer.as_tensors(condition, frame, arm.condition.span)
         if isinstance(condition, Tensor):
             rest = node.arms[position + 1 :]
             otherwise = nodes.Branch(rest, node.alternative, span=node.span)
@@ -48,19 +55,42 @@ def loop(
     """The final values of the carried tensors, then a pack for each scan output."""
     scans = {scan.name.name: _scanned(scan, frame) for scan in node.scans}
     carried = {item.name.name: _carried(composer, item, frame) for item in node.carried}
-    limit = _limit(node, frame, scans)
+    limit = _limit(composer, node, frame, scans)
     steps = limit if isinstance(limit, int) and node.condition is None else None
+    stacked = any(isinstance(items, Tensor) for items in scans.values())
     plain = all(isinstance(value, Tensor) for value in carried.values()) and all(
-        same_kinds(items) for items in scans.values()
+        isinstance(items, Tensor) or same_kinds(items) for items in scans.values()
     )
-    if limit == 0:
-        return _unrolled(composer, node, 0, carried, scans, frame, targets)
+    if limit == 0 and not stacked:
+        return _unrolled(composer, node, 0, carried, scans, frame, targets)  # type: ignore[arg-type]
     if not node.unroll and plain:
-        plan = Plan(limit, steps, carried, scans)  # type: ignore[arg-type]
+        plan = Plan(limit, steps, _most(node, limit, scans, frame), carried, scans)  # type: ignore[arg-type]
         return run_loop(composer, node, plan, frame, targets)
-    if steps is None:
+    if steps is None or stacked:
         raise _not_plain(node)
-    return _unrolled(composer, node, steps, carried, scans, frame, targets)
+    return _unrolled(composer, node, steps, carried, scans, frame, targets)  # type: ignore[arg-type]
+
+
+Scanned: TypeAlias = "tuple[Value, ...] | Tensor"
+"""A pack that a loop goes through, or its items stacked to a tensor."""
+
+
+def _length(items: Scanned) -> Extent:
+    return items.shape[0] if isinstance(items, Tensor) else len(items)
+
+
+def _most(
+    node: nodes.Loop, limit: Tensor | int | None, scans: Mapping[str, Scanned], frame: Frame
+) -> int | None:
+    """An upper bound of the number of steps, None where there is none."""
+    if isinstance(limit, int):
+        return limit
+    bounds = [frame.env.symbols.largest(_length(items)) for items in scans.values()]
+    if node.iteration is not None and node.iteration.count is not None:
+        value = known(node.iteration.count, frame.env)
+        if is_symbolic(value):
+            bounds.append(frame.env.symbols.largest(value))
+    return min(bounds, default=None)
 
 
 def _not_plain(node: nodes.Loop) -> NnefError:
@@ -108,25 +138,52 @@ def _unrolled(
     return (*carried.values(), *packs)
 
 
-def _scanned(scan: nodes.Scan, frame: Frame) -> tuple[Value, ...]:
+def _scanned(scan: nodes.Scan, frame: Frame) -> Scanned:
     value = known(scan.value, frame.env)
+    if isinstance(value, Tensor) and value in frame.env.symbols.stacked:
+        return value
     if not isinstance(value, tuple):
         raise error(f"a loop scans packs, found {describe(value)}", scan.value.span)
     return value
 
 
+def _common_length(node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]) -> Extent | None:
+    """The length of the packs that a loop goes through; a number where one of them tells it."""
+    lengths = sorted(map(_length, scans.values()), key=is_symbolic)
+    for other in lengths[1:]:
+        message = ["scanned packs of different lengths [", lengths[0], ", ", other, "]"]
+        same = extents.compare("eq", lengths[0], other)
+        frame.env.symbols.require(same, message, node.span)
+    return lengths[0] if lengths else None
+
+
 def _limit(
-    node: nodes.Loop, frame: Frame, scans: Mapping[str, tuple[Value, ...]]
+    composer: Composer, node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
 ) -> Tensor | int | None:
     """The number of steps: a number, what a tensor says, or None where only data end the loop."""
-    lengths = {len(items) for items in scans.values()}
-    if len(lengths) > 1:
-        raise error(f"scanned packs of different lengths {sorted(lengths)}", node.span)
-    length = lengths.pop() if lengths else None
+    length = _common_length(node, frame, scans)
+    limit = _count(composer, node, frame, length)
+    if not is_symbolic(length):
+        return limit
+    if isinstance(limit, Tensor):
+        least = formula.Binary("min", formula.Load(limit, ()), scalar(length))
+        return composer.as_tensors(least, frame, node.span)  # type: ignore[return-value]
+    if isinstance(limit, int):
+        message = [f"{limit} iterations over packs of length ", length]
+        within = extents.compare("le", limit, length)
+        frame.env.symbols.require(within, message, node.span)
+        return limit
+    return composer.as_tensors(length, frame, node.span)  # type: ignore[return-value]
+
+
+def _count(
+    composer: Composer, node: nodes.Loop, frame: Frame, length: Extent | None
+) -> Tensor | int | None:
+    """The number of steps as far as the count and the ``length`` of the packs tell it."""
     if node.iteration is None or node.iteration.count is None:
         if length is None and node.condition is None:
             raise error("the loop has neither a count nor a condition", node.span)
-        return length
+        return None if is_symbolic(length) else length
     span = node.iteration.count.span
     value = known(node.iteration.count, frame.env)
     if is_tensors(value):
@@ -135,9 +192,11 @@ def _limit(
             raise error("a loop count has rank 0", span, hint="squeeze it with layout.squeeze")
         return value  # type: ignore[return-value]
     if value is None and (length is not None or node.condition is not None):
-        return length
+        return None if is_symbolic(length) else length
+    if is_symbolic(value):
+        return composer.as_tensors(value, frame, span)  # type: ignore[return-value]
     number = count(value, "an iteration count", span)
-    if length is not None and number > length:
+    if isinstance(length, int) and number > length:
         raise error(f"{number} iterations over packs of length {length}", span)
     return number
 
@@ -151,7 +210,7 @@ def _carried(composer: Composer, item: nodes.Carried, frame: Frame) -> Value:
         return operand
     if isinstance(value, tuple) or value is None:
         raise error(f"a carried tensor starts from a number, found {describe(value)}", item.span)
-    shape = declarations.given_shape(item.shape, frame.env, item.name.name)
+    shape = declared_shape(item.shape, frame.env, item.name.name)
     constant = composer.constant(frame, item.name.name, value, type_of(value), shape, item.span)
     target = nodes.NameTarget(item.name, item.type, item.shape, span=item.span)
     declarations.check_target(target, constant, frame.env)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tvm_nnef import extents
-from tvm_nnef.composition.affine import unknown_names
+from tvm_nnef.composition.dynamic import declared_shape, require_within
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.shapes import Shape, evaluate_shape
-from tvm_nnef.composition.values import Environment, Value, describe, show, type_of
+from tvm_nnef.composition.values import (
+    Environment,
+    Value,
+    describe,
+    show,
+    type_of,
+)
 from tvm_nnef.diagnostics import Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import ScalarType
@@ -33,24 +40,11 @@ def concrete_type(parameter: nodes.Parameter, env: Environment) -> ScalarType:
 _SCALAR_TYPES: Mapping[str, ScalarType] = {"real": "real", "int": "int", "bool": "bool"}
 
 
-def static_shape(parameter: nodes.Parameter, env: Environment, item: int | None = None) -> Shape:
-    """The shape of a parameter in numbers. Raises NnefError where data would decide it."""
-    return given_shape(parameter.type.shape or (), env, parameter.name.name, item)
-
-
-def given_shape(
-    declared: Sequence[nodes.Extent], env: Environment, name: str, item: int | None = None
-) -> Shape:
-    """A declared shape in numbers. Raises NnefError where data would decide it."""
-    dynamic = any(
-        extent.bound is not None and unknown_names(extent.value, env.names)
-        for extent in declared
-        if not isinstance(extent.value, nodes.Omitted)
-    )
-    shape = None if dynamic else evaluate_shape(tuple(declared), env, item)
-    if shape is None:
-        message = f"the shape of '{name}' depends on data, which is not supported yet"
-        raise error(message, declared[0].span)
+def _static(shape: Shape, what: str, span: Span) -> Shape:
+    """The shape itself. Raises NnefError where only a run tells it."""
+    if not all(map(extents.is_static, shape)):
+        message = f"the shape of a {what} must be known before a run, found {show(shape)}"
+        raise error(message, span)
     return shape
 
 
@@ -58,16 +52,24 @@ def item_shapes(parameter: nodes.Parameter, env: Environment) -> list[Shape] | S
     """The shape of a parameter; the shapes of its items, as a list, where it is a pack."""
     pack = parameter.type.pack
     if pack is None:
-        return static_shape(parameter, env)
+        return declared_shape(parameter.type.shape or (), env, parameter.name.name)
     if pack.length is None:
         raise error(f"the length of the pack '{parameter.name.name}' is missing", parameter.span)
     length = count(known(pack.length, env), "a pack length", pack.length.span)
-    return [static_shape(parameter, env, item) for item in range(length)]
+    declared, name = parameter.type.shape or (), parameter.name.name
+    return [declared_shape(declared, env, name, item) for item in range(length)]
+
+
+def _static_shapes(parameter: nodes.Parameter, what: str, env: Environment) -> list[Shape] | Shape:
+    shapes = item_shapes(parameter, env)
+    for shape in shapes if isinstance(shapes, list) else (shapes,):
+        _static(shape, what, parameter.span)
+    return shapes
 
 
 def constants(parameter: nodes.Parameter, env: Environment, name: Callable[[str], str]) -> Operand:
     """The tensors of a ``@constant`` declaration (section 2.7)."""
-    type_, shapes = concrete_type(parameter, env), item_shapes(parameter, env)
+    type_, shapes = concrete_type(parameter, env), _static_shapes(parameter, "constant", env)
     base = parameter.name.name
     assert parameter.default is not None
     if isinstance(shapes, list):
@@ -153,7 +155,7 @@ def _number(value: Value, type_: ScalarType, parameter: nodes.Parameter) -> bool
 
 def variables(parameter: nodes.Parameter, env: Environment, name: Callable[[str], str]) -> Operand:
     """The tensors of a ``@variable`` declaration; their values come from files."""
-    type_, shapes = concrete_type(parameter, env), item_shapes(parameter, env)
+    type_, shapes = concrete_type(parameter, env), _static_shapes(parameter, "variable", env)
     base = parameter.name.name
     if isinstance(shapes, list):
         return tuple(
@@ -188,6 +190,10 @@ def _disagreement(
     """What differs between tensors and their declaration, in words; None where they agree."""
     if operand is None:
         return f"'{name}' is null"
+    if isinstance(operand, Tensor) and operand in env.symbols.stacked and spec.pack is not None:
+        _bind_length(name, spec.pack, operand.shape[0], env)
+        items = replace(operand, shape=operand.shape[1:])
+        return _disagreement(name, replace(spec, pack=None), items, env)
     if isinstance(operand, tuple) != (spec.pack is not None):
         found = "a pack" if isinstance(operand, tuple) else "a single tensor"
         return f"'{name}' is {found}, unlike its declaration"
@@ -199,17 +205,35 @@ def _disagreement(
     for index, tensor in enumerate(tensors(operand)):
         if tensor.type != wanted:
             return f"'{name}' is of type {tensor.type}, declared as {wanted}"
-        if spec.shape is not None and not _shape_agrees(spec.shape, tensor.shape, env, index):
+        if spec.shape is not None and not _shape_agrees(spec, tensor.shape, env, index, name):
             declared = evaluate_shape(spec.shape, env, index)
             text = f"declared as {show(declared)}" if declared is not None else "unlike declared"
             return f"'{name}' has shape {show(tensor.shape)}, {text}"
     return None
 
 
+def _bind_length(name: str, pack: nodes.Pack, length: Extent, env: Environment) -> None:
+    """Leaves it to a run whether a pack whose length only it tells is as long as declared."""
+    match pack.length:
+        case None:
+            return
+        case nodes.Identifier(symbol) if symbol not in env.names:
+            env.names[symbol] = length
+        case declared:
+            wanted = count(known(declared, env), "a pack length", declared.span)
+            message = [f"'{name}' is a pack of ", length, f" tensors, declared as {wanted}"]
+            env.symbols.require(extents.compare("eq", length, wanted), message, pack.span)
+
+
 def _shape_agrees(
-    declared: Sequence[nodes.Extent], shape: Shape, env: Environment, item: int
+    spec: nodes.TypeSpec, shape: Shape, env: Environment, item: int, name: str
 ) -> bool:
-    """Compares extent by extent; ``~`` agrees with anything, ``~..`` with what is left."""
+    """Compares extent by extent; ``~`` agrees with anything, ``~..`` with what is left.
+
+    What only a run tells is left to it.
+    """
+    declared = spec.shape or ()
+    _bind_results(declared, shape, env)
     parts = [_part(extent, env, item) for extent in declared]
     rest = len(shape) - sum(len(part) for part in parts if part is not None)
     open_parts = parts.count(None)
@@ -218,8 +242,26 @@ def _shape_agrees(
     wanted: list[Extent | None] = []
     for part in parts:
         wanted += [None] * rest if part is None else part
-    pairs = zip(wanted, shape, strict=False)
-    return all(extent is None or extents.equal(extent, actual) for extent, actual in pairs)
+    for extent, actual in zip(wanted, shape, strict=False):
+        if extent is not None:
+            same = extents.compare("eq", extent, actual)
+            if extents.decide(same, env.symbols.bounds) is False:
+                return False
+            message = [f"'{name}' has an extent ", actual, ", declared as ", extent]
+            env.symbols.require(same, message, spec.span)
+    return True
+
+
+def _bind_results(declared: Sequence[nodes.Extent], shape: Shape, env: Environment) -> None:
+    """Gives values to the symbols of results, such as the ``s`` of ``s|k``, from actual shapes."""
+    if len(declared) != len(shape) or any(extent.pack is not None for extent in declared):
+        return
+    for extent, actual in zip(declared, shape, strict=True):
+        match extent.value:
+            case nodes.Identifier(name) if name not in env.names and extent.bound is not None:
+                env.names[name] = actual
+        if extent.bound is not None:
+            require_within(extent.bound, (actual,), env)
 
 
 def _part(extent: nodes.Extent, env: Environment, item: int) -> list[Extent | None] | None:

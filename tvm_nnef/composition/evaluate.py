@@ -8,10 +8,13 @@ ranges, divisions by zero. The branch that a select does not take is not evaluat
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
+from tvm_nnef import extents
 from tvm_nnef.composition import arithmetic, indexing
 from tvm_nnef.composition.access import load
 from tvm_nnef.composition.arithmetic import elementwise, strict
+from tvm_nnef.composition.symbols import plain
 from tvm_nnef.composition.values import (
     Environment,
     Item,
@@ -25,11 +28,14 @@ from tvm_nnef.composition.values import (
     is_tensors,
     scalar,
     show,
+    shown,
     type_of,
 )
 from tvm_nnef.diagnostics import Span, did_you_mean, error
+from tvm_nnef.extents import Condition, Extent
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.semantics.infer import promoted
 from tvm_nnef.syntax import nodes
 
 
@@ -129,10 +135,18 @@ def _generic_cast(node: nodes.Call, env: Environment) -> Value:
     return _cast(name, argument, node.span, env)
 
 
+def text_parts(node: nodes.Text, env: Environment) -> Iterator[str | Extent]:
+    """A message with its formatted parts filled in; what is null or undefined shows as such.
+
+    Extents that only a run tells stay as they are.
+    """
+    for part in node.parts:
+        yield from shown(part if isinstance(part, str) else evaluate(part, env), quote=False)
+
+
 def format_text(node: nodes.Text, env: Environment) -> str:
-    """A message with its formatted parts filled in; what is null or undefined shows as such."""
-    parts = (part if isinstance(part, str) else evaluate(part, env) for part in node.parts)
-    return "".join(show(part, quote=False) for part in parts)
+    """The parts of a message as one text, in which symbols stand for what only a run tells."""
+    return plain(text_parts(node, env))
 
 
 def _text(node: nodes.Text, env: Environment) -> Value:
@@ -217,7 +231,7 @@ def _subscript(node: nodes.Subscript, env: Environment) -> Value:
     if target is None:
         return None
     if _is_access(node, target):
-        return load(target, subscripts(node, env), node.span)
+        return load(target, subscripts(node, env, target), node.span)
     return indexing.index(target, _position(node, env, target), node.span)
 
 
@@ -231,8 +245,11 @@ def _is_access(node: nodes.Subscript, target: Value) -> bool:
     )
 
 
-def subscripts(node: nodes.Subscript, env: Environment) -> tuple[Value, ...] | None:
-    """The indices of a tensor access, packs that were expanded spliced in."""
+def subscripts(node: nodes.Subscript, env: Environment, target: Value) -> tuple[Value, ...] | None:
+    """The indices of an access to a tensor, or to a pack of them; expanded packs spliced in.
+
+    A range means the positions that it covers in its dimension, as a pack.
+    """
     result: list[Value] = []
     for item in node.items:
         match item:
@@ -242,10 +259,20 @@ def subscripts(node: nodes.Subscript, env: Environment) -> tuple[Value, ...] | N
                     return None
                 result.extend(values)
             case nodes.Range():
-                raise error("a tensor is not accessed by a range", item.span)
+                result.append(_covered(item, len(result), target, env))
             case _:
                 result.append(evaluate(item, env))
     return tuple(result)
+
+
+def _covered(item: nodes.Range, dimension: int, target: Value, env: Environment) -> Value:
+    """The positions of a range in a dimension of a tensor."""
+    tensor = target[0] if isinstance(target, tuple) else target
+    if not isinstance(tensor, Tensor) or dimension >= tensor.rank:
+        raise error("a range is beyond the dimensions of the tensor", item.span)
+    extent = indexing.count(tensor.shape[dimension], "the extent under a range", item.span)
+    ends = _ends((item.begin, item.end, item.stride), env)
+    return None if ends is None else indexing.bounds(extent, *ends, item.span)
 
 
 def _position(node: nodes.Subscript, env: Environment, target: Value = None) -> Value:
@@ -297,6 +324,11 @@ def _guard(node: nodes.Guard, env: Environment) -> Value:
 
 def _binary(node: nodes.Binary, env: Environment) -> Value:
     left = evaluate(node.left, env)
+    if left is arithmetic.DECISIVE.get(node.operator) and promoted(
+        node.left, node.operator != "||"
+    ):
+        # The right side may use what the left side found to be null.
+        return node.operator != "&&"
     if node.operator == "in":
         return _contained(left, evaluate(node.right, env), node.span, env)
     return arithmetic.binary(node.operator, left, evaluate(node.right, env), node.span, env)
@@ -334,11 +366,31 @@ def _select(node: nodes.Select, env: Environment) -> Value:
     def apply(item: Item, yes: Item, no: Item | None = None) -> Item | None:
         if isinstance(item, bool):
             return yes if item else no
+        if extents.is_condition(item):
+            return _symbolic_select(item, yes, no, node.span)
         if is_scalar(item) and item.type == "bool":
             return None if no is None else _run_time_select(item, yes, no, node.span)
         raise error(f"a condition must be of type bool, found {describe(item)}", node.span)
 
     return elementwise(apply, node.span, condition, *(evaluate(side, env) for side in sides))
+
+
+def _symbolic_select(condition: Condition, yes: Item, no: Item | None, span: Span) -> Item:
+    """One of two items, where only a run tells the extents that the condition compares."""
+    if no is None:
+        found = extents.text(condition)
+        raise error(f"only a run tells whether this is null, from '{found}'", span)
+    for item, other in ((yes, no), (no, yes)):
+        if isinstance(item, Undefined):
+            return other
+    if not (is_scalar(yes) or is_scalar(no)) and {type_of(yes), type_of(no)} == {"int"}:
+        return extents.select(condition, yes, no)
+    if (is_known(yes) and yes is no) or (is_atom(yes) and yes == no):
+        return yes
+    if {type_of(yes), type_of(no)} == {"bool"} and is_known(yes) and is_known(no):
+        chosen = extents.both(condition, yes)
+        return extents.either(chosen, extents.both(extents.negated(condition), no))
+    return _run_time_select(scalar(condition), yes, no, span)
 
 
 def _run_time_select(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> Item:

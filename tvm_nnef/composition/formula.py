@@ -27,6 +27,7 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.extents import is_condition
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Operand, Tensor, flatten, tensors
 from tvm_nnef.semantics.names import used_names
@@ -250,7 +251,9 @@ def _condition(node: nodes.Expression | None, env: Environment) -> formula.Scala
     if node is None:
         return True
     value = known(node, env)
-    if isinstance(value, formula.Constant):
+    if is_condition(value):
+        value = scalar(value)
+    elif isinstance(value, formula.Constant):
         value = bool(value.value)
     if isinstance(value, bool):
         return value
@@ -262,26 +265,44 @@ def _condition(node: nodes.Expression | None, env: Environment) -> formula.Scala
 def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[formula.Store, ...]:
     """The stores of a statement: one, or one for each tensor of a packed assignment."""
     target = as_operand(known(lowering.target.target, env), lowering.target.span)
-    found = tensors(target)
-    indices = subscripts(lowering.target, env)
-    if indices is None or any(index is None for index in indices):
-        raise error("an index is null", lowering.target.span)
+    found, indices = _accessed(target, lowering.target, env)
     values = value if isinstance(value, tuple) else (value,) * len(found)
-    if isinstance(value, tuple) and (len(values) != len(found) or not isinstance(target, tuple)):
-        message = f"a pack of {len(values)} values is assigned to {len(found)} tensors"
+    if len(values) != len(found):
+        message = f"a pack of {len(values)} values is assigned to {len(found)} elements"
         raise error(message, lowering.value.span)
     operator: formula.StoreOperator = "=" if lowering.operator == ":=" else lowering.operator
     return tuple(
         formula.Store(
             tensor,
-            tensor_subscripts(
-                tensor, tuple(defined(index) for index in indices), lowering.target.span
-            ),
+            tensor_subscripts(tensor, row, lowering.target.span),
             operator,
             _stored(tensor, item, lowering.value.span),
         )
-        for tensor, item in zip(found, values, strict=True)
+        for tensor, row, item in zip(found, indices, values, strict=True)
     )
+
+
+def _accessed(
+    target: Operand, node: nodes.Subscript, env: Environment
+) -> tuple[tuple[Tensor, ...], list[tuple[Value, ...]]]:
+    """The tensors that a left-hand side writes, with the indices of each.
+
+    An index that is a pack without being expanded means an element for each of its items.
+    """
+    found, indices = tensors(target), subscripts(node, env, target)
+    if indices is None or any(index is None for index in indices):
+        raise error("an index is null", node.span)
+    indices = tuple(defined(index) for index in indices)
+    lengths = {len(index) for index in indices if isinstance(index, tuple)}
+    if not lengths or isinstance(target, tuple):
+        return found, [indices] * len(found)
+    if len(lengths) > 1:
+        raise error(f"indices are packs of different lengths: {sorted(lengths)}", node.span)
+    rows = [
+        tuple(index[i] if isinstance(index, tuple) else index for index in indices)
+        for i in range(lengths.pop())
+    ]
+    return found * len(rows), rows
 
 
 def _stored(tensor: Tensor, item: Item, span: Span) -> formula.Scalar:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
 from tvm_nnef.composition.affine import unknown_names
 from tvm_nnef.composition.binding import Invocation, bind
-from tvm_nnef.composition.composer import Composer, Frame
+from tvm_nnef.composition.composer import Composer
 from tvm_nnef.composition.declarations import concrete_type
+from tvm_nnef.composition.dynamic import declared_shape
 from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.frame import Frame
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.quantize import check_applied
-from tvm_nnef.composition.shapes import Shape, evaluate_shape
+from tvm_nnef.composition.shapes import Shape
+from tvm_nnef.composition.symbols import Symbols
+from tvm_nnef.composition.targets import target_names
 from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
+from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition, Program
 from tvm_nnef.syntax import nodes
 
@@ -51,7 +57,7 @@ def compose_graph(
     _check_names(definition, values, "attribute", definition.attributes)
     _check_names(definition, input_shapes or {}, "input", definition.inputs)
     _check_names(definition, types or {}, "generic type", definition.dtypes)
-    env = Environment(_known_attributes(definition, values), {}, program.dialect)
+    env = Environment(_known_attributes(definition, values), {}, program.dialect, Symbols())
     env.types.update(_types(definition, types or {}))
     composer = Composer(program, quantize)
     frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", ())
@@ -62,14 +68,31 @@ def compose_graph(
     frame.env, operands = bind(
         definition,
         Invocation(values, operands, env.types, place),
-        program.dialect,
+        env,
         partial(composer.constant, frame),
     )
     composer.begin(definition, frame, operands)
-    composer.run(definition.components, frame)
+    _run(composer, definition.components, frame)
     composed = composer.graph(definition, frame, operands, place)
     check_applied(composer.quantizations, frame.scope, composer.names)
-    return composed
+    symbols = env.symbols
+    return replace(composed, bounds=symbols.bounds, checks=tuple(symbols.checks))
+
+
+def _run(composer: Composer, components: Sequence[nodes.Component], frame: Frame) -> None:
+    """Composes components; raises one NnefError with all that is wrong in those independent."""
+    problems: list[Diagnostic] = []
+    missing: set[str] = set()
+    for component in components:
+        if missing.isdisjoint(name.name for name in used_names(component.value)):
+            try:
+                composer.run((component,), frame)
+                continue
+            except NnefError as problem:
+                problems += problem.diagnostics
+        missing.update(name for target in component.targets for name in target_names(target))
+    if problems:
+        raise NnefError(problems)
 
 
 def find_graph(program: Program, name: str | None) -> CheckedDefinition:
@@ -150,11 +173,11 @@ def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Co
         return Tensor(composer.name(name), type_, shape, "input", None, parameter.span)
 
     if parameter.type.pack is None:
-        shape = _declared_shape(parameter, env) if given is None else _given(parameter, given)
+        shape = _input_shape(parameter, env) if given is None else _given(parameter, given)
         return tensor(name, shape)
     if given is None:
         length = _pack_length(parameter, env)
-        shapes = [_declared_shape(parameter, env, item) for item in range(length)]
+        shapes = [_input_shape(parameter, env, item) for item in range(length)]
     elif isinstance(given, Sequence):
         shapes = [_given(parameter, item) for item in given]
     else:
@@ -180,19 +203,23 @@ def _no_shape(parameter: nodes.Parameter, wanted: str, given: object) -> NnefErr
     return error(message, parameter.span)
 
 
-def _declared_shape(parameter: nodes.Parameter, env: Environment, item: int | None = None) -> Shape:
-    declared = parameter.type.shape
+def _input_shape(parameter: nodes.Parameter, env: Environment, item: int | None = None) -> Shape:
+    declared, name = parameter.type.shape, parameter.name.name
     if declared is None:
-        raise _unknown(parameter, f"the shape of input '{parameter.name.name}'")
+        raise _unknown(parameter, f"the shape of input '{name}'")
+    names = set(env.names)
     for extent in declared:
-        lengths = (extent.pack.length,) if extent.pack and extent.pack.length else ()
-        for part in (extent.value, *lengths):
-            if isinstance(part, nodes.Omitted):
-                raise _unknown(parameter, f"an extent of input '{parameter.name.name}'")
-            missing = unknown_names(part, env.names)
-            if missing:
-                raise _unknown(parameter, f"extent '{missing[0]}' of '{parameter.name.name}'")
-    return evaluate_shape(declared, env, item) or ()
+        length = extent.pack and extent.pack.length
+        if length and unknown_names(length, env.names):
+            raise _unknown(parameter, f"the rank of input '{name}'")
+        if extent.bound is None and isinstance(extent.value, nodes.Omitted):
+            raise _unknown(parameter, f"an extent of input '{name}'")
+        if extent.bound is None and not isinstance(extent.value, nodes.Omitted):
+            for missing in unknown_names(extent.value, names):
+                raise _unknown(parameter, f"extent '{missing}' of '{name}'")
+        if not isinstance(extent.value, nodes.Omitted):
+            names.update(unknown_names(extent.value, env.names))
+    return declared_shape(declared, env, name if item is None else f"{name}_{item + 1}", item)
 
 
 def _unknown(parameter: nodes.Parameter, what: str) -> NotGiven:

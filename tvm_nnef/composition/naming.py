@@ -12,7 +12,7 @@ from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
-    from tvm_nnef.composition.composer import Frame
+    from tvm_nnef.composition.frame import Frame
 
 
 def plain_name(target: nodes.Target) -> str | None:

@@ -16,7 +16,8 @@ from tvm_nnef.syntax import nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tvm_nnef.composition.composer import Composer, Frame
+    from tvm_nnef.composition.composer import Composer
+    from tvm_nnef.composition.frame import Frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from tvm_nnef import extents
 from tvm_nnef.composition.affine import deduce, unknown_names
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count, integer
-from tvm_nnef.composition.values import Environment, Value, show, type_of
+from tvm_nnef.composition.symbols import plain
+from tvm_nnef.composition.values import Environment, Value, is_scalar, show, shown, type_of
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
-from tvm_nnef.extents import Extent
+from tvm_nnef.extents import Condition, Extent
 from tvm_nnef.syntax import nodes
 
 Shape = tuple[Extent, ...]
@@ -130,34 +131,56 @@ class ShapeBinder:
         limit = known(extent.bound, self.env)
         limits = limit if isinstance(limit, tuple) else (limit,) * len(part)
         for value, most in zip(part, limits, strict=False):
-            if extents.is_static(value) and value > integer(most, "a bound", extent.bound.span):
-                message = f"extent {value} is beyond the bound {_text(extent.bound)} = {show(most)}"
-                raise self._error(parameter, message)
+            number = integer(most, "a bound", extent.bound.span)
+            within = extents.compare("le", value, number)
+            message = f" is beyond the bound {_text(extent.bound)} = {number}"
+            self._require(parameter, within, ["extent ", value, message])
 
     def _compare(
         self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
     ) -> None:
         wanted = known(expression, self.env)
         items = wanted if isinstance(wanted, tuple) else (wanted,) * len(part)
-        same = len(items) == len(part) and all(
-            type_of(a) == "int" and extents.equal(a, b) for a, b in zip(items, part, strict=False)
-        )
-        if not same:
-            text = f"{_text(expression)} = {show(wanted)}"
-            found = show(part if packed else part[0])
-            raise self._error(parameter, f"expected extent {text}, found {found}")
+        found = part if packed else part[0]
+        message = [f"expected extent {_text(expression)} = ", *shown(wanted, quote=True)]
+        message += [", found ", *shown(found, quote=True)]
+        if len(items) != len(part) or any(type_of(item) != "int" for item in items):
+            raise self._error(parameter, plain(message))
+        for item, actual in zip(items, part, strict=True):
+            same = extents.compare("eq", item, actual)
+            self._require(parameter, same, message)
 
     def _bind_affine(
         self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
     ) -> None:
         what = f"an extent of {_name(parameter)}"
         found = [deduce(expression, value, self.names, what, self.place) for value in part]
+        for value, pair in zip(part, found, strict=True):
+            if pair is not None and not extents.is_static(value):
+                self._require_exact(parameter, expression, value, pair)
         pairs = [pair for pair in found if pair is not None]
         if len(pairs) < len(found):
             raise self._error(parameter, f"extent {_text(expression)} cannot be deduced")
         for name in unknown_names(expression, self.names):
             values = tuple(value for _, value in pairs)
             self.names[name] = values if packed else values[0]
+
+    def _require_exact(
+        self,
+        parameter: nodes.Parameter,
+        expression: nodes.Expression,
+        value: Extent,
+        deduced: tuple[str, Extent],
+    ) -> None:
+        """Leaves it to a run whether an integer that is not negative was deduced."""
+        name, unknown = deduced
+        again = known(expression, self.env.extended({name: unknown}))
+        exact = extents.both(
+            extents.compare("eq", again, value),
+            extents.compare("ge", unknown, 0),
+        )
+        message = ["extent ", value, f" is not {_text(expression)} for any '{name}'"]
+        self._require(parameter, exact, message)
 
     def _assign_rank(self, parameter: nodes.Parameter, name: str, rank: int) -> None:
         if self.names.setdefault(name, rank) != rank:
@@ -177,6 +200,13 @@ class ShapeBinder:
             if wanted != value:
                 message = f"{what} must be {_text(expression)} = {wanted}, found {value}"
                 raise error(message, self.place)
+
+    def _require(
+        self, parameter: nodes.Parameter, condition: Condition, message: list[str | Extent]
+    ) -> None:
+        note = Note(f"{_name(parameter)} is declared here", parameter.span)
+        text = [f"input {_name(parameter)}: ", *message]
+        self.env.symbols.require(condition, text, self.place, (note,))
 
     def _error(self, parameter: nodes.Parameter, message: str) -> NnefError:
         note = Note(f"{_name(parameter)} is declared here", parameter.span)
@@ -237,12 +267,17 @@ def _evaluate_extent(
         if len(items) != number:
             message = f"{len(items)} extents, declared to be {number}"
             raise error(message, extent.span)
-    return [_extent(each, expression.span) for each in items]
+    return [_extent(each, expression.span, env) for each in items]
 
 
-def _extent(value: Value, span: Span) -> Extent:
+def _extent(value: Value, span: Span, env: Environment) -> Extent:
     if isinstance(value, tuple):
         raise error("a pack of extents needs '..'", span)
-    if type_of(value) != "int" or (isinstance(value, int) and value < 0):
+    if is_scalar(value):
+        hint = "write it with integers: '/' rounds down"
+        raise error("an extent that is made from reals that only a run tells", span, hint=hint)
+    if type_of(value) != "int":
         raise error(f"an extent must be a non-negative integer, found {show(value)}", span)
+    message: list[str | Extent] = ["an extent must be a non-negative integer, found ", value]
+    env.symbols.require(extents.compare("ge", value, 0), message, span)
     return value

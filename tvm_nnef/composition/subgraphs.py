@@ -7,10 +7,13 @@ inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tvm_nnef import extents
+from tvm_nnef.composition.computed import item
+from tvm_nnef.composition.results import results_like
+from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.composition.values import Value, describe, show
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph.nodes import (
@@ -27,7 +30,8 @@ from tvm_nnef.graph.nodes import (
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
-    from tvm_nnef.composition.composer import Composer, Frame
+    from tvm_nnef.composition.composer import Composer
+    from tvm_nnef.composition.frame import Frame
 
 
 def branch_on(
@@ -53,7 +57,7 @@ def branch_on(
             message = f"the branches disagree: one gives {kinds[0]}, the other {kinds[1]}"
             raise error(message, span)
     outputs = tuple(port.operand for port in consequent.outputs)
-    results = composer.results_like(outputs, frame, targets)
+    results = results_like(composer.name, outputs, frame, targets)
     trace = (*frame.trace, span)
     label = composer.label(targets) or ""
     frame.operations.append(If(condition, consequent, alternative, results, label, trace))
@@ -65,14 +69,25 @@ def branch_on(
 class Plan:
     """What is known of a loop before its body is composed.
 
-    ``steps`` is the number of its steps where that is certain. ``scans`` and ``carried`` are by
-    the names that the body uses.
+    ``steps`` is the number of its steps where that is certain, ``most`` an upper bound.
+    ``scans`` and ``carried`` are by the names that the body uses.
     """
 
     count: Tensor | int | None
     steps: int | None
+    most: int | None
     carried: Mapping[str, Tensor]
-    scans: Mapping[str, tuple[Tensor, ...]]
+    scans: Mapping[str, tuple[Tensor, ...] | Tensor]
+
+    @property
+    def packs(self) -> dict[str, tuple[Tensor, ...]]:
+        """The packs that it scans, save for empty ones."""
+        return {name: each for name, each in self.scans.items() if isinstance(each, tuple) and each}
+
+    @property
+    def stacked(self) -> dict[str, Tensor]:
+        """The packs that it scans whose items are stacked to one tensor."""
+        return {name: each for name, each in self.scans.items() if isinstance(each, Tensor)}
 
 
 def run_loop(
@@ -90,24 +105,40 @@ def run_loop(
         return Tensor(full, like.type, like.shape, "input", None, node.span)
 
     carried = {name: local(name, tensor) for name, tensor in plan.carried.items()}
-    items = {name: local(name, pack[0]) for name, pack in plan.scans.items() if pack}
+    items = {name: local(name, pack[0]) for name, pack in plan.packs.items()}
     index: dict[str, Tensor] = {}
     if node.iteration and node.iteration.index:
-        name = node.iteration.index.name
-        full = composer.name(f"{scope}.{name}")
-        index[name] = Tensor(full, "int", (), "input", None, node.iteration.index.span)
+        name, span = node.iteration.index.name, node.iteration.index.span
+        index[name] = Tensor(composer.name(f"{scope}.{name}"), "int", (), "input", None, span)
+    elif plan.stacked:
+        index[".step"] = Tensor(composer.name(f"{scope}..step"), "int", (), "input")
     inner = {**carried, **items, **index}
-    body = _close(composer, node.body, frame.separate(scope), (), inner)
+
+    def block() -> Frame:
+        """A frame that knows the local tensors, with the items of stacked packs."""
+        made = frame.separate(scope)
+        made.declare(inner)
+        for name, pack in plan.stacked.items():
+            taken = replace(local(name, pack), shape=pack.shape[1:], role="result")
+            (step,) = index.values()
+            made.operations.append(item(taken, pack, step, (*frame.trace, node.span)))
+            made.declare({name: taken})
+        return made
+
+    body = _close(composer, node.body, block(), ())
     _check_carried(plan.carried, body, node.body.span)
     condition = None
     if node.condition is not None:
-        condition = _close(composer, node.condition, frame.separate(scope), (), inner)
+        condition = _close(composer, node.condition, block(), ())
         found = condition.outputs[0].operand if len(condition.outputs) == 1 else None
         check_single(found, "bool", "a loop condition", node.condition.span)
     outputs = [port.operand for port in body.outputs]
-    packs = tuple(_pack(each, plan.steps, node.body.span) for each in outputs[len(plan.carried) :])
-    results = composer.results_like((*plan.carried.values(), *packs), frame, targets)
-    scans = tuple(Scan(items[name], pack) for name, pack in plan.scans.items() if pack)
+    made = outputs[len(plan.carried) :]
+    packs = tuple(_pack(each, plan, frame.env.symbols, node.body.span) for each in made)
+    results = results_like(composer.name, (*plan.carried.values(), *packs), frame, targets)
+    if plan.steps is None:
+        frame.env.symbols.stacked.update(flatten(results[len(plan.carried) :]))
+    scans = tuple(Scan(items[name], pack) for name, pack in plan.packs.items())
     initial = tuple(plan.carried.values())
     frame.operations.append(
         Loop(
@@ -120,14 +151,20 @@ def run_loop(
     return results
 
 
-def _pack(item: Operand, steps: int | None, span: Span) -> Operand:
-    """What a scan output looks like: the tensor of a step, once for each step."""
-    if steps is None:
-        message = "a pack whose length data decide is not supported yet"
-        raise error(message, span, hint="give the loop a number of steps, or carry the tensor")
+def _pack(item: Operand, plan: Plan, symbols: Symbols, span: Span) -> Operand:
+    """What a scan output looks like: the tensor of a step once for each step.
+
+    All stacked to one tensor where only a run tells how many steps there are.
+    """
     if not isinstance(item, Tensor):
         raise error(f"each step must give a single tensor, found {describe(item)}", span)
-    return (item,) * steps
+    if plan.steps is not None:
+        return (item,) * plan.steps
+    if plan.most is None:
+        message = "nothing bounds the number of items that the loop makes"
+        raise error(message, span, hint="let it go through a pack as well, or give it a count")
+    length = symbols.new("steps", plan.most)
+    return Tensor(item.name, item.type, (length, *item.shape), "result", None, item.span)
 
 
 def _check_carried(carried: Mapping[str, Tensor], body: Graph, span: Span) -> None:
@@ -165,10 +202,8 @@ def _close(
     body: nodes.Body | nodes.Branch,
     frame: Frame,
     targets: Sequence[nodes.Target],
-    local: Mapping[str, Tensor] | None = None,
 ) -> Graph:
     """A body as a graph: composed in its frame, what it captures made its inputs."""
-    frame.declare(local or {})
     # Only an invocation names its results after the targets; the names in a block are its own.
     values = composer.value(body, frame, targets if isinstance(body, nodes.Call) else ())
     outputs = tuple(composer.as_tensors(value, frame, body.span) for value in values)
@@ -183,6 +218,7 @@ def _close(
         tuple(Port(tensor.short_name, tensor) for tensor in captured),
         tuple(Port(f"output_{i}", output) for i, output in enumerate(outputs)),
         tuple(frame.operations), tuple(frame.constants), tuple(frame.variables),
+        checks=tuple(frame.env.symbols.checks),
     )  # fmt: skip
 
 

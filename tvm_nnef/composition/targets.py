@@ -24,6 +24,15 @@ def target_names(target: nodes.Target) -> Sequence[str]:
             return ()
 
 
+def assignment_of(name: str, components: Sequence[nodes.Component]) -> Span | None:
+    """Where components assign a name; None where they do not."""
+    for component in components:
+        for target in component.targets:
+            if name in target_names(target):
+                return target.span
+    return None
+
+
 def decompose(target: nodes.Target, value: Value, env: Environment, span: Span) -> dict[str, Value]:
     """The names that a left-hand side gives to (parts of) a value (section 2.9).
 

@@ -12,7 +12,8 @@ from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
-    from tvm_nnef.composition.composer import Composer, Frame
+    from tvm_nnef.composition.composer import Composer
+    from tvm_nnef.composition.frame import Frame
 
 
 def updates(
@@ -32,7 +33,8 @@ def updates(
                 found[variable] = _new_value(variable, inner.env.names[name], component)
                 # Whoever reads the variable after its update still gets the value of this run.
                 inner.declare({name: frame.env.names[name]})
-    return tuple(found.items())
+    # A variable that stays as it is needs no state, and may be folded in.
+    return tuple((variable, new) for variable, new in found.items() if new is not variable)
 
 
 def _new_value(variable: Tensor, value: Value, component: nodes.Component) -> Tensor:

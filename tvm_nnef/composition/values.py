@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeGuard
 
 from tvm_nnef import extents
+from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.diagnostics import NnefError, Span, error
-from tvm_nnef.extents import Extent
+from tvm_nnef.extents import Condition, Extent
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.formula import Scalar, ScalarType
 from tvm_nnef.graph.nodes import Operand, Tensor
@@ -37,7 +38,7 @@ class Undefined:
         return error(self.message, self.span, hint=self.hint)
 
 
-Known: TypeAlias = "bool | int | float | str | Extent"
+Known: TypeAlias = "bool | int | float | str | Extent | Condition"
 Item: TypeAlias = "Known | Scalar | formula.Subscript | Tensor | Undefined"
 Value: TypeAlias = "Item | tuple[Item, ...] | None"
 
@@ -52,16 +53,17 @@ class Environment:
     """What names stand for where an expression is evaluated; it grows as they get values.
 
     ``types`` maps generics to concrete types; ``dialect`` decides the rounding of integer
-    divisions.
+    divisions; ``symbols`` knows what only a run tells.
     """
 
     names: dict[str, Value]
     types: dict[str, str]
     dialect: str = "draft"
+    symbols: Symbols = field(default_factory=Symbols)
 
     def extended(self, names: Mapping[str, Value]) -> Environment:
         """A new environment with further names, which shadow those of this one."""
-        return Environment({**self.names, **names}, self.types, self.dialect)
+        return Environment({**self.names, **names}, self.types, self.dialect, self.symbols)
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:
@@ -75,7 +77,7 @@ def is_atom(value: object) -> TypeGuard[bool | int | float | str]:
 
 
 def is_known(value: object) -> bool:
-    """Whether a value is an atom or an extent."""
+    """Whether a value is an atom, an extent, or a condition on extents."""
     return is_atom(value) or extents.is_symbolic(value)
 
 
@@ -95,7 +97,7 @@ def type_of(value: object) -> str:
         case _ if is_scalar(value):
             return value.type
         case _:
-            return "int"
+            return "bool" if extents.is_condition(value) else "int"
 
 
 def pack_type(value: Value) -> str | None:
@@ -157,8 +159,22 @@ def show(value: Value, *, quote: bool = True) -> str:
             return "undefined"
         case formula.Constant(type, value):
             return f"{type}({show(value)})"
+        case _ if extents.is_symbolic(value):
+            return extents.text(value)
         case _:
             return str(value)
+
+
+def shown(value: Value, *, quote: bool) -> list[str | Extent]:
+    """What :func:`show` writes, in parts: extents that only a run tells stay as they are."""
+    if extents.is_symbolic(value):
+        return [value]
+    if not isinstance(value, tuple) or not any(map(extents.is_symbolic, value)):
+        return [show(value, quote=quote)]
+    parts: list[str | Extent] = []
+    for item in value:
+        parts += [", " if parts else "[", *shown(item, quote=True)]
+    return [*parts, "]"]
 
 
 def show_real(value: float) -> str:
@@ -184,5 +200,7 @@ def describe(value: Value) -> str:
             return "a guarded index"
         case _ if is_scalar(value):
             return f"a run-time value of type {value.type}"
+        case _ if extents.is_symbolic(value):
+            return f"'{show(value)}', which only a run tells"
         case _:
             return f"{show(value)} of type {type_of(value)}"

@@ -9,11 +9,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tvm_nnef import extents
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.formula_text import atom, lines
 from tvm_nnef.graph.nodes import (
     Attribute,
+    Check,
     Graph,
     If,
     Loop,
@@ -49,12 +51,14 @@ def to_json(graph: Graph) -> dict[str, Any]:
     ``index``, ``count`` (a number, a name or null), ``condition`` (or null), ``post_test`` and
     ``body``; all others have ``attributes``, ``types``, and ``body``, which is null for an
     intrinsic, and a list of lines for a formula. A graph inside is an object with ``inputs``,
-    ``outputs``, ``operations`` and ``updates``, pairs of names. Numbers that JSON has not are
-    strings, as in "inf".
+    ``outputs``, ``operations``, ``updates``, pairs of names, and ``checks``, each with
+    ``condition`` and ``message``. ``bounds`` has the largest value of each symbol. Numbers that
+    JSON has not are strings, as in "inf".
     """
     return {
         "name": graph.name,
         "attributes": {name: _plain(value) for name, value in graph.attributes.items()},
+        "bounds": dict(graph.bounds),
         "tensors": {
             tensor.name: _tensor_data(tensor, graph.machine_types) for tensor in every_tensor(graph)
         },
@@ -85,6 +89,7 @@ def _graph(graph: Graph, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator
     inputs = ", ".join(_port(port, dtypes) for port in graph.inputs)
     outputs = ", ".join(_port(port, dtypes) for port in graph.outputs)
     yield f"graph {graph.name}{_attributes(graph.attributes)}({inputs}) -> ({outputs})"
+    yield from (f"  symbol {name} <= {bound}" for name, bound in graph.bounds.items())
     for tensor in (*graph.variables, *graph.constants):
         value = f" = {_value(tensor)}" if tensor.role == "constant" else ""
         yield f"  {tensor.role} {_typed(tensor, dtypes)}{value}"
@@ -93,6 +98,8 @@ def _graph(graph: Graph, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator
         first, *more = _node(node, dtypes, bodies)
         yield f"  {results} = {first}"
         yield from ("  " + line for line in more)
+    for check in graph.checks:
+        yield f"  check {extents.text(check.condition)}: {_message(check)}"
     for variable, tensor in graph.updates:
         yield f"  update {variable.name} <- {tensor.name}"
 
@@ -190,8 +197,8 @@ def _operand(operand: Operand, dtypes: Mapping[Tensor, str] | None) -> str:
 
 
 def _typed(tensor: Tensor, dtypes: Mapping[Tensor, str]) -> str:
-    extents = ", ".join(map(str, tensor.shape))
-    return f"{tensor.name}: {dtypes.get(tensor, tensor.type)}[{extents}]"
+    shape = ", ".join(map(extents.text, tensor.shape))
+    return f"{tensor.name}: {dtypes.get(tensor, tensor.type)}[{shape}]"
 
 
 def _value(tensor: Tensor) -> str:
@@ -212,7 +219,18 @@ def _graph_data(graph: Graph) -> dict[str, Any]:
         "outputs": [{"name": port.name, "tensor": _names(port.operand)} for port in graph.outputs],
         "operations": [_node_data(node) for node in graph.operations],
         "updates": [[variable.name, tensor.name] for variable, tensor in graph.updates],
+        "checks": [
+            {"condition": extents.text(check.condition), "message": _message(check)}
+            for check in graph.checks
+        ],
     }
+
+
+def _message(check: Check) -> str:
+    """The message of a check, with ``{...}`` around what stands for values."""
+    return "".join(
+        part if isinstance(part, str) else f"{{{extents.text(part)}}}" for part in check.message
+    )
 
 
 def _node_data(node: Node) -> dict[str, Any]:
@@ -298,13 +316,13 @@ def _plain(value: Attribute | Extent) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case _:
-            return str(value)
+            return extents.text(value)
 
 
 def _edges(operands: tuple[Tensor, ...], node: str, source: Mapping[Tensor, str]) -> Iterator[str]:
     for tensor in operands:
         if tensor in source:
-            shape = "x".join(map(str, tensor.shape))
+            shape = "x".join(map(extents.text, tensor.shape))
             edge = f"{_quoted(source[tensor])} -> {_quoted(node)}"
             yield f"  {edge} [label={_quoted(shape)}];"
 

@@ -280,6 +280,24 @@ def loads(statement: Statement) -> Iterator[Load]:
                 yield inner
 
 
+def counter(statement: Statement) -> Tensor | None:
+    """The tensor in which a statement counts its steps, if it does so, and nothing else.
+
+    A tensor of rank 0 that becomes itself plus one, and that decides neither how many steps there
+    are nor which of them are skipped.
+    """
+    for store in statement.stores:
+        here = Load(store.tensor, ())
+        if (store.operator, store.value) == ("=", Binary("add", here, Constant("int", 1))):
+            deciding = [*(loop.extent for loop in statement.loops)]
+            deciding += [*(local.value for local in statement.locals)]
+            deciding += [] if statement.condition is None else [statement.condition]
+            free = all(here != inner for scalar in deciding for inner in walk(scalar))
+            if free and not any(guards(statement)):
+                return store.tensor
+    return None
+
+
 def guards(statement: Statement) -> Iterator[tuple[Tensor, int, Subscript]]:
     """Every guarded subscript (not the remapped ones): tensor, dimension, subscript."""
     accesses: list[tuple[Tensor, tuple[Subscript, ...]]] = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from tvm_nnef import extents
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import (
     Binary,
@@ -105,7 +106,7 @@ def atom(value: bool | float | str | Extent | None) -> str:
         case str():
             return f"'{value}'"
         case _:
-            return str(value)
+            return extents.text(value) if extents.is_symbolic(value) else str(value)
 
 
 def _access(tensor: Tensor, subscripts: tuple[Subscript, ...]) -> str:

@@ -14,6 +14,7 @@ from tvm_nnef.graph.nodes import (
     Graph,
     If,
     Loop,
+    Node,
     Operand,
     Operation,
     Tensor,
@@ -21,14 +22,17 @@ from tvm_nnef.graph.nodes import (
     flatten,
     tensors,
 )
+from tvm_nnef.semantics.program import STDLIB_PREFIX
 
 DTYPES: Mapping[str, ScalarType] = {
-    **dict.fromkeys(("float16", "float32", "float64"), "real"),
+    **dict.fromkeys(("float16", "bfloat16", "float32", "float64"), "real"),
     **dict.fromkeys(("int8", "int16", "int32", "int64"), "int"),
     **dict.fromkeys(("uint8", "uint16", "uint32", "uint64"), "int"),
     "bool": "bool",
 }
 """Every dtype that a tensor may have, and what a model calls it."""
+
+_NARROW = frozenset({"float16", "bfloat16"})
 
 DEFAULTS: Mapping[str, str] = {"real": "float32", "int": "int32", "bool": "bool"}
 
@@ -47,7 +51,8 @@ def assign(
     type or generic type; so has a constant that is not named. A result of a branch has the dtype
     that the consequent gives, else the alternative. A carried tensor of a loop has that of its
     initial one, and a final one that of the carried one; a scan output has what the body gives.
-    All others get the default.
+    All others get the default. What an operator of the standard library computes on its way to
+    its results, and is not named, is at least float32: a square of 300 is too much for a float16.
 
     Raises NnefError for an unknown dtype, a dtype of another kind than its tensor, and a name
     that no tensor has.
@@ -64,6 +69,10 @@ def assign(
     _default(types, standard, graph.variables)
     _infer(graph, types, standard)
     _default(types, standard, every_tensor(graph))
+    named_tensors = {tensor for name in named for tensor in known[name]}
+    for tensor in _on_the_way(graph, inside=False):
+        if types[tensor] in _NARROW and tensor not in named_tensors:
+            types[tensor] = "float32"
     return types
 
 
@@ -115,6 +124,41 @@ def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:
         return Diagnostic(f"unknown machine type '{dtype}'", hint=did_you_mean(dtype, DTYPES))
     fitting = ", ".join(name for name, described in DTYPES.items() if described == kind)
     return Diagnostic(f"'{dtype}' is no machine type for {subject}", hint=f"use one of {fitting}")
+
+
+def _on_the_way(graph: Graph, *, inside: bool) -> Iterator[Tensor]:
+    """What operators of the standard library compute and use besides their operands and results.
+
+    ``inside`` tells whether the graph belongs to the body of such an operator.
+    """
+    ports = flatten(tuple(port.operand for port in (*graph.inputs, *graph.outputs)))
+    for node in graph.operations:
+        if inside:
+            constants = (each for each in flatten(node.operands) if each.role == "constant")
+            yield from {*flatten(node.results), *constants}.difference(ports)
+        for body in _graphs_of(node):
+            library = isinstance(node, Operation) and _is_of_library(body)
+            yield from _on_the_way(body, inside=inside or library)
+        if inside and isinstance(node, Operation) and isinstance(node.body, Formula):
+            yield from (each for each in node.body.captures if each.role == "constant")
+
+
+def _graphs_of(node: Node) -> tuple[Graph, ...]:
+    match node:
+        case Operation(body=Graph() as body):
+            return (body,)
+        case If():
+            return (node.consequent, node.alternative)
+        case Loop():
+            return tuple(graph for graph in (node.condition, node.body) if graph is not None)
+        case _:
+            return ()
+
+
+def _is_of_library(body: Graph) -> bool:
+    """Whether a body was written in the standard library: its operations stand there."""
+    spans = (node.span for node in body.operations if isinstance(node, Operation))
+    return any(span is not None and span.source.path.startswith(STDLIB_PREFIX) for span in spans)
 
 
 def _infer(graph: Graph, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tvm_nnef.diagnostics import Span
-from tvm_nnef.extents import Extent
+from tvm_nnef.diagnostics import Note, Span
+from tvm_nnef.extents import Condition, Extent
 from tvm_nnef.graph.formula import Formula, ScalarType
 
 Atom: TypeAlias = "bool | int | float | str"
@@ -138,9 +138,11 @@ class Loop:
     variables and constants need not be captured.
 
     ``results`` are the final carried tensors, then for each scan output a pack with an item for
-    each step; packs need a loop that a number, or its scans alone, bring to an end. They are new
-    tensors, none that the body computes. Dtypes are those of ``carried``, item and results: what
-    starts, comes around or leaves with another is converted.
+    each step. Where data decide how many steps there are, it is one tensor instead: the items
+    stacked along a first dimension, whose extent is a symbol that the loop defines, with a bound
+    (the most steps there can be). Results are new tensors, none that the body computes. Dtypes are
+    those of ``carried``, item and results: what starts, comes around or leaves with another is
+    converted.
     """
 
     carried: tuple[Tensor, ...]
@@ -190,6 +192,20 @@ Node: TypeAlias = "Operation | If | Loop"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Check:
+    """What only a run can tell: a condition on extents that must hold (sections 2.4, 2.6, 2.9).
+
+    ``message`` says what is wrong where it does not, in parts: texts, and extents whose values
+    belong there.
+    """
+
+    condition: Condition
+    message: tuple[str | Extent, ...]
+    span: Span | None = field(default=None, repr=False)
+    notes: tuple[Note, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Graph:
     """Operations in an order in which they can run.
 
@@ -198,6 +214,11 @@ class Graph:
     becomes its value when the whole model has run (section 2.11). ``machine_types`` has the dtype
     of every tensor, inner ones included, once they are assigned
     (:mod:`tvm_nnef.graph.machine_types`).
+
+    A symbol in a shape is defined by the first input or operation that has it as an extent of its
+    own, not as a part of one; ``bounds`` of the outermost graph has the largest value of each, by
+    name, those of inner graphs included. ``checks`` must hold when the graph runs, each as soon as
+    its symbols are known: those of composites stand in the graph, branch or loop body around them.
     """
 
     name: str
@@ -209,6 +230,8 @@ class Graph:
     updates: tuple[tuple[Tensor, Tensor], ...] = ()
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     machine_types: Mapping[Tensor, str] = field(default_factory=dict, repr=False)
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
 
 
 def tensors(operand: Operand) -> tuple[Tensor, ...]:

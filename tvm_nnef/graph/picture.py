@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from tvm_nnef import extents
+from tvm_nnef.graph.checks import own_symbols
 from tvm_nnef.graph.nodes import Graph, If, Loop, Operand, Tensor, flatten, operator_name, tensors
 
 _CHARACTER = 7
@@ -69,7 +71,8 @@ def _boxes(graph: Graph) -> list[Box]:
         return len(boxes) - 1
 
     for port in graph.inputs:
-        index = add((port.name, _shapes(port.operand)), "input", ())
+        lines = [port.name, _shapes(port.operand), *_bounds(port.operand, graph)]
+        index = add(lines, "input", ())
         source.update(dict.fromkeys(tensors(port.operand), index))
     for node in graph.operations:
         lines = [
@@ -89,8 +92,13 @@ def _shapes(operand: Operand) -> str:
     found = tensors(operand)
     if not found:
         return "null"
-    shape = " x ".join(map(str, found[0].shape)) or "scalar"
+    shape = " x ".join(map(extents.text, found[0].shape)) or "scalar"
     return f"{len(found)} of {shape}" if isinstance(operand, tuple) else shape
+
+
+def _bounds(operand: Operand, graph: Graph) -> list[str]:
+    names = sorted(own_symbols(tensors(operand)))
+    return [f"{name} <= {graph.bounds[name]}" for name in names if name in graph.bounds]
 
 
 def _layers(boxes: Sequence[Box]) -> list[list[int]]:

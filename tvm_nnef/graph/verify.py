@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tvm_nnef import extents
+from tvm_nnef.graph import verify_symbols
 from tvm_nnef.graph.formula import Formula, ScalarType
 from tvm_nnef.graph.nodes import (
     Graph,
@@ -44,8 +45,9 @@ def verify(graph: Graph) -> None:
     nothing outside uses what a body computes; the outputs of a composite's body are like its
     results; declared types stand beside all operands and results; a constant has as many values
     as items; a variable is updated once, by a tensor of its type and shape; branches and loops
-    keep their rules (:mod:`tvm_nnef.graph.verify_control_flow`); and every formula is closed and
-    typed (:mod:`tvm_nnef.graph.verify_formula`).
+    keep their rules (:mod:`tvm_nnef.graph.verify_control_flow`); every formula is closed and typed
+    (:mod:`tvm_nnef.graph.verify_formula`); and symbols are defined and have bounds
+    (:mod:`tvm_nnef.graph.verify_symbols`).
     """
     counts = Counter(tensor.name for tensor in every_tensor(graph))
     for name, count in counts.items():
@@ -57,6 +59,8 @@ def verify(graph: Graph) -> None:
     for tensor in inputs:
         _require(tensor.role == "input", graph.name, f"input '{tensor.name}' is a {tensor.role}")
     _graph(graph, set(inputs))
+    if message := next(verify_symbols.problems(graph), None):
+        raise GraphInvariantError(message)
     for tensor, count in Counter((*inputs, *_computed(graph))).items():
         _require(count == 1, graph.name, f"'{tensor.name}' is defined in {count} places")
     for variable, count in Counter(_updated(graph)).items():

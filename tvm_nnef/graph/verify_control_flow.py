@@ -7,8 +7,10 @@ compute, is checked with them (:mod:`tvm_nnef.graph.verify`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tvm_nnef import extents
+from tvm_nnef.graph.checks import own_symbols
 from tvm_nnef.graph.nodes import Graph, If, Loop, Operand, Tensor, flatten
 
 
@@ -85,17 +87,26 @@ def _results(node: Loop) -> Iterator[str]:
     for carried, output, result in zip(node.carried, outputs, node.results, strict=False):
         yield from _unlike(output, carried)
         yield from _unlike(result, carried)
-    if len(outputs) > count and node.steps is None:
-        yield "a loop with an unknown number of steps gives packs"
-        return
     for output, result in zip(outputs[count:], node.results[count:], strict=True):
         if not isinstance(output, Tensor):
             yield "a scan output of the body is no tensor"
+        elif node.steps is None:
+            yield from _stacked(output, result)
         elif not isinstance(result, tuple) or len(result) != node.steps:
             yield f"the results of '{output.name}' are no pack of {node.steps}"
         else:
             for item in result:
                 yield from _unlike(item, output)
+
+
+def _stacked(output: Tensor, result: Operand) -> Iterator[str]:
+    """The scan output of a loop whose number of steps only a run tells."""
+    if not isinstance(result, Tensor) or not result.rank:
+        yield f"the result of '{output.name}' is no stacked tensor"
+    elif not own_symbols((replace(result, shape=result.shape[:1]),)):
+        yield f"the first extent of '{result.name}' is no symbol"
+    else:
+        yield from _unlike(replace(result, shape=result.shape[1:]), output)
 
 
 def _unlike(found: Operand, wanted: Tensor) -> Iterator[str]:

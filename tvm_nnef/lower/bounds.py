@@ -1,6 +1,7 @@
-"""Bounds of index expressions: a scalar and the ranges of its symbols in, an interval out.
+"""Bounds of index expressions: a scalar and the ranges of its indices in, an interval out.
 
-Knows integers only, and nothing of TVM. An interval is inclusive at both ends; None: unknown.
+An interval is inclusive at both ends, which are extents; None: unknown. What holds of the values in
+an interval says nothing of a loop that never runs, as nothing inside it is evaluated.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from tvm_nnef import extents
+from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Binary, Constant, Index, Local, Scalar, Select, Statement, Unary
 
-Interval: TypeAlias = "tuple[int, int]"
+Interval: TypeAlias = "tuple[Extent, Extent]"
 Ranges: TypeAlias = "Mapping[str, Interval]"
 """The interval of each index and of each local value that has one."""
 
@@ -18,34 +21,34 @@ Ranges: TypeAlias = "Mapping[str, Interval]"
 def interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
     """The interval of all values that an integer scalar can take, None where it is not known."""
     match scalar:
-        case Constant("int", int(value)):
+        case Constant("int", value) if not isinstance(value, float):
             return value, value
         case Index(name) | Local(name):
             return ranges.get(name)
         case Unary("neg", operand):
             inner = interval(operand, ranges)
-            return (-inner[1], -inner[0]) if inner else None
+            return (extents.sub(0, inner[1]), extents.sub(0, inner[0])) if inner else None
         case Binary(function, left, right) if function in _COMBINATIONS:
             first, second = interval(left, ranges), interval(right, ranges)
             return _COMBINATIONS[function](first, second) if first and second else None
         case Select(_, consequent, alternative):
             first, second = interval(consequent, ranges), interval(alternative, ranges)
             if first and second:
-                return min(first[0], second[0]), max(first[1], second[1])
+                low = extents.minimum(first[0], second[0])
+                return low, extents.maximum(first[1], second[1])
     return None
 
 
 def ranges_of(statement: Statement) -> dict[str, Interval]:
     """The intervals of a statement's indices and locals, as far as they are known.
 
-    A loop whose extent varies has the interval of its largest extent; a loop that never runs
-    has the interval (0, 0), which is harmless as nothing inside it is evaluated.
+    A loop whose extent varies has the interval of its largest extent.
     """
     ranges: dict[str, Interval] = {}
     for loop in statement.loops:
         extent = interval(loop.extent, ranges)
         if extent:
-            ranges[loop.index.name] = (0, max(0, extent[1] - 1))
+            ranges[loop.index.name] = (0, extents.sub(extent[1], 1))
     for local in statement.locals:
         value = interval(local.value, ranges) if local.value.type == "int" else None
         if value:
@@ -53,25 +56,69 @@ def ranges_of(statement: Statement) -> dict[str, Interval]:
     return ranges
 
 
-def _products(left: Interval, right: Interval) -> Interval:
-    products = [a * b for a in left for b in right]
-    return min(products), max(products)
+def within(known: Interval | None, extent: Extent) -> bool:
+    """Whether all values of an interval are certainly positions of a dimension."""
+    return known is not None and above(known[0]) and below(known[1], extent)
+
+
+def above(value: Extent) -> bool:
+    """Whether a value is certainly not negative."""
+    return extents.compare("ge", value, 0) is True
+
+
+def below(value: Extent, extent: Extent) -> bool:
+    """Whether a value is certainly less than an extent."""
+    return extents.compare("lt", value, extent) is True
+
+
+def _sums(left: Interval, right: Interval) -> Interval:
+    return extents.add(left[0], right[0]), extents.add(left[1], right[1])
+
+
+def _differences(left: Interval, right: Interval) -> Interval:
+    return extents.sub(left[0], right[1]), extents.sub(left[1], right[0])
+
+
+def _products(left: Interval, right: Interval) -> Interval | None:
+    ends = [extents.mul(a, b) for a in left for b in right]
+    numbers = [end for end in ends if extents.is_static(end)]
+    if len(numbers) == len(ends):
+        return min(numbers), max(numbers)
+    for factor, other in ((left, right), (right, left)):
+        if extents.equal(*factor) and above(factor[0]):
+            return extents.mul(other[0], factor[0]), extents.mul(other[1], factor[0])
+    return (ends[0], ends[3]) if above(left[0]) and above(right[0]) else None
+
+
+def _minima(left: Interval, right: Interval) -> Interval:
+    return extents.minimum(left[0], right[0]), extents.minimum(left[1], right[1])
+
+
+def _maxima(left: Interval, right: Interval) -> Interval:
+    return extents.maximum(left[0], right[0]), extents.maximum(left[1], right[1])
 
 
 def _quotients(left: Interval, right: Interval) -> Interval | None:
-    return (left[0] // right[0], left[1] // right[1]) if right[0] == right[1] > 0 else None
+    if not _is_divisor(right):
+        return None
+    return extents.floordiv(left[0], right[0]), extents.floordiv(left[1], right[0])
 
 
 def _remainders(left: Interval, right: Interval) -> Interval | None:
-    return (0, right[1] - 1) if right[0] == right[1] > 0 else None
+    return (0, extents.sub(right[0], 1)) if _is_divisor(right) else None
+
+
+def _is_divisor(interval: Interval) -> bool:
+    """Whether an interval is one value, greater than 0."""
+    return extents.equal(*interval) and extents.compare("gt", interval[0], 0) is True
 
 
 _COMBINATIONS: Mapping[str, Callable[[Interval, Interval], Interval | None]] = {
-    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "add": _sums,
+    "sub": _differences,
     "mul": _products,
-    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    "min": _minima,
+    "max": _maxima,
     "floordiv": _quotients,
     "floormod": _remainders,
 }

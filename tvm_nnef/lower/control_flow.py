@@ -18,11 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm import relax
 
-from tvm_nnef import tvm_compat
+from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import error
+from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Tensor, bodies, flatten, tensors
+from tvm_nnef.lower.checks import block, decides, is_pure
 from tvm_nnef.lower.naming import identifier
+from tvm_nnef.lower.sized import cut
 from tvm_nnef.lower.stacks import empty, item, stacked, stored
+from tvm_nnef.lower.symbols import occurring, sizes
 from tvm_nnef.tvm_compat import RelaxExpression
 
 if TYPE_CHECKING:
@@ -33,6 +37,9 @@ Variable: TypeAlias = Any
 
 Lowered: TypeAlias = "dict[Tensor, RelaxExpression]"
 """What each result of a node becomes."""
+
+Pack: TypeAlias = "Tensor | tuple[Tensor, ...]"
+"""A scan output: a tensor for each step, or one in which as many as there were are stacked."""
 
 _COUNTER = "int64"
 
@@ -47,23 +54,25 @@ _ENDLESS = 1 << 48
 def lower_if(node: If, walk: Walk) -> Lowered:
     """A call of a function that runs one of two others, those of the branches."""
     results, captured, updates = flatten(node.results), _captured(node), updated_variables(node)
-    arguments = [*map(walk.value, captured), *map(walk.new_value, updates)]
+    pure = _is_pure(node, walk)
+    told = sizes(walk.known.values())
+    arguments = [*map(walk.value, captured), *map(walk.new_value, updates), *told]
     name = identifier(f"{node.label}_if")
     branches = []
     for suffix, graph in (("then", node.consequent), ("else", node.alternative)):
         parameters = _parameters(arguments)
-        with walk.builder.function(f"{name}_{suffix}", parameters, private=True):
-            with walk.builder.dataflow():
-                updated = dict(zip(updates, parameters[len(captured) :], strict=True))
+        with walk.builder.function(f"{name}_{suffix}", parameters, private=True, pure=pure):
+            with block(walk.builder, pure=pure) as emit_output:
+                updated = dict(zip(updates, parameters[len(captured) :], strict=False))
                 inner = walk.inside(dict(zip(captured, parameters, strict=False)), updated)
                 inner.run(graph)
                 values = inner.outputs(graph, [walk.machine_types[t] for t in results])
                 values += map(inner.new_value, updates)
-                output = walk.builder.emit_output(relax.Tuple(values))
+                output = emit_output(relax.Tuple(values))
             branches.append(walk.builder.emit_func_output(output))
     parameters = _parameters(arguments)
     consequent, alternative = (relax.Call(branch, parameters) for branch in branches)
-    choice = _choice(name, parameters, consequent, alternative, walk)
+    choice = _choice(name, parameters, (consequent, alternative), walk, pure)
     condition = _scalar(walk.value(node.condition), walk)
     call = relax.Call(choice, [condition, *arguments])
     found = _items(call, len(results) + len(updates), walk)
@@ -73,10 +82,11 @@ def lower_if(node: If, walk: Walk) -> Lowered:
 
 def lower_loop(node: Loop, walk: Walk) -> Lowered:
     """The steps one after the other where they are few and known, else calls by doubling."""
-    if _is_unrolled(node):
+    if _is_unrolled(node) and not decides(node.body, walk.known):
         return _unrolled(node, walk)
     name = identifier(f"{node.label}_loop")
-    return _Repeated(node, walk, name, _captured(node), updated_variables(node)).run()
+    pure = _is_pure(node, walk)
+    return _Repeated(node, walk, name, _captured(node), updated_variables(node), pure).run()
 
 
 def updated_variables(*nodes: Node) -> tuple[Tensor, ...]:
@@ -111,7 +121,8 @@ class _Repeated:
     """A loop of many steps, or of a number that is known only when it runs.
 
     Its functions take the index, the state, and behind it what stays the same: ``captured``, the
-    stacks of the packs that are scanned, and the limit where the count is a tensor.
+    stacks of the packs that are scanned, the symbols that are known, and the limit where the count
+    is a tensor.
     """
 
     node: Loop
@@ -119,34 +130,45 @@ class _Repeated:
     name: str
     captured: tuple[Tensor, ...]
     updates: tuple[Tensor, ...]
+    pure: bool
 
     def run(self) -> Lowered:
         """Makes the functions and calls the outermost."""
         node, walk, packs = self.node, self.walk, _packs(self.node)
         state = [*_initial(node, walk), *map(walk.new_value, self.updates)]
         for place, pack in packs.items():
-            shape = (len(pack), *pack[0].shape)
+            shape = _stack_shape(pack, walk)
             state.append(empty(walk.builder, shape, _output_types(node, walk)[place]))
+        index = _counter(0)
         if _limit(node) != 0:
-            state = self._called(state)
+            index, *state = self._called(state)
         rest = iter(state)
         carried = [next(rest) for _ in node.carried]
         walk.updated.update({variable: next(rest) for variable in self.updates})
-        made = {place: self._taken(next(rest), len(pack)) for place, pack in packs.items()}
+        made = {place: self._taken(next(rest), pack, index) for place, pack in packs.items()}
         return _results(node, carried, made, walk)
 
-    def _taken(self, stack: RelaxExpression, count: int) -> list[RelaxExpression]:
-        return [item(self.walk.builder, stack, _counter(number)) for number in range(count)]
+    def _taken(
+        self, stack: RelaxExpression, pack: Pack, index: RelaxExpression
+    ) -> list[RelaxExpression]:
+        """The tensors of a scan output, of its stack; ``index`` is the number of steps made."""
+        builder = self.walk.builder
+        if isinstance(pack, Tensor):
+            (symbol,) = occurring(pack.shape[:1])
+            return [cut(builder, stack, index, symbol, pack.shape)]
+        return [item(builder, stack, _counter(number)) for number in range(len(pack))]
 
     def _called(self, state: Sequence[RelaxExpression]) -> list[RelaxExpression]:
-        """The state after the last step, of at least one that is possible."""
+        """Index and state after the last step, of at least one that is possible."""
         walk, changing = self.walk, 1 + len(state)
         scanned = []
         for scan in self.node.scans:
             dtype = walk.machine_types[scan.item]
             scanned.append(stacked(walk.builder, [walk.value(t, dtype) for t in scan.items]))
         count = self._count()
-        arguments = [_counter(0), *state, *map(walk.value, self.captured), *scanned, *count]
+        told = sizes(walk.known.values())
+        captured = map(walk.value, self.captured)
+        arguments = [_counter(0), *state, *captured, *scanned, *told, *count]
         function = self._step(arguments, changing)
         most = _ENDLESS if (limit := _limit(self.node)) is None else limit
         for level in range(1, 1 + (most - 1).bit_length()):
@@ -154,9 +176,9 @@ class _Repeated:
         if count:
             parameters = _parameters(arguments)
             call, end = relax.Call(function, parameters), _end(parameters[:changing])
-            function = _choice(self.name, parameters, call, end, walk)
+            function = _choice(self.name, parameters, (call, end), walk, self.pure)
             arguments = [walk.builder.emit(relax.op.less(_counter(0), *count)), *arguments]
-        return _items(relax.Call(function, arguments), 1 + changing, walk)[2:]
+        return _items(relax.Call(function, arguments), 1 + changing, walk)[1:]
 
     def _count(self) -> list[RelaxExpression]:
         """The number of steps where a tensor gives it, no more than there are items to scan."""
@@ -173,7 +195,7 @@ class _Repeated:
     ) -> Any:
         """A function that calls another, and calls it again unless the loop has ended."""
         builder, parameters = self.walk.builder, _parameters(arguments)
-        with builder.function(name, parameters, private=True):
+        with builder.function(name, parameters, private=True, pure=self.pure):
             first = builder.emit(relax.Call(function, parameters))
             more, *state = _items(first, 1 + changing, self.walk)
             again = relax.Call(function, [*state, *parameters[changing:]])
@@ -186,18 +208,18 @@ class _Repeated:
         if node.condition is None or node.post_test:
             return advance
         parameters = _parameters(arguments)
-        with builder.function(f"{self.name}_step", parameters, private=True):
-            with builder.dataflow():
+        with builder.function(f"{self.name}_step", parameters, private=True, pure=self.pure):
+            with block(builder, pure=self.pure) as emit_output:
                 inner = self.walk.inside(self._values(parameters))
-                holds = builder.emit_output(self._holds(node.condition, inner))
+                holds = emit_output(self._holds(node.condition, inner))
             call, end = relax.Call(advance, parameters), _end(parameters[:changing])
             return builder.emit_func_output(builder.emit(relax.If(holds, call, end)))
 
     def _advance(self, arguments: Sequence[RelaxExpression]) -> Any:
         """The function that runs the body and tells whether the loop may go on."""
         node, builder, parameters = self.node, self.walk.builder, _parameters(arguments)
-        with builder.function(f"{self.name}_body", parameters, private=True):
-            with builder.dataflow():
+        with builder.function(f"{self.name}_body", parameters, private=True, pure=self.pure):
+            with block(builder, pure=self.pure) as emit_output:
                 values = self._values(parameters)
                 pending = parameters[1 + len(node.carried) :]
                 inner = self.walk.inside(values, dict(zip(self.updates, pending, strict=False)))
@@ -211,7 +233,7 @@ class _Repeated:
                     holds = self._holds(node.condition, after)
                     more = builder.emit(relax.op.logical_and(more, holds))
                 state = [*carried.values(), *self._state(inner, outputs, parameters)]
-                output = builder.emit_output(relax.Tuple([more, following, *state]))
+                output = emit_output(relax.Tuple([more, following, *state]))
             return builder.emit_func_output(output)
 
     def _state(
@@ -257,6 +279,10 @@ class _Repeated:
         return _scalar(holds, inner)
 
 
+def _is_pure(node: If | Loop, walk: Walk) -> bool:
+    return all(is_pure(graph, walk.known) for graph in bodies(node))
+
+
 def _captured(node: If | Loop) -> tuple[Tensor, ...]:
     """What the graphs of a node read from outside of it; constants are made anew instead."""
     local = node.local if isinstance(node, Loop) else ()
@@ -294,16 +320,23 @@ def _size(node: Node) -> int:
             return max(1, inner)
 
 
-def _packs(node: Loop) -> dict[int, tuple[Tensor, ...]]:
+def _packs(node: Loop) -> dict[int, Pack]:
     """The scan outputs that are kept, by their place among the outputs of the body."""
-    packs = {place: tensors(result) for place, result in enumerate(node.results)}
-    return {place: pack for place, pack in packs.items() if place >= len(node.carried) and pack}
+    packs = enumerate(node.results)
+    return {place: pack for place, pack in packs if place >= len(node.carried) and pack}
+
+
+def _stack_shape(pack: Pack, walk: Walk) -> tuple[Extent, ...]:
+    """The shape of the stack of a scan output, with room for all steps that there can be."""
+    if isinstance(pack, Tensor):
+        return (extents.limits(pack.shape[0], walk.bounds)[1], *pack.shape[1:])
+    return (len(pack), *pack[0].shape)
 
 
 def _output_types(node: Loop, walk: Walk) -> list[str]:
     """The dtypes of the outputs of a body: those of carried tensors do not change."""
     outputs = flatten(tuple(port.operand for port in node.body.outputs))
-    packs = {place: pack[0] for place, pack in _packs(node).items()}
+    packs = {place: tensors(pack)[0] for place, pack in _packs(node).items()}
     meant = {**dict(enumerate(node.carried)), **packs}
     return [walk.machine_types[meant.get(place, made)] for place, made in enumerate(outputs)]
 
@@ -336,14 +369,14 @@ def _parameters(arguments: Sequence[RelaxExpression]) -> list[Variable]:
 def _choice(
     name: str,
     parameters: list[Variable],
-    consequent: RelaxExpression,
-    alternative: RelaxExpression,
+    arms: tuple[RelaxExpression, RelaxExpression],
     walk: Walk,
+    pure: bool,
 ) -> Any:
     """A function that takes a condition in front of the parameters of two expressions."""
     condition = relax.Var("condition", tvm_compat.tensor_type((), "bool"))
-    with walk.builder.function(name, [condition, *parameters], private=True):
-        chosen = walk.builder.emit(relax.If(condition, consequent, alternative))
+    with walk.builder.function(name, [condition, *parameters], private=True, pure=pure):
+        chosen = walk.builder.emit(relax.If(condition, *arms))
         return walk.builder.emit_func_output(chosen)
 
 

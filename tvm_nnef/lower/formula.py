@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
+from tvm_nnef import extents as algebra
+from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import (
     Constant,
     Formula,
@@ -25,9 +27,10 @@ from tvm_nnef.graph.formula import (
     loads,
 )
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.functions import BINARY, cast
+from tvm_nnef.lower.bounds import above
+from tvm_nnef.lower.functions import BINARY, cast, select
 from tvm_nnef.lower.padding import Padding, padded
-from tvm_nnef.lower.places import Place, extents, place
+from tvm_nnef.lower.places import Place, extents, is_single, place
 from tvm_nnef.lower.scalars import INDEX_TYPE, ComputeTypes, Emitter, guarded, literal
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
@@ -59,11 +62,17 @@ NULL_ELEMENT: Mapping[StoreOperator, float] = {
 
 @dataclass(frozen=True, slots=True)
 class FormulaTypes:
-    """Machine types of the tensors of a formula, its compute types, and its large lookups."""
+    """Machine types of the tensors of a formula, its compute types, and its large lookups.
+
+    ``is_finite`` tells whether the elements of a tensor are known to be finite numbers; ``bounds``
+    has the largest value of each symbol.
+    """
 
     stored: Mapping[Tensor, str]
     computed: ComputeTypes
     tables: Mapping[tuple[Scalar, ...], Tensor]
+    is_finite: Callable[[Tensor], bool]
+    bounds: Mapping[str, int] = field(default_factory=dict)
 
     def fill(self, tensor: Tensor, value: Constant) -> Constant:
         """The first value of a result; an infinite int is the extreme of the stored type."""
@@ -117,18 +126,23 @@ def _places(store: Store, statement: Statement) -> list[Place | None]:
     return [place(subscript.index, statement) for subscript in store.subscripts]
 
 
-def _reduced(store: Store, statement: Statement) -> dict[str, int]:
+def _reduced(store: Store, statement: Statement) -> dict[str, Extent]:
     """The loops that the position of a plain store does not tell, with their extents."""
     used = {term.index for place in _places(store, statement) if place for term in place.terms}
     ranges = extents(statement) or {}
-    return {name: extent for name, extent in ranges.items() if extent > 1 and name not in used}
+    return {
+        name: extent
+        for name, extent in ranges.items()
+        if not is_single(extent) and name not in used
+    }
 
 
 def _after(
     statement: Statement, before: Mapping[Tensor, Stage], types: FormulaTypes, name: str
 ) -> dict[Tensor, Stage]:
     """The tensors that a statement writes, as they are after it."""
-    if any(extent <= 0 for extent in (extents(statement) or {}).values()):
+    ranges = extents(statement) or {}
+    if any(algebra.compare("le", extent, 0) is True for extent in ranges.values()):
         return {}
     after: dict[Tensor, Stage] = {}
     for store in statement.stores:
@@ -183,20 +197,23 @@ class _Step:
 
 
 def _turned_around(
-    where: Place, axis: PrimExpression, extent: int
+    where: Place, axis: PrimExpression, extent: Extent
 ) -> tuple[dict[str, PrimExpression], list[PrimExpression]]:
     """The indices that write a position of a dimension, and the tests that some do."""
     indices: dict[str, PrimExpression] = {}
-    tests = [axis >= where.offset] if where.offset > 0 else []
-    rest, largest, step = axis - where.offset, extent - 1 - where.offset, 0
+    tests = [axis >= where.offset] if not above(algebra.sub(0, where.offset)) else []
+    rest, largest = axis - where.offset, algebra.sub(algebra.sub(extent, 1), where.offset)
+    step: Extent = 0
     for term in where.terms:
         step = term.coefficient
-        index = tirx.floordiv(rest, step)
+        # Nothing is written where a run makes the coefficient 0, but the quotient must not trap.
+        divisor = step if algebra.is_static(step) else tirx.max(step, _wide(1))
+        index = tirx.floordiv(rest, divisor)
         indices[term.index] = index
-        if largest // step >= term.extent:
+        if algebra.compare("ge", algebra.floordiv(largest, step), term.extent) is not False:
             tests.append(index < term.extent)
-        rest, largest = tirx.floormod(rest, step), step - 1
-    if step != 1 and largest > 0:
+        rest, largest = tirx.floormod(rest, divisor), algebra.sub(step, 1)
+    if not algebra.equal(step, 1) and algebra.compare("le", largest, 0) is not True:
         tests.append(tirx.EQ(rest, _wide(0)))
     return indices, tests
 
@@ -214,13 +231,17 @@ def _assignment(step: _Step) -> TeTensor:
     return te.compute(_wide_shape(step.store.tensor), element, name=step.name)
 
 
-def _reduction(step: _Step, reduced: Mapping[str, int]) -> TeTensor:
+def _reduction(step: _Step, reduced: Mapping[str, Extent]) -> TeTensor:
     """The stages of a statement with a reduction: the total, and its union with what was there."""
     operator, shape = step.store.operator, _wide_shape(step.store.tensor)
     null = literal(NULL_ELEMENT[operator], step.dtype)
     combine = BINARY[COMBINE[operator]]
     reducer = te.comm_reducer(lambda x, y: combine(x, y), lambda _: null, name=COMBINE[operator])
-    step = _with_padding(step)
+    guards = None
+    padding = _padding(step)
+    if padding is not None:
+        guards = None if padding.exact else step
+        step = _with_padding(step, padding)
 
     def element(*axes: PrimExpression) -> PrimExpression:
         loops = {
@@ -229,8 +250,11 @@ def _reduction(step: _Step, reduced: Mapping[str, int]) -> TeTensor:
         }
         variables = {name: loop.var for name, loop in loops.items()}
         emitter, places = step.emitter(axes, variables)
-        conditions = [*places, *emitter.conditions()]
-        value = guarded(conditions, emitter.value(step.store.value), null)
+        value = emitter.value(step.store.value)
+        if guards is not None:
+            inside = guards.emitter(axes, variables)[0].conditions()
+            value = select(tirx.all(*inside), value, null) if inside else value
+        value = guarded([*places, *emitter.conditions()], value, null)
         return reducer(value, axis=list(loops.values()))
 
     total = te.compute(shape, element, name=f"{step.name}_{COMBINE[operator]}")
@@ -240,16 +264,22 @@ def _reduction(step: _Step, reduced: Mapping[str, int]) -> TeTensor:
     return te.compute(shape, lambda *axes: combine(step.old(axes), total(*axes)), name=step.name)
 
 
-def _with_padding(step: _Step) -> _Step:
-    """The same step with its guarded load read from a padded copy, where that is possible.
+def _padding(step: _Step) -> Padding | None:
+    """A padded copy for the guarded load of a step, where that is possible.
 
     A test of the guard inside the innermost loop would keep that loop from being vectorised.
     """
     if len(step.statement.stores) > 1:
-        return step
-    padding = padded(step.statement, NULL_ELEMENT[step.store.operator])
+        return None
+    null = NULL_ELEMENT[step.store.operator]
+    padding = padded(step.statement, null, step.types.is_finite, step.types.bounds)
     if padding is None or isinstance(step.before[padding.source], Constant):
-        return step
+        return None
+    return padding
+
+
+def _with_padding(step: _Step, padding: Padding) -> _Step:
+    """The same step with its guarded load read from a padded copy."""
     copy = _padded_copy(padding, step.before[padding.source], f"{step.name}_pad")
     (store,) = padding.statement.stores
     before = {**step.before, padding.copy: copy}
@@ -263,16 +293,17 @@ def _padded_copy(padding: Padding, source: TeTensor, name: str) -> TeTensor:
         for position, lead, extent, total in zip(
             positions, padding.leads, padding.source.shape, padding.copy.shape, strict=True
         ):
-            tests += [position >= 0] if lead > 0 else []
-            tests += [position < extent] if total > lead + extent else []
+            tests += [position >= 0] if not algebra.equal(lead, 0) else []
+            inside = algebra.equal(total, algebra.add(lead, extent))
+            tests += [] if inside else [position < extent]
         value = source(*positions)
         return guarded(tests, value, literal(padding.value, dtype_of(value)))
 
     return te.compute(_wide_shape(padding.copy), element, name=name)
 
 
-def _wide(extent: int) -> PrimExpression:
-    return tirx.const(extent, INDEX_TYPE)
+def _wide(extent: Extent) -> PrimExpression:
+    return literal(extent, INDEX_TYPE)
 
 
 def _wide_shape(tensor: Tensor) -> list[PrimExpression]:

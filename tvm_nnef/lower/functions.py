@@ -1,13 +1,18 @@
 """The scalar functions of formulas as TIR: TIR operands in, one TIR expression out.
 
-The operands of a function have one dtype. Integer division by zero gives 0 and traps nowhere.
-Knows nothing of formulas beyond the names of their functions (``graph.formula``).
+The operands of a function have one dtype. Ints wrap around as the hardware has it; TVM tells LLVM
+that they never overflow, so in one kernel a comparison of what did overflow may turn out either
+way. Integer division by zero gives 0 and traps nowhere. A minimum or maximum with what is no number
+is no number. In float32 the functions are within 2 units in the last place; sums, products,
+quotients and square roots within half a one. Knows nothing of formulas beyond the names of their
+functions (``graph.formula``).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from tvm import tirx
@@ -27,7 +32,7 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
     if source == dtype:
         return value
     if dtype == "bool":
-        return tirx.NE(value, tirx.const(0, source))
+        return _differ(value, tirx.const(0, source))
     if source == "bool":
         return tirx.Select(value, tirx.const(1, dtype), tirx.const(0, dtype))
     if is_real(value) and not is_real_type(dtype):
@@ -43,7 +48,7 @@ def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
     high = tirx.const(float(greatest.value + 1), dtype_of(value))
     inside = tirx.Select(value < low, least, tirx.Cast(dtype, value))
     number = tirx.Select(value >= high, greatest, inside)
-    return tirx.Select(tirx.isnan(value), tirx.const(0, dtype), number)
+    return unless_nan(value, number, tirx.const(0, dtype))
 
 
 def select(
@@ -65,13 +70,44 @@ def is_real_type(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
+def _negated(x: PrimExpression) -> PrimExpression:
+    return -x if is_real(x) else tirx.const(0, dtype_of(x)) - x
+
+
+def unless_nan(
+    x: PrimExpression, value: PrimExpression, otherwise: PrimExpression
+) -> PrimExpression:
+    """One of two values as a real is a number or not.
+
+    TVM does not vectorize its ``isnan``, and does it wrongly inside of a reduction over pairs; and
+    it takes ``x == x`` for true.
+    """
+    return tirx.Select(x <= tirx.const(math.inf, dtype_of(x)), value, otherwise)
+
+
 def _sign(x: PrimExpression) -> PrimExpression:
     one, zero = tirx.const(1, dtype_of(x)), tirx.const(0, dtype_of(x))
-    return select(x > zero, one, select(x < zero, -one, x))
+    sign = select(x > zero, one, select(x < zero, -one, zero))
+    return unless_nan(x, sign, x) if is_real(x) else sign
 
 
 def _absolute(x: PrimExpression) -> PrimExpression:
-    return tirx.abs(x) if is_real(x) else select(x < tirx.const(0, dtype_of(x)), -x, x)
+    return tirx.abs(x) if is_real(x) else select(x < tirx.const(0, dtype_of(x)), _negated(x), x)
+
+
+def _extreme(function: BinaryEmitter, is_better: BinaryEmitter) -> BinaryEmitter:
+    """Minimum or maximum; the one of the hardware loses what is no number on its left."""
+
+    def emit(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+        if not is_real(x):
+            return function(x, y)
+        if isinstance(x, tirx.FloatImm):
+            x, y = y, x
+        if isinstance(y, tirx.FloatImm):
+            return tirx.Select(is_better(y, x), y, x)
+        return unless_nan(x, tirx.Select(is_better(x, y), x, y), x)
+
+    return emit
 
 
 def _round(x: PrimExpression) -> PrimExpression:
@@ -100,10 +136,6 @@ def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter
     return emit
 
 
-def _negated(x: PrimExpression) -> PrimExpression:
-    return tirx.const(0, dtype_of(x)) - x
-
-
 def _nothing(x: PrimExpression) -> PrimExpression:
     return tirx.const(0, dtype_of(x))
 
@@ -121,29 +153,84 @@ def _awaydiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     return tirx.truncdiv(x, y) + tirx.Select(exact, zero, outward)
 
 
+def _quotient(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """A quotient of reals; TVM refuses to divide by a constant zero."""
+    if isinstance(y, tirx.FloatImm) and y.value == 0:
+        dtype = dtype_of(x)
+        zero, above = tirx.const(0, dtype), tirx.const(math.copysign(math.inf, y.value), dtype)
+        below = tirx.Select(x < zero, -above, tirx.const(math.nan, dtype))
+        return tirx.Select(x > zero, above, below)
+    return tirx.div(x, y)
+
+
 def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    exponent = y.value if isinstance(y, (tirx.IntImm, tirx.FloatImm)) else None
+    if not is_real(x):
+        return _integer_power(x, y)
+    exponent = y.value if isinstance(y, tirx.FloatImm) else None
     if exponent == 2:
         return x * x
-    return tirx.power(x, y) if is_real(x) else _integer_power(x, y)
+    # tirx.power prints a warning for exponents from 3 on.
+    return tirx.call_intrin(dtype_of(x), "tirx.pow", x, y)
 
 
 def _integer_power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A power truncated toward zero where the exponent is negative.
-
-    By way of float64, except for small known exponents: exact to 53 bits, and saturating instead
-    of wrapping where the result does not fit.
-    """
+    """A power that wraps around, truncated toward zero where the exponent is negative."""
     dtype = dtype_of(x)
     if isinstance(y, tirx.IntImm) and 0 <= y.value <= _LARGEST_UNROLLED_POWER:
-        one = tirx.const(1, dtype)
-        return functools.reduce(lambda product, _: product * x, range(int(y.value)), one)
-    zero = tirx.const(0, dtype)
-    power = cast(tirx.power(cast(x, "float64"), cast(y, "float64")), dtype)
-    return tirx.Select(tirx.And(tirx.EQ(x, zero), y < zero), zero, power)
+        return _product([x] * int(y.value), dtype)
+    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+    # Only 1 and -1 have inverses that do not truncate to zero; they are their own.
+    of_minus_one = tirx.Select(_has_bit(y, 0), -one, one)
+    inverse = tirx.Select(x == one, one, tirx.Select(x == -one, of_minus_one, zero))
+    bits = 6 if dtype == "int64" else 5
+    squares = [x]
+    for _ in range(bits):
+        squares.append(squares[-1] * squares[-1])
+    factors = [tirx.Select(_has_bit(y, bit), squares[bit], one) for bit in range(bits)]
+    low = _product(factors, dtype)
+    high = _power_of_unit(squares[bits], tirx.shift_right(y, tirx.const(bits, dtype)))
+    # As many factors of 2 as an int has bits leave nothing.
+    large = tirx.Select(_has_bit(x, 0), low * high, zero)
+    positive = tirx.Select(y < tirx.const(2**bits, dtype), low, large)
+    return tirx.Select(y < zero, inverse, positive)
 
 
 _LARGEST_UNROLLED_POWER = 16
+
+
+def _power_of_unit(x: PrimExpression, n: PrimExpression) -> PrimExpression:
+    """x ** n modulo 2^32 or 2^64, where x is the 32nd or 64th power of an odd number.
+
+    Such a power is 1 + e with 7 or 8 zero bits at the end of e, so few terms of the binomial
+    series 1 + n e (1 + (n - 1) e / 2 (1 + (n - 2) e / 3 (...))) are not zero. (A loop over the
+    bits of n is no expression, and TVM's passes take exponential time for as many nested lets.)
+    """
+    dtype = dtype_of(x)
+    one, rest = tirx.const(1, dtype), tirx.Var("rest", dtype)
+    modulus = 2**64 if dtype == "int64" else 2**32
+    total: PrimExpression = one
+    for term in reversed(range(1, 9 if dtype == "int64" else 5)):
+        twos = (term & -term).bit_length() - 1
+        inverse = pow(term >> twos, -1, modulus)
+        signed = inverse - modulus if inverse >= modulus // 2 else inverse
+        factors = [
+            n - tirx.const(term - 1, dtype),
+            tirx.shift_right(rest, tirx.const(twos, dtype)),
+            tirx.const(signed, dtype),
+            total,
+        ]
+        total = one + _product(factors, dtype)
+    return tirx.Let(rest, x - one, total)
+
+
+def _has_bit(x: PrimExpression, bit: int) -> PrimExpression:
+    one = tirx.const(1, dtype_of(x))
+    shifted = tirx.shift_right(x, tirx.const(bit, dtype_of(x))) if bit else x
+    return tirx.EQ(tirx.bitwise_and(shifted, one), one)
+
+
+def _product(factors: Sequence[PrimExpression], dtype: str) -> PrimExpression:
+    return functools.reduce(lambda x, y: x * y, factors, tirx.const(1, dtype))
 
 
 def _equal(x: PrimExpression, y: PrimExpression) -> PrimExpression:
@@ -152,19 +239,56 @@ def _equal(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     return tirx.EQ(x, y)
 
 
+def _differ(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    if dtype_of(x) == "bool":
+        return _exclusive(x, y)
+    # TVM's comparison does not hold for what is no number, which differs from everything.
+    unknown = [each for each in (x, y) if is_real(each) and not isinstance(each, tirx.FloatImm)]
+    return tirx.any(tirx.NE(x, y), *map(tirx.isnan, unknown))
+
+
 def _exclusive(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     # The LLVM code generator cannot compare two truth values.
     return tirx.And(tirx.Or(x, y), tirx.Not(tirx.And(x, y)))
 
 
+def _tanh(x: PrimExpression) -> PrimExpression:
+    """In float32 by way of exp, near zero a polynomial: within 2 units in the last place.
+
+    TVM's own takes a difference of exponentials, which leaves nothing of a small number.
+    """
+    if dtype_of(x) != "float32":
+        return _from_c_library("tanh", x)
+    one, two, zero = (tirx.const(number, "float32") for number in (1, 2, 0))
+    size = tirx.abs(x)
+    large = one - two / (tirx.exp(two * size) + one)
+    square = x * x
+    terms = (tirx.const(factor, "float32") for factor in _TANH_TERMS)
+    series = functools.reduce(lambda total, term: total * square + term, terms)
+    small = x * (one + square * series)
+    signed = tirx.Select(x < zero, -large, large)
+    return tirx.Select(size < tirx.const(_TANH_IS_SMALL, "float32"), small, signed)
+
+
+_TANH_IS_SMALL = 0.625
+_TANH_TERMS = (
+    -0.005717040970921516,
+    0.020650584250688553,
+    -0.05374349653720856,
+    0.13331490755081177,
+    -0.3333328366279602,
+)
+"""(tanh(x) - x) / x^3 as a polynomial of x^2, the highest power first, fitted up to 0.625."""
+
+
 def _from_c_library(name: str, *operands: PrimExpression) -> PrimExpression:
-    """A function that TVM cannot generate for LLVM (fmod), or not in vectors (sinh, cosh)."""
+    """A function that TVM cannot generate for LLVM, not in vectors, or not precisely (atanh)."""
     dtype = dtype_of(operands[0])
     return tirx.call_pure_extern(dtype, name + ("f" if dtype == "float32" else ""), *operands)
 
 
 UNARY: Mapping[str, UnaryEmitter] = {
-    "neg": lambda x: -x,
+    "neg": _negated,
     "not": tirx.Not,
     "abs": _absolute,
     "sign": _sign,
@@ -172,11 +296,13 @@ UNARY: Mapping[str, UnaryEmitter] = {
     "frac": lambda x: x - tirx.trunc(x),
     "sinh": lambda x: _from_c_library("sinh", x),
     "cosh": lambda x: _from_c_library("cosh", x),
+    "tanh": _tanh,
+    "atanh": lambda x: _from_c_library("atanh", x),
     **{
         name: getattr(tirx, name)
         for name in (
-            "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "tanh", "asinh",
-            "acosh", "atanh", "erf", "floor", "ceil",
+            "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh",
+            "erf", "floor", "ceil",
         )
     },
 }  # fmt: skip
@@ -186,15 +312,15 @@ BINARY: Mapping[str, BinaryEmitter] = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
-    "min": tirx.min,
-    "max": tirx.max,
+    "min": _extreme(tirx.min, tirx.LT),
+    "max": _extreme(tirx.max, tirx.GT),
     "pow": _power,
-    "div": tirx.div,
+    "div": _quotient,
     "floordiv": _divided(tirx.floordiv, _negated),
     "ceildiv": _divided(_ceildiv, _negated),
     "truncdiv": _divided(tirx.truncdiv, _negated),
     "awaydiv": _divided(_awaydiv, _negated),
-    "realceildiv": lambda x, y: tirx.ceil(tirx.div(x, y)),
+    "realceildiv": lambda x, y: tirx.ceil(_quotient(x, y)),
     "floormod": _divided(tirx.floormod, _nothing),
     "truncmod": _divided(tirx.truncmod, _nothing),
     "fmod": lambda x, y: _from_c_library("fmod", x, y),
@@ -203,7 +329,7 @@ BINARY: Mapping[str, BinaryEmitter] = {
     "gt": tirx.GT,
     "ge": tirx.GE,
     "eq": _equal,
-    "ne": lambda x, y: tirx.Not(_equal(x, y)),
+    "ne": _differ,
     "and": tirx.And,
     "or": tirx.Or,
     "xor": _exclusive,

@@ -7,6 +7,72 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvm_nnef.lower.invocation import LoweringFunction
+from tvm import relax, tirx
 
-INTRINSICS: Mapping[str, LoweringFunction] = {}
+from tvm_nnef import extents, tvm_compat
+from tvm_nnef.lower.functions import cast
+from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
+from tvm_nnef.lower.ops.algo import nonmax_suppress
+from tvm_nnef.lower.scalars import INDEX_TYPE, literal
+from tvm_nnef.lower.sized import cut
+from tvm_nnef.lower.symbols import occurring, own, untold
+from tvm_nnef.tvm_compat import PrimFunction, opaque_function, tensor_type
+
+
+def _nonzero(invocation: Invocation) -> Lowered:
+    """Positions of the items that are not 0, written one after the other; then cut to length."""
+    shape, builder, dtype = invocation.shape(0), invocation.builder, invocation.dtype
+    room = (len(shape), extents.product(shape))
+    extra = untold([shape, room])
+    kernel = _positions(shape, room, invocation, extra)
+    if occurring(shape):
+        kernel = tvm_compat.with_own_symbols(kernel)
+    function = builder.add_func(kernel, "nonzero")
+    kinds = [tensor_type(room, dtype), tensor_type((), INDEX_TYPE)]
+    made = builder.emit(relax.call_tir(function, [invocation.operands[0], *extra], kinds))
+    positions, count = (builder.emit(relax.TupleGetItem(made, place)) for place in range(2))
+    (symbol,) = own(invocation.result.shape)
+    return cut(builder, positions, count, symbol, invocation.result.shape)
+
+
+def _positions(
+    shape: tuple[extents.Extent, ...],
+    room: tuple[extents.Extent, ...],
+    invocation: Invocation,
+    extra: list[tirx.Var],
+) -> PrimFunction:
+    """The PrimFunc that fills the front of ``room`` with positions, a column each, and counts."""
+    source = invocation.machine_types[invocation.tensor(0)]
+    data = tvm_compat.buffer(shape, source, "data")
+    found = tvm_compat.buffer(room, invocation.dtype, "positions")
+    count = tvm_compat.buffer((), INDEX_TYPE, "count")
+    zero, one = literal(0, INDEX_TYPE), literal(1, INDEX_TYPE)
+    axes = [tirx.Var(f"i{number}", INDEX_TYPE) for number in range(len(shape))]
+    column = tirx.BufferLoad(count, [])
+    stores = [
+        tirx.BufferStore(found, cast(axis, invocation.dtype), [literal(row, INDEX_TYPE), column])
+        for row, axis in enumerate(axes)
+    ]
+    step = tirx.stmt_seq(*stores, tirx.BufferStore(count, column + one, []))
+    body = tirx.IfThenElse(cast(tirx.BufferLoad(data, axes), "bool"), step, None)
+    for axis, extent in reversed(list(zip(axes, shape, strict=True))):
+        last = literal(extent, INDEX_TYPE)
+        body = tirx.For(axis, zero, last, tirx.ForKind.SERIAL, body)
+    whole = tirx.stmt_seq(tirx.BufferStore(count, zero, []), body)
+    return opaque_function("nonzero", [data, *extra, found, count], [found, count], [], whole)
+
+
+def _front(invocation: Invocation) -> Lowered:
+    """The first items of a buffer, as many as the count says."""
+    builder, (buffer, count) = invocation.builder, invocation.operands
+    wide = builder.emit(relax.op.astype(count, INDEX_TYPE))
+    shape = invocation.result.shape
+    (symbol,) = (each for each in own(shape) if each not in occurring(invocation.shape(0)))
+    return cut(builder, buffer, wide, symbol, shape)
+
+
+INTRINSICS: Mapping[str, LoweringFunction] = {
+    "front": _front,
+    "layout.nonzero": _nonzero,
+    "algo.nonmax_suppress": nonmax_suppress,
+}

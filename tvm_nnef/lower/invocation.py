@@ -80,3 +80,13 @@ class Invocation:
 
 LoweringFunction: TypeAlias = Callable[[Invocation], Lowered]
 """Lowers an operation whole, or declines by returning None."""
+
+
+def is_uniform(operation: Operation, machine_types: Mapping[Tensor, str]) -> bool:
+    """Whether tensors that are declared with one type have one dtype, as Relax needs them."""
+    names = (*operation.operand_types, *operation.result_types)
+    found: dict[str, set[str]] = {}
+    for name, operand in zip(names, (*operation.operands, *operation.results), strict=True):
+        dtypes = found.setdefault(name, set())
+        dtypes.update(machine_types[tensor] for tensor in tensors(operand))
+    return all(len(dtypes) < 2 for dtypes in found.values())

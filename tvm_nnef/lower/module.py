@@ -14,6 +14,10 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
   ``{"name": ..., "items": n}``, with the length of a pack, or null for a single tensor, and
   likewise the ``state`` where there is one, by the full names of its variables;
 - ``num_input``: how many parameters are inputs;
+- ``nnef_symbols``: where extents are symbols, a JSON object with the ``bounds`` of these, the
+  ``checks`` on those of the inputs (:mod:`tvm_nnef.graph.checks`), and the shapes of the
+  ``outputs``, as trees (:func:`tvm_nnef.extents.tree`); the caller of ``main`` is to see to it that
+  bounds and checks hold;
 - ``num_state``: how many parameters are state, where there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
 
@@ -24,15 +28,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tvm import relax
 
-from tvm_nnef import tvm_compat
-from tvm_nnef.diagnostics import Diagnostic, NnefError, error
+from tvm_nnef import extents, tvm_compat
+from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.graph.checks import own_symbols, symbols, to_json
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten
+from tvm_nnef.lower.checks import block, is_pure
 from tvm_nnef.lower.control_flow import updated_variables
 from tvm_nnef.lower.naming import INITIAL_STATE, Names, port_items
+from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
 from tvm_nnef.tvm_compat import Module
 
@@ -46,7 +54,7 @@ def lower(
     keep_params_in_input: bool = False,
     lowerings: Mapping[str, UserLowering] | None = None,
 ) -> Module:
-    """The IRModule of a graph whose shapes are static.
+    """The IRModule of a graph.
 
     ``machine_types`` gives the dtype of every tensor, ``variables`` the arrays by full name;
     ``lowerings`` maps qualified operator names to functions ``(builder, operation, operands)`` that
@@ -55,7 +63,6 @@ def lower(
     Raises NnefError where a variable has no value or one of the wrong shape, where an operator
     cannot be lowered, and where a function of ``lowerings`` gives the wrong shape or dtype.
     """
-    _require_supported(graph)
     weights = _weights(graph, variables, machine_types)
     state = {variable: weights.pop(variable) for variable in _state(graph)}
     inputs = [item for port in graph.inputs for item in port_items(port)]
@@ -64,25 +71,41 @@ def lower(
         attributes["params"] = [tvm_compat.runtime_tensor(array) for array in weights.values()]
     if state:
         attributes["num_state"] = len(state)
+    told = own_symbols(tensor for _, tensor in inputs)
+    if graph.bounds:
+        attributes["nnef_symbols"] = _symbols(graph, told)
     parameters = [*weights, *state] if keep_params_in_input else [*state]
     named = [*inputs, *((tensor.short_name, tensor) for tensor in parameters)]
     names, builder = Names(), relax.BlockBuilder()
     values = {
         tensor: _parameter(names.unique(name), tensor, machine_types) for name, tensor in named
     }
-    walk = Walk(builder, dict(values), weights, machine_types, route, lowerings or {})
-    with builder.function("main", list(values.values()), attrs=attributes):
-        with builder.dataflow():
-            walk.run(graph)
+    walk = Walk(
+        builder,
+        dict(values),
+        weights,
+        machine_types,
+        route,
+        lowerings or {},
+        bounds=graph.bounds,
+        known={str(s.name): s for _, tensor in inputs for s in own(tensor.shape)},
+    )
+    checks = tuple(check for check in graph.checks if not symbols(check) <= told)
+    inner = replace(graph, checks=checks)
+    pure = is_pure(inner, walk.known)
+    with builder.function("main", list(values.values()), attrs=attributes, pure=pure):
+        with block(builder, pure=pure) as emit_output:
+            walk.run(inner)
             tensors = flatten(tuple(port.operand for port in graph.outputs))
             results = [walk.value(tensor) for tensor in tensors]
             results += map(walk.new_value, state)
-            output = builder.emit_output(relax.Tuple(results))
+            output = emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
     if state:
         with builder.function(INITIAL_STATE, []):
             builder.emit_func_output(relax.Tuple([*map(tvm_compat.constant, state.values())]))
-    return builder.get()
+    mod = builder.get()
+    return separated(mod, graph.bounds) if graph.bounds else mod
 
 
 def _weights(
@@ -136,8 +159,13 @@ def _describe(graph: Graph) -> str:
     return json.dumps({**ports, "state": state} if state else ports)
 
 
-def _require_supported(graph: Graph) -> None:
-    for tensor in flatten(tuple(port.operand for port in graph.inputs)):
-        if not all(isinstance(extent, int) for extent in tensor.shape):
-            hint = "give the extents with input_shapes (or --shape)"
-            raise error(f"the shape of '{tensor.name}' is not static", tensor.span, hint=hint)
+def _symbols(graph: Graph, told: frozenset[str]) -> str:
+    """Bounds, checks and shapes of outputs, as the attribute ``nnef_symbols`` has them."""
+    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    return json.dumps(
+        {
+            "bounds": dict(graph.bounds),
+            "checks": [to_json(check) for check in graph.checks if symbols(check) <= told],
+            "outputs": [[*map(extents.tree, tensor.shape)] for tensor in outputs],
+        }
+    )

@@ -13,11 +13,13 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
+from tvm_nnef import tvm_compat
 from tvm_nnef.graph.formula import Formula, Statement, Store
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import COMBINE, FormulaTypes
 from tvm_nnef.lower.functions import BINARY, cast
-from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, literal
+from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, is_empty, literal
+from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, opaque_function
 
 Buffer: TypeAlias = Any
@@ -25,12 +27,16 @@ TirStatement: TypeAlias = Any
 
 
 def ordered_function(
-    formula: Formula, operands: Sequence[Tensor], types: FormulaTypes, name: str
+    formula: Formula,
+    operands: Sequence[Tensor],
+    types: FormulaTypes,
+    name: str,
+    scalars: Sequence[Symbol] = (),
 ) -> PrimFunction:
-    """A PrimFunc from the buffers of ``operands`` to those of the formula's results."""
+    """A PrimFunc from the buffers of ``operands``, and ``scalars``, to those of the results."""
     results = [fill.tensor for fill in formula.fills]
     stored = [
-        tirx.decl_buffer(tensor.shape, types.stored[tensor], f"{role}{number}")
+        tvm_compat.buffer(tensor.shape, types.stored[tensor], f"{role}{number}")
         for role, tensors in (("operand", operands), ("result", results))
         for number, tensor in enumerate(tensors)
     ]
@@ -43,7 +49,8 @@ def ordered_function(
     body += [_copied(tensor, working[tensor], buffers[tensor]) for tensor in narrowed]
     written = stored[len(operands) :]
     allocated = [working[tensor] for tensor in narrowed]
-    return opaque_function(name, stored, written, allocated, tirx.stmt_seq(*body))
+    parameters = [*stored[: len(operands)], *scalars, *written]
+    return opaque_function(name, parameters, written, allocated, tirx.stmt_seq(*body))
 
 
 def _working(tensor: Tensor, stored: Buffer, types: FormulaTypes) -> Buffer:
@@ -51,7 +58,7 @@ def _working(tensor: Tensor, stored: Buffer, types: FormulaTypes) -> Buffer:
     dtype = types.computed[tensor.type]
     if dtype == types.stored[tensor]:
         return stored
-    return tirx.decl_buffer(tensor.shape, dtype, "working")
+    return tvm_compat.buffer(tensor.shape, dtype, "working")
 
 
 def _filled(
@@ -104,7 +111,7 @@ def _step(statement: Statement, emitter: Emitter, buffers: Mapping[Tensor, Buffe
     bindings: list[TirStatement] = []
     writes: list[TirStatement] = []
     for number, store in enumerate(statement.stores):
-        if 0 in store.tensor.shape:
+        if is_empty(store.tensor):
             continue
         places = [
             emitter.subscript(part, extent)

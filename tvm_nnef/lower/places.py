@@ -2,14 +2,20 @@
 
 ``output[gi * m + mi] = ...`` with ``mi < m`` writes each position once: ``gi`` is the position
 divided by ``m``, ``mi`` the remainder. Enters: the subscript of a store, an integer scalar.
-Leaves: a :class:`Place`, or None where a position does not tell its indices. Knows nothing of TVM.
+Leaves: a :class:`Place`, or None where a position does not certainly tell its indices.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from tvm_nnef import extents as algebra
+from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Binary, Constant, Index, Local, Scalar, Statement, Unary
+
+_Linear: TypeAlias = "tuple[Extent, dict[str, Extent]]"
+"""An offset, and the coefficient of each index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +23,8 @@ class Term:
     """``index * coefficient``, where the index runs over [0, extent)."""
 
     index: str
-    coefficient: int
-    extent: int
+    coefficient: Extent
+    extent: Extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +34,17 @@ class Place:
     The terms behind one always add up to less than its coefficient, as the digits of a number.
     """
 
-    offset: int
+    offset: Extent
     terms: tuple[Term, ...]
 
 
-def extents(statement: Statement) -> dict[str, int] | None:
+def extents(statement: Statement) -> dict[str, Extent] | None:
     """The extent of each loop by name, None where one varies."""
     found = {}
     for loop in statement.loops:
-        if not isinstance(loop.extent, Constant):
+        if not isinstance(loop.extent, Constant) or isinstance(loop.extent.value, float):
             return None
-        found[loop.index.name] = int(loop.extent.value)
+        found[loop.index.name] = loop.extent.value
     return found
 
 
@@ -49,20 +55,42 @@ def place(subscript: Scalar, statement: Statement) -> Place | None:
     if ranges is None or linear is None:
         return None
     offset, coefficients = linear
-    terms = [Term(name, c, ranges[name]) for name, c in coefficients.items() if ranges[name] > 1]
-    terms.sort(key=lambda term: term.coefficient)
-    behind = 0
-    for term in terms:
-        if term.coefficient <= behind:
+    rest = [
+        Term(name, coefficient, ranges[name])
+        for name, coefficient in coefficients.items()
+        if not is_single(ranges[name])
+    ]
+    terms: list[Term] = []
+    behind: Extent = 0
+    while rest:
+        term = _next(rest, behind)
+        if term is None:
             return None
-        behind += term.coefficient * (term.extent - 1)
-    return Place(offset, tuple(reversed(terms)))
+        rest.remove(term)
+        terms.insert(0, term)
+        reach = algebra.mul(term.coefficient, algebra.sub(term.extent, 1))
+        behind = algebra.add(behind, reach)
+    return Place(offset, tuple(terms))
 
 
-def _linear(scalar: Scalar, statement: Statement) -> tuple[int, dict[str, int]] | None:
+def is_single(extent: Extent) -> bool:
+    """Whether a loop certainly makes no more than one step."""
+    return algebra.compare("le", extent, 1) is True
+
+
+def _next(terms: list[Term], behind: Extent) -> Term | None:
+    """The term that stands in front of those which add up to at most ``behind``."""
+    numbers = [term for term in terms if algebra.is_static(term.coefficient)]
+    if len(numbers) == len(terms):
+        terms = [min(terms, key=lambda term: int(term.coefficient))]
+    fitting = (term for term in terms if algebra.compare("gt", term.coefficient, behind) is True)
+    return next(fitting, None)
+
+
+def _linear(scalar: Scalar, statement: Statement) -> _Linear | None:
     """A scalar as a number plus multiples of indices."""
     match scalar:
-        case Constant("int", int(value)):
+        case Constant("int", value) if not isinstance(value, float):
             return value, {}
         case Index(name):
             return 0, {name: 1}
@@ -78,8 +106,8 @@ def _linear(scalar: Scalar, statement: Statement) -> tuple[int, dict[str, int]] 
             if first is None or second is None:
                 return None
             names = {**first[1], **second[1]}
-            total = {name: first[1].get(name, 0) + second[1].get(name, 0) for name in names}
-            return first[0] + second[0], total
+            total = {n: algebra.add(first[1].get(n, 0), second[1].get(n, 0)) for n in names}
+            return algebra.add(first[0], second[0]), total
         case Binary("mul", left, right):
             one, other = _linear(left, statement), _linear(right, statement)
             if one is None or other is None or (one[1] and other[1]):
@@ -88,9 +116,9 @@ def _linear(scalar: Scalar, statement: Statement) -> tuple[int, dict[str, int]] 
     return None
 
 
-def _scaled(
-    linear: tuple[int, dict[str, int]] | None, factor: int
-) -> tuple[int, dict[str, int]] | None:
+def _scaled(linear: _Linear | None, factor: Extent) -> _Linear | None:
     if linear is None:
         return None
-    return linear[0] * factor, {name: c * factor for name, c in linear[1].items()}
+    offset, coefficients = linear
+    scaled = {name: algebra.mul(each, factor) for name, each in coefficients.items()}
+    return algebra.mul(offset, factor), scaled

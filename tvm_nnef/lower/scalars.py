@@ -16,6 +16,8 @@ from typing import TypeAlias
 
 from tvm import tirx
 
+from tvm_nnef import extents
+from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import (
     Binary,
     Cast,
@@ -34,7 +36,7 @@ from tvm_nnef.graph.formula import (
     walk,
 )
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.bounds import Ranges, interval, ranges_of
+from tvm_nnef.lower.bounds import Ranges, above, below, interval, ranges_of, within
 from tvm_nnef.lower.functions import BINARY, UNARY, cast, select
 from tvm_nnef.tvm_compat import PrimExpression
 
@@ -45,8 +47,10 @@ ComputeTypes: TypeAlias = Mapping[ScalarType, str]
 """The dtypes in which a formula computes real, int and bool (``graph.machine_types``)."""
 
 
-def literal(value: float, dtype: str) -> PrimExpression:
-    """A number as a constant; an infinite integer is the extreme value of the dtype."""
+def literal(value: float | Extent, dtype: str) -> PrimExpression:
+    """A number or extent as a constant; an infinite int is the extreme value of the dtype."""
+    if not isinstance(value, (int, float)):
+        return cast(value, dtype)
     if math.isinf(value) and not dtype.startswith(("float", "bfloat")):
         extreme = tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
         return extreme
@@ -107,8 +111,8 @@ class Emitter:
         To be tested in the given order, each only where those in front of it hold: a later one
         may read at an index that an earlier one guards.
         """
-        plain: dict[tuple[Scalar, int], None] = {}
-        reading: dict[tuple[Scalar, int], int] = {}
+        plain: dict[tuple[Scalar, Extent], None] = {}
+        reading: dict[tuple[Scalar, Extent], int] = {}
         for tensor, dimension, subscript in guards(self.statement):
             key = (subscript.index, tensor.shape[dimension])
             if self._within(*key):
@@ -124,8 +128,13 @@ class Emitter:
             ordered.append(self.value(self.statement.condition))
         return ordered
 
-    def subscript(self, subscript: Subscript, extent: int) -> PrimExpression:
+    def subscript(self, subscript: Subscript, extent: Extent) -> PrimExpression:
         """The position that a subscript means, in bounds unless it is guarded."""
+        position, safe = self._position(subscript, extent)
+        return position if safe else tirx.max(0, tirx.min(position, extent - 1))
+
+    def _position(self, subscript: Subscript, extent: Extent) -> tuple[PrimExpression, bool]:
+        """The position that a subscript means, and whether it is certainly in bounds."""
         position = self.position(subscript.index)
         if subscript.below is not None and subscript.above is not None:
             last = self.position(subscript.above)
@@ -135,17 +144,25 @@ class Emitter:
             safe = all(self._within(part, extent) for part in parts)
         else:
             safe = subscript.guarded or self._within(subscript.index, extent)
-        return position if safe else tirx.max(0, tirx.min(position, extent - 1))
+        return position, safe
 
     def _element(self, load: Load) -> PrimExpression:
         dtype = self.types[load.type]
-        if 0 in load.tensor.shape:
+        if is_empty(load.tensor):
             return tirx.const(0, dtype)
-        positions = [
-            self.subscript(subscript, extent)
-            for subscript, extent in zip(load.subscripts, load.tensor.shape, strict=True)
+        shape = load.tensor.shape
+        pairs = list(zip(load.subscripts, shape, strict=True))
+        positions = [self.subscript(subscript, extent) for subscript, extent in pairs]
+        value = cast(self.read(load.tensor, positions), dtype)
+        # Nothing can be read in place of what is out of bounds where a run makes a tensor empty.
+        empty = [
+            extent <= 0
+            for subscript, extent in pairs
+            if not extents.is_static(extent) and not self._position(subscript, extent)[1]
         ]
-        return cast(self.read(load.tensor, positions), dtype)
+        return (
+            guarded([tirx.Not(tirx.any(*empty))], value, tirx.const(0, dtype)) if empty else value
+        )
 
     def _lookup(self, items: tuple[Scalar, ...], index: Scalar) -> PrimExpression:
         if items in self.tables:
@@ -165,20 +182,24 @@ class Emitter:
             if isinstance(inner, Local):
                 yield from self._unfolded(self._local(inner.name))
 
-    def _within(self, index: Scalar, extent: int) -> bool:
-        known = interval(index, self.ranges)
-        return known is not None and known[0] >= 0 and known[1] < extent
+    def _within(self, index: Scalar, extent: Extent) -> bool:
+        return within(interval(index, self.ranges), extent)
 
-    def _inside(self, key: tuple[Scalar, int]) -> PrimExpression:
+    def _inside(self, key: tuple[Scalar, Extent]) -> PrimExpression:
         index, extent = key
         position = self.position(index)
         known = interval(index, self.ranges)
         tests = []
-        if known is None or known[0] < 0:
+        if known is None or not above(known[0]):
             tests.append(position >= 0)
-        if known is None or known[1] >= extent:
+        if known is None or not below(known[1], extent):
             tests.append(position < extent)
         return _all(tests)
+
+
+def is_empty(tensor: Tensor) -> bool:
+    """Whether a tensor has certainly no element."""
+    return any(extents.is_static(extent) and extent == 0 for extent in tensor.shape)
 
 
 def guarded(

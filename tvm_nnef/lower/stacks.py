@@ -13,6 +13,9 @@ from typing import Any
 from tvm import relax, te
 
 from tvm_nnef import tvm_compat
+from tvm_nnef.extents import Extent
+from tvm_nnef.lower.kernels import call_kernel
+from tvm_nnef.lower.symbols import occurring, sizes, untold
 from tvm_nnef.tvm_compat import RelaxExpression, in_place_store
 
 _INJECTIVE = 2
@@ -28,19 +31,20 @@ def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
     The items are stored one by one by the same kernel, however many there are, in a function of
     its own: nothing else reads the memory that it writes before it returns.
     """
-    parameters = [relax.Var(f"item{n}", value.ty) for n, value in enumerate(items)]
     shape, dtype = tvm_compat.shape_and_dtype(items[0])
+    arguments = [*items, *sizes(occurring(shape))]
+    parameters = [relax.Var(f"item{n}", value.ty) for n, value in enumerate(arguments)]
     with builder.function("stack_items", parameters, private=True):
         with builder.dataflow():
             stack = empty(builder, (len(items), *shape), dtype)
-            for number, value in enumerate(parameters):
+            for number, value in enumerate(parameters[: len(items)]):
                 stack = stored(builder, stack, value, relax.const(number, "int64"))
             output = builder.emit_output(stack)
         function = builder.emit_func_output(output)
-    return builder.emit(relax.Call(function, list(items)))
+    return builder.emit(relax.Call(function, arguments))
 
 
-def empty(builder: Any, shape: Sequence[int], dtype: str) -> RelaxExpression:
+def empty(builder: Any, shape: Sequence[Extent], dtype: str) -> RelaxExpression:
     """A stack of its own to be written by :func:`stored`."""
     return builder.emit(relax.op.zeros(tuple(shape), dtype))
 
@@ -53,10 +57,7 @@ def item(builder: Any, stack: RelaxExpression, index: RelaxExpression) -> RelaxE
         return te.compute(shape, lambda *axes: items(place(), *axes), name="item")
 
     attributes = {"op_pattern": _INJECTIVE}
-    call = builder.call_te(
-        taken, stack, index, primfunc_name_hint="item", primfunc_attrs=attributes
-    )
-    return builder.emit(call)
+    return builder.emit(call_kernel(builder, taken, [stack, index], "item", attributes=attributes))
 
 
 def stored(
@@ -64,6 +65,11 @@ def stored(
 ) -> RelaxExpression:
     """The stack with an item replaced: the same memory, so nobody may read ``stack`` any more."""
     shape, dtype = tvm_compat.shape_and_dtype(stack)
-    function = builder.add_func(in_place_store(shape, dtype), "store_item")
+    extra = untold([shape, shape[1:]])
+    kernel = in_place_store(shape, dtype, extra)
+    if occurring(shape):
+        kernel = tvm_compat.with_own_symbols(kernel)
+    function = builder.add_func(kernel, "store_item")
     kind = tvm_compat.tensor_type(shape, dtype)
-    return builder.emit(relax.op.call_tir_inplace(function, [value, index, stack], 2, kind))
+    arguments = [value, index, stack, *extra]
+    return builder.emit(relax.op.call_tir_inplace(function, arguments, 2, kind))

@@ -14,19 +14,30 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from tvm import relax
 
-from tvm_nnef import tvm_compat
+from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import NnefError, Note, error
+from tvm_nnef.extents import Extent
+from tvm_nnef.graph.checks import bound_check, extent_check
 from tvm_nnef.graph.formula import Constant as Number
 from tvm_nnef.graph.formula import Formula, Lookup, Scalar, loads, scalars, walk
 from tvm_nnef.graph.machine_types import compute_types
-from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
+from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
+from tvm_nnef.lower.checks import learn_shape, require
 from tvm_nnef.lower.control_flow import lower_if, lower_loop
-from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
+from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.intrinsics import INTRINSICS
-from tvm_nnef.lower.invocation import Invocation, Lowered, LoweredOperand, LoweringFunction
+from tvm_nnef.lower.invocation import (
+    Invocation,
+    Lowered,
+    LoweredOperand,
+    LoweringFunction,
+    is_uniform,
+)
+from tvm_nnef.lower.kernels import call_formula
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.ops import MAPPINGS
-from tvm_nnef.lower.ordered import ordered_function
+from tvm_nnef.lower.ops.symbolic import is_safe
+from tvm_nnef.lower.symbols import Symbol, occurring, own
 from tvm_nnef.tvm_compat import RelaxExpression
 
 Route: TypeAlias = Literal["mapped", "formula"]
@@ -50,7 +61,8 @@ class Walk:
 
     ``weights`` are the arrays of the variables that are not parameters; ``constants`` is shared by
     all functions of a module. ``updated`` are the new values of variables, which nothing reads
-    before the run has ended (section 2.11).
+    before the run has ended (section 2.11). ``known`` are the symbols that are known in this
+    function, by name, ``bounds`` those of all; ``pending`` are checks that wait for theirs.
     """
 
     builder: Any
@@ -61,6 +73,9 @@ class Walk:
     lowerings: Mapping[str, UserLowering]
     constants: dict[Tensor, RelaxExpression] = field(default_factory=dict)
     updated: dict[Tensor, RelaxExpression] = field(default_factory=dict)
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    known: dict[str, Symbol] = field(default_factory=dict)
+    pending: list[Check] = field(default_factory=list)
 
     def inside(
         self,
@@ -68,10 +83,18 @@ class Walk:
         updated: Mapping[Tensor, RelaxExpression] | None = None,
     ) -> Walk:
         """A walk that knows the given tensors only: that of another function, or of one step."""
-        return replace(self, values=dict(values), updated=dict(updated or {}))
+        return replace(
+            self,
+            values=dict(values),
+            updated=dict(updated or {}),
+            known=dict(self.known),
+            pending=[],
+        )
 
     def run(self, graph: Graph) -> None:
-        """Lowers the nodes of a graph, in order."""
+        """Lowers the nodes of a graph, in order, and its checks as soon as they can be made."""
+        self.pending.extend(graph.checks)
+        self._check()
         for node in graph.operations:
             match node:
                 case If():
@@ -131,6 +154,9 @@ class Walk:
         if custom and self._offered(operation, _adapted(custom), from_user=True):
             return
         mapping = MAPPINGS.get(operation.operator) if self.route == "mapped" else None
+        uniform = is_uniform(operation, self.machine_types)
+        if mapping and not (uniform and is_safe(operation)):
+            mapping = None
         if mapping and self._offered(operation, mapping):
             return
         match operation.body:
@@ -152,9 +178,53 @@ class Walk:
         if lowered is None:
             return False
         results = _matched(operation, lowered)
-        for tensor, expression in results:
-            self._define(tensor, expression, operation, operation.operator, from_user=from_user)
+        if not from_user and operation.body is not None and not self._fits(results):
+            return False
+        learns = any(str(s.name) not in self.known for t, _ in results for s in own(t.shape))
+        title = operation.operator
+        for tensor, value in results:
+            self._define(tensor, value, operation, title, from_user=from_user, learns=learns)
         return True
+
+    def _check(self) -> None:
+        """Makes the checks whose symbols are known."""
+        for check in tuple(self.pending):
+            symbols = occurring([check.condition, *check.message])
+            if all(str(symbol.name) in self.known for symbol in symbols):
+                self.pending.remove(check)
+                require(self.builder, check)
+
+    def _learn(self, tensor: Tensor, node: Node) -> None:
+        """Notes the symbols that a tensor defines, and makes the checks that waited for them."""
+        new = {str(symbol.name): symbol for symbol in own(tensor.shape)}
+        for name, symbol in new.items():
+            if name not in self.known:
+                self.known[name] = symbol
+                if name in self.bounds and not isinstance(node, Loop):
+                    bound = self.bounds[name]
+                    require(self.builder, bound_check(tensor, symbol, bound, node.span))
+                self._check()
+
+    def _measure(self, value: RelaxExpression, tensor: Tensor, node: Node) -> None:
+        """Learns the new symbols of a tensor from its shape; what is known must be so."""
+        shape = [
+            extent
+            if own((extent,)) and extents.text(extent) not in self.known
+            else extents.symbol(f"found_{place}")
+            for place, extent in enumerate(tensor.shape)
+        ]
+        learn_shape(self.builder, value, shape)
+        for extent, found in zip(tensor.shape, shape, strict=True):
+            if extent is not found:
+                require(self.builder, extent_check(tensor, extent, found, node.span))
+
+    def _fits(self, results: Sequence[tuple[Tensor, RelaxExpression]]) -> bool:
+        """Whether a mapping gives the extents of the Graph, as far as symbols are in them."""
+        return all(
+            _fit(self.builder.normalize(value), tensor, self.machine_types[tensor]) is not None
+            for tensor, value in results
+            if occurring(tensor.shape)
+        )
 
     def _operand(self, operand: Operand) -> LoweredOperand:
         match operand:
@@ -173,21 +243,27 @@ class Walk:
         title: str,
         *,
         from_user: bool = False,
+        learns: bool = False,
     ) -> None:
-        hint = identifier(tensor.short_name)
-        emitted = self.builder.emit(expression, name_hint=hint)
-        expected = (tensor.shape, self.machine_types[tensor])
-        found = tvm_compat.shape_and_dtype(emitted) if tvm_compat.is_tensor(emitted) else None
-        if found != expected:
+        emitted = self.builder.emit(expression, name_hint=identifier(tensor.short_name))
+        expected = self.machine_types[tensor]
+        fit = _fit(emitted, tensor, expected)
+        if fit is False:
             message = (
-                f"lowering '{title}' gave {_described(found)} "
-                f"for '{tensor.name}', which is {_described(expected)}"
+                f"lowering '{title}' gave {_described(emitted)} "
+                f"for '{tensor.name}', which is {expected}{_extents(tensor.shape)}"
             )
             if from_user:
                 hint = "correct the function that 'lowerings' maps the operator to"
                 raise error(message, node.span, hint=hint)
             raise LoweringError(message)
+        if fit is None:
+            kind = tvm_compat.tensor_type(tensor.shape, expected)
+            if learns:
+                self._measure(emitted, tensor, node)
+            emitted = self.builder.match_cast(emitted, kind)
         self.values[tensor] = emitted
+        self._learn(tensor, node)
 
     def _composite(self, operation: Operation, body: Graph) -> None:
         """Opens a composite: its operations take its place."""
@@ -197,24 +273,21 @@ class Walk:
         self.values.update(zip(results, self.outputs(body, dtypes), strict=True))
 
     def _formula(self, operation: Operation, formula: Formula) -> None:
+        if not formula.fills:
+            return
         tables = _tables(formula)
         types = FormulaTypes(
             {**self.machine_types, **{t: _TABLE_TYPES[t.type] for t in tables.values()}},
             compute_types(operation, self.machine_types),
             tables,
+            self._is_finite,
+            self.bounds,
         )
         operands = _operands(formula, tables)
         arguments = [self._argument(tensor, types) for tensor in operands]
         results = [fill.tensor for fill in formula.fills]
         name = identifier(operation.operator)
-        if is_plain(formula):
-            function = tensor_expressions(formula, operands, types, identifier(operation.operator))
-            call = self.builder.call_te(function, *arguments, primfunc_name_hint=name)
-        else:
-            prim_function = ordered_function(formula, operands, types, name)
-            variable = self.builder.add_func(prim_function, f"{name}_ordered")
-            kinds = [tvm_compat.tensor_type(t.shape, types.stored[t]) for t in results]
-            call = relax.call_tir(variable, arguments, kinds if len(kinds) > 1 else kinds[0])
+        call = call_formula(self.builder, formula, operands, arguments, types, name)
         if len(results) == 1:
             self._define(results[0], call, operation, operation.operator)
             return
@@ -222,6 +295,13 @@ class Walk:
         for number, tensor in enumerate(results):
             item = relax.TupleGetItem(pack, number)
             self._define(tensor, item, operation, operation.operator)
+
+    def _is_finite(self, tensor: Tensor) -> bool:
+        """Whether a tensor's elements are known to be finite; of weights, those given now are."""
+        if tensor.type != "real":
+            return True
+        value = self.weights.get(tensor, tensor.value)
+        return value is not None and bool(np.isfinite(value).all())
 
     def _argument(self, tensor: Tensor, types: FormulaTypes) -> RelaxExpression:
         if tensor in types.tables.values():
@@ -246,7 +326,8 @@ def _tables(formula: Formula) -> dict[tuple[Scalar, ...], Tensor]:
     for statement in formula.statements:
         for scalar in (inner for outer in scalars(statement) for inner in walk(outer)):
             if isinstance(scalar, Lookup) and len(scalar.items) > _LARGEST_SELECT_CHAIN:
-                values = [item.value for item in scalar.items if isinstance(item, Number)]
+                numbers = (item.value for item in scalar.items if isinstance(item, Number))
+                values = [number for number in numbers if not extents.is_symbolic(number)]
                 if len(values) == len(scalar.items):
                     name, shape = f"table{len(tables)}", (len(values),)
                     table = Tensor(name, scalar.type, shape, "constant", tuple(values))
@@ -284,8 +365,29 @@ def _constant(tensor: Tensor, dtype: str) -> Array:
     return np.full(tensor.shape, tensor.value, dtype)
 
 
-def _described(kind: tuple[Sequence[Any], str] | None) -> str:
-    return f"{kind[1]}{list(kind[0])}" if kind else "something that is no tensor"
+def _fit(value: RelaxExpression, tensor: Tensor, dtype: str) -> bool | None:
+    """Whether an expression has the type and shape of a tensor; None where a run must tell."""
+    rank, found = tvm_compat.rank_and_dtype(value)
+    if (rank, found) != (tensor.rank, dtype):
+        return False
+    if not tvm_compat.is_tensor(value):
+        return None
+    shape, _ = tvm_compat.shape_and_dtype(value)
+    pairs = list(zip(shape, tensor.shape, strict=True))
+    if any(extents.compare("ne", made, meant) is True for made, meant in pairs):
+        return False
+    return True if all(extents.equal(made, meant) for made, meant in pairs) else None
+
+
+def _described(value: RelaxExpression) -> str:
+    if not tvm_compat.is_tensor(value):
+        return "something that is no tensor"
+    shape, dtype = tvm_compat.shape_and_dtype(value)
+    return f"{dtype}{_extents(shape)}"
+
+
+def _extents(shape: Sequence[Extent]) -> str:
+    return f"[{', '.join(map(extents.text, shape))}]"
 
 
 def _no_lowering(operation: Operation) -> NnefError:

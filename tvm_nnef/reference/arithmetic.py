@@ -11,12 +11,23 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from tvm_nnef.graph.formula import BinaryFunction, StoreOperator, UnaryFunction
 
 Array: TypeAlias = NDArray[Any]
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+"""The type that NumPy itself lacks: with it, ``np.dtype("bfloat16")`` is known."""
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """What a model calls numbers of a dtype: real, int or bool; else an empty string."""
+    if dtype == BFLOAT16:
+        return "real"
+    return {"f": "real", "i": "int", "u": "int", "b": "bool"}.get(dtype.kind, "")
 
 
 def constant(value: float, dtype: np.dtype[Any]) -> Array:
@@ -56,7 +67,9 @@ def _divide(left: Array, right: Array, upward: Array | bool) -> Array:
 def _power(left: Array, right: Array) -> Array:
     """A power; of ints exact (modulo wrapping), truncated toward zero for negative exponents."""
     if left.dtype.kind == "f":
-        return np.asarray(np.power(left, right))
+        # To one exponent for all NumPy takes a square root, which is another power of -inf.
+        exponents = np.array(np.broadcast_to(right, np.broadcast_shapes(left.shape, right.shape)))
+        return np.asarray(np.power(left, exponents))
     whole = np.power(left, np.maximum(right, right.dtype.type(0)))
     # Only 1 and -1 have inverses that do not truncate to zero; they are their own.
     inverse = np.where(np.abs(left) == 1, np.where(right % 2 == 0, left * left, left), 0)
@@ -66,8 +79,9 @@ def _power(left: Array, right: Array) -> Array:
 def _round(array: Array) -> Array:
     whole = np.trunc(array)
     # Adding 0.5 first would round the largest number below 0.5 up.
-    away = np.where(np.abs(array - whole) >= 0.5, np.sign(array), 0)
-    return np.asarray(whole + away.astype(array.dtype))
+    half = np.abs(array - whole) >= 0.5
+    # Adding 0 would lose the sign of a zero.
+    return np.asarray(np.where(half, whole + np.sign(array), whole))
 
 
 def _erf(array: Array) -> Array:

@@ -8,13 +8,16 @@ the loops that keep such steps in order have blocks of one step. Knows nothing o
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from tvm_nnef.graph.formula import (
+    Fill,
     Formula,
     Index,
     Loop,
@@ -22,28 +25,32 @@ from tvm_nnef.graph.formula import (
     Store,
     StoreOperator,
     Subscript,
+    counter,
     guards,
     loads,
 )
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.reference.arithmetic import CONTRACTIONS, Array, null
+from tvm_nnef.reference.arithmetic import CONTRACTIONS, Array, constant, null
 from tvm_nnef.reference.scalars import Block, evaluate, number, positions
 
 BLOCK = 2**22
 """Upper limit of the steps in a block: it bounds the memory that a statement takes."""
 
 
-def run(formula: Formula, context: Block) -> dict[Tensor, Array]:
+def run(
+    formula: Formula, context: Block, stored: Mapping[Tensor, np.dtype[Any]] | None = None
+) -> dict[Tensor, Array]:
     """The results of a formula, in the dtypes in which it computes.
 
     ``context`` has the arrays of all tensors that the formula reads besides its results; what is
-    said of single statements in it is ignored. Raises OutOfBounds.
+    said of single statements in it is ignored. ``stored`` are the dtypes that the results will
+    have, where others: an infinite int is the extreme of that type. Raises OutOfBounds.
     """
     with np.errstate(all="ignore"):
         results = {
             fill.tensor: np.full(
                 [int(number(extent, context)) for extent in fill.tensor.shape],
-                evaluate(fill.value, context, np.array(True)),
+                _first_value(fill, context, (stored or {}).get(fill.tensor)),
             )
             for fill in formula.fills
         }
@@ -51,6 +58,13 @@ def run(formula: Formula, context: Block) -> dict[Tensor, Array]:
             arrays = {**context.arrays, **results}
             _run_statement(statement, results, replace(context, arrays=arrays))
     return results
+
+
+def _first_value(fill: Fill, context: Block, stored: np.dtype[Any] | None) -> Array:
+    value = number(fill.value.value, context)
+    if stored is not None and fill.value.type == "int" and math.isinf(value):
+        return constant(value, stored).astype(context.dtypes["int"])
+    return evaluate(fill.value, context, np.array(True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +85,27 @@ class _Write:
 
 
 def _run_statement(statement: Statement, results: Mapping[Tensor, Array], context: Block) -> None:
+    count = counter(statement)
+    stores = tuple(store for store in statement.stores if store.tensor is not count)
     context = replace(context, locals=statement.locals)
     extents = _extents(statement.loops, context)
     guarded = tuple(guards(statement))
-    for starts, stops in _boxes(extents, _free(statement)):
+    for starts, stops in _boxes(extents, _free(statement, count)):
         grid = _grid(statement.loops, starts, stops, context)
         block = replace(context, indices=grid, values={})
         active = _active(statement, guarded, block)
         if not active.any():
             continue
         shape = tuple(stop - start for start, stop in zip(starts, stops, strict=True))
-        writes = [
-            _prepare(store, results[store.tensor], block, active, shape)
-            for store in statement.stores
-        ]
+        if count is not None:
+            taken = np.broadcast_to(active, shape)
+            before = np.cumsum(taken).reshape(shape) - taken
+            block = replace(block, counts={count: results[count] + before})
+        writes = [_prepare(store, results[store.tensor], block, active, shape) for store in stores]
         for write in writes:
             write.commit()
+        if count is not None:
+            results[count][...] += taken.sum()
 
 
 def _extents(loops: tuple[Loop, ...], context: Block) -> tuple[int, ...]:
@@ -100,19 +119,19 @@ def _extents(loops: tuple[Loop, ...], context: Block) -> tuple[int, ...]:
     return found
 
 
-def _free(statement: Statement) -> tuple[bool, ...]:
-    """For each loop, whether its steps may be taken together.
+def _free(statement: Statement, count: Tensor | None) -> tuple[bool, ...]:
+    """For each loop, whether its steps may be taken together, whatever they ``count``.
 
     All may where no tensor is both read and written, or written by two stores. Else only those
     may that index the written tensors directly, in the same dimension at every access: the steps
     of such a loop touch different elements.
     """
-    written = [store.tensor for store in statement.stores]
+    written = [store.tensor for store in statement.stores if store.tensor is not count]
     read = [load for load in loads(statement) if load.tensor in written]
     if not read and len(set(written)) == len(written):
         return (True,) * len(statement.loops)
     accesses = [(load.tensor, load.subscripts) for load in read]
-    accesses += [(store.tensor, store.subscripts) for store in statement.stores]
+    accesses += [(s.tensor, s.subscripts) for s in statement.stores if s.tensor is not count]
     return tuple(
         all(
             _apart(loop.index, [at for owner, at in accesses if owner is tensor])

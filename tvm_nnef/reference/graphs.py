@@ -9,19 +9,32 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tvm_nnef import extents
 from tvm_nnef.diagnostics import NnefError, Note, error
-from tvm_nnef.extents import Extent
+from tvm_nnef.graph.checks import bound_check, complaint, extent_check, symbols, to_json
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.machine_types import assign, compute_types
-from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
+from tvm_nnef.graph.nodes import (
+    Attribute,
+    Check,
+    Graph,
+    If,
+    Loop,
+    Node,
+    Operand,
+    Operation,
+    Tensor,
+    flatten,
+    operator_name,
+)
 from tvm_nnef.reference.arithmetic import Array, constant
 from tvm_nnef.reference.formulas import run
-from tvm_nnef.reference.inputs import bind_inputs, bind_variables
+from tvm_nnef.reference.inputs import bind_inputs, bind_symbols, bind_variables
 from tvm_nnef.reference.intrinsics import INTRINSICS
 from tvm_nnef.reference.scalars import Block, OutOfBounds
 
@@ -32,14 +45,18 @@ Output: TypeAlias = "Array | list[Array] | None"
 class _Run:
     """What all graphs of one evaluation share.
 
-    ``symbols`` grows as data decide on extents, and changes from step to step of a loop.
     ``updated`` gathers the new values of variables, which nothing reads before the run ends.
+    ``bounds`` has the largest value of each symbol. ``symbols`` has the values of those that are
+    known, and ``pending`` the checks that wait for others; a branch, and each step of a loop, has
+    its own of both.
     """
 
     types: Mapping[Tensor, str]
     variables: Mapping[Tensor, Array]
     observe: Callable[[Tensor, Array], None]
-    symbols: dict[Extent, int] = field(default_factory=dict)
+    bounds: Mapping[str, int]
+    symbols: dict[str, int]
+    pending: list[Check] = field(default_factory=list)
     updated: dict[Tensor, Array] = field(default_factory=dict)
     constants: dict[Tensor, Array] = field(default_factory=dict)
 
@@ -62,15 +79,21 @@ def evaluate(
     must not change; in a loop, at every step. ``new_state`` is filled with the new values, by full
     name, of the variables that the graph updates (section 2.11); during the run all have the old.
 
-    Raises NnefError for inputs and variables that do not fit, and where a formula reads or writes
-    outside of a tensor. A loop that never ends runs until it is interrupted.
+    Raises NnefError for inputs and variables that do not fit, where a check fails, and where a
+    formula reads or writes outside of a tensor. A loop that never ends runs until it is
+    interrupted.
     """
     types = machine_types or graph.machine_types or assign(graph)
+    arrays = bind_inputs(graph, inputs, types)
     context = _Run(
-        types, bind_variables(graph, variables, types), observe or (lambda tensor, array: None)
+        types,
+        bind_variables(graph, variables, types),
+        observe or (lambda tensor, array: None),
+        graph.bounds,
+        bind_symbols(graph, arrays),
     )
     with np.errstate(all="ignore"):
-        values = _run_graph(graph, bind_inputs(graph, inputs, types), context)
+        values = _run_graph(graph, arrays, context)
     if new_state is not None:
         new_state.update({tensor.name: np.array(new) for tensor, new in context.updated.items()})
     return tuple(_output(port.operand, values) for port in graph.outputs)
@@ -88,6 +111,8 @@ def _output(operand: Operand, values: Mapping[Tensor, Array]) -> Output:
 
 def _run_graph(graph: Graph, values: dict[Tensor, Array], context: _Run) -> dict[Tensor, Array]:
     """The arrays of the output tensors of a graph, from those of its input tensors."""
+    context.pending.extend(graph.checks)
+    _check(context)
     outputs = _outputs(graph)
     kept = {*outputs, *(tensor for _, tensor in graph.updates)}
     last = {
@@ -111,6 +136,20 @@ def _run_body(body: Graph, values: Mapping[Tensor, Array], context: _Run) -> lis
     """The outputs of a graph inside a node, in order, from what the node gives it to read."""
     found = _run_graph(body, dict(values), context)
     return [found[tensor] for tensor in _outputs(body)]
+
+
+def _apart(context: _Run) -> _Run:
+    """What a branch or a step sees: it knows the symbols so far, and keeps its own to itself."""
+    return replace(context, symbols=dict(context.symbols), pending=[])
+
+
+def _check(context: _Run) -> None:
+    """Makes the checks whose symbols are known."""
+    for check in tuple(context.pending):
+        if symbols(check) <= context.symbols.keys():
+            context.pending.remove(check)
+            if message := complaint(to_json(check), context.symbols):
+                raise error(message, check.span, notes=check.notes)
 
 
 def _outputs(graph: Graph) -> tuple[Tensor, ...]:
@@ -149,7 +188,7 @@ def _run_node(node: Node, operands: dict[Tensor, Array], context: _Run) -> dict[
     match node:
         case If():
             chosen = node.consequent if operands[node.condition].item() else node.alternative
-            arrays = _run_body(chosen, operands, context)
+            arrays = _run_body(chosen, operands, _apart(context))
         case Loop():
             arrays = _run_loop(node, operands, context)
         case Operation(body=Graph() as body):
@@ -160,14 +199,22 @@ def _run_node(node: Node, operands: dict[Tensor, Array], context: _Run) -> dict[
             arrays = _run_formula(node, formula, operands, context)
         case Operation():
             tensors = [operands[tensor] for tensor in flatten(node.operands)]
-            arrays = list(_intrinsic(node)(node, tensors))
+            given = {name: _known(value, context) for name, value in node.attributes.items()}
+            arrays = list(_intrinsic(node)(replace(node, attributes=given), tensors))
     found: dict[Tensor, Array] = {}
     for tensor, array in zip(flatten(node.results), arrays, strict=True):
         found[tensor] = _as(tensor, array, context)
-        _define(tensor, array.shape, context)
+        _define(node, tensor, array.shape, context)
         if tensor not in shown:
             context.observe(tensor, found[tensor])
     return found
+
+
+def _known(value: Attribute, context: _Run) -> Any:
+    """An attribute, its extents as numbers."""
+    if isinstance(value, tuple):
+        return tuple(_known(item, context) for item in value)
+    return extents.evaluate(value, context.symbols) if extents.is_symbolic(value) else value
 
 
 def _run_loop(loop: Loop, operands: Mapping[Tensor, Array], context: _Run) -> list[Array]:
@@ -177,6 +224,7 @@ def _run_loop(loop: Loop, operands: Mapping[Tensor, Array], context: _Run) -> li
         for tensor, initial in zip(loop.carried, loop.initial, strict=True)
     }
     packs: list[list[Array]] = [[] for _ in loop.results[len(carried) :]]
+    around = context
     for step in _steps(loop, operands):
         own = {
             scan.item: _as(scan.item, operands[scan.items[step]], context) for scan in loop.scans
@@ -184,6 +232,7 @@ def _run_loop(loop: Loop, operands: Mapping[Tensor, Array], context: _Run) -> li
         if loop.index is not None:
             own[loop.index] = constant(step, np.dtype(context.types[loop.index]))
         values = {**operands, **own, **carried}
+        context = _apart(around)
         if not loop.post_test and not _goes_on(loop, values, context):
             break
         outputs = _run_body(loop.body, values, context)
@@ -195,7 +244,18 @@ def _run_loop(loop: Loop, operands: Mapping[Tensor, Array], context: _Run) -> li
             pack.append(array)
         if loop.post_test and not _goes_on(loop, {**values, **carried}, context):
             break
-    return [*carried.values(), *itertools.chain(*packs)]
+    results = zip(loop.results[len(carried) :], packs, strict=True)
+    return [*carried.values(), *(array for each in results for array in _scanned(*each, around))]
+
+
+def _scanned(result: Operand, items: list[Array], context: _Run) -> list[Array]:
+    """The arrays of a scan output: the items, or these stacked where data decide how many."""
+    if not isinstance(result, Tensor):
+        return items
+    if items:
+        return [np.stack(items)]
+    shape = [extents.evaluate(extent, context.symbols) for extent in result.shape[1:]]
+    return [np.zeros((0, *shape), context.types[result])]
 
 
 def _steps(loop: Loop, operands: Mapping[Tensor, Array]) -> Iterable[int]:
@@ -223,8 +283,10 @@ def _run_formula(
     dtypes = {
         kind: np.dtype(name) for kind, name in compute_types(operation, context.types).items()
     }
+    stored = {fill.tensor: np.dtype(context.types[fill.tensor]) for fill in formula.fills}
     try:
-        found = run(formula, Block({**operands, **captures}, dtypes, context.symbols))
+        block = Block({**operands, **captures}, dtypes, context.symbols)
+        found = run(formula, block, stored)
     except OutOfBounds as problem:
         raise _complaint(operation, str(problem)) from problem
     return [found[tensor] for tensor in flatten(operation.results)]
@@ -238,14 +300,22 @@ def _intrinsic(operation: Operation) -> Callable[..., Sequence[Array]]:
     return INTRINSICS[operation.operator]
 
 
-def _define(tensor: Tensor, shape: tuple[int, ...], context: _Run) -> None:
-    """Remembers the values of the symbols that a result defines."""
+def _define(node: Node, tensor: Tensor, shape: tuple[int, ...], context: _Run) -> None:
+    """Remembers the values of the symbols that a result defines; the others must be as known."""
     for extent, value in zip(tensor.shape, shape, strict=True):
-        if not isinstance(extent, int):
-            context.symbols[extent] = value
+        tree = extents.tree(extent)
+        if isinstance(tree, str) and tree not in context.symbols:
+            context.symbols[tree] = value
+            if tree in context.bounds:
+                check = bound_check(tensor, extent, context.bounds[tree], node.span)
+                context.pending.insert(0, check)
+            _check(context)
+        if value != extents.evaluate(tree, context.symbols):
+            check = extent_check(tensor, extent, value, node.span)
+            raise _complaint(node, complaint(to_json(check), context.symbols) or "")
 
 
-def _complaint(operation: Operation, message: str, hint: str | None = None) -> NnefError:
-    where = f"in '{operation.label}' ({operation.operator}): " if operation.label else ""
-    notes = [Note("invoked from here", span) for span in operation.trace[:-1]]
-    return error(where + message, operation.span, hint=hint, notes=notes)
+def _complaint(node: Node, message: str, hint: str | None = None) -> NnefError:
+    where = f"in '{node.label}' ({operator_name(node)}): " if node.label else ""
+    notes = [Note("invoked from here", span) for span in node.trace[:-1]]
+    return error(where + message, node.span, hint=hint, notes=notes)

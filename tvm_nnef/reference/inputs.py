@@ -1,7 +1,8 @@
 """What a user hands over: from arrays to the tensors of a graph, checked and converted.
 
 A shape must be that of the tensor, and the kind of dtype that of its type: int and bool are no
-real. Within a kind, reals are rounded, and ints must fit. Nothing is evaluated here.
+real. Within a kind, reals are rounded, and ints must fit. Symbols must agree and keep their bounds
+(section 2.6); the extents of a graph may be trees here. No operation is evaluated.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tvm_nnef import extents
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.machine_types import DEFAULTS
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
-from tvm_nnef.reference.arithmetic import Array
-
-_KINDS: Mapping[str, str] = {"f": "real", "i": "int", "u": "int", "b": "bool"}
+from tvm_nnef.reference.arithmetic import Array, kind_of
 
 
 def bind_inputs(
@@ -44,7 +44,47 @@ def bind_inputs(
             problems += problem.diagnostics
     if problems:
         raise NnefError(problems)
+    bind_symbols(graph, found)
     return found
+
+
+def bind_symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
+    """The values of the symbols that the shapes of the inputs tell, given their arrays.
+
+    Raises NnefError where a value is beyond its bound, and where inputs do not agree.
+    """
+    values: dict[str, int] = {}
+    givers: dict[str, str] = {}
+    compound: list[tuple[str, extents.Tree, int]] = []
+    for title, tensor in (each for port in graph.inputs for each in _titled(port)):
+        for extent, came in zip(tensor.shape, arrays[tensor].shape, strict=True):
+            tree = extents.tree(extent)
+            if isinstance(tree, list):
+                compound.append((title, tree, came))
+            if not isinstance(tree, str):
+                continue
+            if values.setdefault(tree, came) != came:
+                raise error(f"{title}: {tree} is {came}, but {givers[tree]} gave {values[tree]}")
+            givers.setdefault(tree, title)
+            if came > graph.bounds.get(tree, came):
+                bound = graph.bounds[tree]
+                raise error(f"{title}: extent {tree} = {came} is beyond its bound {bound}")
+    for title, tree, came in compound:
+        expected = extents.evaluate(tree, values)
+        if came != expected:
+            where = ", ".join(f"{name} = {values[name]}" for name in sorted(_names(tree)))
+            meant = f"{extents.text(tree)} is {expected} where {where}"
+            raise error(f"{title}: extent {meant}, but {came} came")
+    return values
+
+
+def _names(tree: extents.Tree) -> set[str]:
+    match tree:
+        case str():
+            return {tree}
+        case [_, *operands]:
+            return {name for operand in operands for name in _names(operand)}
+    return set()
 
 
 def bind_variables(
@@ -84,8 +124,16 @@ def _matched(port: Port, value: Any) -> list[tuple[str, Tensor, Any]]:
             if not isinstance(value, (list, tuple)) or len(value) != len(pack):
                 came = f"{len(value)}" if isinstance(value, (list, tuple)) else "no list"
                 raise error(f"{title} is a pack: a list of {len(pack)} expected, {came} came")
-            titles = [f"{title}, item {number}" for number in range(1, len(pack) + 1)]
-            return list(zip(titles, pack, value, strict=True))
+            titled = zip(_titled(port), value, strict=True)
+            return [(title, tensor, item) for (title, tensor), item in titled]
+
+
+def _titled(port: Port) -> list[tuple[str, Tensor]]:
+    """The tensors of a port, and how to call them in a message."""
+    title = f"input '{port.name}'"
+    if isinstance(port.operand, tuple):
+        return [(f"{title}, item {number}", item) for number, item in enumerate(port.operand, 1)]
+    return [] if port.operand is None else [(title, port.operand)]
 
 
 def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
@@ -94,10 +142,10 @@ def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
     if array.ndim != len(expected) or any(
         wanted not in (None, came) for wanted, came in zip(expected, array.shape, strict=True)
     ):
-        text = f"({', '.join(str(extent) for extent in tensor.shape)})"
+        text = f"({', '.join(map(extents.text, tensor.shape))})"
         came = f"({', '.join(str(extent) for extent in array.shape)})"
         raise error(f"{title}: shape {text} expected, {came} came", tensor.span)
-    if _KINDS.get(array.dtype.kind) != tensor.type:
+    if kind_of(array.dtype) != tensor.type:
         hint = f"convert it first, as in x.astype('{dtype}')"
         message = f"{title}: {tensor.type} ({dtype}) expected, {array.dtype} came"
         raise error(message, tensor.span, hint=hint)

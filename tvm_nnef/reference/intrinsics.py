@@ -8,6 +8,7 @@ import numpy as np
 
 from tvm_nnef.graph.nodes import Operation
 from tvm_nnef.reference.arithmetic import Array
+from tvm_nnef.reference.boxes import nonmax_suppress
 
 Intrinsic = Callable[[Operation, Sequence[Array]], Sequence[Array]]
 """Takes the operation (for its attributes) and its operand tensors' arrays in order, packs
@@ -23,5 +24,18 @@ def _nonzero(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]
     return (np.stack(np.nonzero(data)),)
 
 
-INTRINSICS: Mapping[str, Intrinsic] = {"layout.nonzero": _nonzero}
+def _front(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+    """The first items of a buffer along ``axes``, as many as the count says."""
+    buffer, count = operands
+    axes = operation.attributes["axes"]
+    assert isinstance(axes, tuple)
+    whole, part = slice(None), slice(int(count))
+    return (buffer[tuple(part if axis in axes else whole for axis in range(buffer.ndim))],)
+
+
+INTRINSICS: Mapping[str, Intrinsic] = {
+    "front": _front,
+    "layout.nonzero": _nonzero,
+    "algo.nonmax_suppress": nonmax_suppress,
+}
 """By the qualified name of the operator."""

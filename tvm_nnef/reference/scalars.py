@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_nnef import extents
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import (
     Binary,
@@ -45,15 +46,17 @@ class Block:
     """A box of the iteration space of a statement, and what its scalars may read.
 
     ``indices`` is an open grid: each array has as many dimensions as there are loops, and extends
-    along its own. ``values`` keeps those of the locals that were computed already.
+    along its own. ``values`` keeps those of the locals that were computed already, ``counts`` has
+    tensors of rank 0 that count the steps, for each step of the block.
     """
 
     arrays: Mapping[Tensor, Array]
     dtypes: Mapping[ScalarType, np.dtype[Any]]
-    symbols: Mapping[Extent, int]
+    symbols: Mapping[str, int]
     indices: Mapping[str, Array] = field(default_factory=dict)
     locals: tuple[Let, ...] = ()
     values: dict[str, Array] = field(default_factory=dict)
+    counts: Mapping[Tensor, Array] = field(default_factory=dict)
 
 
 def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
@@ -89,10 +92,15 @@ def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
 
 def number(value: float | Extent, block: Block) -> float:
     """A number as it is, an extent by the values of its symbols."""
-    return value if isinstance(value, (int, float)) else block.symbols[value]
+    if isinstance(value, (int, float)):
+        return value
+    found: int = extents.evaluate(value, block.symbols)
+    return found
 
 
 def _load(tensor: Tensor, subscripts: tuple[Subscript, ...], block: Block, active: Array) -> Array:
+    if tensor in block.counts:
+        return block.counts[tensor]
     array, dtype = block.arrays[tensor], block.dtypes[tensor.type]
     places = positions(tensor, subscripts, array.shape, block, active)
     # Nothing of an empty tensor is read in an active step, or positions had complained.

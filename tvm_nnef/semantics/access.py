@@ -75,9 +75,15 @@ def check_indices(expression: nodes.Subscript, context: Context) -> bool:
 
 def accessed_symbol(expression: nodes.Subscript, context: Context) -> Symbol | None:
     """The tensor, or the pack of tensors, whose elements an access reads or writes."""
+    name = accessed_name(expression)
+    return None if name is None else context.names.find(name)
+
+
+def accessed_name(expression: nodes.Subscript) -> str | None:
+    """The name of the tensor, or of the pack of tensors, that an access reads or writes."""
     match expression.target:
         case nodes.Identifier(name=name) | nodes.Subscript(target=nodes.Identifier(name=name)):
-            return context.names.find(name)
+            return name
     return None
 
 
@@ -95,9 +101,28 @@ def _check_rank(expression: nodes.Subscript, symbol: Symbol, context: Context) -
     elif rank is None and indices is not None and indices < least:
         problem = f"is at least of rank {least}, but has {indices} indices"
     else:
+        if set(declared) | set(given) <= {1} and len(declared) == len(given):
+            _check_literal_indices(expression, symbol, context)
         return
-    shape = ", ".join(extent.span.text for extent in symbol.shape)
+    _report_shape(problem, expression, symbol, context)
+
+
+def _report_shape(
+    problem: str, expression: nodes.Subscript, symbol: Symbol, context: Context
+) -> None:
+    shape = ", ".join(extent.span.text for extent in symbol.shape or ())
     context.report.error(f"'{symbol.name}' {problem}", expression.span, f"its shape is [{shape}]")
+
+
+def _check_literal_indices(expression: nodes.Subscript, symbol: Symbol, context: Context) -> None:
+    """Reports an index that is a literal beyond an extent that is a literal."""
+    for extent, item in zip(symbol.shape or (), expression.items, strict=True):
+        if isinstance(item, nodes.Range | nodes.Expand) or isinstance(extent.value, nodes.Omitted):
+            continue
+        size, index = literal(extent.value), literal(item)
+        if size is not None and index is not None and not 0 <= index < size:
+            problem = f"has the extent {size} and no element at index {index}"
+            _report_shape(problem, expression, symbol, context)
 
 
 def _extent_count(extent: nodes.Extent, context: Context) -> int | None:
@@ -178,9 +203,16 @@ def _pack_item(expression: nodes.Subscript, target: Type, context: Context) -> T
         context.report.error("a mask must be a pack", item.span, "an index is of type int")
         return UNKNOWN
     optional = target.optional or index.optional
+    if not target.packed and index.base == "bool":
+        context.report.error("a string has no mask", item.span, "take it by positions")
+        return UNKNOWN
     if not target.packed:
         return replace(STR, optional=optional)
     _check_literal_index(item, target, text, context)
+    lengths = (index.length, target.length)
+    if index.base == "bool" and None not in lengths and index.length != target.length:
+        message = f"a mask of {index.length} items for a pack of {target.length}"
+        context.report.error(message, item.span)
     length = index.length if index.base == "int" else None
     found = target.pack(length) if index.packed else target.item
     return replace(found, optional=optional)
@@ -233,6 +265,15 @@ def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
             "a pack cannot replace a single item",
             expression.value.span,
             "the index and the new value are either both single or both packs",
+        )
+    elif (
+        value.packed
+        and None not in (value.length, replaced.length)
+        and value.length != replaced.length
+    ):
+        context.report.error(
+            f"{value.length} values replace items at {replaced.length} indices",
+            expression.value.span,
         )
     if not same_base(target, value):
         names = [context.generics.describe(found.base) for found in (value, target)]

@@ -93,6 +93,12 @@ def check_blocks(node: nodes.Definition, report: Report) -> None:
             node.name.span,
             "declare at least one output",
         )
+    elif not first["output"].statements:
+        report.error(
+            f"{node.kind} '{name}' declares no output",
+            first["output"].span,
+            "declare at least one output",
+        )
     if "update" in first and "variable" not in first:
         report.error(
             "'@update' without '@variable'",

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from tvm_nnef.diagnostics import Diagnostic, Source
 from tvm_nnef.semantics.blocks import sort_blocks
+from tvm_nnef.semantics.bounds import check_bounds
 from tvm_nnef.semantics.definition import check_definition
 from tvm_nnef.semantics.modules import (
     LoadedModule,
@@ -21,6 +22,7 @@ from tvm_nnef.semantics.modules import (
 )
 from tvm_nnef.semantics.names import Report
 from tvm_nnef.semantics.program import (
+    MAIN,
     STDLIB_PREFIX,
     CheckedDefinition,
     CheckedModule,
@@ -50,6 +52,8 @@ def check_program(
     found += check_structure(own)
     report = Report(found)
     for module in own:
+        if module.name == MAIN:
+            check_bounds(module.node.definitions, report)
         for definition in module.node.definitions:
             check_definition(program, module.name, definition, report)
     ordered = sort_diagnostics(report.found, main.path)

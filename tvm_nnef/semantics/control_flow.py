@@ -181,10 +181,12 @@ def _loop(loop: nodes.Loop, caller: Caller) -> Sequence[Type] | None:
             "the first results of the body are the new values of the carried tensors",
         )
         return None
-    for item, kind, found in zip(loop.carried, carried, results, strict=False):
-        _compare_carried(item, kind, found, loop.body, context)
+    final = [
+        kind if _keeps_type(item, kind, found, loop.body, context) else UNKNOWN
+        for item, kind, found in zip(loop.carried, carried, results, strict=False)
+    ]
     scanned = [found if found.poison else found.pack() for found in results[len(carried) :]]
-    return [*carried, *scanned]
+    return [*final, *scanned]
 
 
 def _declare_carried(item: nodes.Carried, context: Context, inner: Context) -> Type:
@@ -266,20 +268,20 @@ def _check_iteration(loop: nodes.Loop, context: Context, inner: Context) -> None
         )
 
 
-def _compare_carried(
+def _keeps_type(
     item: nodes.Carried, kind: Type, found: Type, body: nodes.Body, context: Context
-) -> None:
+) -> bool:
     if kind.poison or found.poison:
-        return
-    if not same_base(kind, found) or kind.packed != found.packed:
-        names = [
-            context.generics.describe(t.base) + (".." if t.packed else "") for t in (kind, found)
-        ]
-        context.report.error(
-            f"'{item.name.name}' is {names[0]}, but the body makes it {names[1]}",
-            body.span,
-            "a carried tensor keeps its type",
-        )
+        return True
+    if same_base(kind, found) and kind.packed == found.packed:
+        return True
+    names = [context.generics.describe(t.base) + (".." if t.packed else "") for t in (kind, found)]
+    context.report.error(
+        f"'{item.name.name}' is {names[0]}, but the body makes it {names[1]}",
+        body.span,
+        "a carried tensor keeps its type",
+    )
+    return False
 
 
 def check_labels(components: Sequence[nodes.Component], context: Context) -> None:

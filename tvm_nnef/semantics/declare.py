@@ -10,9 +10,10 @@ from typing import Literal
 
 from tvm_nnef.diagnostics import Note, did_you_mean
 from tvm_nnef.semantics import infer, lists
-from tvm_nnef.semantics.affine import affine, declared_symbol, literal_length
+from tvm_nnef.semantics.affine import affine, declared_symbol, literal, literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.names import Report, Symbol, SymbolKind, used_names
+from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.semantics.types import ABSTRACT, ANY, CONCRETE, INT, UNKNOWN, Generics, Type
 from tvm_nnef.syntax import nodes
 
@@ -33,7 +34,8 @@ def declare(symbol: Symbol, context: Context) -> None:
             "names are unique within a definition; rename one of the two",
             (Note(f"'{symbol.name}' was first declared here", first.span),),
         )
-        return
+        # Which of the two is meant by a use is not known.
+        symbol = replace(symbol, type=replace(UNKNOWN, packed=symbol.type.packed), shape=None)
     context.names.declare(symbol)
 
 
@@ -67,7 +69,7 @@ def declare_generics(definitions: tuple[nodes.DtypeDefinition, ...], report: Rep
 
 def base_type(name: nodes.TypeName, context: Context) -> str:
     """The base that a type name denotes in a parameter or a target."""
-    if name.name in CONCRETE or name.name in context.generics.bases:
+    if context.generics.knows(name.name):
         return name.name
     if name.name in ABSTRACT:
         context.report.error(
@@ -132,6 +134,7 @@ class Shapes:
             self._int(kind.pack.length, "the length of a pack of tensors")
         if kind.rank is not None:
             self._bind(kind.rank, replace(INT, optional=optional))
+            self._int(kind.rank, "the rank of a tensor")
         for extent in kind.shape or ():
             self.check_extent(extent, optional, packed=kind.pack is not None)
 
@@ -155,13 +158,14 @@ class Shapes:
         if isinstance(extent.value, nodes.Omitted):
             return
         many = extent.per_item or (extent.pack is not None and flag is None)
-        symbol = replace(INT, packed=many, optional=optional or flag is not None)
+        count = literal_length(extent.pack) if many else None
+        symbol = Type("int", many, optional or flag is not None, length=count)
         self._bind(extent.value, symbol, flag, bounded=extent.bound is not None)
         self._check_value(extent, extent.value)
 
     def _check_value(self, extent: nodes.Extent, value: nodes.Expression) -> None:
         found = infer.expect(value, self.context, _INT, "an extent")
-        if found.poison:
+        if found.poison or is_negative(value, "an extent", self.context):
             return
         text = value.span.text
         if found.packed and extent.pack is None and not extent.per_item:
@@ -180,6 +184,8 @@ class Shapes:
             )
 
     def _int(self, expression: nodes.Expression, what: str) -> None:
+        if is_negative(expression, what, self.context):
+            return
         found = infer.expect(expression, self.context, _INT, what)
         if found.packed and not found.poison:
             self.context.report.error(f"{what} must be a single value", expression.span)
@@ -203,6 +209,15 @@ class Shapes:
             seen.append(flag)
 
 
+def is_negative(expression: nodes.Expression, what: str, context: Context) -> bool:
+    """Reports an extent or a length that is a negative literal."""
+    value = literal(expression)
+    if value is None or value >= 0:
+        return False
+    context.report.error(f"{what} cannot be negative", expression.span)
+    return True
+
+
 def bind_symbol(expression: nodes.Expression, kind: Type, context: Context) -> None:
     """Declares the symbol of an affine expression, or learns that a known one is never null."""
     name = declared_symbol(expression, set(context.names))
@@ -222,11 +237,23 @@ def require(name: str, context: Context) -> None:
         context.names.declare(replace(symbol, type=symbol.type.required))
 
 
+def check_shape_given(
+    parameter: nodes.Parameter, definition: CheckedDefinition, context: Context
+) -> None:
+    """A formula reads and writes elements, so the tensors of its operator have shapes."""
+    if parameter.type.shape is None and definition.is_lowered:
+        context.report.error(
+            f"'{parameter.name.name}' has no shape",
+            parameter.type.span,
+            f"write '{parameter.type.name.name}[]' for rank 0, '[s..]' for any rank",
+        )
+
+
 def bind_unknown(parameter: nodes.Parameter, context: Context) -> None:
     """Declares all names in a shape that could not be bound, so that they are reported once."""
     kind = parameter.type
     for name in used_names((kind.pack, kind.rank, kind.shape)):
-        if context.names.find(name.name) is None:
+        if context.names.find(name.name) is None and name.name not in context.elsewhere:
             context.names.declare(Symbol(name.name, "extent", UNKNOWN, name.span))
 
 

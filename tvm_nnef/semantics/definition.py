@@ -10,19 +10,17 @@ from tvm_nnef.semantics.blocks import check_blocks, sort_blocks
 from tvm_nnef.semantics.composition import check_composition, check_quantizations
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import declare_generics
+from tvm_nnef.semantics.helpers import check_assertions, declare_usings
 from tvm_nnef.semantics.lowering import check_lowerings
 from tvm_nnef.semantics.names import Names, Report
 from tvm_nnef.semantics.parameters import (
-    check_assertions,
     check_attributes,
     declare_attributes,
-    declare_constants,
     declare_inputs,
-    declare_outputs,
-    declare_usings,
-    declare_variables,
 )
 from tvm_nnef.semantics.program import CheckedDefinition, Program
+from tvm_nnef.semantics.staticness import check_static
+from tvm_nnef.semantics.tensors import declare_constants, declare_outputs, declare_variables
 from tvm_nnef.syntax import nodes
 
 
@@ -45,6 +43,8 @@ def check_definition(program: Program, module: str, node: nodes.Definition, repo
         check_lowerings(definition, with_outputs)
     composed = check_composition(definition, program, context, with_outputs.names)
     check_quantizations(definition, program, composed)
+    if program.dialect == "tools" and not program.modules[module].is_standard:
+        check_static(definition, program, module, report)
 
 
 def _later_names(definition: CheckedDefinition) -> dict[str, str]:

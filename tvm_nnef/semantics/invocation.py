@@ -155,7 +155,8 @@ def _check_attributes(call: nodes.Call, match: _Match) -> None:
         and attribute.default is None
         and not attribute.type.optional
     ]
-    if missing:
+    # A name that is not known is likely to be meant for one that is missing.
+    if missing and given <= set(declared):
         names = ", ".join(f"'{name}'" for name in missing)
         context.report.error(
             f"'{call.callee}' needs the attribute{'s' if len(missing) > 1 else ''} {names}",
@@ -250,6 +251,8 @@ def _base_agrees(
 ) -> bool:
     wanted = parameter.type.name.name
     generic = next((d for d in match.callee.dtypes if d.name.name == wanted), None)
+    if match.types.get(wanted) == ANY:
+        return True
     if generic is not None:
         allowed = ABSTRACT[_restriction(generic)]
         if not match.context.generics.may_be(found.base, allowed):
@@ -258,18 +261,23 @@ def _base_agrees(
                 f"not {match.context.generics.describe(found.base)}",
                 value.span,
             )
+            match.types[wanted] = ANY
             return False
         if found.base == ANY:
             match.certain = False
             return True
         wanted = match.types.setdefault(wanted, found.base)
-    if ANY in (wanted, found.base) or found.base == wanted or wanted in ABSTRACT:
+    if found.base in (ANY, wanted) or not match.context.generics.knows(wanted):
+        # A type that is not declared was reported where it is written.
         return True
     hint = (
         f"convert it by 'layout.cast<{wanted}>({value.span.text})'"
         if found.tensor
         else infer.cast_hint(found.base, frozenset({wanted}), value)
     )
+    if generic is not None:
+        # Which of the two was meant is not known, so the result may be of any type.
+        match.types[generic.name.name] = ANY
     match.context.report.error(
         f"{what} of '{match.callee.name}' must be {match.context.generics.describe(wanted)}, "
         f"not {match.context.generics.describe(found.base)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm_nnef.semantics import infer
+from tvm_nnef.semantics.affine import literal
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.types import ANY, INT, UNKNOWN, Type, join_base, same_base
 from tvm_nnef.syntax import nodes
@@ -69,6 +70,8 @@ def infer_range(item: nodes.Range, context: Context) -> Type:
             optional |= found.optional
             if found.packed and not found.poison:
                 context.report.error(f"the {name} of a range cannot be a pack", part.span)
+    if literal(item.stride) == 0:
+        context.report.error("the stride of a range cannot be zero", item.span)
     return Type("int", packed=True, optional=optional)
 
 
@@ -85,8 +88,8 @@ def infer_expand(item: nodes.Expand, context: Context) -> Type:
             f"write '{item.item.span.text} ..(n)'",
         )
         return UNKNOWN
-    literal = item.count.value if isinstance(item.count, nodes.Integer) else None
-    length = found.length if found.packed and found.length is not None else literal
+    repeated = None if item.count is None else literal(item.count)
+    length = found.length if found.packed and found.length is not None else repeated
     return Type(
         found.base,
         packed=True,
@@ -101,6 +104,9 @@ def infer_length(length: nodes.Expression | None, context: Context) -> Type:
     """The type of a pack length, which is int, or bool for none or one item."""
     if length is None:
         return INT
+    if (literal(length) or 0) < 0:
+        context.report.error("a pack length cannot be negative", length.span)
+        return UNKNOWN
     found = infer.expect(length, context, _COUNT, "a pack length")
     if found.packed and not found.poison:
         context.report.error("a pack length must be a single value", length.span)

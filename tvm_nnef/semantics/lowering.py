@@ -34,7 +34,9 @@ _IDEMPOTENT = frozenset({"=", ":=", "&=", "|=", "min=", "max="})
 def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
     """Checks every formula, their order, and that every output is computed."""
     written: dict[str, list[nodes.Lowering]] = {}
+    outputs = {output.name.name for output in definition.outputs}
     for lowering in definition.lowerings:
+        _check_reads(lowering, outputs - set(written), context)
         name = _check_lowering(lowering, context.at("lower").enter())
         if name is not None:
             _check_sequence(lowering, written.setdefault(name, []), context)
@@ -57,14 +59,41 @@ def _check_lowering(lowering: nodes.Lowering, context: Context) -> str | None:
         _declare_index(bound, context)
     for local in lowering.locals:
         _declare_local(local, context)
-    target = _check_target(lowering, context)
     value = infer.scalar(lowering.value, context)
+    target = _check_target(lowering, value, context)
     if lowering.condition is not None:
         infer.condition(lowering.condition, context, "the condition of a formula")
     if target is not None:
         _check_value(lowering, target.type, value, context)
     _check_unused(lowering, context)
     return target.name if target is not None else None
+
+
+def _check_reads(lowering: nodes.Lowering, unwritten: set[str], context: Context) -> None:
+    """A formula reads no output that only a later one computes; its own it may read."""
+    own = access.accessed_name(lowering.target)
+    values = (lowering.value, lowering.condition, *lowering.locals)
+    for access_ in _accesses(values):
+        name = access.accessed_name(access_)
+        if name in unwritten and name != own:
+            context.report.error(
+                f"output '{name}' is read before it is computed",
+                access_.span,
+                "write the formulas in the order in which they are computed",
+            )
+
+
+def _accesses(node: object) -> Iterator[nodes.Subscript]:
+    match node:
+        case tuple():
+            for item in node:
+                yield from _accesses(item)
+        case nodes.Node():
+            if isinstance(node, nodes.Subscript):
+                yield node
+            for name in node.__dataclass_fields__:
+                if name != "span":
+                    yield from _accesses(getattr(node, name))
 
 
 def _declare_unrolled(unroll: nodes.IterationCount, context: Context) -> None:
@@ -79,7 +108,9 @@ def _declare_unrolled(unroll: nodes.IterationCount, context: Context) -> None:
 def _declare_index(bound: nodes.LoopBound, context: Context) -> None:
     found = infer.expect(bound.extent, context, _INT, "the bound of an index symbol")
     # An extent that is left out takes its index symbol along.
-    kind = UNKNOWN if found.poison else Type("int", found.packed, found.optional)
+    kind = UNKNOWN
+    if not found.poison:
+        kind = Type("int", found.packed, found.optional, length=found.length)
     declare(Symbol(bound.index.name, "index", kind, bound.index.span), context)
 
 
@@ -90,12 +121,12 @@ def _declare_local(local: nodes.LocalValue, context: Context) -> None:
     declare(Symbol(local.name.name, "local", found, local.name.span), context)
 
 
-def _check_target(lowering: nodes.Lowering, context: Context) -> Symbol | None:
+def _check_target(lowering: nodes.Lowering, value: Type, context: Context) -> Symbol | None:
     """The output that is written, with the type of what is written to it."""
     target = lowering.target
     symbol = access.accessed_symbol(target, context)
-    found = infer.infer(target, context)
     if symbol is None:
+        infer.infer(target, context)
         return None
     if symbol.kind != "output":
         context.report.error(
@@ -104,6 +135,7 @@ def _check_target(lowering: nodes.Lowering, context: Context) -> Symbol | None:
             "the left side is an access to an output, as in 'y[i,j]'",
         )
         return None
+    found = infer.infer(target, context)
     if found.tensor:
         context.report.error(
             f"'{target.span.text}' is a whole tensor",
@@ -111,7 +143,7 @@ def _check_target(lowering: nodes.Lowering, context: Context) -> Symbol | None:
             f"write the indices of an element behind it, as in '{target.span.text}[i,]'",
         )
         return None
-    if found.packed and not symbol.type.packed:
+    if found.packed and not symbol.type.packed and not (value.packed or value.poison):
         context.report.error(
             f"'{target.span.text}' has a pack as an index and means several elements",
             target.span,
@@ -184,7 +216,8 @@ def _check_sequence(
             (Note("the earlier formula", other.target.span),),
         )
         return
-    if lowering.operator == ":=" and not earlier:
+    # A whole pack may be initialized and its items updated, and the other way round.
+    if lowering.operator == ":=" and not any(other.operator == "=" for other in before):
         context.report.error(
             f"output '{name}' is updated by ':=' but not initialized",
             lowering.target.span,
@@ -198,7 +231,9 @@ def _check_unused(lowering: nodes.Lowering, context: Context) -> None:
         return
     for bound in lowering.bounds:
         declared = context.names.own.get(bound.index.name)
-        if bound.index.name not in used and declared and declared.span == bound.index.span:
+        if declared is None or declared.type.poison or declared.span != bound.index.span:
+            continue
+        if bound.index.name not in used:
             context.report.warning(
                 f"index symbol '{bound.index.name}' is not used",
                 bound.index.span,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_nnef.semantics import infer
+from tvm_nnef.semantics.affine import literal
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.types import (
     ANY,
@@ -25,6 +26,7 @@ from tvm_nnef.semantics.types import (
 from tvm_nnef.syntax import nodes
 
 _CUMULATIVE = frozenset({"+", "*", "min", "max", "&&", "||"})
+_DIVISIONS = frozenset({"/", "\\", "%"})
 _FOLDED_TO_BOOL = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
@@ -53,7 +55,11 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
         inner = context.promote(infer.promoted(expression.left))
     elif operator == "||":
         inner = context.promote(infer.promoted(expression.left, False))
-    right = infer.expect(expression.right, inner, allowed, f"the right operand of '{spelled}'")
+    if left.poison:
+        # One complaint is enough where both operands are of a wrong type.
+        right = infer.scalar(expression.right, inner)
+    else:
+        right = infer.expect(expression.right, inner, allowed, f"the right operand of '{spelled}'")
     if left.poison or right.poison:
         base = BOOL.base if operator in COMPARISONS or allowed == {"bool"} else ANY
         return replace(UNKNOWN, base=base, packed=left.packed or right.packed)
@@ -65,6 +71,9 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
     if operator == "in":
         return _containment(expression, left, right, context)
     _check_lengths(expression, left, right, context)
+    if operator in _DIVISIONS and left.base == "int" and literal(expression.right) == 0:
+        context.report.error("an integer is divided by zero", expression.span)
+        return UNKNOWN
     base = BOOL.base if operator in COMPARISONS else join_base(left.base, right.base)
     return Type(
         base,
@@ -104,7 +113,8 @@ def _containment(expression: nodes.Binary, left: Type, right: Type, context: Con
 
 
 def _check_lengths(expression: nodes.Expression, left: Type, right: Type, context: Context) -> None:
-    if left.length is not None and right.length is not None and left.length != right.length:
+    both = left.packed and right.packed
+    if both and None not in (left.length, right.length) and left.length != right.length:
         context.report.error(
             f"packs of different lengths: {left.length} and {right.length}", expression.span
         )
@@ -118,7 +128,8 @@ def infer_select(expression: nodes.Select, context: Context) -> Type:
         return replace(yes, packed=yes.packed or test.packed, optional=True)
     negated = context.promote(infer.promoted(expression.condition, False))
     no = infer.infer(expression.alternative, negated)
-    packed = (test.packed and not (yes.tensor or no.tensor)) or yes.packed or no.packed
+    elementwise = test.packed and not (yes.tensor or no.tensor)
+    packed = elementwise or yes.packed or no.packed
     if yes.poison or no.poison:
         known = no if yes.poison else yes
         return replace(UNKNOWN, base=known.base, packed=packed)
@@ -132,6 +143,10 @@ def infer_select(expression: nodes.Select, context: Context) -> Type:
             else None,
         )
         return UNKNOWN
+    if elementwise:
+        # Elsewhere the two sides need not be of the same length.
+        _check_lengths(expression, test, yes if yes.packed else no, context)
+        _check_lengths(expression, yes, no, context)
     return Type(
         join_base(yes.base, no.base),
         packed=packed,
@@ -161,6 +176,12 @@ def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
             expression.value.span,
             "remove the '??' and what follows it",
         )
+    if fallback.optional:
+        context.report.error(
+            f"'{expression.fallback.span.text}' may be null as well, and '??' must give a value",
+            expression.fallback.span,
+            f"end with what is never null, as in '{expression.fallback.span.text} ?? 0'",
+        )
     if not same_base(value, fallback):
         names = [context.generics.describe(found.base) for found in (value, fallback)]
         context.report.error(
@@ -172,7 +193,6 @@ def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
     return Type(
         join_base(value.base, fallback.base),
         packed=value.packed or fallback.packed,
-        optional=fallback.optional,
         tensor=value.tensor or fallback.tensor,
         length=value.length if value.length == fallback.length else None,
         guarded=value.guarded or fallback.guarded,

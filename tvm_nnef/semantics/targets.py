@@ -11,6 +11,7 @@ from typing import Literal
 
 from tvm_nnef.diagnostics import Note, Span
 from tvm_nnef.semantics import lists
+from tvm_nnef.semantics.affine import literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import Shapes, base_type
 from tvm_nnef.semantics.names import Symbol
@@ -152,6 +153,7 @@ def _compare_declared(
 ) -> None:
     name, describe = target.name.name, context.generics.describe
     note = (Note(f"'{name}' is declared here", declared.span),)
+    lengths = (declared.type.length, literal_length(target.pack) or found.length)
     if not same_base(declared.type, found):
         context.report.error(
             f"{declared.description} '{name}' is {describe(declared.type.base)}, "
@@ -166,6 +168,14 @@ def _compare_declared(
         context.report.error(
             f"{declared.description} '{name}' is {kinds[not is_pack]}, "
             f"but the result is {kinds[is_pack]}",
+            target.span,
+            None,
+            note,
+        )
+    elif None not in lengths and lengths[0] != lengths[1]:
+        context.report.error(
+            f"{declared.description} '{name}' has {lengths[0]} tensors, "
+            f"but the result {lengths[1]}",
             target.span,
             None,
             note,

@@ -110,6 +110,10 @@ class Generics:
         abstract = self.bases.get(base, base)
         return abstract in ABSTRACT and ABSTRACT[abstract] <= allowed
 
+    def knows(self, base: str) -> bool:
+        """Whether a value can be of the type that is so called."""
+        return base in CONCRETE or base in self.bases
+
     def describe(self, base: str) -> str:
         """A type as an error message names it: generics with their restriction."""
         return f"{base} ({self.bases[base]})" if base in self.bases else base

@@ -27,7 +27,7 @@ LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "NHW", "HW")
 
 MACHINE_TYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64"),
+    *("float16", "bfloat16", "float32", "float64"),
 )
 """The machine types that a tensor may be given."""
 

@@ -16,10 +16,12 @@ import lark
 from tvm_nnef.diagnostics import Diagnostic, Note, Span, did_you_mean
 from tvm_nnef.syntax.spelling import Spelling
 
-_BLOCKS = (
+BLOCKS = (
     "@dtype", "@attrib", "@input", "@using", "@constant", "@variable", "@output",
     "@assert", "@lower", "@compose", "@update", "@quantize",
 )  # fmt: skip
+"""What can stand in a definition."""
+
 _DEFINITIONS = ("operator", "graph", "public")
 
 _WORDS = {
@@ -145,8 +147,8 @@ def _in_words(expected: frozenset[str]) -> str:
     elif left >= _OPERATORS:
         left -= _OPERATORS | _BEHIND_OPERANDS
         words.append("an operator")
-    if left >= {f"'{block}'" for block in _BLOCKS}:
-        left -= {f"'{block}'" for block in _BLOCKS}
+    if left >= {f"'{block}'" for block in BLOCKS}:
+        left -= {f"'{block}'" for block in BLOCKS}
         words.append("a block such as '@input'")
     words = sorted(left) + words
     if not 0 < len(words) <= _LISTED:
@@ -175,11 +177,11 @@ def _hint(failure: _Failure) -> str | None:
         return "a number needs a blank in front of '..', as in '1 ..(n)'"
     if failure.following(3) == "..." or (text == "." and before.endswith("..")):
         return "a pack has two dots; three dots are a cumulative fold, as in 'x + ...'"
-    if text.startswith("@") and text not in _BLOCKS:
-        return did_you_mean(text, _BLOCKS) or f"blocks are {', '.join(_BLOCKS)}"
+    if text.startswith("@") and text not in BLOCKS:
+        return did_you_mean(text, BLOCKS) or f"blocks are {', '.join(BLOCKS)}"
     if text == "import":
         return "imports stand at the beginning of a file"
-    if text in _BLOCKS + _DEFINITIONS:
+    if text in BLOCKS + _DEFINITIONS:
         return "is a '}' missing in front of it?"
     if text.isidentifier() and not text.isascii():
         return "names consist of the letters a to z and A to Z, digits and '_'"
@@ -224,7 +226,7 @@ def _foreign_to_tools(failure: _Failure) -> str | None:
 
 def _unclosed(failure: _Failure) -> tuple[Note, ...]:
     """The bracket that is open where a block or the text ends before it should."""
-    if not failure.at_end and failure.text not in _BLOCKS + _DEFINITIONS:
+    if not failure.at_end and failure.text not in BLOCKS + _DEFINITIONS:
         return ()
     opened = _open_brackets(failure)
     return tuple(Note(f"this '{span.text}' is not closed", span) for span in list(opened)[-1:])

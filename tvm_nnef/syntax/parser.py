@@ -1,13 +1,13 @@
 """From SkriptND text to a syntax tree (NNEF 2.0 draft, chapter 2), in either dialect.
 
 Text enters; a :class:`~tvm_nnef.syntax.nodes.Module` leaves, or an :class:`NnefError` that lists
-the first syntax error of every definition. Names are not resolved and nothing is evaluated.
+every syntax error that does not follow from another. Names are not resolved, nothing is evaluated.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import lark
@@ -16,6 +16,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, error
 from tvm_nnef.syntax import grammar, nodes
 from tvm_nnef.syntax.build_tree import Built, build_tree
 from tvm_nnef.syntax.errors import explain
+from tvm_nnef.syntax.recovery import braces, without_error
 from tvm_nnef.syntax.spelling import Spelling, spelling_of
 
 MAXIMUM_SIZE = 4 * 1024 * 1024
@@ -29,26 +30,75 @@ _DEFINITION = re.compile(
 """Where reading can begin anew: these words are reserved, so they stand nowhere else."""
 
 
+_BEGINNINGS = ("public", "operator", "graph")
+
+
 def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Module:
     """Parse a file (section 2.16). ``path`` is the name under which a user knows the text.
 
-    Raises :class:`NnefError` with the first syntax error of every definition.
+    Raises :class:`NnefError` with the syntax errors of all statements, at most
+    :data:`MAXIMUM_ERRORS`; where a bracket is lost, with the first one of the definition.
     """
-    parser = _Parser(_source(text, path), spelling_of(dialect), grammar.load(dialect))
+    source = _source(text, path)
+    parser = _Parser(source, spelling_of(dialect), grammar.load(dialect))
     problems: list[Diagnostic] = []
+    built: Built | None = None
     start: int | None = 0
-    while start is not None and len(problems) < MAXIMUM_ERRORS:
+    for _ in range(MAXIMUM_ERRORS):
+        if start is None:
+            break
         try:
             built = parser.parse(start, len(text), "module")
         except lark.UnexpectedInput as failure:
-            problems.append(parser.explain(failure, start, len(text), "module"))
-            start = _next_definition(cast(Span, problems[-1].span), start)
+            problem = parser.explain(failure, start, len(text), "module")
+            place = cast(Span, problem.span)
+            if not _follows(place, start, problems):
+                problems.append(problem)
+            around = _definition_around(place, start)
+            problems.extend(parser.problems(start, around))
+            parser, start = _behind(place, around, parser)
         else:
             problems.extend(built.problems)
             start = None
-    if problems:
-        raise NnefError(problems)
+    if problems or built is None:
+        raise NnefError(sorted((_placed_in(source, each) for each in problems), key=_position))
     return cast(nodes.Module, built.value)
+
+
+def _follows(place: Span, start: int, problems: list[Diagnostic]) -> bool:
+    """Whether an error may come from one before: on its line, or that of a lost brace."""
+    line, _ = place.source.position(place.start)
+    is_left_over = place.text == "}" and not braces(place.source.text, start, place.start)
+    return any(problem.line == line or is_left_over for problem in problems)
+
+
+def _behind(place: Span, start: int, parser: _Parser) -> tuple[_Parser, int | None]:
+    """Where to go on behind an error, in the text without the statement that is wrong.
+
+    ``start`` is where the definition around the error begins.
+    """
+    text = parser.source.text
+    following = _next_definition(place, start)
+    rest = None
+    if place.text not in _BEGINNINGS:
+        rest = without_error(text, start, place.start, following or len(text))
+    if rest is None or rest == text:
+        return parser, following
+    return replace(parser, source=Source(parser.source.path, rest)), start
+
+
+def _position(problem: Diagnostic) -> int:
+    return problem.span.start if problem.span else 0
+
+
+def _placed_in(source: Source, problem: Diagnostic) -> Diagnostic:
+    """The same diagnostic, its places in another source of the same length."""
+
+    def placed(span: Span | None) -> Span | None:
+        return span and Span(source, span.start, span.end)
+
+    notes = tuple(replace(note, span=placed(note.span)) for note in problem.notes)
+    return replace(problem, span=placed(problem.span), notes=notes)
 
 
 def parse_expression(
@@ -73,6 +123,13 @@ class _Parser:
         slice_: Any = lark.TextSlice(self.source.text, start, end)
         tree = self.tables.parse(slice_, start=kind)
         return build_tree(tree, self.source, self.spelling, self.parse_part)
+
+    def problems(self, start: int, end: int) -> tuple[Diagnostic, ...]:
+        """What is wrong with definitions that follow the grammar."""
+        try:
+            return self.parse(start, end, "module").problems
+        except lark.UnexpectedInput:
+            return ()
 
     def parse_part(self, source: Source, start: int, end: int) -> tuple[nodes.Expression, int]:
         """An expression, alone or inside of a string, with the depth of its tree."""
@@ -100,10 +157,16 @@ def _source(text: str, path: str) -> Source:
     return Source(path, text)
 
 
+def _definition_around(place: Span, start: int) -> int:
+    """Where the last definition in front of a place begins."""
+    found = [each.start() for each in _DEFINITION.finditer(place.source.text, start, place.start)]
+    return found[-1] if found else start
+
+
 def _next_definition(stopped_at: Span, chunk_start: int) -> int | None:
     """Where the next definition begins, behind the one in which the parser stopped."""
     text, start = stopped_at.source.text, stopped_at.start
-    if stopped_at.text in ("public", "operator", "graph"):
+    if stopped_at.text in _BEGINNINGS:
         # It stopped because this definition was not expected yet, so it begins here.
         start = max(text.rfind("\n", 0, start) + 1, chunk_start + 1)
     found = _DEFINITION.search(text, start)

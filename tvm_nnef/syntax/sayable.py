@@ -61,6 +61,8 @@ def _unsayable(node: nodes.Node, own: frozenset[str], invoked: bool) -> Iterator
             yield from _reserved((name,), node.span)
         case nodes.Path(parts):
             yield from _reserved(parts, node.span)
+        case nodes.Unary("?", operand) if not isinstance(operand, nodes.Identifier):
+            yield _diagnostic("test more than a name for null", node.span)
         case nodes.Import(path) if len(path.parts) > 1:
             yield _diagnostic(f"import '{path}', a nested module", path.span)
         case nodes.Loop(carried=(), scans=(), unroll=True) if (

@@ -53,7 +53,7 @@ DRAFT = Spelling(
     "draft",
     MappingProxyType({"min": "<<", "max": ">>"}),
     MappingProxyType({"min=": "<=", "max=": ">="}),
-    _KEYWORDS,
+    _KEYWORDS | {"_"},
 )
 TOOLS = Spelling(
     "tools",

@@ -47,8 +47,12 @@ def reshaped(
 ) -> RelaxExpression:
     """The elements of an expression, in row-major order, in another shape."""
     normal = invocation.builder.normalize(expression)
-    if shape_and_dtype(normal)[0] == tuple(shape):
+    before, dtype = shape_and_dtype(normal)
+    if before == tuple(shape):
         return normal
+    if 0 in shape:
+        # to Relax an extent of 0 is that of the operand
+        return relax.op.zeros(tuple(shape), dtype)
     array = constant_array(normal)
     if array is not None:
         return constant(array.reshape(shape))

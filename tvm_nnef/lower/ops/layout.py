@@ -7,19 +7,47 @@ leaves undefined what does not fit), negative strides, paddings other than by a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import tensors
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.ops.common import forward, permuted, reshaped
-from tvm_nnef.tvm_compat import constant_array
+from tvm_nnef.tvm_compat import constant, constant_array
 
 
 def _view(invocation: Invocation) -> Lowered:
     """Everything that keeps the row-major order: the shape of the result says it all."""
     return reshaped(invocation, invocation.operands[0], invocation.result.shape)
+
+
+def _constant(invocation: Invocation) -> Lowered:
+    values = invocation.attribute("value")
+    assert isinstance(values, tuple)
+    if len(values) > _LARGEST_UNIFORM and len(set(values)) == 1:
+        return None
+    array = np.array(values, _WIDEST[invocation.result.type])
+    return _held(invocation, array.reshape(invocation.result.shape))
+
+
+def _shape(invocation: Invocation) -> Lowered:
+    return _held(invocation, np.array(invocation.shape(0), np.int64))
+
+
+_LARGEST_UNIFORM = 4096
+"""A larger tensor of equal elements is computed rather than stored."""
+
+_WIDEST: Mapping[str, str] = {"real": "float64", "int": "int64", "bool": "bool"}
+
+
+def _held(invocation: Invocation, array: np.ndarray[Any, Any]) -> Lowered:
+    """A constant, unless its numbers do not fit into the dtype of the result."""
+    narrow = array.astype(invocation.dtype)
+    fits = array.dtype.kind == "f" or np.array_equal(narrow, array)
+    return constant(narrow) if fits else None
 
 
 def _cast(invocation: Invocation) -> Lowered:
@@ -67,18 +95,22 @@ def _parts(invocation: Invocation, axis: int, cuts: list[int]) -> Lowered:
     """The input cut along an axis, each part in the shape of its result."""
     (pack,) = invocation.operation.results
     results = tensors(pack)
-    if not results:
-        return ((),)
-    if not cuts:
-        return (reshaped(invocation, invocation.operands[0], results[0].shape),)
+    if len(results) < 2:
+        whole = (reshaped(invocation, invocation.operands[0], r.shape) for r in results)
+        return (tuple(whole),)
+    # Relax takes no empty part
+    if any(0 in result.shape for result in results):
+        return None
     parts = invocation.builder.emit(relax.op.split(invocation.operands[0], cuts, axis))
-    return tuple(
-        reshaped(invocation, parts[number], result.shape) for number, result in enumerate(results)
-    )
+    shaped = (reshaped(invocation, parts[n], result.shape) for n, result in enumerate(results))
+    return (tuple(shaped),)
 
 
 def _transpose(invocation: Invocation) -> Lowered:
     rank = invocation.tensor(0).rank
+    # Relax makes some a reshape, in which 0 has another meaning
+    if 0 in invocation.shape(0):
+        return None
     axis = forward(invocation.number("axis"), rank)
     order = [forward(item, rank) for item in invocation.numbers("perm")]
     return permuted(invocation.operands[0], [*range(axis), *order])
@@ -137,6 +169,9 @@ MAPPINGS: Mapping[str, LoweringFunction] = {
          "layout.unsqueeze"),
         _view,
     ),
+    "layout.constant": _constant,
+    "layout.tensor": _constant,
+    "layout.shape": _shape,
     "layout.cast": _cast,
     "layout.concat": _concat,
     "layout.stack": _stack,

@@ -20,6 +20,16 @@ def linear(invocation: Invocation) -> Lowered:
     return product if bias is None else relax.op.add(product, bias)
 
 
+def _dot(invocation: Invocation) -> Lowered:
+    """``dot`` and ``matvec``: a product, and an addend or None."""
+    left, right, addend = invocation.operands
+    if not computes_natively(invocation) or 0 in (*invocation.shape(0), *invocation.shape(1)):
+        return None
+    transposed = invocation.operation.attributes.get("transA", False)
+    product = relax.op.matmul(_transposed(left, len(invocation.shape(0)), transposed), right)
+    return product if addend is None else relax.op.add(product, addend)
+
+
 def _matmul(invocation: Invocation) -> Lowered:
     left, right = invocation.shape(0), invocation.shape(1)
     if not computes_natively(invocation) or 0 in left or 0 in right:
@@ -37,4 +47,9 @@ def _transposed(expression: RelaxExpression, rank: int, transposed: object) -> R
     return permuted(expression, order) if transposed else expression
 
 
-MAPPINGS: Mapping[str, LoweringFunction] = {"linalg.matmul": _matmul, "nn.linear": linear}
+MAPPINGS: Mapping[str, LoweringFunction] = {
+    "linalg.dot": _dot,
+    "linalg.matvec": _dot,
+    "linalg.matmul": _matmul,
+    "nn.linear": linear,
+}

@@ -1,8 +1,10 @@
 """Mappings of the module ``math``: element-wise operators and reductions.
 
 Not here, as Relax differs in value: integer division, remainders and powers (Relax traps on zero),
-``round`` (halves to even), ``min_reduce`` and ``max_reduce`` (Relax starts at the least finite
-number, not at infinity), ``softplus``. Their own formulas are lowered.
+``round`` (halves to even), ``sign``, ``tanh`` and ``atanh`` (nothing is left of a small number),
+minimum and maximum of reals unless one is a constant (Relax loses NaN), ``ne`` of reals (to Relax
+NaN is unequal to nothing), ``min_reduce`` and ``max_reduce`` (as minimum and maximum; and Relax
+starts at the least finite number, not at infinity). Their own formulas are lowered.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tvm import relax, te, tirx
+import numpy as np
+from tvm import relax
 
-from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
-from tvm_nnef.lower.naming import identifier
+from tvm_nnef.lower.ops import extremes
 from tvm_nnef.lower.ops.common import aligned, computes_natively, forward, scalar
 from tvm_nnef.tvm_compat import RelaxExpression, constant_array
 
@@ -64,6 +66,81 @@ def _select(invocation: Invocation) -> Lowered:
     return relax.op.where(*aligned(invocation, _SELECT_ALIGNMENTS))
 
 
+def _extreme(function: Function) -> LoweringFunction:
+    """Minimum or maximum: of ints, or of reals with a constant."""
+
+    def mapping(invocation: Invocation) -> Lowered:
+        if not computes_natively(invocation):
+            return None
+        left, right = aligned(invocation, _BINARY_ALIGNMENTS)
+        if invocation.result.type == "int" or _is_number(left):
+            return function(left, right)
+        return function(right, left) if _is_number(right) else None
+
+    return mapping
+
+
+def _is_number(expression: RelaxExpression) -> bool:
+    """Whether an operand is a constant without NaN.
+
+    As the left operand of Relax's minimum and maximum it leaves NaN on the right as it is.
+    """
+    array = constant_array(expression)
+    return array is not None and not np.isnan(array).any()
+
+
+def _unless_zero(function: Function, kinds: frozenset[str]) -> LoweringFunction:
+    """Multiplication or division, unless by a constant zero.
+
+    TVM takes any real times zero for zero, and refuses to divide by it.
+    """
+    mapping = _broadcasting(function, kinds)
+
+    def checked(invocation: Invocation) -> Lowered:
+        arrays = [constant_array(operand) for operand in invocation.operands]
+        zero = any(array is not None and array.ndim == 0 and not array for array in arrays)
+        return None if zero else mapping(invocation)
+
+    return checked
+
+
+def _power(invocation: Invocation) -> Lowered:
+    """A power of reals; with exponents that are often written, a few multiplications.
+
+    Other constants are left to the formula: of those from 3 on TVM prints a warning.
+    """
+    if invocation.result.type != "real" or not computes_natively(invocation):
+        return None
+    base, exponents = aligned(invocation, _BINARY_ALIGNMENTS)
+    number = constant_array(exponents)
+    if number is None:
+        return relax.op.power(base, exponents)
+    if number.size != 1 or invocation.shape(0) != invocation.result.shape:
+        return None
+    match number.item():
+        case 1.0:
+            return base
+        case 2.0:
+            return relax.op.square(base)
+        case 3.0:
+            return relax.op.multiply(invocation.builder.emit(relax.op.square(base)), base)
+        case -1.0:
+            return relax.op.divide(scalar(1, invocation.dtype), base)
+    return None
+
+
+def _cumulative_sum(invocation: Invocation) -> Lowered:
+    """The formula adds in the same order, but one row after the other."""
+    if not computes_natively(invocation) or 0 in invocation.shape(0):
+        return None
+    (data,) = invocation.operands
+    axis = forward(invocation.number("axis"), invocation.tensor(0).rank)
+    reverse, exclusive = invocation.attribute("reverse"), bool(invocation.attribute("exclusive"))
+    turned = relax.op.flip(data, axis) if reverse else data
+    total = relax.op.cumsum(turned, axis, exclusive=exclusive)
+    return relax.op.flip(invocation.builder.emit(total), axis) if reverse else total
+
+
 def _clamp(invocation: Invocation) -> Lowered:
     """Minimum and maximum, where the bounds are known to be in order.
 
@@ -75,15 +152,20 @@ def _clamp(invocation: Invocation) -> Lowered:
     if not computes_natively(invocation):
         return None
     value, lower, upper = aligned(invocation, _CLAMP_ALIGNMENTS)
-    return relax.op.maximum(relax.op.minimum(value, upper), lower)
+    if np.isnan(low).any() or np.isnan(high).any():
+        return None
+    # In this order NaN stays NaN.
+    return relax.op.maximum(lower, relax.op.minimum(upper, value))
 
 
-def _pack(function: Function) -> LoweringFunction:
-    """The mapping of an operator that folds a pack with ``function``."""
+def _pack(function: Function, kinds: frozenset[str]) -> LoweringFunction:
+    """The mapping of an operator that folds a pack of one of ``kinds`` with ``function``."""
 
     def mapping(invocation: Invocation) -> Lowered:
         (items,) = invocation.operands
         if not isinstance(items, tuple) or not items or not computes_natively(invocation):
+            return None
+        if invocation.result.type not in kinds:
             return None
         total = items[0]
         for item in items[1:]:
@@ -108,59 +190,9 @@ def _reduction(function: Function, kinds: frozenset[str]) -> LoweringFunction:
     return mapping
 
 
-def _first_extreme(is_better: Callable[[Any, Any], Any], worst: float) -> LoweringFunction:
-    """argmin and argmax as one reduction over pairs of a value and its index.
-
-    The formula reads its output in a condition, which leaves no order but its own; and Relax's
-    argmax gives -1 for a row of infinities.
-    """
-
-    def mapping(invocation: Invocation) -> Lowered:
-        if not computes_natively(invocation):
-            return None
-        axis = forward(invocation.number("axis"), invocation.tensor(0).rank)
-        function = _extreme_of(invocation.result, invocation.dtype, axis, is_better, worst)
-        name = identifier(invocation.operation.operator)
-        return invocation.builder.call_te(function, invocation.operands[0], primfunc_name_hint=name)
-
-    return mapping
-
-
-def _extreme_of(
-    result: Tensor,
-    dtype: str,
-    axis: int,
-    is_better: Callable[[Any, Any], Any],
-    worst: float,
-) -> Callable[[Any], Any]:
-    def combine(left: Any, right: Any) -> tuple[Any, Any]:
-        earlier = tirx.And(tirx.EQ(left[1], right[1]), left[0] <= right[0])
-        keep = tirx.Or(is_better(left[1], right[1]), earlier)
-        return (
-            tirx.Select(keep, left[0], right[0]),
-            tirx.Select(keep, left[1], right[1]),
-        )
-
-    def null(index_type: str, value_type: str) -> tuple[Any, Any]:
-        return tirx.max_value(index_type), tirx.const(worst, value_type)
-
-    def function(data: Any) -> Any:
-        reducer = te.comm_reducer(combine, null, name="first_extreme")
-        reduced = te.reduce_axis((0, data.shape[axis]), "candidate")
-        kept = len(data.shape) == result.rank
-
-        def element(*axes: Any) -> Any:
-            rest = axes[axis + 1 :] if kept else axes[axis:]
-            value = data(*axes[:axis], reduced.var, *rest)
-            return reducer((reduced.var.astype(dtype), value), axis=[reduced])
-
-        return te.compute(result.shape, element, name="first_extreme")[0]
-
-    return function
-
-
 _NUMBERS = frozenset({"real", "int"})
 _REAL = frozenset({"real"})
+_INT = frozenset({"int"})
 _BOOL = frozenset({"bool"})
 
 _ELEMENTWISE: Mapping[str, Function] = {
@@ -175,13 +207,11 @@ _ELEMENTWISE: Mapping[str, Function] = {
     "tan": relax.op.tan,
     "sinh": relax.op.sinh,
     "cosh": relax.op.cosh,
-    "tanh": relax.op.tanh,
     "asin": relax.op.asin,
     "acos": relax.op.acos,
     "atan": relax.op.atan,
     "asinh": relax.op.asinh,
     "acosh": relax.op.acosh,
-    "atanh": relax.op.atanh,
     "abs": relax.op.abs,
     "not": relax.op.logical_not,
     "floor": relax.op.floor,
@@ -191,17 +221,12 @@ _ELEMENTWISE: Mapping[str, Function] = {
 _BINARY: Mapping[str, tuple[Function, frozenset[str]]] = {
     "add": (relax.op.add, _NUMBERS),
     "sub": (relax.op.subtract, _NUMBERS),
-    "mul": (relax.op.multiply, _NUMBERS),
-    "div": (relax.op.divide, _REAL),
-    "pow": (relax.op.power, _REAL),
-    "min": (relax.op.minimum, _NUMBERS),
-    "max": (relax.op.maximum, _NUMBERS),
     "lt": (relax.op.less, _NUMBERS),
     "gt": (relax.op.greater, _NUMBERS),
     "le": (relax.op.less_equal, _NUMBERS),
     "ge": (relax.op.greater_equal, _NUMBERS),
     "eq": (relax.op.equal, _NUMBERS),
-    "ne": (relax.op.not_equal, _NUMBERS),
+    "ne": (relax.op.not_equal, _INT),
     "and": (relax.op.logical_and, _BOOL),
     "or": (relax.op.logical_or, _BOOL),
 }
@@ -211,15 +236,20 @@ MAPPINGS: Mapping[str, LoweringFunction] = {
     **{f"math.{name}": _broadcasting(*row) for name, row in _BINARY.items()},
     "math.iden": _identity,
     "math.rcp": _reciprocal,
+    "math.mul": _unless_zero(relax.op.multiply, _NUMBERS),
+    "math.div": _unless_zero(relax.op.divide, _REAL),
+    "math.pow": _power,
+    "math.min": _extreme(relax.op.minimum),
+    "math.max": _extreme(relax.op.maximum),
     "math.select": _select,
     "math.clamp": _clamp,
-    "math.sum_n": _pack(relax.op.add),
-    "math.prod_n": _pack(relax.op.multiply),
-    "math.min_n": _pack(relax.op.minimum),
-    "math.max_n": _pack(relax.op.maximum),
+    "math.sum_n": _pack(relax.op.add, _NUMBERS),
+    "math.prod_n": _pack(relax.op.multiply, _NUMBERS),
+    "math.min_n": _pack(relax.op.minimum, _INT),
+    "math.max_n": _pack(relax.op.maximum, _INT),
     "math.sum_reduce": _reduction(relax.op.sum, _NUMBERS),
     "math.prod_reduce": _reduction(relax.op.prod, _NUMBERS),
     "math.mean_reduce": _reduction(relax.op.mean, _REAL),
-    "math.argmin": _first_extreme(lambda left, right: left < right, float("inf")),
-    "math.argmax": _first_extreme(lambda left, right: left > right, float("-inf")),
+    "math.cumsum": _cumulative_sum,
+    **extremes.MAPPINGS,
 }

@@ -3,8 +3,8 @@
 Not here: ``deconv`` and ``sum_pool``, whose formulas say the same with less detour, and
 activations that Relax has with other constants or limits.
 
-``max_pool`` differs from its formula in one case: Relax gives the least finite number for a window
-of nothing but -inf.
+``conv`` takes a filter that comes at run time to be finite: Relax multiplies it with the padding,
+which the formula skips, and an infinity times 0 is no number.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def windows(
     """The windows of a convolution or pooling (draft, sections 4.4.1 and 4.4.2).
 
     The padding behind is what the extents of the output need: more than is written with
-    ``ceil_mode``, and nothing where windows end before the input does. None where the padding in
-    front is negative, which Relax cannot say.
+    ``ceil_mode``, and nothing where windows end before the input does. None where padding is
+    negative, such that Relax would begin or end with another window.
     """
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
     spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
@@ -62,12 +62,14 @@ def windows(
     if before is None or min(before, default=0) < 0 or 0 in inputs or 0 in outputs:
         return None
     after = [
-        max(0, (output - 1) * step + span - extent - lead)
+        (output - 1) * step + span - extent - lead
         for output, step, span, extent, lead in zip(
             outputs, stride, spans, inputs, before, strict=True
         )
     ]
-    return Windows(stride, dilation, before, after)
+    if any(count <= -step for count, step in zip(after, stride, strict=True)):
+        return None
+    return Windows(stride, dilation, before, [max(0, count) for count in after])
 
 
 def _leading_padding(
@@ -116,6 +118,8 @@ def _conv(invocation: Invocation) -> Lowered:
     if found is None:
         return None
     data, weights, bias = invocation.operands
+    if any(found.padding) and not _may_be_finite(weights):
+        return None
     result = convolution(
         permuted(data, data_order),
         permuted(weights, filter_order),
@@ -128,6 +132,11 @@ def _conv(invocation: Invocation) -> Lowered:
         shape = (1, output_shape[1], *[1] * (rank - 2))
         result = relax.op.add(result, reshaped(invocation, bias, shape))
     return permuted(result, [data_order.index(d) for d in range(rank)])
+
+
+def _may_be_finite(weights: RelaxExpression) -> bool:
+    array = constant_array(weights)
+    return array is None or bool(np.isfinite(array).all())
 
 
 def _pooled(
@@ -228,7 +237,10 @@ def _batch_norm(invocation: Invocation) -> Lowered:
     arrays = [None if item is None else constant_array(item) for item in statistics]
     known = [a is not None for a, s in zip(arrays, statistics, strict=True) if s is not None]
     if all(known):
-        factor, shift = map(constant, _folded(arrays, epsilon, invocation.dtype))
+        folded = _folded(arrays, epsilon, invocation.dtype)
+        if not all(np.isfinite(array).all() for array in folded):
+            return None
+        factor, shift = map(constant, folded)
     else:
         factor, shift = _scaling(statistics, scalar(epsilon, invocation.dtype))
     scaled = relax.op.multiply(data, reshaped(invocation, factor, shape))

@@ -1,0 +1,193 @@
+"""Where operator functions put what they make of a node: steps, in order, and their tensors.
+
+Tensors and numbers enter, a new tensor of known dtype and shape leaves each call. Nothing is named
+here, and no text is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape
+from tvm_nnef.converters.onnx.tensors import Argument, Attribute, Call, Result, Step, Tensor
+from tvm_nnef.converters.onnx.types import broadcast, kind
+
+Attributes: TypeAlias = "Mapping[str, Attribute | None]"
+
+
+class Builder:
+    """Collects the steps of one graph, branch or loop body."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def call(
+        self,
+        operator: str,
+        *arguments: Argument,
+        as_type: str | None = None,
+        as_shape: Sequence[Extent] | None = None,
+        generics: Sequence[str] = (),
+        more: Attributes | None = None,
+        **attributes: Attribute | None,
+    ) -> Tensor:
+        """The single result of an operator; by default of the first tensor's dtype and shape.
+
+        ``generics`` are the types to write out. Attributes, those of ``more`` included, that are
+        None are left out.
+        """
+        like = next((each for each in arguments if isinstance(each, Tensor)), None)
+        dtype = as_type if like is None else as_type or like.dtype
+        shape = like.shape if as_shape is None and like is not None else as_shape
+        assert dtype is not None and shape is not None, operator
+        result = Tensor(dtype, tuple(shape))
+        self.add(operator, arguments, (result,), generics, more, **attributes)
+        return result
+
+    def add(
+        self,
+        operator: str,
+        arguments: Sequence[Argument],
+        results: Sequence[Result],
+        generics: Sequence[str] = (),
+        more: Attributes | None = None,
+        **attributes: Attribute | None,
+    ) -> None:
+        """An operator with any results."""
+        every = {**attributes, **(more or {})}
+        given = {name: value for name, value in every.items() if value is not None}
+        read = tuple(map(self._computed, arguments))
+        self.steps.append(Call(operator, tuple(generics), given, read, tuple(results)))
+
+    def _computed(self, argument: Argument) -> Argument:
+        """An argument that is a tensor in the run too, where it holds extents."""
+        if not isinstance(argument, Tensor) or argument.extents is None:
+            return argument
+        result = Tensor(argument.dtype, argument.shape, argument.source)
+        given: dict[str, Attribute] = {
+            "shape": list(argument.shape),
+            "value": list(argument.extents.reshape(-1)),
+        }
+        self.steps.append(Call("layout.constant", (), given, (), (result,)))
+        return result
+
+    def constant(self, value: object, dtype: str | None = None, source: str = "") -> Tensor:
+        """A tensor of known value."""
+        array = np.asarray(value, None if dtype is None else np.dtype(dtype))
+        return Tensor(str(array.dtype), array.shape, source, array)
+
+    def binary(
+        self,
+        operator: str,
+        left: Argument,
+        right: Argument,
+        as_type: str | None = None,
+        **attributes: Attribute | None,
+    ) -> Tensor:
+        """An operator of two arguments that broadcast, aligned from the right."""
+        tensors = [each for each in (left, right) if isinstance(each, Tensor)]
+        shape = broadcast(*(tensor.shape for tensor in tensors))
+        return self.call(operator, left, right, as_type=as_type, as_shape=shape, more=attributes)
+
+    def select(self, condition: Tensor, then: Argument, otherwise: Argument) -> Tensor:
+        """``then`` where the condition holds, else ``otherwise``."""
+        chosen = [each for each in (then, otherwise) if isinstance(each, Tensor)]
+        shape = broadcast(condition.shape, *(tensor.shape for tensor in chosen))
+        dtype = chosen[0].dtype
+        return self.call("math.select", condition, then, otherwise, as_type=dtype, as_shape=shape)
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        """The elements in another machine type; real to int drops the fraction."""
+        if x.dtype == dtype:
+            return x
+        if x.value is not None and x.size <= 1 and x.kind == kind(dtype):
+            return self.constant(x.value, dtype)
+        return self.call("layout.cast", x, as_type=dtype, generics=(kind(dtype),))
+
+    def reshape(self, x: Tensor, shape: Sequence[Extent]) -> Tensor:
+        """The elements in row-major order in another shape, none of whose extents is -1."""
+        wanted = tuple(shape)
+        if x.shape == wanted:
+            return x
+        if x.value is not None:
+            return self.constant(x.value.reshape(wanted))
+        if not wanted:
+            return self.call("layout.squeeze", x, as_shape=(), axes=list(range(x.rank)))
+        if not x.rank:
+            return self.call("layout.unsqueeze", x, as_shape=wanted, axes=list(range(len(wanted))))
+        return self.call("layout.reshape", x, as_shape=wanted, shape=wanted)
+
+    def transpose(self, x: Tensor, order: Sequence[int]) -> Tensor:
+        """The dimensions in another order."""
+        if list(order) == list(range(x.rank)):
+            return x
+        if x.value is not None:
+            return self.constant(np.transpose(x.value, order))
+        shape = [x.shape[axis] for axis in order]
+        return self.call("layout.transpose", x, as_shape=shape, perm=list(order))
+
+    def unsqueeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """Dimensions of extent 1 put in, at places that count in the result."""
+        rank = x.rank + len(axes)
+        places = sorted(axis % rank for axis in axes)
+        extents = iter(x.shape)
+        shape = [1 if axis in places else next(extents) for axis in range(rank)]
+        if x.value is not None:
+            return self.constant(x.value.reshape(shape))
+        return self.call("layout.unsqueeze", x, as_shape=shape, axes=places) if places else x
+
+    def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """Dimensions of extent 1 taken away."""
+        places = sorted(axis % x.rank for axis in axes)
+        shape = [extent for axis, extent in enumerate(x.shape) if axis not in places]
+        if x.value is not None:
+            return self.constant(x.value.reshape(shape))
+        return self.call("layout.squeeze", x, as_shape=shape, axes=places) if places else x
+
+    def expand(self, x: Tensor, shape: Sequence[Extent]) -> Tensor:
+        """Dimensions of extent 1 stretched, new ones put in front."""
+        wanted = tuple(shape)
+        return (
+            x if x.shape == wanted else self.call("onnx.expand", x, as_shape=wanted, shape=wanted)
+        )
+
+    def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
+        """Tensors one behind the other along a dimension; empty ones are left out."""
+        axis %= parts[0].rank
+        extent = sum(part.shape[axis] for part in parts)
+        shape = (*parts[0].shape[:axis], extent, *parts[0].shape[axis + 1 :])
+        kept = [part for part in parts if part.shape[axis]] or list(parts[:1])
+        if len(kept) == 1:
+            return kept[0]
+        first = kept[0]
+        return self.call(
+            "layout.concat", tuple(kept), as_type=first.dtype, as_shape=shape, axis=axis
+        )
+
+    def slice(self, x: Tensor, axis: int, begin: Extent, end: Extent, stride: int = 1) -> Tensor:
+        """Every ``stride``-th element from ``begin`` on, ``end`` left out; both in range."""
+        axis %= x.rank
+        if isinstance(begin, int) and isinstance(end, int):
+            count: Extent = max(0, -((begin - end) // stride))
+        else:
+            count = -((begin - end) // stride)
+        if stride == 1 and begin == 0 and count == x.shape[axis]:
+            return x
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        if x.value is not None:
+            places = [int(begin) + stride * place for place in range(int(count))]
+            return self.constant(np.take(x.value, places, axis), source=x.source)
+        if stride < 0 and end == -1:
+            end -= x.shape[axis]
+        return self.call(
+            "layout.slice", x, as_shape=shape,
+            axes=[axis], begin=[begin], end=[end], stride=None if stride == 1 else [stride],
+        )  # fmt: skip
+
+    def full(self, value: Argument, shape: Shape, dtype: str) -> Tensor:
+        """A tensor of equal elements."""
+        scalar = value if isinstance(value, Tensor) else self.constant(value, dtype)
+        return self.call("layout.uniform", scalar, as_type=dtype, as_shape=shape, shape=shape)

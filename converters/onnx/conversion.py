@@ -1,0 +1,318 @@
+"""An ONNX graph to steps: node after node, each by folding, by its function, or by its body.
+
+Enters: a model that was read and a table of operator functions. Leaves: a :class:`ConvertedGraph`,
+whose tensors have no names yet. What cannot be converted is gathered, and reported at once.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+
+from tvm_nnef.converters.onnx.backward import backward
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import DEFAULT_BOUND
+from tvm_nnef.converters.onnx.folding import fold
+from tvm_nnef.converters.onnx.functions import expand
+from tvm_nnef.converters.onnx.inference import declared, infer, infer_model
+from tvm_nnef.converters.onnx.inputs import graph_inputs
+from tvm_nnef.converters.onnx.node import Node, attributes_of
+from tvm_nnef.converters.onnx.propagation import propagate
+from tvm_nnef.converters.onnx.reading import OnnxModel
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.registry import Table, find
+from tvm_nnef.converters.onnx.steps import hint, needed, results
+from tvm_nnef.converters.onnx.symbolic import Symbolic
+from tvm_nnef.converters.onnx.tensors import Step, Tensor
+from tvm_nnef.converters.onnx.types import Type
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
+
+Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
+"""Values by their names in the source; None for what could not be converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedGraph:
+    """A graph in steps, all of which are needed."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(slots=True)
+class _Context:
+    """What all graphs of a model share."""
+
+    model: OnnxModel
+    table: Table
+    declared: Mapping[str, Type]
+    read: frozenset[str]
+    symbols: Mapping[str, Symbolic]
+    bounds: Mapping[str, int] | int
+    problems: list[Diagnostic] = field(default_factory=list)
+
+
+def convert_graph(
+    model: OnnxModel,
+    table: Table,
+    shapes: Mapping[str, Sequence[int | str]],
+    dtypes: Mapping[str, str],
+    bounds: Mapping[str, int] | int,
+) -> ConvertedGraph:
+    """The main graph of a model; shapes, dtypes and bounds are what the user says of inputs.
+
+    Raises NnefError, which lists everything that cannot be converted.
+    """
+    graph = model.proto.graph
+    builder = Builder()
+    inputs, symbols = graph_inputs(model, shapes, dtypes, bounds)
+    context = _Context(model, table, {}, frozenset(_read_names(graph)), symbols, bounds)
+    context.declared = infer_model(model.proto, inputs)
+    scope: Scope = {each.source: each for each in inputs}
+    outputs = _run(context, graph, scope, builder, model.opsets)
+    if context.problems:
+        raise NnefError(context.problems)
+    finished = _copies(outputs, [value.name for value in graph.output], inputs, builder)
+    return ConvertedGraph(tuple(inputs), tuple(finished), tuple(needed(builder.steps, finished)))
+
+
+def _run(
+    context: _Context,
+    graph: onnx.GraphProto,
+    scope: Scope,
+    builder: Builder,
+    opsets: Mapping[str, int],
+) -> list[Tensor]:
+    """The outputs of a graph whose inputs are in scope; () where something was refused."""
+    for tensor in graph.initializer:
+        if tensor.name not in scope:
+            array = context.model.array(tensor)
+            scope[tensor.name] = Tensor(str(array.dtype), array.shape, tensor.name, array)
+    for sparse in graph.sparse_initializer:
+        array = _dense(context, sparse)
+        scope[sparse.values.name] = Tensor(str(array.dtype), array.shape, sparse.values.name, array)
+    for node in graph.node:
+        _convert(context, node, scope, builder, opsets)
+    found = [scope.get(value.name) for value in graph.output]
+    return [each for each in found if each is not None]
+
+
+def _convert(
+    context: _Context,
+    proto: onnx.NodeProto,
+    scope: Scope,
+    builder: Builder,
+    opsets: Mapping[str, int],
+) -> None:
+    """Puts the results of a node into the scope, whatever way there is to them."""
+    unknown = [name for name in proto.input if name and name not in scope]
+    if unknown:
+        _refuse(
+            context, proto, opsets, f"nothing gives its input '{unknown[0]}'", "correct the model"
+        )
+    inputs = [scope.get(name) if name else None for name in proto.input]
+    missing = any(name and each is None for name, each in zip(proto.input, inputs, strict=True))
+    if missing:
+        scope.update(dict.fromkeys(filter(None, proto.output)))
+        return
+    expected = infer(proto, inputs, opsets, context.declared, context.symbols)
+    computed = _propagated(proto, inputs, expected) or _folded(proto, inputs, expected, opsets)
+    if computed is not None:
+        scope.update(computed)
+        return
+    start = len(builder.steps)
+    try:
+        _apply(context, proto, inputs, expected, scope, builder, opsets)
+    except Unconvertible as problem:
+        _refuse(context, proto, opsets, problem.reason, problem.hint)
+        scope.update(dict.fromkeys(filter(None, proto.output)))
+    except ValueError as problem:
+        _refuse(context, proto, opsets, str(problem), "correct the model")
+        scope.update(dict.fromkeys(filter(None, proto.output)))
+    hint(builder.steps[start:], next(filter(None, proto.output), proto.op_type))
+
+
+def _propagated(
+    proto: onnx.NodeProto, inputs: Sequence[Tensor | None], expected: Sequence[Type | None]
+) -> dict[str, Tensor] | None:
+    """Results that are extents: numbers where all of them are, else what only a run tells."""
+    found = propagate(proto, inputs)
+    if found is None:
+        return None
+    results = {}
+    for name, items, type_ in zip(proto.output, found, expected, strict=False):
+        dtype = (type_ and type_.dtype) or "int64"
+        if all(isinstance(item, int) for item in items.reshape(-1)):
+            results[name] = Tensor(dtype, items.shape, name, items.astype(dtype))
+        else:
+            results[name] = Tensor(dtype, items.shape, name, extents=items)
+    return results
+
+
+def _folded(
+    proto: onnx.NodeProto,
+    inputs: Sequence[Tensor | None],
+    expected: Sequence[Type | None],
+    opsets: Mapping[str, int],
+) -> dict[str, Tensor] | None:
+    found = fold(proto, inputs, expected, opsets)
+    if found is None:
+        return None
+    named = zip(filter(None, proto.output), found, strict=False)
+    return {name: Tensor(str(array.dtype), array.shape, name, array) for name, array in named}
+
+
+def _apply(
+    context: _Context,
+    proto: onnx.NodeProto,
+    inputs: Sequence[Tensor | None],
+    expected: tuple[Type | None, ...],
+    scope: Scope,
+    builder: Builder,
+    opsets: Mapping[str, int],
+) -> None:
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    version = opsets.get(domain, 1)
+    function = find(context.table, domain, proto.op_type, version)
+    if function is None:
+        prefix = f"{next(filter(None, proto.output), proto.op_type)}/{proto.op_type}"
+        expansion = expand(proto, inputs, opsets, prefix)
+        if expansion is None:
+            raise Unconvertible("there is no converter for this operator", _suggest(context, proto))
+        context.read |= frozenset(_read_by(expansion.nodes))
+        context.declared = backward(expansion.nodes, _with_values(context, proto, inputs))
+        for node in expansion.nodes:
+            _convert(context, node, scope, builder, expansion.opsets)
+        return
+    subgraph = partial(_subgraph, context, scope, opsets)
+    wanted = tuple(bool(name) and name in context.read for name in proto.output)
+    attributes = _attributes(context, proto)
+    bound = _bound(context, proto)
+    node = Node(proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bound)
+    converted = function(node, builder)
+    results = [converted] if isinstance(converted, Tensor) else list(converted)
+    for name, result in zip(proto.output, results, strict=False):
+        if name and result is not None:
+            scope[name] = result
+            result.source = result.source or name
+    for name in proto.output:
+        if name and name not in scope and name in context.read:
+            raise Unconvertible(f"its result '{name}' cannot be computed")
+
+
+def _bound(context: _Context, proto: onnx.NodeProto) -> int:
+    """What the user says that extents of a node's results are at most."""
+    if isinstance(context.bounds, int):
+        return context.bounds or DEFAULT_BOUND
+    return next(
+        (context.bounds[name] for name in proto.output if name in context.bounds), DEFAULT_BOUND
+    )
+
+
+def _with_values(
+    context: _Context, proto: onnx.NodeProto, inputs: Sequence[Tensor | None]
+) -> dict[str, Type]:
+    given = {
+        name: Type(each.dtype, each.shape)
+        for name, each in zip(proto.input, inputs, strict=True)
+        if each is not None
+    }
+    return {**context.declared, **given}
+
+
+def _attributes(context: _Context, proto: onnx.NodeProto) -> dict[str, object]:
+    found = attributes_of(proto)
+    for name, value in found.items():
+        if isinstance(value, onnx.TensorProto):
+            found[name] = context.model.array(value)
+    return found
+
+
+def _subgraph(
+    context: _Context,
+    scope: Scope,
+    opsets: Mapping[str, int],
+    graph: onnx.GraphProto,
+    arguments: Sequence[Tensor],
+    builder: Builder,
+) -> list[Tensor]:
+    """The outputs of a subgraph for tensors in place of its inputs; it sees what is outside."""
+    known = {
+        value.name: Type(argument.dtype, argument.shape)
+        for value, argument in zip(graph.input, arguments, strict=True)
+    }
+    context.declared = backward(graph.node, {**context.declared, **declared(graph), **known})
+    inner: Scope = ChainMap({}, scope)
+    for value, argument in zip(graph.input, arguments, strict=True):
+        inner[value.name] = argument
+    before = len(context.problems)
+    outputs = _run(context, graph, inner, builder, opsets)
+    if len(context.problems) > before or len(outputs) < len(graph.output):
+        raise Unconvertible("its subgraph cannot be converted")
+    return outputs
+
+
+def _refuse(
+    context: _Context,
+    proto: onnx.NodeProto,
+    opsets: Mapping[str, int],
+    reason: str,
+    hint: str | None,
+) -> None:
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    name = proto.name or ", ".join(filter(None, proto.output)) or "without a name"
+    operator = f"{domain}::{proto.op_type}" if domain else proto.op_type
+    message = f"node '{name}' ({operator}, opset {opsets.get(domain, '?')}): {reason}"
+    context.problems.append(Diagnostic(message, hint=hint, file=context.model.path))
+
+
+def _suggest(context: _Context, proto: onnx.NodeProto) -> str:
+    known = [name for domain, name in context.table if domain == proto.domain]
+    near = did_you_mean(proto.op_type, known)
+    own = f"give one: convert(…, converters={{'{proto.op_type}': function}})"
+    return f"{near} Or {own}" if near else own
+
+
+def _read_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Every name that a node or an output reads, inner graphs included."""
+    yield from (value.name for value in graph.output)
+    yield from _read_by(graph.node)
+
+
+def _read_by(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _read_names(inner)
+
+
+def _dense(context: _Context, sparse: onnx.SparseTensorProto) -> np.ndarray:
+    values, indices = context.model.array(sparse.values), context.model.array(sparse.indices)
+    dense = np.zeros(tuple(sparse.dims), values.dtype)
+    if indices.ndim == 1:
+        dense.reshape(-1)[indices] = values
+    else:
+        dense[tuple(indices.T)] = values
+    return dense
+
+
+def _copies(
+    outputs: Sequence[Tensor], names: Sequence[str], inputs: Sequence[Tensor], builder: Builder
+) -> list[Tensor]:
+    """Outputs under their own names; what is no result of a step, or is two outputs, is copied."""
+    found: list[Tensor] = []
+    made = {id(each) for step in builder.steps for each in results(step)}
+    for tensor, name in zip(outputs, names, strict=True):
+        if id(tensor) not in made or tensor in found or tensor.value is not None:
+            tensor = builder.call("math.iden", tensor)
+        tensor.source = name
+        found.append(tensor)
+    return found

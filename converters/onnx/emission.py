@@ -1,0 +1,299 @@
+"""From the steps of a converted graph to the syntax tree of a module.
+
+Named tensors and steps enter, nodes leave; they stand nowhere, since nobody wrote them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef import extents
+from tvm_nnef.converters.onnx.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.onnx.tensors import (
+    Argument,
+    Attribute,
+    Block,
+    Branch,
+    Call,
+    Loop,
+    Number,
+    Pack,
+    Result,
+    Step,
+    Tensor,
+)
+from tvm_nnef.diagnostics import Source, Span
+from tvm_nnef.syntax import nodes
+
+NOWHERE = Span(Source("<converted>", ""), 0, 0)
+
+
+def graph_definition(
+    name: str,
+    inputs: Sequence[Tensor],
+    variables: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    steps: Sequence[Step],
+) -> nodes.Definition:
+    """A graph with its blocks; those that would be empty are left out."""
+    kinds: tuple[tuple[nodes.BlockKind, tuple[nodes.Statement, ...]], ...] = (
+        ("input", tuple(map(_parameter, inputs))),
+        ("output", tuple(map(_output, outputs))),
+        ("variable", tuple(map(_parameter, variables))),
+        ("compose", tuple(map(_component, steps))),
+    )
+    blocks = [nodes.Block(kind, found, span=NOWHERE) for kind, found in kinds if found]
+    return nodes.Definition("graph", _identifier(name), tuple(blocks), span=NOWHERE)
+
+
+def module(imports: Iterable[str], definitions: Sequence[nodes.Definition]) -> nodes.Module:
+    """A file."""
+    found = tuple(nodes.Import(_path(name), span=NOWHERE) for name in imports)
+    return nodes.Module(found, tuple(definitions), span=NOWHERE)
+
+
+def operators(steps: Iterable[Step]) -> set[str]:
+    """The qualified names of all operators that steps invoke, inner ones included."""
+    found: set[str] = set()
+    for step in steps:
+        match step:
+            case Call():
+                found.add(step.operator)
+            case Branch(_, consequent, alternative):
+                found |= operators(consequent.steps) | operators(alternative.steps)
+            case Loop(body):
+                found |= operators(body.steps)
+    return found
+
+
+def is_literal(tensor: Tensor) -> bool:
+    """Whether a tensor of known value is written as a number where it is read."""
+    value = tensor.value
+    return value is not None and not value.shape and not _is_nan(value)
+
+
+def _is_nan(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
+    return value.dtype.kind == "f" and bool(np.isnan(value))
+
+
+def _parameter(tensor: Tensor) -> nodes.Parameter:
+    type_name = nodes.TypeName(tensor.kind, span=NOWHERE)
+    shape = tuple(map(_declared, tensor.shape))
+    return nodes.Parameter(
+        _name(tensor), nodes.TypeSpec(type_name, shape=shape, span=NOWHERE), span=NOWHERE
+    )
+
+
+def _output(tensor: Tensor) -> nodes.Parameter:
+    """An output; its shape is left out where only a run tells it."""
+    parameter = _parameter(tensor)
+    if all(isinstance(extent, int) for extent in tensor.shape):
+        return parameter
+    return replace(parameter, type=replace(parameter.type, shape=None))
+
+
+def _declared(extent: Extent) -> nodes.Extent:
+    """An extent of a declaration; an open one has a name, and its bound behind it."""
+    if isinstance(extent, int):
+        return nodes.Extent(_integer(extent), span=NOWHERE)
+    bounds = [origin.bound for origin in extent.symbols.values()]
+    return nodes.Extent(_extent(extent), _integer(bounds[0]), span=NOWHERE)
+
+
+def _extent(extent: Extent) -> nodes.Expression:
+    if isinstance(extent, int):
+        return _integer(extent)
+    return _of_tree(extents.tree(extent.extent), extent.symbols)
+
+
+def _of_tree(tree: Any, symbols: Mapping[str, Symbol]) -> nodes.Expression:
+    match tree:
+        case str(name):
+            return _origin(symbols[name])
+        case ["not", operand]:
+            return nodes.Unary("!", _of_tree(operand, symbols), span=NOWHERE)
+        case ["select", condition, consequent, alternative]:
+            chosen, other = _of_tree(consequent, symbols), _of_tree(alternative, symbols)
+            return nodes.Select(_of_tree(condition, symbols), chosen, other, span=NOWHERE)
+        case [function, left, right]:
+            operands = _of_tree(left, symbols), _of_tree(right, symbols)
+            return nodes.Binary(_SIGNS[function], *operands, span=NOWHERE)
+    return _integer(int(tree))
+
+
+_SIGNS: Mapping[str, nodes.BinaryOperator] = {
+    "add": "+", "sub": "-", "mul": "*", "floordiv": "/", "floormod": "%", "min": "min",
+    "max": "max", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+    "and": "&&", "or": "||",
+}  # fmt: skip
+
+
+def _origin(symbol: Symbol) -> nodes.Expression:
+    """A name that an input declares, or an extent of the tensor that has it."""
+    if symbol.tensor is None:
+        assert symbol.name is not None
+        return _identifier(symbol.name)
+    shape = nodes.Property(_name(symbol.tensor), "shape", span=NOWHERE)
+    return nodes.Subscript(shape, (_integer(symbol.axis),), span=NOWHERE)
+
+
+def _component(step: Step) -> nodes.Component:
+    match step:
+        case Call(results=results):
+            return _assign(results, _call(step))
+        case Branch(condition, consequent, alternative, results):
+            arm = nodes.BranchArm(_expression(condition), _scope(consequent), span=NOWHERE)
+            return _assign(results, nodes.Branch((arm,), _scope(alternative), span=NOWHERE))
+        case Loop(results=results):
+            return _assign(results, _loop(step))
+
+
+def _assign(
+    results: Sequence[Result], value: nodes.Body | nodes.Branch | nodes.Loop
+) -> nodes.Component:
+    return nodes.Component(tuple(map(_target, results)), value, span=NOWHERE)
+
+
+def _target(result: Result) -> nodes.Target:
+    match result:
+        case None:
+            return nodes.Omitted(span=NOWHERE)
+        case Tensor():
+            return nodes.NameTarget(_name(result), span=NOWHERE)
+        case Pack(length=length):
+            pack_ = nodes.Pack(_integer(length), span=NOWHERE)
+            return nodes.NameTarget(_name(result), pack=pack_, span=NOWHERE)
+        case items:
+            targets = tuple(nodes.NameTarget(_name(item), span=NOWHERE) for item in items)
+            return nodes.ListTarget(targets, span=NOWHERE)
+
+
+def _call(call: Call) -> nodes.Call:
+    attributes = (
+        nodes.AttributeAssignment(_identifier(name), _attribute(value), span=NOWHERE)
+        for name, value in call.attributes.items()
+    )
+    types = (nodes.TypeName(name, span=NOWHERE) for name in call.types)
+    arguments = tuple(map(_argument, call.arguments))
+    return nodes.Call(
+        _path(call.operator), tuple(types), tuple(attributes), arguments, span=NOWHERE
+    )
+
+
+def _loop(loop: Loop) -> nodes.Loop:
+    carried = tuple(
+        nodes.Carried(
+            _name(inside), _expression(outside), nodes.TypeName(inside.kind, span=NOWHERE),
+            tuple(nodes.Extent(_extent(extent), span=NOWHERE) for extent in inside.shape),
+            span=NOWHERE,
+        )
+        for inside, outside in loop.carried
+    )  # fmt: skip
+    scans = tuple(nodes.Scan(_name(item), _name(pack), span=NOWHERE) for item, pack in loop.scans)
+    count = None if loop.count is None else _expression(loop.count)
+    index = None if loop.index is None else _name(loop.index)
+    iteration = None
+    if count is not None or index is not None:
+        iteration = nodes.IterationCount(index, count, span=NOWHERE)
+    condition = None if loop.condition is None else _expression(loop.condition)
+    return nodes.Loop(
+        _scope(loop.body), carried, scans, condition, iteration=iteration, span=NOWHERE
+    )
+
+
+def _scope(block: Block) -> nodes.Scope:
+    yields = tuple(_expression(each) for each in block.yields)
+    return nodes.Scope(tuple(map(_component, block.steps)), yields, span=NOWHERE)
+
+
+def _argument(value: Argument) -> nodes.Expression | nodes.Omitted:
+    match value:
+        case None:
+            return nodes.Omitted(span=NOWHERE)
+        case Tensor() | bool() | int() | float():
+            return _expression(value)
+        case Pack():
+            return _name(value)
+        case items:
+            return _list([_expression(item) for item in items])
+
+
+def _expression(value: Tensor | Number) -> nodes.Expression:
+    if not isinstance(value, Tensor):
+        return _number(value)
+    if value.value is not None and is_literal(value):
+        return _number(_scalar(value))
+    return _name(value)
+
+
+def _scalar(tensor: Tensor) -> Number:
+    assert tensor.value is not None
+    item = tensor.value.item()
+    assert isinstance(item, (bool, int, float))
+    if tensor.dtype in ("float32", "float16") and math.isfinite(item):
+        # The shortest decimal that is the same number in the tensor's own precision.
+        return float(str(tensor.value.dtype.type(item)))
+    return item
+
+
+def _attribute(value: Attribute) -> nodes.Expression:
+    match value:
+        case str():
+            return nodes.Text((value,) if value else (), span=NOWHERE)
+        case bool() | int() | float() | Symbolic():
+            return _number(value)
+        case items:
+            return _list([_number(item) for item in items])
+
+
+def _number(value: Number | Symbolic) -> nodes.Expression:
+    match value:
+        case Symbolic():
+            return _extent(value)
+        case bool():
+            return nodes.Boolean(value, span=NOWHERE)
+        case int():
+            return _integer(value)
+        case float():
+            return _real(value)
+    return _number(value.item())
+
+
+def _integer(value: int) -> nodes.Expression:
+    value = int(value)
+    if value < 0:
+        return nodes.Unary("-", nodes.Integer(-value, span=NOWHERE), span=NOWHERE)
+    return nodes.Integer(value, span=NOWHERE)
+
+
+def _real(value: float) -> nodes.Expression:
+    if math.isnan(value):
+        zero = nodes.Real(0.0, span=NOWHERE)
+        return nodes.Binary("/", zero, zero, span=NOWHERE)
+    if math.copysign(1.0, value) < 0:
+        return nodes.Unary("-", _real(-value), span=NOWHERE)
+    if math.isinf(value):
+        return nodes.NamedConstant("inf", span=NOWHERE)
+    return nodes.Real(float(value), span=NOWHERE)
+
+
+def _list(items: list[nodes.Expression]) -> nodes.ListExpression:
+    return nodes.ListExpression(tuple(items), span=NOWHERE)
+
+
+def _name(tensor: Tensor | Pack) -> nodes.Identifier:
+    assert tensor.name is not None, tensor
+    return _identifier(tensor.name)
+
+
+def _identifier(name: str) -> nodes.Identifier:
+    return nodes.Identifier(name, span=NOWHERE)
+
+
+def _path(name: str) -> nodes.Path:
+    return nodes.Path(tuple(name.split(".")), span=NOWHERE)

@@ -1,0 +1,100 @@
+"""What the walk over a Graph carries with it, and how tensors become named values of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+from tvm_nnef import extents
+from tvm_nnef.converters.onnx.export.emitter import Array, Emitter, Shared
+from tvm_nnef.converters.onnx.types import NUMBER_OF
+from tvm_nnef.diagnostics import Diagnostic
+from tvm_nnef.extents import Extent
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.reference.arithmetic import constant
+
+_LARGEST_FILLED = 1 << 16
+"""A constant of equal elements that is larger is stretched by a node, not stored."""
+
+
+@dataclass(slots=True)
+class Context:
+    """Machine types, variables, and what is wrong so far; the same for all graphs of a model.
+
+    ``ports`` are the names of the model's outputs that no value has yet, ``preferred`` other
+    names for tensors than their own, ``state`` the variables that a run changes.
+    """
+
+    types: Mapping[Tensor, str]
+    variables: Mapping[Tensor, Array]
+    state: frozenset[Tensor]
+    shared: Shared = field(default_factory=Shared)
+    ports: dict[Tensor, str] = field(default_factory=dict)
+    preferred: dict[Tensor, str] = field(default_factory=dict)
+    problems: list[Diagnostic] = field(default_factory=list)
+
+    def value(self, emitter: Emitter, tensor: Tensor) -> str:
+        """The name of a tensor's value; constants and variables are brought in when asked for."""
+        if tensor not in emitter.values:
+            emitter.values[tensor] = self._brought(emitter, tensor)
+        return emitter.values[tensor]
+
+    def known(self, tensor: Tensor) -> Array | None:
+        """The array of a constant, or of a variable that no run changes."""
+        if tensor.role == "variable" and tensor not in self.state:
+            return self.variables[tensor]
+        return _array(tensor, self.types[tensor]) if tensor.role == "constant" else None
+
+    def converted(self, emitter: Emitter, tensor: Tensor, dtype: str) -> str:
+        """The value of a tensor in a dtype; constants are converted here."""
+        array = self.known(tensor) if tensor.role == "constant" else None
+        if array is not None and array.size <= _LARGEST_FILLED and dtype != self.types[tensor]:
+            return emitter.constant(array.astype(np.dtype(dtype)), dtype)
+        return emitter.cast(self.value(emitter, tensor), self.types[tensor], dtype)
+
+    def bind(self, emitter: Emitter, tensor: Tensor, name: str, dtype: str, start: int) -> None:
+        """Lets a value be a tensor's; it gets its name where nodes from ``start`` on made it."""
+        value = emitter.cast(name, dtype, self.types[tensor])
+        if emitter.makes(value, start) and value not in emitter.bound:
+            wanted = self.ports.pop(tensor, None)
+            if wanted is None:
+                wanted = self.shared.name(self.preferred.get(tensor, tensor.name))
+            emitter.rename(value, wanted, start)
+            value = wanted
+        emitter.bound.add(value)
+        emitter.values[tensor] = value
+        emitter.define(value, tensor.shape)
+
+    def variable(self, tensor: Tensor) -> str:
+        """The initializer of a variable, by its full name."""
+        if tensor.name not in self.shared.initializers:
+            array = np.ascontiguousarray(self.variables[tensor]).reshape(tensor.shape)
+            proto = onnx.numpy_helper.from_array(array, tensor.name)
+            self.shared.initializers[tensor.name] = proto
+        return tensor.name
+
+    def _brought(self, emitter: Emitter, tensor: Tensor) -> str:
+        if tensor.role == "variable":
+            return self.variable(tensor)
+        array = _array(tensor, self.types[tensor])
+        if array.size > _LARGEST_FILLED and not isinstance(tensor.value, tuple):
+            return emitter.expand(emitter.constant(array.flat[0], self.types[tensor]), tensor.shape)
+        return emitter.constant(array, self.types[tensor])
+
+
+def _array(tensor: Tensor, name: str) -> Array:
+    dtype = np.dtype(name)
+    shape = [int(extent) for extent in tensor.shape]
+    assert tensor.value is not None, tensor.name
+    if isinstance(tensor.value, tuple):
+        return np.array([constant(item, dtype) for item in tensor.value], dtype).reshape(shape)
+    return np.broadcast_to(constant(tensor.value, dtype), shape)
+
+
+def value_info(name: str, dtype: str, shape: Sequence[Extent]) -> onnx.ValueInfoProto:
+    """The declaration of a value; extents that only a run tells are names."""
+    dimensions = [extent if isinstance(extent, int) else extents.text(extent) for extent in shape]
+    return onnx.helper.make_tensor_value_info(name, NUMBER_OF[dtype], dimensions)

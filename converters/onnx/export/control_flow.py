@@ -1,0 +1,227 @@
+"""Branches and loops as ONNX's If and Loop.
+
+What the bodies read from outside they capture by name. The items that a loop goes through are
+stacked to one tensor, and one is gathered in each step; what it gives for each step is taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import onnx
+
+from tvm_nnef.converters.onnx.export.context import Context, value_info
+from tvm_nnef.converters.onnx.export.emitter import Emitter
+from tvm_nnef.converters.onnx.export.refusal import Unsayable
+from tvm_nnef.graph.nodes import Graph, If, Loop, Scan, Tensor, flatten, tensors
+
+Walk: TypeAlias = Callable[[Graph, Emitter, Context], None]
+
+
+def branch(node: If, emitter: Emitter, context: Context, walk: Walk) -> None:
+    """One of two graphs, by a condition of one element."""
+    start = len(emitter.nodes)
+    results = flatten(node.results)
+    graphs = {}
+    for name, body in (("then_branch", node.consequent), ("else_branch", node.alternative)):
+        inner = Emitter(context.shared, emitter)
+        walk(body, inner, context)
+        targets = [(result, context.types[result]) for result in results]
+        graphs[name] = _graph(name, inner, context, [], _given(body, targets, inner, context))
+    condition = _single(context.value(emitter, node.condition), node.condition, emitter)
+    made = emitter.nodes_of("If", [condition], len(results), **graphs)
+    for result, value in zip(results, made, strict=True):
+        context.bind(emitter, result, value, context.types[result], start)
+
+
+def loop(node: Loop, emitter: Emitter, context: Context, walk: Walk) -> None:
+    """A graph run again and again."""
+    start = len(emitter.nodes)
+    initial = [
+        context.converted(emitter, tensor, context.types[carried])
+        for tensor, carried in zip(node.initial, node.carried, strict=True)
+    ]
+    limits = [len(scan.items) for scan in node.scans]
+    limits += [node.count] if isinstance(node.count, int) else []
+    if limits and min(limits) == 0:
+        _no_step(node, initial, emitter, context, start)
+        return
+    stacks = {scan.item: _stacked(scan, emitter, context) for scan in node.scans}
+    first = ""
+    if node.condition is not None and not node.post_test:
+        values = dict(zip(node.carried, initial, strict=True))
+        zero = emitter.constant(0, "int64", "extent")
+        first = _condition(node, values, zero, stacks, emitter, context, walk)
+    trips = _trips(node, limits, emitter, context)
+    body = _body(node, stacks, emitter, context, walk)
+    made = emitter.nodes_of("Loop", [trips, first, *initial], len(body.output) - 1, body=body)
+    count = len(node.carried)
+    for result, value, carried in zip(
+        flatten(node.results[:count]), made, node.carried, strict=False
+    ):
+        context.bind(emitter, result, value, context.types[carried], start)
+    for operand, value in zip(node.results[count:], made[count:], strict=True):
+        _bind_scanned(tensors(operand), isinstance(operand, Tensor), value, emitter, context, start)
+
+
+def _body(
+    node: Loop, stacks: Mapping[Tensor, str], outer: Emitter, context: Context, walk: Walk
+) -> onnx.GraphProto:
+    inner = Emitter(context.shared, outer)
+    step, going = (context.shared.name(f"{outer.hint}/{word}") for word in ("step", "going"))
+    inputs = [value_info(step, "int64", ()), value_info(going, "bool", ())]
+    values: dict[Tensor, str] = {}
+    for carried in node.carried:
+        values[carried] = context.shared.name(carried.name)
+        inputs.append(value_info(values[carried], context.types[carried], carried.shape))
+        inner.define(values[carried], carried.shape)
+    _enter(node, values, step, stacks, inner, context)
+    walk(node.body, inner, context)
+    scanned = [tensors(result) for result in node.results[len(node.carried) :]]
+    targets = [(carried, context.types[carried]) for carried in node.carried]
+    for output, items in zip(_outputs(node.body)[len(targets) :], scanned, strict=True):
+        targets.append((output, context.types[items[0] if items else output]))
+    outputs = _given(node.body, targets, inner, context)
+    again = going
+    if node.condition is not None:
+        carried_on = {
+            carried: name for carried, (name, _, _) in zip(node.carried, outputs, strict=False)
+        }
+        one = inner.constant(1, "int64", "extent")
+        seen = step if node.post_test else inner.node("Add", step, one)
+        again = _condition(node, carried_on, seen, stacks, inner, context, walk)
+    if not inner.makes(again):
+        again = inner.node("Identity", again)
+    return _graph("body", inner, context, inputs, [(again, "bool", None), *outputs])
+
+
+_Output: TypeAlias = "tuple[str, str, Tensor | None]"
+"""A value, its dtype, and the tensor that has its shape; None is one of rank 0."""
+
+
+def _given(
+    body: Graph, targets: Sequence[tuple[Tensor, str]], inner: Emitter, context: Context
+) -> list[_Output]:
+    """The outputs of a body in the wanted dtypes, each made inside, and none of them twice."""
+    found: list[_Output] = []
+    for output, (tensor, dtype) in zip(_outputs(body), targets, strict=True):
+        value = context.converted(inner, output, dtype)
+        if not inner.makes(value) or any(value == name for name, _, _ in found):
+            value = inner.node("Identity", value)
+        found.append((value, dtype, tensor))
+    return found
+
+
+def _condition(
+    node: Loop,
+    values: Mapping[Tensor, str],
+    step: str,
+    stacks: Mapping[Tensor, str],
+    emitter: Emitter,
+    context: Context,
+    walk: Walk,
+) -> str:
+    """Whether the loop goes on, asked in the graph of the emitter; what it knows stays as it is."""
+    assert node.condition is not None
+    kept = emitter.memory()
+    _enter(node, values, step, stacks, emitter, context)
+    walk(node.condition, emitter, context)
+    (output,) = _outputs(node.condition)
+    answer = _single(context.value(emitter, output), output, emitter)
+    emitter.recall(kept)
+    return answer
+
+
+def _enter(
+    node: Loop,
+    values: Mapping[Tensor, str],
+    step: str,
+    stacks: Mapping[Tensor, str],
+    emitter: Emitter,
+    context: Context,
+) -> None:
+    """Gives carried tensors, index and items of a step their values."""
+    emitter.values.update(values)
+    if node.index is not None:
+        emitter.values[node.index] = emitter.cast(step, "int64", context.types[node.index])
+    for scan in node.scans:
+        # Behind the last step there is no item; what a condition says of it is not heard.
+        last = emitter.constant(len(scan.items) - 1, "int64", "extent")
+        place = emitter.node("Min", step, last)
+        emitter.values[scan.item] = emitter.node("Gather", stacks[scan.item], place, axis=0)
+        emitter.define(emitter.values[scan.item], scan.item.shape)
+
+
+def _stacked(scan: Scan, emitter: Emitter, context: Context) -> str:
+    dtype = context.types[scan.item]
+    items = [context.converted(emitter, item, dtype) for item in scan.items]
+    return emitter.node("Concat", *(emitter.unsqueeze(item, [0]) for item in items), axis=0)
+
+
+def _trips(node: Loop, limits: Sequence[int], emitter: Emitter, context: Context) -> str:
+    """How many steps there are at most; empty where nothing limits them."""
+    known = [emitter.constant(min(limits), "int64", "extent")] if limits else []
+    if isinstance(node.count, Tensor):
+        count = context.converted(emitter, node.count, "int64")
+        known.append(_single(count, node.count, emitter))
+    if len(known) == 2:
+        return emitter.node("Min", *known)
+    return known[0] if known else ""
+
+
+def _no_step(
+    node: Loop, initial: Sequence[str], emitter: Emitter, context: Context, start: int
+) -> None:
+    """A loop that ends before it begins."""
+    results = flatten(node.results[: len(initial)])
+    for result, value, carried in zip(results, initial, node.carried, strict=True):
+        context.bind(emitter, result, value, context.types[carried], start)
+    for tensor in flatten(node.results[len(initial) :]):
+        shape = (0, *tensor.shape[1:])
+        if not all(isinstance(extent, int) for extent in shape):
+            raise Unsayable("it makes no step, and the shape of what it gives is not known")
+        empty = emitter.expand(emitter.constant(0, context.types[tensor]), shape)
+        context.bind(emitter, tensor, empty, context.types[tensor], start)
+
+
+def _bind_scanned(
+    items: Sequence[Tensor],
+    whole: bool,
+    value: str,
+    emitter: Emitter,
+    context: Context,
+    start: int,
+) -> None:
+    """What a loop gives for each step: stacked as it is, or an item for each."""
+    if whole:
+        context.bind(emitter, items[0], value, context.types[items[0]], start)
+        return
+    sizes = emitter.integers([1] * len(items))
+    parts = emitter.nodes_of("Split", [value, sizes], len(items), axis=0)
+    for item, part in zip(items, parts, strict=True):
+        single = emitter.squeeze(part, [0])
+        context.bind(emitter, item, single, context.types[items[0]], start)
+
+
+def _single(value: str, tensor: Tensor, emitter: Emitter) -> str:
+    """A value of one element as one of rank 0."""
+    return emitter.reshape(value, tensor.shape, ())
+
+
+def _graph(
+    name: str,
+    inner: Emitter,
+    context: Context,
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[_Output],
+) -> onnx.GraphProto:
+    declared = [
+        value_info(value, dtype, () if tensor is None else tensor.shape)
+        for value, dtype, tensor in outputs
+    ]
+    return onnx.helper.make_graph(inner.nodes, name, list(inputs), declared)
+
+
+def _outputs(graph: Graph) -> tuple[Tensor, ...]:
+    return flatten(tuple(port.operand for port in graph.outputs))

@@ -1,0 +1,225 @@
+"""Where export puts ONNX nodes: an Emitter for the graph, and one for each body inside it.
+
+Operator names, inputs and attributes enter, the names of new values leave. What a node means, and
+whether it is the right one, is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+from numpy.typing import ArrayLike, NDArray
+
+from tvm_nnef import extents
+from tvm_nnef.converters.onnx.export.refusal import Unsayable
+from tvm_nnef.converters.onnx.types import NUMBER_OF
+from tvm_nnef.extents import Extent, Tree
+from tvm_nnef.graph.nodes import Tensor
+
+Array: TypeAlias = "NDArray[np.generic]"
+AttributeValue: TypeAlias = "int | float | str | Sequence[int] | onnx.GraphProto | None"
+
+Memory: TypeAlias = "tuple[dict[Tensor, str], dict[str, tuple[str, int]], dict[str, str]]"
+
+_ARITHMETIC: Mapping[str, str] = {"add": "Add", "sub": "Sub", "mul": "Mul", "floormod": "Mod"}
+_EXTREMES: Mapping[str, str] = {"min": "Min", "max": "Max"}
+_CONDITIONS: Mapping[str, str] = {
+    "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "eq": "Equal",
+    "and": "And", "or": "Or",
+}  # fmt: skip
+_FUNCTIONS: Mapping[str, str] = {**_ARITHMETIC, **_EXTREMES, **_CONDITIONS}
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all graphs of a model have in common: names, and constants as initializers."""
+
+    taken: set[str] = field(default_factory=set)
+    next: dict[str, int] = field(default_factory=dict)
+    initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    constants: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
+
+    def name(self, wanted: str) -> str:
+        """A name that no other value has, the wanted one where it is free."""
+        name, number = wanted, self.next.get(wanted, 2)
+        while name in self.taken:
+            name, number = f"{wanted}_{number}", number + 1
+        self.next[wanted] = number
+        self.taken.add(name)
+        return name
+
+
+class Emitter:
+    """Collects the nodes of one graph; ``values`` has the name of every tensor that it knows.
+
+    An inner graph begins with what the outer one knows, and keeps its own to itself. ``bound`` has
+    the values that are already some tensor's, ``hint`` is the beginning of the names of new ones.
+    """
+
+    def __init__(self, shared: Shared, outer: Emitter | None = None) -> None:
+        self.shared = shared
+        self.nodes: list[onnx.NodeProto] = []
+        self.values: dict[Tensor, str] = {} if outer is None else dict(outer.values)
+        self.symbols: dict[str, tuple[str, int]] = {} if outer is None else dict(outer.symbols)
+        self._extents: dict[str, str] = {} if outer is None else dict(outer._extents)
+        self.bound: set[str] = set()
+        self.hint = "value" if outer is None else outer.hint
+
+    def node(self, operator: str, *inputs: str, **attributes: AttributeValue) -> str:
+        """The only output of a new node; attributes that are None are left out."""
+        return self.nodes_of(operator, inputs, 1, **attributes)[0]
+
+    def nodes_of(
+        self, operator: str, inputs: Sequence[str], count: int, **attributes: AttributeValue
+    ) -> list[str]:
+        """The outputs of a new node that has several."""
+        outputs = [self.shared.name(f"{self.hint}/{operator}") for _ in range(count)]
+        self.nodes.append(onnx.helper.make_node(operator, inputs, outputs, **attributes))
+        return outputs
+
+    def constant(self, value: ArrayLike, dtype: str, name: str = "constant") -> str:
+        """An initializer; equal ones are one."""
+        array: Array = np.asarray(value).astype(np.dtype(dtype))
+        key = (dtype, array.shape, array.tobytes())
+        if key not in self.shared.constants:
+            given = self.shared.name(name)
+            self.shared.initializers[given] = onnx.numpy_helper.from_array(array, given)
+            self.shared.constants[key] = given
+        return self.shared.constants[key]
+
+    def integers(self, values: Sequence[int]) -> str:
+        """A constant vector of int64, as axes, shapes and the like are given."""
+        return self.constant(np.array(values, np.int64), "int64", "integers")
+
+    def cast(self, name: str, source: str, target: str) -> str:
+        """A value of one dtype in another."""
+        return name if source == target else self.node("Cast", name, to=NUMBER_OF[target])
+
+    def permute(self, name: str, order: Sequence[int]) -> str:
+        """The dimensions in another order."""
+        if list(order) == list(range(len(order))):
+            return name
+        return self.node("Transpose", name, perm=list(order))
+
+    def reshape(self, name: str, before: Sequence[Extent], after: Sequence[Extent]) -> str:
+        """The elements of a value of shape ``before`` in row-major order in shape ``after``."""
+        same = len(before) == len(after)
+        if same and all(extents.equal(*pair) for pair in zip(before, after, strict=True)):
+            return name
+        static = [extent for extent in after if isinstance(extent, int)]
+        if len(static) == len(after) - 1 and 0 not in static:
+            inferred = [extent if isinstance(extent, int) else -1 for extent in after]
+            return self.node("Reshape", name, self.integers(inferred))
+        zero = 1 if 0 in static or len(static) < len(after) else None
+        return self.node("Reshape", name, self.shape(after), allowzero=zero)
+
+    def unsqueeze(self, name: str, axes: Sequence[int]) -> str:
+        """Dimensions of extent 1 put in, at places that count in the result."""
+        return self.node("Unsqueeze", name, self.integers(axes)) if axes else name
+
+    def squeeze(self, name: str, axes: Sequence[int]) -> str:
+        """Dimensions of extent 1 taken away."""
+        return self.node("Squeeze", name, self.integers(axes)) if axes else name
+
+    def slice(
+        self, name: str, axes: Sequence[int], begins: Sequence[int], ends: Sequence[int]
+    ) -> str:
+        """The elements between positions that count as ONNX's do."""
+        given = (self.integers(begins), self.integers(ends), self.integers(axes))
+        return self.node("Slice", name, *given)
+
+    def pad(self, name: str, before: Sequence[int], after: Sequence[int], value: str) -> str:
+        """A constant around a value; counts are for all dimensions.
+
+        With axes given, ONNX Runtime leaves the node alone: it would move the padding into a
+        pooling that follows, where it may be too wide.
+        """
+        axes = [axis for axis, pair in enumerate(zip(before, after, strict=True)) if any(pair)]
+        counts = [counts[axis] for counts in (before, after) for axis in axes]
+        return self.node("Pad", name, self.integers(counts), value, self.integers(axes))
+
+    def expand(self, name: str, shape: Sequence[Extent]) -> str:
+        """A value broadcast to a shape."""
+        return self.node("Expand", name, self.shape(shape))
+
+    def shape(self, shape: Sequence[Extent]) -> str:
+        """Extents as a vector of int64: a constant, or computed from the shapes of values."""
+        if all(isinstance(extent, int) for extent in shape):
+            return self.constant(np.array(shape, np.int64), "int64", "shape")
+        parts = [self.unsqueeze(self.extent(extent), [0]) for extent in shape]
+        return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
+
+    def extent(self, extent: Extent) -> str:
+        """An extent as an int64 of rank 0."""
+        return self._tree(extents.tree(extent))
+
+    def rename(self, old: str, new: str, start: int) -> None:
+        """Gives a value of the nodes from number ``start`` on another name."""
+        for node in self.nodes[start:]:
+            for names in (node.input, node.output):
+                for place, name in enumerate(names):
+                    if name == old:
+                        names[place] = new
+
+    def memory(self) -> Memory:
+        """What is known now, for :meth:`recall`."""
+        return dict(self.values), dict(self.symbols), dict(self._extents)
+
+    def recall(self, memory: Memory) -> None:
+        """Knows what was known then, and nothing else."""
+        self.values, self.symbols, self._extents = memory
+
+    def makes(self, name: str, start: int = 0) -> bool:
+        """Whether a node from number ``start`` on makes a value."""
+        return any(name in node.output for node in self.nodes[start:])
+
+    def emitted(self, operator: str, start: int) -> bool:
+        """Whether there is an operator among the nodes from number ``start`` on."""
+        return any(node.op_type == operator for node in self.nodes[start:])
+
+    def define(self, name: str, shape: Sequence[Extent]) -> None:
+        """Tells that a value has a shape; the symbols in it can be read off the value."""
+        for axis, extent in enumerate(shape):
+            tree = extents.tree(extent)
+            if isinstance(tree, str):
+                self.symbols.setdefault(tree, (name, axis))
+
+    def _tree(self, tree: Tree) -> str:
+        if isinstance(tree, (bool, int)):
+            return self.constant(tree, "bool" if isinstance(tree, bool) else "int64", "extent")
+        key = repr(tree)
+        if key not in self._extents:
+            self._extents[key] = self._computed(tree)
+        return self._extents[key]
+
+    def _computed(self, tree: Tree) -> str:
+        match tree:
+            case str() as symbol if symbol in self.symbols:
+                name, axis = self.symbols[symbol]
+                whole = self.node("Shape", name, start=axis, end=axis + 1)
+                return self.squeeze(whole, [0])
+            case ["not", operand]:
+                return self.node("Not", self._tree(operand))
+            case ["select", *parts]:
+                return self.node("Where", *map(self._tree, parts))
+            case ["floordiv", left, right]:
+                # ONNX's quotient is truncated; that of a multiple is exact
+                first, second = self._tree(left), self._tree(right)
+                rest = self.node("Mod", first, second)
+                return self.node("Div", self.node("Sub", first, rest), second)
+            case ["ne", left, right]:
+                return self.node("Not", self._tree(["eq", left, right]))
+            case [str() as function, left, right] if function in _FUNCTIONS:
+                return self.node(_FUNCTIONS[function], self._tree(left), self._tree(right))
+        raise Unsayable(f"the extent {extents.text(tree)} cannot be computed from shapes")
+
+
+def volume(shape: Sequence[Extent]) -> int | None:
+    """The number of elements, None where only a run tells."""
+    static = [extent for extent in shape if isinstance(extent, int)]
+    return prod(static) if len(static) == len(shape) else None

@@ -1,0 +1,133 @@
+"""What an exporting function gets to see of an operation: the ONNX side of one invocation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.export.emitter import Array, Emitter
+from tvm_nnef.converters.onnx.export.refusal import Unsayable
+from tvm_nnef.extents import Extent
+from tvm_nnef.graph.formula import ScalarType
+from tvm_nnef.graph.nodes import Attribute, Operation, Tensor
+
+Value: TypeAlias = "str | tuple[str, ...] | None"
+"""The name of a value; of several for a pack; None for null."""
+
+Exported: TypeAlias = "str | tuple[Value, ...] | None"
+"""One value for a single result, a tuple aligned with the results, or None: declined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """An operation that is being exported, with its operands in ONNX.
+
+    The operands have the dtypes in which the operation computes (``dtypes``), or, where it only
+    moves elements, the one of the result; the results are expected in these too. Operands of
+    another type than the results, such as positions, then keep their own, ``types``. ``known``
+    gives the array of a tensor whose value does not change, else None.
+    """
+
+    emitter: Emitter
+    operation: Operation
+    operands: tuple[Value, ...]
+    dtypes: Mapping[ScalarType, str]
+    types: Mapping[Tensor, str]
+    known: Callable[[Tensor], Array | None]
+
+    def attribute(self, name: str) -> Attribute:
+        """A resolved attribute; None for null."""
+        return self.operation.attributes[name]
+
+    def number(self, name: str) -> int:
+        """An integer attribute."""
+        value = self.operation.attributes[name]
+        if not isinstance(value, int):
+            raise Unsayable(f"its attribute '{name}' is known at run time only")
+        return value
+
+    def real(self, name: str) -> float | None:
+        """A real attribute, or None for null."""
+        value = self.operation.attributes[name]
+        return float(value) if isinstance(value, (int, float)) else None
+
+    def numbers(self, name: str) -> list[int]:
+        """A pack of integers."""
+        value = self.operation.attributes[name]
+        assert isinstance(value, tuple)
+        if not all(isinstance(item, int) for item in value):
+            raise Unsayable(f"its attribute '{name}' is known at run time only")
+        return [int(item) for item in value]  # type: ignore[arg-type]
+
+    def extents(self, name: str) -> list[Extent]:
+        """A pack of integers, some of which may be extents that only a run tells."""
+        value = self.operation.attributes[name]
+        assert isinstance(value, tuple)
+        return list(value)  # type: ignore[arg-type]
+
+    def axes(self, name: str = "axes") -> list[int]:
+        """A pack of axes of the first operand, counted from the front."""
+        rank = self.tensor(0).rank
+        return [axis % rank for axis in self.numbers(name)]
+
+    def axis(self, name: str = "axis") -> int:
+        """An axis of the first operand, counted from the front."""
+        return self.number(name) % self.tensor(0).rank
+
+    def tensor(self, operand: int) -> Tensor:
+        """The Graph's tensor of an operand that is one tensor."""
+        found = self.operation.operands[operand]
+        assert isinstance(found, Tensor)
+        return found
+
+    def shape(self, operand: int) -> tuple[Extent, ...]:
+        """The shape of an operand."""
+        return self.tensor(operand).shape
+
+    def own_dtype(self, operand: int) -> str:
+        """The machine type of an operand, for those that keep it."""
+        return self.types[self.tensor(operand)]
+
+    def value(self, operand: int) -> str:
+        """The value of an operand that is one tensor."""
+        found = self.operands[operand]
+        assert isinstance(found, str)
+        return found
+
+    def pack(self, operand: int) -> tuple[str, ...]:
+        """The values of an operand that is a pack."""
+        found = self.operands[operand]
+        assert isinstance(found, tuple)
+        return found
+
+    @property
+    def result(self) -> Tensor:
+        """The only result of an operation that has one."""
+        (found,) = self.operation.results
+        assert isinstance(found, Tensor)
+        return found
+
+    @property
+    def dtype(self) -> str:
+        """The dtype in which the first result is expected."""
+        first = self.operation.results[0]
+        tensor = first if isinstance(first, Tensor) else (first or (None,))[0]
+        assert tensor is not None
+        return self.dtypes[tensor.type]
+
+    def holds(self, *values: float | None) -> bool:
+        """Whether attributes of ONNX, which are float32, hold numbers well enough."""
+        if self.dtypes["real"] != "float64":
+            return True
+        return all(value is None or float(np.float32(value)) == value for value in values)
+
+    def scalar(self, value: float) -> str:
+        """A constant of rank 0 in the dtype of the result."""
+        return self.emitter.constant(value, self.dtype)
+
+
+ExportFunction: TypeAlias = Callable[[Invocation], Exported]
+"""Exports an operation whole, or declines by returning None; raises Unsayable."""

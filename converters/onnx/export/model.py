@@ -1,0 +1,118 @@
+"""``export``: a composed Graph and its variables to an ONNX model.
+
+Each operation becomes what the table says; where it has no entry or declines, a composite is
+opened, and a formula that is element-wise is written out. Nothing is computed, and nothing is
+written to disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from tvm_nnef.converters.onnx.export.context import Context, value_info
+from tvm_nnef.converters.onnx.export.emitter import Emitter
+from tvm_nnef.converters.onnx.export.pruning import pruned
+from tvm_nnef.converters.onnx.export.walk import walk
+from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.graph.machine_types import assign
+from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors
+from tvm_nnef.reference.inputs import bind_variables
+
+OPSET = 21
+"""The version of ONNX's operators: the newest of which a runtime of 2024 knows all."""
+
+IR_VERSION = 10
+"""The version of the file format that came with it."""
+
+STATE_KEY = "nnef.state"
+"""Metadata of a model with state: JSON, from the name of each input to that of its output."""
+
+
+def export(graph: Graph, variables: Mapping[str, Any]) -> onnx.ModelProto:
+    """A graph with its variables (full name to array) as an ONNX model of opset 21.
+
+    Inputs and outputs keep their names, the items of a pack get theirs with a number
+    (``xs:1``), variables are initializers under their full names, symbols are ``dim_param``.
+    Values have the machine types of the graph; what is computed in a wider type (float16, int8 …,
+    design law 11) is cast and cast back. A variable that the graph updates is an input with the
+    old value, which has the initial one as a default, and its new value is a further output with
+    ``.updated`` behind the name; ``metadata_props`` pairs them. Checks of extents, which ONNX
+    cannot say, are left out.
+
+    Raises NnefError, which lists every operation that cannot be exported, with its place and the
+    reason; and for variables that are missing or do not fit.
+    """
+    types = graph.machine_types or assign(graph)
+    state = frozenset(variable for variable, _ in graph.updates)
+    context = Context(types, bind_variables(graph, variables, types), state)
+    emitter = Emitter(context.shared)
+    context.shared.taken.update(tensor.name for tensor in graph.variables)
+    inputs = [
+        _input(context, emitter, tensor, name)
+        for port in graph.inputs
+        for tensor, name in _named(port)
+    ]
+    inputs += [
+        value_info(context.variable(tensor), types[tensor], tensor.shape)
+        for tensor in dict.fromkeys(variable for variable, _ in graph.updates)
+    ]
+    wanted = [
+        (tensor, context.shared.name(name)) for p in graph.outputs for tensor, name in _named(p)
+    ]
+    updates = {variable.name: context.shared.name(f"{variable.name}.updated") for variable in state}
+    wanted += [(tensor, updates[variable.name]) for variable, tensor in graph.updates]
+    for tensor, name in wanted:
+        context.ports.setdefault(tensor, name)
+    walk(graph, emitter, context)
+    outputs = [_output(context, emitter, tensor, name) for tensor, name in wanted]
+    if context.problems:
+        raise NnefError(context.problems)
+    return _model(graph.name, emitter, inputs, outputs, updates)
+
+
+def _named(port: Port) -> list[tuple[Tensor, str]]:
+    """The tensors of a port and the names of their values."""
+    if isinstance(port.operand, tuple):
+        return [(each, f"{port.name}:{number}") for number, each in enumerate(port.operand, 1)]
+    return [(each, port.name) for each in tensors(port.operand)]
+
+
+def _input(context: Context, emitter: Emitter, tensor: Tensor, name: str) -> onnx.ValueInfoProto:
+    given = context.shared.name(name)
+    emitter.values[tensor] = given
+    emitter.define(given, tensor.shape)
+    return value_info(given, context.types[tensor], tensor.shape)
+
+
+def _output(context: Context, emitter: Emitter, tensor: Tensor, name: str) -> onnx.ValueInfoProto:
+    """The declaration of an output, which a node of its own makes where no other did."""
+    value = context.value(emitter, tensor)
+    if value != name:
+        emitter.nodes.append(onnx.helper.make_node("Identity", [value], [name]))
+    return value_info(name, context.types[tensor], tensor.shape)
+
+
+def _model(
+    name: str,
+    emitter: Emitter,
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[onnx.ValueInfoProto],
+    updates: Mapping[str, str],
+) -> onnx.ModelProto:
+    nodes, read = pruned(emitter.nodes, {output.name for output in outputs})
+    kept = read | {name for name in updates} | {output.name for output in outputs}
+    initializers = [each for each in emitter.shared.initializers.values() if each.name in kept]
+    graph = onnx.helper.make_graph(nodes, name, inputs, outputs, initializers)
+    model = onnx.helper.make_model(
+        graph,
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="tvm_nnef",
+    )
+    if updates:
+        onnx.helper.set_model_props(model, {STATE_KEY: json.dumps(dict(sorted(updates.items())))})
+    return model

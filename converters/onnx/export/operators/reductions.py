@@ -1,0 +1,112 @@
+"""Reductions, cumulative sums, and positions of extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from tvm_nnef.converters.onnx.export.invocation import ExportFunction, Exported, Invocation
+from tvm_nnef.converters.onnx.export.refusal import Unsayable
+
+
+def _reduced(invocation: Invocation, operator: str, value: str) -> str:
+    """A reduction over ``axes``, of which there may be none."""
+    emitter, axes = invocation.emitter, invocation.axes()
+    kept = int(not invocation.attribute("squeeze"))
+    if not axes:
+        return value
+    return emitter.node(operator, value, emitter.integers(axes), keepdims=kept)
+
+
+def _reduction(operator: str) -> ExportFunction:
+    def function(invocation: Invocation) -> Exported:
+        return _reduced(invocation, operator, invocation.value(0))
+
+    return function
+
+
+def _any(invocation: Invocation) -> Exported:
+    """Of truth values ONNX sums none; of an empty set none is true."""
+    return _some(invocation, invocation.value(0))
+
+
+def _all(invocation: Invocation) -> Exported:
+    emitter = invocation.emitter
+    return emitter.node("Not", _some(invocation, emitter.node("Not", invocation.value(0))))
+
+
+def _some(invocation: Invocation, value: str) -> str:
+    emitter = invocation.emitter
+    count = _reduced(invocation, "ReduceSum", emitter.cast(value, "bool", "int64"))
+    return emitter.node("Greater", count, emitter.constant(0, "int64"))
+
+
+def _cumsum(invocation: Invocation) -> Exported:
+    emitter = invocation.emitter
+    return emitter.node(
+        "CumSum",
+        invocation.value(0),
+        emitter.constant(invocation.axis(), "int64", "axis"),
+        exclusive=int(bool(invocation.attribute("exclusive"))),
+        reverse=int(bool(invocation.attribute("reverse"))),
+    )
+
+
+def _position(operator: str) -> ExportFunction:
+    """The first of the extremes along an axis."""
+
+    def function(invocation: Invocation) -> Exported:
+        emitter, kept = invocation.emitter, int(not invocation.attribute("squeeze"))
+        place = emitter.node(
+            operator, invocation.value(0), axis=invocation.axis(), keepdims=kept
+        )
+        return emitter.cast(place, "int64", invocation.dtype)
+
+    return function
+
+
+def _coordinates(operator: str) -> ExportFunction:
+    """The first of the extremes over several axes, as a tensor of coordinates for each."""
+
+    def function(invocation: Invocation) -> Exported:
+        emitter, axes = invocation.emitter, invocation.axes()
+        shape, ordered = invocation.shape(0), sorted(axes)
+        (results,) = invocation.operation.results
+        if not isinstance(results, tuple):
+            return None
+        extents = [shape[axis] for axis in ordered]
+        sizes = [extent for extent in extents if isinstance(extent, int)]
+        if len(sizes) < len(extents):
+            raise Unsayable("the extents that it searches are known at run time only")
+        rest = [axis for axis in range(len(shape)) if axis not in axes]
+        moved = emitter.permute(invocation.value(0), [*rest, *ordered])
+        before = [shape[axis] for axis in (*rest, *ordered)]
+        merged = emitter.reshape(moved, before, [*(shape[axis] for axis in rest), prod(sizes)])
+        place = emitter.node(operator, merged, axis=len(rest), keepdims=0)
+        found: dict[int, str] = {}
+        for number, axis in enumerate(ordered):
+            stride = emitter.constant(prod(sizes[number + 1 :]), "int64")
+            size = emitter.constant(sizes[number], "int64")
+            digit = emitter.node("Mod", emitter.node("Div", place, stride), size)
+            if not invocation.attribute("squeeze"):
+                digit = emitter.unsqueeze(digit, ordered)
+            found[axis] = emitter.cast(digit, "int64", invocation.dtypes["int"])
+        return (tuple(found[axis] for axis in axes),)
+
+    return function
+
+
+COMPUTING: Mapping[str, ExportFunction] = {
+    "math.sum_reduce": _reduction("ReduceSum"),
+    "math.prod_reduce": _reduction("ReduceProd"),
+    "math.min_reduce": _reduction("ReduceMin"),
+    "math.max_reduce": _reduction("ReduceMax"),
+    "math.mean_reduce": _reduction("ReduceMean"),
+    "math.any_reduce": _any,
+    "math.all_reduce": _all,
+    "math.cumsum": _cumsum,
+    "math.argmin": _position("ArgMin"),
+    "math.argmax": _position("ArgMax"),
+    "math.argmin_nd": _coordinates("ArgMin"),
+    "math.argmax_nd": _coordinates("ArgMax"),
+}

@@ -1,0 +1,36 @@
+"""Nodes of which nobody reads a result, taken away: operator functions leave some behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+
+def pruned(
+    nodes: Sequence[onnx.NodeProto], wanted: set[str]
+) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes that the wanted values need, in their order, and the names of all they read.
+
+    Graphs inside of them are pruned in place.
+    """
+    needed = set(wanted)
+    kept: list[onnx.NodeProto] = []
+    for node in reversed(nodes):
+        if needed.isdisjoint(node.output):
+            continue
+        needed.update(name for name in node.input if name)
+        for graph in inner_graphs(node):
+            inside, read = pruned(graph.node, {output.name for output in graph.output})
+            del graph.node[:]
+            graph.node.extend(inside)
+            needed |= read
+        kept.append(node)
+    return kept[::-1], needed
+
+
+def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs inside a node: branches and loop bodies."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g

@@ -1,0 +1,149 @@
+"""From the operations of a graph to ONNX nodes, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_nnef.converters.onnx.export import control_flow
+from tvm_nnef.converters.onnx.export.context import Context
+from tvm_nnef.converters.onnx.export.emitter import Emitter
+from tvm_nnef.converters.onnx.export.formula import written_out
+from tvm_nnef.converters.onnx.export.invocation import Exported, Invocation, Value
+from tvm_nnef.converters.onnx.export.refusal import Unsayable, diagnostic
+from tvm_nnef.converters.onnx.export.registry import Rule, rules
+from tvm_nnef.graph.formula import Formula, ScalarType
+from tvm_nnef.graph.machine_types import DEFAULTS, compute_types
+from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten, tensors
+
+
+def walk(graph: Graph, emitter: Emitter, context: Context) -> None:
+    """Emits the operations of a graph; what is refused is noted in the context, all of it."""
+    for node in graph.operations:
+        results = flatten(node.results)
+        emitter.hint = results[0].name if results else graph.name
+        try:
+            _emit(node, emitter, context)
+        except Unsayable as problem:
+            context.problems.append(diagnostic(node, problem))
+            for tensor in results:
+                emitter.values[tensor] = "refused"
+                emitter.define("refused", tensor.shape)
+
+
+def _emit(node: Node, emitter: Emitter, context: Context) -> None:
+    match node:
+        case If():
+            control_flow.branch(node, emitter, context, walk)
+        case Loop():
+            control_flow.loop(node, emitter, context, walk)
+        case Operation():
+            _operation(node, emitter, context)
+
+
+def _operation(operation: Operation, emitter: Emitter, context: Context) -> None:
+    """The table's word first, then the body."""
+    rule = rules().get(operation.operator)
+    start = len(emitter.nodes)
+    if rule is not None:
+        found, dtypes = _by_rule(rule, operation, emitter, context)
+        if found is not None:
+            _bind(operation, found, dtypes, emitter, context, start)
+            return
+    match operation.body:
+        case Graph() as body:
+            _open(operation, body, emitter, context)
+        case Formula() as formula:
+            dtypes = compute_types(operation, context.types)
+            made = written_out(formula, dtypes, emitter, context)
+            found = tuple(
+                tuple(made[each] for each in result) if isinstance(result, tuple) else made[result]
+                for result in operation.results
+                if result is not None
+            )
+            _bind(operation, found, dtypes, emitter, context, start)
+        case None:
+            raise Unsayable("it has no formula, and ONNX has no operator for it")
+
+
+def _by_rule(
+    rule: Rule, operation: Operation, emitter: Emitter, context: Context
+) -> tuple[Exported, dict[ScalarType, str]]:
+    """What the table makes of an operation, and the dtypes of that."""
+    dtypes = _moved(operation, context) if rule.moves else compute_types(operation, context.types)
+    operands = tuple(
+        _value(operand, name if rule.moves else None, operation, dtypes, emitter, context)
+        for operand, name in zip(operation.operands, operation.operand_types, strict=True)
+    )
+    invocation = Invocation(emitter, operation, operands, dtypes, context.types, context.known)
+    return rule.function(invocation), dtypes
+
+
+def _moved(operation: Operation, context: Context) -> dict[ScalarType, str]:
+    """The dtypes of results whose elements are moved, not computed."""
+    found: dict[ScalarType, str] = {"real": "float32", "int": "int32", "bool": "bool"}
+    assert found == DEFAULTS
+    for tensor in reversed(flatten(operation.results)):
+        found[tensor.type] = context.types[tensor]
+    return found
+
+
+def _value(
+    operand: Operand,
+    declared: str | None,
+    operation: Operation,
+    dtypes: dict[ScalarType, str],
+    emitter: Emitter,
+    context: Context,
+) -> Value:
+    """An operand in the dtype for it; ``declared`` is its type where elements are only moved."""
+
+    def one(tensor: Tensor) -> str:
+        # Indices and the like stay as they are.
+        moved = declared is None or declared in operation.result_types
+        dtype = dtypes[tensor.type] if moved else context.types[tensor]
+        return context.converted(emitter, tensor, dtype)
+
+    match operand:
+        case None:
+            return None
+        case Tensor():
+            return one(operand)
+        case pack:
+            return tuple(one(tensor) for tensor in pack)
+
+
+def _bind(
+    operation: Operation,
+    found: Exported,
+    dtypes: dict[ScalarType, str],
+    emitter: Emitter,
+    context: Context,
+    start: int,
+) -> None:
+    values = (found,) if isinstance(found, str) else found
+    assert values is not None
+    flat: Sequence[str] = [
+        name for each in values for name in ((each,) if isinstance(each, str) else each or ())
+    ]
+    for tensor, name in zip(flatten(operation.results), flat, strict=True):
+        context.bind(emitter, tensor, name, dtypes[tensor.type], start)
+
+
+def _open(operation: Operation, body: Graph, emitter: Emitter, context: Context) -> None:
+    """A composite as what it is made of; its results are the outputs of its body."""
+    outputs = flatten(tuple(port.operand for port in body.outputs))
+    pairs = list(zip(flatten(operation.results), outputs, strict=True))
+    inputs = {each for port in body.inputs for each in tensors(port.operand)}
+    for result, output in pairs:
+        made_inside = output.role == "result" and output not in inputs
+        alike = context.types[result] == context.types[output]
+        if result is not output and made_inside and alike and output not in context.ports:
+            context.preferred.setdefault(output, result.name)
+            if result in context.ports:
+                context.ports[output] = context.ports.pop(result)
+    walk(body, emitter, context)
+    for result, output in pairs:
+        if result is not output:
+            start = len(emitter.nodes)
+            value = context.value(emitter, output)
+            context.bind(emitter, result, value, context.types[output], start)

@@ -1,0 +1,152 @@
+"""Windows over dimensions: what strides, dilations and paddings of the draft are to ONNX.
+
+An invocation of a convolution or pooling and extents enter, numbers leave. No node is made here
+but those that bring the dimensions of a pooling into ONNX's order, and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tvm_nnef import extents
+from tvm_nnef.converters.onnx.export.emitter import Emitter
+from tvm_nnef.converters.onnx.export.invocation import Invocation
+from tvm_nnef.converters.onnx.export.refusal import Unsayable
+from tvm_nnef.extents import Extent
+
+
+NEGATIVE = (
+    "its padding is left to choose, and negative; each dialect halves that in its own way",
+    "give 'padding'",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Where windows stand: ``before`` and ``after`` are paddings, which may be negative."""
+
+    size: list[int]
+    stride: list[int]
+    dilation: list[int]
+    before: list[int]
+    after: list[int]
+
+    @property
+    def pads(self) -> list[int]:
+        """As ONNX takes them: all in front, then all behind; what is negative is cropped."""
+        return [max(0, count) for count in (*self.before, *self.after)]
+
+    @property
+    def padded(self) -> bool:
+        """Whether there is any padding."""
+        return any(count > 0 for count in (*self.before, *self.after))
+
+    def cropped(self, emitter: Emitter, value: str, axes: Sequence[int]) -> str:
+        """A value without the elements that negative padding takes away."""
+        places = [
+            (axis, max(0, -before), -max(0, -after) or 1 << 62)
+            for axis, before, after in zip(axes, self.before, self.after, strict=True)
+            if before < 0 or after < 0
+        ]
+        if not places:
+            return value
+        return emitter.slice(value, *(list(column) for column in zip(*places, strict=True)))
+
+
+def windows(invocation: Invocation, inputs: Sequence[Extent], sizes: Sequence[int]) -> Windows:
+    """The windows of a convolution or pooling (draft, sections 4.4.1 and 4.4.2).
+
+    With ``ceil_mode`` the padding behind is what a last window needs that is not full. Raises
+    Unsayable where the padding depends on extents that only a run tells.
+    """
+    stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
+    spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
+    up = bool(invocation.attribute("ceil_mode"))
+    if invocation.attribute("padding") is None:
+        before, after = _automatic(invocation, inputs, spans, stride, up)
+    else:
+        padding = invocation.numbers("padding")
+        before, after = padding[: len(sizes)], padding[len(sizes) :]
+    if up:
+        after = [
+            _rounded_up(count, lead, step, span, extent)
+            for count, lead, step, span, extent in zip(
+                after, before, stride, spans, inputs, strict=True
+            )
+        ]
+    return Windows(list(sizes), stride, dilation, before, after)
+
+
+def _automatic(
+    invocation: Invocation,
+    inputs: Sequence[Extent],
+    spans: Sequence[int],
+    stride: Sequence[int],
+    up: bool,
+) -> tuple[list[int], list[int]]:
+    divide = extents.ceildiv if up else extents.floordiv
+    totals: list[int] = []
+    for extent, span, step in zip(inputs, spans, stride, strict=True):
+        steps = extents.mul(extents.sub(divide(extent, step), 1), step)
+        total = extents.sub(extents.add(steps, span), extent)
+        if not isinstance(total, int):
+            raise Unsayable("its padding depends on extents that are known at run time only")
+        if total < 0 and total % 2:
+            raise Unsayable(*NEGATIVE)
+        totals.append(total)
+    upper = invocation.attribute("padding_align") == "UPPER"
+    before = [total // 2 if upper else -(-total // 2) for total in totals]
+    return before, [total - lead for total, lead in zip(totals, before, strict=True)]
+
+
+def _rounded_up(count: int, lead: int, step: int, span: int, extent: Extent) -> int:
+    if not isinstance(extent, int):
+        return count + step - 1
+    rest = (extent + lead + count - span) % step
+    return count + (step - rest) % step
+
+
+@dataclass(frozen=True, slots=True)
+class Spatial:
+    """A value whose dimensions of interest stand last, behind two others.
+
+    ``order`` are the dimensions as they stand now. Where there are not two others, these are one
+    dimension and one of extent 1; ``filling`` are more of extent 1, in front of the last ones.
+    """
+
+    value: str
+    order: list[int]
+    others: list[Extent]
+    filling: int
+
+    @property
+    def first(self) -> int:
+        """Where the dimensions of interest begin."""
+        return 2 + self.filling
+
+    def restored(self, emitter: Emitter, value: str, shape: Sequence[Extent]) -> str:
+        """A result over the same dimensions in their own order, of the given shape."""
+        moved = [shape[axis] for axis in self.order]
+        value = emitter.reshape(value, self.widened(moved), moved)
+        return emitter.permute(value, [self.order.index(axis) for axis in range(len(shape))])
+
+    def widened(self, moved: Sequence[Extent]) -> list[Extent]:
+        """The shape that ONNX sees, of the shape in the order of now."""
+        count = len(self.others)
+        last = [*[1] * self.filling, *moved[count:]]
+        if count == 2:
+            return [*self.others, *last]
+        return [extents.product(self.others), 1, *last]
+
+
+def spatial(
+    emitter: Emitter, value: str, shape: Sequence[Extent], axes: Sequence[int], least: int = 1
+) -> Spatial:
+    """Brings a value into ONNX's order: two dimensions, then ``least`` or more with ``axes``."""
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    order = [*rest, *axes]
+    moved = emitter.permute(value, order)
+    before = [shape[axis] for axis in order]
+    found = Spatial(moved, order, [shape[axis] for axis in rest], max(0, least - len(axes)))
+    return replace(found, value=emitter.reshape(moved, before, found.widened(before)))

@@ -1,0 +1,140 @@
+"""Operators that ONNX defines by a function body: a node becomes the nodes of that body."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from tvm_nnef.converters.onnx.inference import spelled
+from tvm_nnef.converters.onnx.reading import opsets_of
+from tvm_nnef.converters.onnx.tensors import Tensor
+from tvm_nnef.converters.onnx.types import NUMBER_OF
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The nodes that stand for one node, and the operator sets that they are written in."""
+
+    nodes: tuple[onnx.NodeProto, ...]
+    opsets: Mapping[str, int]
+
+
+def expand(
+    proto: onnx.NodeProto,
+    inputs: Sequence[Tensor | None],
+    opsets: Mapping[str, int],
+    prefix: str,
+) -> Expansion | None:
+    """The body of a node's operator in place of it, None where ONNX defines none.
+
+    Inner values get names that begin with ``prefix``.
+    """
+    function = _body(proto, inputs, opsets)
+    if function is None:
+        return None
+    names = {**_bound(function.input, proto.input), **_bound(function.output, proto.output)}
+    fresh = (f"{prefix}/{number}" for number in itertools.count())
+    given = {attribute.name: attribute for attribute in proto.attribute}
+    defaults = {attribute.name: attribute for attribute in function.attribute_proto}
+    known = {**_defaults(proto, opsets), **defaults, **given}
+    nodes = tuple(_renamed(function.node, names, fresh, prefix, known))
+    return Expansion(nodes, {**opsets, **opsets_of(function.opset_import)})
+
+
+def _body(
+    proto: onnx.NodeProto, inputs: Sequence[Tensor | None], opsets: Mapping[str, int]
+) -> onnx.FunctionProto | None:
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    try:
+        schema = onnx.defs.get_schema(proto.op_type, opsets.get(domain, 1), domain)
+    except onnx.defs.SchemaError:
+        return None
+    version = opsets.get("", schema.since_version)
+    if schema.has_context_dependent_function:
+        types = [
+            onnx.TypeProto()
+            if each is None
+            else onnx.helper.make_tensor_type_proto(NUMBER_OF[each.dtype], spelled(each.shape))
+            for each in inputs
+        ]
+        usable = [
+            each for each in schema.context_dependent_function_opset_versions if each <= version
+        ]
+        if not usable:
+            return None
+        text = schema.get_context_dependent_function_with_opset_version(
+            max(usable), proto.SerializeToString(), [each.SerializeToString() for each in types]
+        )
+        return onnx.FunctionProto.FromString(text) if text else None
+    if schema.has_function:
+        usable = [each for each in schema.function_opset_versions if each <= version]
+        text = schema.get_function_with_opset_version(max(usable)) if usable else b""
+        return onnx.FunctionProto.FromString(text) if text else None
+    return None
+
+
+def _defaults(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> dict[str, onnx.AttributeProto]:
+    """The attributes that an operator has without being told."""
+    schema = onnx.defs.get_schema(proto.op_type, opsets.get(proto.domain, 1), proto.domain)
+    return {
+        name: each.default_value
+        for name, each in schema.attributes.items()
+        if each.default_value.name
+    }
+
+
+def _bound(formal: Sequence[str], actual: Sequence[str]) -> dict[str, str]:
+    padded = [*actual, *([""] * (len(formal) - len(actual)))]
+    return dict(zip(formal, padded, strict=False))
+
+
+def _renamed(
+    body: Sequence[onnx.NodeProto],
+    names: dict[str, str],
+    fresh: Iterator[str],
+    prefix: str,
+    attributes: Mapping[str, onnx.AttributeProto],
+) -> Iterator[onnx.NodeProto]:
+    for node in body:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copy.name = f"{prefix}/{node.op_type}"
+        for position, name in enumerate(node.input):
+            copy.input[position] = names.get(name, name) if name else ""
+        for position, name in enumerate(node.output):
+            # An output of the function that nobody asked for may still be read inside.
+            if name and not names.get(name):
+                names[name] = next(fresh)
+            copy.output[position] = names[name] if name else ""
+        del copy.attribute[:]
+        copy.attribute.extend(_attributes(node, names, fresh, prefix, attributes))
+        yield copy
+
+
+def _attributes(
+    node: onnx.NodeProto,
+    names: Mapping[str, str],
+    fresh: Iterator[str],
+    prefix: str,
+    attributes: Mapping[str, onnx.AttributeProto],
+) -> Iterator[onnx.AttributeProto]:
+    for attribute in node.attribute:
+        copy = onnx.AttributeProto()
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name not in attributes:
+                continue
+            copy.CopyFrom(attributes[attribute.ref_attr_name])
+            copy.name = attribute.name
+        else:
+            copy.CopyFrom(attribute)
+        if copy.HasField("g"):
+            inner = dict(names)
+            inside = tuple(_renamed(copy.g.node, inner, fresh, prefix, attributes))
+            del copy.g.node[:]
+            copy.g.node.extend(inside)
+            for value in copy.g.output:
+                value.name = inner.get(value.name, value.name)
+        yield copy

@@ -1,0 +1,169 @@
+"""Types and shapes of a node's results, as the ONNX schema of its operator infers them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, shape_inference
+
+from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic
+from tvm_nnef.converters.onnx.tensors import Tensor
+from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, Type
+
+SMALL = 1 << 10
+"""Elements that a known input may have to be shown to the inference: shapes, axes, scales."""
+
+UNKNOWN = Type(None, None)
+
+
+def infer(
+    proto: onnx.NodeProto,
+    inputs: Sequence[Tensor | None],
+    opsets: Mapping[str, int],
+    declared: Mapping[str, Type],
+    symbols: Mapping[str, Symbolic],
+) -> tuple[Type | None, ...]:
+    """What is known of each result; None for one without a name.
+
+    What the model declares fills in what the schema leaves open. ``symbols`` are the extents that
+    names in the model stand for.
+    """
+    found = _by_schema(proto, inputs, opsets)
+    texts = {
+        str(extent): extent
+        for each in inputs
+        if each is not None
+        for extent in each.shape
+        if isinstance(extent, Symbolic)
+    }
+    known = {**symbols, **texts}
+    return tuple(
+        _named(_merged(found.get(name, UNKNOWN), declared.get(name, UNKNOWN)), known)
+        if name
+        else None
+        for name in proto.output
+    )
+
+
+def _named(found: Type, known: Mapping[str, Symbolic]) -> Type:
+    if found.shape is None:
+        return found
+    return Type(
+        found.dtype,
+        tuple(known.get(each, each) if isinstance(each, str) else each for each in found.shape),
+    )
+
+
+def declared(graph: onnx.GraphProto) -> dict[str, Type]:
+    """The types that a graph says its values have."""
+    values = (*graph.input, *graph.value_info, *graph.output)
+    return {value.name: type_of(value.type) for value in values if value.name}
+
+
+def infer_model(proto: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, Type]:
+    """What is declared, what follows forward from the inputs, and backward from the outputs."""
+    from tvm_nnef.converters.onnx.backward import backward
+
+    light = _without_weights(proto)
+    for value in light.graph.input:
+        given = next((each for each in inputs if each.source == value.name), None)
+        if given is not None:
+            value.type.CopyFrom(
+                onnx.helper.make_tensor_type_proto(NUMBER_OF[given.dtype], spelled(given.shape))
+            )
+    with contextlib.suppress(shape_inference.InferenceError, RuntimeError, ValueError):
+        light = shape_inference.infer_shapes(light, data_prop=True)
+    return backward(light.graph.node, {**_everywhere(proto.graph), **_everywhere(light.graph)})
+
+
+def _everywhere(graph: onnx.GraphProto) -> dict[str, Type]:
+    """What a graph and the graphs inside it declare."""
+    found = declared(graph)
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                found |= _everywhere(inner)
+    return found
+
+
+def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A model with large initializers as inputs, whose types are all that the inference needs."""
+    light = onnx.ModelProto()
+    light.ir_version = proto.ir_version
+    light.opset_import.extend(proto.opset_import)
+    light.graph.name = proto.graph.name
+    light.graph.node.extend(proto.graph.node)
+    light.graph.input.extend(proto.graph.input)
+    light.graph.output.extend(proto.graph.output)
+    light.graph.value_info.extend(proto.graph.value_info)
+    named = {value.name for value in proto.graph.input}
+    for tensor in proto.graph.initializer:
+        if int(np.prod(tensor.dims, dtype=np.int64)) <= SMALL and not tensor.external_data:
+            light.graph.initializer.append(tensor)
+        elif tensor.name not in named:
+            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            light.graph.input.append(value)
+    return light
+
+
+def type_of(value: onnx.TypeProto) -> Type:
+    """The type of a tensor; of anything else nothing is known."""
+    if not value.HasField("tensor_type"):
+        return UNKNOWN
+    tensor = value.tensor_type
+    shape = None
+    if tensor.HasField("shape"):
+        shape = tuple(
+            dim.dim_value
+            if dim.HasField("dim_value") and dim.dim_value >= 0
+            else dim.dim_param or None
+            for dim in tensor.shape.dim
+        )
+    return Type(DTYPE_OF.get(tensor.elem_type), shape)
+
+
+def spelled(shape: Sequence[Extent]) -> list[int | str]:
+    """A shape as ONNX writes it: what only a run tells has a name."""
+    return [extent if isinstance(extent, int) else str(extent) for extent in shape]
+
+
+def _by_schema(
+    proto: onnx.NodeProto, inputs: Sequence[Tensor | None], opsets: Mapping[str, int]
+) -> dict[str, Type]:
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    try:
+        schema = onnx.defs.get_schema(proto.op_type, opsets.get(domain, 1), domain)
+    except onnx.defs.SchemaError:
+        return {}
+    given = [
+        (name, each) for name, each in zip(proto.input, inputs, strict=False) if each is not None
+    ]
+    types = {
+        name: onnx.helper.make_tensor_type_proto(NUMBER_OF[each.dtype], spelled(each.shape))
+        for name, each in given
+    }
+    data = {
+        name: numpy_helper.from_array(each.value)
+        for name, each in given
+        if each.value is not None and each.size <= SMALL
+    }
+    imports = [onnx.helper.make_opsetid(name, version) for name, version in opsets.items()]
+    try:
+        found = shape_inference.infer_node_outputs(schema, proto, types, data, {}, imports)
+    except (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
+        return {}
+    return {name: type_of(value) for name, value in found.items()}
+
+
+def _merged(found: Type, declared: Type) -> Type:
+    dtype = found.dtype or declared.dtype
+    if found.shape is None or declared.shape is None:
+        return Type(dtype, declared.shape if found.shape is None else found.shape)
+    if len(found.shape) != len(declared.shape):
+        return Type(dtype, found.shape)
+    pairs = zip(found.shape, declared.shape, strict=True)
+    extents = tuple(left if isinstance(left, int) else right for left, right in pairs)
+    return Type(dtype, extents)

@@ -1,0 +1,111 @@
+"""The inputs of a model as tensors, as the model and the user settle their types and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from tvm_nnef.converters.onnx.inference import type_of
+from tvm_nnef.converters.onnx.reading import OnnxModel
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, symbol
+from tvm_nnef.converters.onnx.tensors import Tensor
+from tvm_nnef.converters.onnx.types import Type, type_name
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
+
+
+def graph_inputs(
+    model: OnnxModel,
+    shapes: Mapping[str, Sequence[int | str]],
+    dtypes: Mapping[str, str],
+    bounds: Mapping[str, int] | int,
+) -> tuple[list[Tensor], dict[str, Symbolic]]:
+    """A tensor for each input that is no initializer, and the extents that stay open, by name.
+
+    An extent is what ``shapes`` says, else what the model says; a name (of ONNX or of the user)
+    that has no number there stays open up to its bound. Raises NnefError, which lists all inputs
+    that are not settled.
+    """
+    graph, problems = model.proto.graph, list[Diagnostic]()
+    constants = {tensor.name for tensor in graph.initializer}
+    settled = _settled(graph, shapes)
+    symbols: dict[str, Symbolic] = {}
+    found = []
+    for value in graph.input:
+        if value.name in constants:
+            continue
+        known = type_of(value.type)
+        dtype = dtypes.get(value.name) or known.dtype
+        wanted = shapes.get(value.name, known.shape)
+        shape = None if wanted is None else _shape(value.name, wanted, settled, bounds, symbols)
+        if dtype is None or shape is None:
+            problems.append(_open_input(model, value, known))
+            continue
+        found.append(Tensor(dtype, shape, value.name))
+    for name in {*shapes, *dtypes} - {value.name for value in graph.input}:
+        names = [value.name for value in graph.input]
+        hint = did_you_mean(name, names) or f"inputs are {', '.join(names)}"
+        problems.append(Diagnostic(f"the model has no input '{name}'", hint=hint))
+    if problems:
+        raise NnefError(problems)
+    return found, symbols
+
+
+def _shape(
+    name: str,
+    wanted: Sequence[Extent | str | None],
+    settled: Mapping[str, int],
+    bounds: Mapping[str, int] | int,
+    symbols: dict[str, Symbolic],
+) -> Shape | None:
+    """A shape with its names replaced by numbers or symbols; None where one has no bound."""
+    extents: list[Extent] = []
+    for axis, extent in enumerate(wanted):
+        key = f"{name}_{axis}" if extent is None else extent
+        if not isinstance(key, str):
+            extents.append(key)
+            continue
+        if key in settled:
+            extents.append(settled[key])
+            continue
+        bound = bounds if isinstance(bounds, int) else bounds.get(key, 0)
+        if bound <= 0:
+            return None
+        if key not in symbols:
+            symbols[key] = symbol(key, bound, len(symbols))
+        extents.append(symbols[key])
+    return tuple(extents)
+
+
+def _settled(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int | str]]) -> dict[str, int]:
+    """The values of named extents that the shapes given for some inputs settle."""
+    found: dict[str, int] = {}
+    for value in graph.input:
+        if value.name in shapes and value.type.HasField("tensor_type"):
+            dims = value.type.tensor_type.shape.dim
+            for dim, extent in zip(dims, shapes[value.name], strict=False):
+                if dim.dim_param and isinstance(extent, int):
+                    found[dim.dim_param] = extent
+    return found
+
+
+def _open_input(model: OnnxModel, value: onnx.ValueInfoProto, known: Type) -> Diagnostic:
+    form = value.type.WhichOneof("value") or "nothing"
+    if form != "tensor_type":
+        message = f"input '{value.name}' is of kind {form}; only tensors can be converted"
+        return Diagnostic(message, file=model.path)
+    if known.dtype is None:
+        name = type_name(value.type.tensor_type.elem_type)
+        message = f"input '{value.name}' has elements of type {name}, which cannot be converted"
+        return Diagnostic(message, file=model.path)
+    dims = known.shape
+    shown = (
+        "no rank" if dims is None else ", ".join("?" if dim is None else str(dim) for dim in dims)
+    )
+    names = [f"{value.name}_{axis}" if dim is None else dim for axis, dim in enumerate(dims or ())]
+    open_ = next((name for name in names if isinstance(name, str)), "n")
+    message = f"the shape of input '{value.name}' is not known ({shown})"
+    hint = (
+        f"give it: input_shapes={{'{value.name}': (…)}}, or bounds={{'{open_}': …}} to keep it open"
+    )
+    return Diagnostic(message, hint=hint, file=model.path)

@@ -1,0 +1,113 @@
+"""``convert``: an ONNX model, read, converted step by step, named, and put together as a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.composition import compose_graph
+from tvm_nnef.converters.assembly import assemble
+from tvm_nnef.converters.onnx import emission
+from tvm_nnef.converters.onnx.conversion import ConvertedGraph, convert_graph
+from tvm_nnef.converters.onnx.library import MODULE, module_text
+from tvm_nnef.converters.onnx.names import Namer
+from tvm_nnef.converters.onnx.naming import give_names, item_names, machine_types
+from tvm_nnef.converters.onnx.reading import OnnxModel, Source, read
+from tvm_nnef.converters.onnx.registry import Custom, standard, with_custom
+from tvm_nnef.converters.onnx.steps import results
+from tvm_nnef.converters.onnx.tensors import Call, Tensor
+from tvm_nnef.graph.nodes import Graph, If, Loop, bodies, flatten
+from tvm_nnef.graph.nodes import Tensor as GraphTensor
+from tvm_nnef.model import Model
+from tvm_nnef.semantics.program import MAIN
+from tvm_nnef.storage.metadata import Metadata
+
+
+def convert(
+    source: Source,
+    *,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    bounds: Mapping[str, int] | int = 0,
+    converters: Custom | None = None,
+) -> Model:
+    """An ONNX model (a path, bytes or a ModelProto; opset 7 and up) as a SkriptND model.
+
+    ``input_shapes`` and ``dtypes`` (NumPy's) settle what the model leaves open, by input. An extent
+    that has a name, in the model or in ``input_shapes``, and no number stays open up to its bound:
+    ``bounds={"batch": 16}``, or one number for all.
+    ``converters`` are a user's own: functions by operator (``"domain::Name"``), or what
+    :func:`~tvm_nnef.converters.onnx.operator` marks. The model keeps names, machine types and the
+    names in the source (``metadata``).
+
+    Raises NnefError, which lists every node that cannot be converted, why, and what to do.
+    """
+    model = read(source)
+    table = standard() if converters is None else with_custom(converters)
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    named = {name: str(np.dtype(dtype)) for name, dtype in (dtypes or {}).items()}
+    graph = convert_graph(model, table, shapes, named, bounds)
+    variables = give_names(graph)
+    return _assembled(model, graph, variables)
+
+
+def _assembled(model: OnnxModel, graph: ConvertedGraph, variables: list[Tensor]) -> Model:
+    name = Namer().name(model.proto.graph.name or "G")
+    definition = emission.graph_definition(
+        name, graph.inputs, variables, graph.outputs, graph.steps
+    )
+    invoked = emission.operators(graph.steps)
+    own = {each.partition(".")[2] for each in invoked if each.startswith(f"{MODULE}.")}
+    main = emission.module(sorted({each.partition(".")[0] for each in invoked}), [definition])
+    modules = {MODULE: module_text(own)} if own else {}
+    scope = f"{MAIN}.{name}"
+    values = {f"{scope}.{tensor.name}": tensor.value for tensor in variables}
+    made = assemble(main, modules, values, Metadata(), path=model.path, header=_header(model))
+    types = machine_types(graph, variables)
+    tensors = [*graph.inputs, *variables, *(t for step in graph.steps for t in results(step))]
+    full = {name: f"{scope}.{name}" for tensor in tensors for name in item_names(tensor)}
+    if not all(isinstance(step, Call) for step in graph.steps):
+        full |= _inner_names(made, set(types) - set(full))
+    metadata = Metadata(
+        machine_types={full[each]: dtype for each, dtype in types.items() if each in full},
+        source_names={full[t.name]: t.source for t in tensors if t.name in full and t.source},
+    )
+    return Model(made.program, made.path, values, metadata)
+
+
+def _inner_names(model: Model, wanted: set[str]) -> dict[str, str]:
+    """The full names of tensors inside branches and loops, which composing decides."""
+    graph = compose_graph(model.program)
+    return {
+        tensor.short_name: tensor.name
+        for node in _control_flow(graph)
+        for tensor in _tensors(node)
+        if tensor.short_name in wanted
+    }
+
+
+def _control_flow(graph: Graph) -> Iterator[If | Loop]:
+    for node in graph.operations:
+        if isinstance(node, (If, Loop)):
+            yield node
+            for body in bodies(node):
+                yield from _control_flow(body)
+
+
+def _tensors(node: If | Loop) -> Iterator[GraphTensor]:
+    """The tensors of a node's bodies, without those inside of operators."""
+    if isinstance(node, Loop):
+        yield from node.local
+    for body in bodies(node):
+        for inner in body.operations:
+            yield from flatten(inner.results)
+
+
+def _header(model: OnnxModel) -> str:
+    proto = model.proto
+    producer = " ".join(filter(None, (proto.producer_name, proto.producer_version)))
+    versions = ", ".join(f"{domain or 'ai.onnx'} {v}" for domain, v in model.opsets.items())
+    origin = f", made by {producer}" if producer else ""
+    return f"Converted from ONNX (opset {versions}){origin}."

@@ -1,0 +1,37 @@
+"""Names of an ONNX model, which may be any text, as identifiers that a model may have."""
+
+from __future__ import annotations
+
+import re
+
+from tvm_nnef.syntax.spelling import DRAFT, TOOLS
+
+_OTHER = re.compile(r"[^A-Za-z0-9_]+")
+_MODULES = frozenset(
+    ("algo", "image", "layer", "layout", "linalg", "main", "math", "misc", "nn", "onnx", "quant",
+     "rand")
+)  # fmt: skip
+
+
+class Namer:
+    """Gives each tensor an identifier of its own, as near to the wanted text as it can be."""
+
+    def __init__(self) -> None:
+        self._taken = set(DRAFT.reserved | TOOLS.reserved | _MODULES)
+        self._next: dict[str, int] = {}
+
+    def name(self, wanted: str) -> str:
+        """An identifier that was not given before."""
+        base = identifier(wanted)
+        name, number = base, self._next.get(base, 2)
+        while name in self._taken:
+            name, number = f"{base}_{number}", number + 1
+        self._next[base] = number
+        self._taken.add(name)
+        return name
+
+
+def identifier(text: str) -> str:
+    """A text with everything that no identifier may hold replaced; never empty."""
+    plain = _OTHER.sub("_", text).strip("_")
+    return f"x{plain}" if not plain or plain[0].isdigit() else plain

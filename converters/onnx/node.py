@@ -1,0 +1,169 @@
+"""A node of an ONNX graph as operator functions read it: attributes, inputs, opset, results.
+
+Reading checks what is there; where a node says what nobody can convert, it is refused with a
+reason and a hint, and the conversion goes on to report the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape
+from tvm_nnef.converters.onnx.tensors import Tensor
+from tvm_nnef.converters.onnx.types import Array, Type
+
+Converted: TypeAlias = "Tensor | Sequence[Tensor | None]"
+OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node with its inputs converted; ``None`` stands for an input that is left out.
+
+    ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
+    is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
+    the graph, tensors in place of its inputs, and the builder of the steps, and gives its outputs.
+    ``bound`` is what an extent of its results is at most where data decide.
+    """
+
+    proto: onnx.NodeProto = field(repr=False)
+    version: int
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Type | None, ...]
+    wanted: tuple[bool, ...]
+    attributes: Mapping[str, Any] = field(repr=False)
+    subgraph: Callable[[onnx.GraphProto, Sequence[Tensor], Builder], list[Tensor]] = field(
+        repr=False
+    )
+    bound: int = 0
+
+    @property
+    def operator(self) -> str:
+        """The name of the operator, without its domain."""
+        return str(self.proto.op_type)
+
+    def input(self, position: int) -> Tensor:
+        """An input that must be there."""
+        found = self.optional(position)
+        if found is None:
+            raise Unconvertible(f"input {position} is missing", "the model is not valid ONNX")
+        return found
+
+    def optional(self, position: int) -> Tensor | None:
+        """An input, or None where it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    @property
+    def present(self) -> tuple[Tensor, ...]:
+        """The inputs that are there."""
+        return tuple(each for each in self.inputs if each is not None)
+
+    def wants(self, position: int) -> bool:
+        """Whether somebody may read a result."""
+        return position < len(self.wanted) and self.wanted[position]
+
+    def shape(self, position: int = 0) -> Shape:
+        """The shape of a result, which must be known from the model itself."""
+        found = self.known_shape(position)
+        if found is None:
+            raise Unconvertible(
+                f"the shape of result {position} is decided by data",
+                "declare the output's shape in the ONNX model (value_info), or freeze the inputs "
+                "that decide on it to initializers",
+            )
+        return found
+
+    def known_shape(self, position: int = 0) -> Shape | None:
+        """The shape of a result, None where only a run tells it."""
+        expected = self.outputs[position] if position < len(self.outputs) else None
+        return None if expected is None else expected.static
+
+    def dtype(self, position: int = 0) -> str:
+        """The machine type of a result, as the model declares it or ONNX infers it."""
+        expected = self.outputs[position] if position < len(self.outputs) else None
+        if expected is None or expected.dtype is None:
+            return self.input(0).dtype
+        return expected.dtype
+
+    def value(self, position: int) -> Array | None:
+        """The value of an input, None where it is left out or known at run time only."""
+        found = self.optional(position)
+        return None if found is None else found.value
+
+    def extents(self, position: int) -> list[Extent] | None:
+        """The elements of an input that says extents: numbers, or what only a run tells.
+
+        None where it is left out, or where data decide on it.
+        """
+        found = self.optional(position)
+        if found is None:
+            return None
+        if found.extents is not None:
+            return list(found.extents.reshape(-1))
+        return None if found.value is None else [int(each) for each in found.value.reshape(-1)]
+
+    def required_value(self, position: int, name: str) -> Array:
+        """The value of an input that must be known before a run."""
+        found = self.value(position)
+        if found is None:
+            raise Unconvertible(
+                f"'{name}' (input {position}) arrives at run time",
+                f"freeze '{name}' to an initializer of the model",
+            )
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether an attribute is given."""
+        return name in self.attributes
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """An attribute of type int."""
+        return int(self.attributes.get(name, default))
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An attribute of type int that means yes or no."""
+        return bool(self.attributes.get(name, default))
+
+    def real(self, name: str, default: float = 0.0) -> float:
+        """An attribute of type float, as the shortest decimal that is the same float32."""
+        return float(str(np.float32(self.attributes.get(name, default))))
+
+    def text(self, name: str, default: str = "") -> str:
+        """An attribute of type string."""
+        found = self.attributes.get(name, default)
+        return found.decode() if isinstance(found, bytes) else str(found)
+
+    def integers(self, name: str, default: Sequence[int] | None = None) -> list[int] | None:
+        """An attribute of type ints."""
+        found = self.attributes.get(name, default)
+        return None if found is None else [int(item) for item in found]
+
+    def reals(self, name: str) -> list[float] | None:
+        """An attribute of type floats."""
+        found = self.attributes.get(name)
+        return None if found is None else [float(str(np.float32(item))) for item in found]
+
+    def texts(self, name: str) -> list[str] | None:
+        """An attribute of type strings."""
+        found = self.attributes.get(name)
+        return None if found is None else [each.decode() for each in found]
+
+    def axis(self, rank: int, default: int = 0, name: str = "axis") -> int:
+        """An axis, counted from the front."""
+        axis = self.integer(name, default)
+        if not -rank <= axis < max(rank, 1):
+            raise Unconvertible(f"'{name}' is {axis}, the rank {rank}", "correct the model")
+        return axis % rank if rank else 0
+
+
+def attributes_of(proto: onnx.NodeProto) -> dict[str, Any]:
+    """The attributes of a node by name; strings stay bytes."""
+    return {each.name: helper.get_attribute_value(each) for each in proto.attribute}

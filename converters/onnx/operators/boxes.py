@@ -1,0 +1,198 @@
+"""Operators that cut a box out of a tensor, or put elements around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import extents_of
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.symbolic import Extent, minimum, numbers, product
+from tvm_nnef.converters.onnx.tensors import Tensor
+
+
+@operator("Slice")
+def slice_1(node: Node, builder: Builder) -> Tensor:
+    """A box cut out, given by attributes."""
+    starts, ends = node.integers("starts") or [], node.integers("ends") or []
+    axes = node.integers("axes") or list(range(len(starts)))
+    return _sliced(node.input(0), starts, ends, axes, [1] * len(starts), builder)
+
+
+@operator("Slice", since=10)
+def slice_10(node: Node, builder: Builder) -> Tensor:
+    """A box cut out, given by inputs; those that arrive at run time need the result's shape."""
+    x = node.input(0)
+    starts, ends, axes, steps = (node.extents(position) for position in (1, 2, 3, 4))
+    arrives = any(
+        node.optional(position) is not None and node.extents(position) is None
+        for position in (1, 2, 3, 4)
+    )
+    if arrives or starts is None or ends is None:
+        return _slice_at(node, builder)
+    whole = list(range(len(starts)))
+    places = whole if axes is None else numbers(axes)
+    return _sliced(x, starts, ends, places, numbers(steps or [1] * len(starts)), builder)
+
+
+def _sliced(
+    x: Tensor,
+    starts: Sequence[Extent],
+    ends: Sequence[Extent],
+    axes: Sequence[int],
+    steps: Sequence[int],
+    builder: Builder,
+) -> Tensor:
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=False):
+        extent = x.shape[axis]
+        if isinstance(start, int) and isinstance(end, int) and isinstance(extent, int):
+            found = range(extent)[slice(start, end, step)]
+            found = found or range(0, 0)
+            x = builder.slice(x, axis, found.start, found.stop, found.step)
+        else:
+            x = _cut(x, axis, start, end, step, builder)
+    return x
+
+
+def _cut(x: Tensor, axis: int, start: Extent, end: Extent, step: int, builder: Builder) -> Tensor:
+    """A part of a dimension, where only a run tells extent, start or end."""
+    extent = x.shape[axis]
+    begin = start + extent if isinstance(start, int) and start < 0 else start
+    stop = end + extent if isinstance(end, int) and end < 0 else end
+    if step < 0:
+        if start != -1 or not isinstance(end, int) or end > -HUGE:
+            raise Unconvertible("it goes backwards through a part that only a run tells")
+        return builder.slice(x, axis, extent - 1, -1, step)
+    if isinstance(stop, int) and stop >= HUGE:
+        stop = extent
+    elif not (isinstance(end, int) and end < 0):
+        stop = minimum(stop, extent)
+    return builder.slice(x, axis, minimum(begin, extent), stop, step)
+
+
+HUGE = 2**31 - 1
+"""Ends from here on mean the end of the dimension."""
+
+
+def _slice_at(node: Node, builder: Builder) -> Tensor:
+    x, shape = node.input(0), node.known_shape()
+    starts, axes, steps = node.input(1), node.optional(3), node.optional(4)
+    start = at_axes(starts, axes, x.rank, 0, builder)
+    step: Tensor = builder.constant(np.ones(x.rank, np.int64))
+    if steps is not None:
+        step = at_axes(steps, axes, x.rank, 1, builder)
+    if shape is None:
+        end = at_axes(node.input(2), axes, x.rank, HUGE, builder)
+        counts = builder.call("onnx.slice_counts", x, start, end, step, as_type="int64",
+                              as_shape=(x.rank,))  # fmt: skip
+        shape = _only_where(counts, x, axes, node, builder)
+    return builder.call("onnx.slice_at", x, start, step, as_shape=shape, shape=shape)
+
+
+def _only_where(
+    counts: Tensor, x: Tensor, axes: Tensor | None, node: Node, builder: Builder
+) -> tuple[Extent, ...]:
+    """The shape that data decide, in the dimensions that they decide on."""
+    number = node.input(1).size
+    chosen = list(range(number)) if axes is None else None
+    if axes is not None and axes.value is not None:
+        chosen = [int(axis) % x.rank for axis in axes.value.reshape(-1)]
+    found = extents_of(counts, node.bound, builder)
+    if chosen is None:
+        return found
+    return tuple(new if axis in chosen else old
+                 for axis, (old, new) in enumerate(zip(x.shape, found, strict=True)))  # fmt: skip
+
+
+def at_axes(
+    values: Tensor, axes: Tensor | None, rank: int, others: int, builder: Builder
+) -> Tensor:
+    """A number for each dimension: those given for ``axes`` (the first ones), else ``others``."""
+    numbers: Tensor = axes or builder.constant(np.arange(values.size, dtype=np.int64))
+    return builder.call("onnx.at_axes", values, numbers, as_shape=(rank,), rank=rank, others=others)
+
+
+_PAD_METHODS = {
+    "constant": "CONSTANT", "reflect": "REFLECT", "edge": "REPLICATE", "wrap": "WRAP",
+}  # fmt: skip
+
+
+@operator("Pad", since=2)
+def pad_2(node: Node, builder: Builder) -> Tensor:
+    """Elements put around the tensor, as attributes say."""
+    x = node.input(0)
+    value = builder.constant(node.real("value"), x.dtype)
+    return _padded(node, x, node.integers("pads") or [], value, builder)
+
+
+@operator("Pad", since=11)
+def pad_11(node: Node, builder: Builder) -> Tensor:
+    """Elements put around the tensor (or taken away), as inputs say."""
+    x, value = node.input(0), node.optional(2)
+    if value is not None and value.rank:
+        value = builder.reshape(value, ())
+    pads, axes = node.value(1), node.value(3)
+    if pads is None or (axes is None and node.optional(3) is not None):
+        return _pad_at(node, x, value, builder)
+    numbers = list(range(x.rank)) if axes is None else [int(axis) % x.rank for axis in axes]
+    counts = [0] * (2 * x.rank)
+    half = len(numbers)
+    for position, axis in enumerate(numbers):
+        counts[axis], counts[axis + x.rank] = int(pads[position]), int(pads[position + half])
+    return _padded(node, x, counts, value, builder)
+
+
+def _padded(
+    node: Node, x: Tensor, pads: Sequence[int], value: Tensor | None, builder: Builder
+) -> Tensor:
+    method = _PAD_METHODS[node.text("mode", "constant")]
+    before, after = pads[: x.rank], pads[x.rank :]
+    shape = tuple(
+        front + extent + back for front, extent, back in zip(before, x.shape, after, strict=True)
+    )
+    axes = [axis for axis in range(x.rank) if before[axis] or after[axis]]
+    if not axes:
+        return x
+    if (
+        method == "WRAP"
+        or min(pads) < 0
+        or product(shape) == 0
+        or x.size == 0
+        or _far(x, pads, method)
+    ):
+        front = builder.constant(np.array(before, np.int64))
+        return builder.call(
+            "onnx.pad_at", x, front, value, as_shape=shape, shape=shape, method=method
+        )
+    padding = [before[axis] for axis in axes] + [after[axis] for axis in axes]
+    return builder.call(
+        "layout.pad", x, value if method == "CONSTANT" else None,
+        as_shape=shape, axes=axes, padding=padding, method=method,
+    )  # fmt: skip
+
+
+def _far(x: Tensor, pads: Sequence[int], method: str) -> bool:
+    extents = (*x.shape, *x.shape)
+    return method == "REFLECT" and any(
+        count >= extent for count, extent in zip(pads, extents, strict=True) if count
+    )
+
+
+def _pad_at(node: Node, x: Tensor, value: Tensor | None, builder: Builder) -> Tensor:
+    pads, axes, shape = node.input(1), node.optional(3), node.known_shape()
+    half = pads.size // 2
+    front, back = builder.slice(pads, 0, 0, half), builder.slice(pads, 0, half, 2 * half)
+    if axes is not None:
+        front, back = (at_axes(each, axes, x.rank, 0, builder) for each in (front, back))
+    if shape is None:
+        extents = builder.cast(
+            builder.call("layout.shape", x, as_type="int64", as_shape=(x.rank,)), front.dtype
+        )
+        total = builder.binary("math.add", builder.binary("math.add", front, back), extents)
+        shape = extents_of(total, node.bound, builder)
+    method = _PAD_METHODS[node.text("mode", "constant")]
+    return builder.call("onnx.pad_at", x, front, value, as_shape=shape, shape=shape, method=method)

@@ -1,0 +1,279 @@
+"""If, Loop and Scan: subgraphs as blocks, which see the tensors outside.
+
+What is decided before a run leaves no trace: the branch taken, and the steps of a loop that
+changes shapes, stand in the graph itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.symbolic import Shape, number
+from tvm_nnef.converters.onnx.tensors import Block, Branch, Loop, Pack, Result, Tensor
+
+
+@operator("If")
+def branch(node: Node, builder: Builder) -> Sequence[Tensor]:
+    """One of two subgraphs."""
+    condition = node.input(0)
+    bodies = [node.attributes["then_branch"], node.attributes["else_branch"]]
+    if condition.value is not None:
+        return node.subgraph(bodies[0 if condition.value.reshape(()) else 1], (), builder)
+    blocks = [_block(node, body) for body in bodies]
+    pairs = list(zip(*(block[1] for block in blocks), strict=True))
+    shapes = [_common(then, otherwise) for then, otherwise in pairs]
+    finished = [_yielding(inner, outputs, shapes) for inner, outputs in blocks]
+    results = [Tensor(then.dtype, shape) for (then, _), shape in zip(pairs, shapes, strict=True)]
+    builder.steps.append(Branch(condition, finished[0], finished[1], tuple(results)))
+    return results
+
+
+def _yielding(inner: Builder, outputs: Sequence[Tensor], shapes: Sequence[Shape]) -> Block:
+    yields = tuple(inner.reshape(each, shape) for each, shape in zip(outputs, shapes, strict=True))
+    return Block(tuple(inner.steps), yields)
+
+
+def _common(then: Tensor, otherwise: Tensor) -> Shape:
+    """The shape of both results of an If; one element may have any rank."""
+    if (then.dtype, then.shape) == (otherwise.dtype, otherwise.shape):
+        return then.shape
+    if then.dtype == otherwise.dtype and then.size == otherwise.size == 1:
+        return max(then.shape, otherwise.shape, key=len)
+    raise Unconvertible(
+        f"its branches give {then.dtype}{list(then.shape)} and "
+        f"{otherwise.dtype}{list(otherwise.shape)}",
+        "make the branches agree, or freeze the condition to an initializer",
+    )
+
+
+def _block(node: Node, body: onnx.GraphProto) -> tuple[Builder, list[Tensor]]:
+    inner = Builder()
+    outputs = node.subgraph(body, (), inner)
+    return inner, [own(each, inner) for each in outputs]
+
+
+def own(tensor: Tensor, builder: Builder) -> Tensor:
+    """A tensor that a block may yield: one that it makes, or a copy of a constant."""
+    return tensor if tensor.value is None else builder.call("math.iden", tensor)
+
+
+@operator("Loop")
+def loop(node: Node, builder: Builder) -> Sequence[Tensor | None]:
+    """A subgraph run again and again, as a count and a condition say."""
+    count, go_on = node.optional(0), node.optional(1)
+    state = [node.input(position) for position in range(2, len(node.inputs))]
+    body = node.attributes["body"]
+    if count is not None and count.value is not None:
+        steps = int(count.value.reshape(()))
+        always = go_on is None or (go_on.value is not None and bool(go_on.value.reshape(())))
+        if always and _always_true(body):
+            return _counted(node, steps, state, builder)
+    return _open(node, count, go_on, state, builder)
+
+
+def _always_true(body: onnx.GraphProto) -> bool:
+    """Whether a body's condition is what came in, or the constant true."""
+    nodes = {name: each for each in body.node for name in each.output}
+    name = body.output[0].name
+    while name in nodes and nodes[name].op_type == "Identity":
+        name = nodes[name].input[0]
+    if name == body.input[1].name:
+        return True
+    for each in body.initializer:
+        if each.name == name:
+            return bool(numpy_helper.to_array(each).reshape(()))
+    if name in nodes and nodes[name].op_type == "Constant":
+        found = nodes[name].attribute[0]
+        return found.name == "value" and bool(numpy_helper.to_array(found.t).reshape(()))
+    return False
+
+
+def _counted(node: Node, steps: int, state: Sequence[Tensor], builder: Builder) -> Sequence[Tensor]:
+    """A loop of known length; unrolled where it changes the shapes of what it carries."""
+    body = node.attributes["body"]
+    inner = Builder()
+    carried = [
+        Tensor(each.dtype, each.shape, value.name)
+        for each, value in zip(state, body.input[2:], strict=True)
+    ]
+    index, true = Tensor("int64", (), body.input[0].name), builder.constant(True)
+    if steps == 0:
+        return _no_steps(node, state, builder)
+    outputs = node.subgraph(body, [index, true, *carried], inner)[1:]
+    same = all(
+        (old.dtype, old.shape) == (new.dtype, new.shape)
+        for old, new in zip(carried, outputs, strict=False)
+    )
+    if not same:
+        return _unrolled(node, steps, state, builder)
+    yields = tuple(own(each, inner) for each in outputs)
+    block = Block(tuple(inner.steps), yields)
+    finals = tuple(Tensor(each.dtype, each.shape) for each in carried)
+    packs = tuple(Pack(each.dtype, each.shape, steps) for each in block.yields[len(carried) :])
+    pairs = tuple(zip(carried, state, strict=True))
+    results: tuple[Result, ...] = (*finals, *packs)
+    builder.steps.append(Loop(block, pairs, (), index, steps, None, results))
+    return [*finals, *(_stacked(pack, 0, builder) for pack in packs)]
+
+
+def _stacked(pack: Pack, axis: int, builder: Builder) -> Tensor:
+    shape = (*pack.shape[:axis], pack.length, *pack.shape[axis:])
+    return builder.call("layout.stack", pack, as_type=pack.dtype, as_shape=shape, axis=axis)
+
+
+def _no_steps(node: Node, state: Sequence[Tensor], builder: Builder) -> list[Tensor]:
+    found = list(state)
+    for position in range(len(state), len(node.proto.output)):
+        found.append(builder.constant(np.zeros(node.shape(position)), node.dtype(position)))
+    return found
+
+
+def _unrolled(node: Node, steps: int, state: Sequence[Tensor], builder: Builder) -> list[Tensor]:
+    """The steps one after the other in the graph itself."""
+    carried, rows = list(state), []
+    for step in range(steps):
+        index, true = builder.constant(np.array(step, np.int64)), builder.constant(True)
+        outputs = node.subgraph(node.attributes["body"], [index, true, *carried], builder)[1:]
+        carried = outputs[: len(state)]
+        rows.append([builder.unsqueeze(each, [0]) for each in outputs[len(state) :]])
+    return [*carried, *(builder.concat(column, 0) for column in zip(*rows, strict=True))]
+
+
+def _open(
+    node: Node,
+    count: Tensor | None,
+    go_on: Tensor | None,
+    state: Sequence[Tensor],
+    builder: Builder,
+) -> list[Tensor]:
+    """A loop whose length data decide; what it gives in each step is gathered in a tensor.
+
+    How long that is the model must declare.
+    """
+    body, inner = node.attributes["body"], Builder()
+    carried = [
+        Tensor(each.dtype, each.shape, value.name)
+        for each, value in zip(state, body.input[2:], strict=True)
+    ]
+    index = Tensor("int64", (), body.input[0].name)
+    condition = Tensor("bool", (), body.input[1].name)
+    outputs = node.subgraph(body, [index, condition, *carried], inner)
+    shapes = [node.shape(position) for position in range(len(state), len(outputs) - 1)]
+    buffers = [
+        Tensor(each.dtype, shape)
+        for each, shape in zip(outputs[1 + len(state) :], shapes, strict=True)
+    ]
+    filled = [
+        inner.call("onnx.put", buffer, each, index)
+        for buffer, each in zip(buffers, outputs[1 + len(state) :], strict=True)
+    ]
+    starts = [builder.full(_zero(each.dtype), each.shape, each.dtype) for each in buffers]
+    begin = go_on if go_on is not None else builder.constant(True)
+    begin = builder.reshape(begin, ())
+    yields = [inner.reshape(outputs[0], ()), *outputs[1 : 1 + len(state)], *filled]
+    for old, new in zip(carried, outputs[1:], strict=False):
+        if (old.dtype, old.shape) != (new.dtype, new.shape):
+            raise Unconvertible(
+                f"it carries '{old.source}' as {list(old.shape)} and gives {list(new.shape)}",
+                "freeze the number of steps to an initializer, so that they can be written out",
+            )
+    own_yields = tuple(own(each, inner) for each in yields)
+    block = Block(tuple(inner.steps), own_yields)
+    finals = [Tensor(each.dtype, each.shape) for each in (*carried, *buffers)]
+    inside = (condition, *carried, *buffers)
+    outside = (begin, *state, *starts)
+    limit = None if count is None else builder.reshape(count, ())
+    builder.steps.append(
+        Loop(
+            block, tuple(zip(inside, outside, strict=True)), (), index, limit, condition,
+            (None, *finals),
+        )
+    )  # fmt: skip
+    return finals
+
+
+def _zero(dtype: str) -> bool | int | float:
+    return {"b": False, "f": 0.0}.get(np.dtype(dtype).kind, 0)
+
+
+@operator("Scan", since=8)
+def scan_8(node: Node, builder: Builder) -> Sequence[Tensor]:
+    """A scan of each item of a batch."""
+    if node.optional(0) is not None:
+        raise Unconvertible(
+            "sequences of different lengths cannot be converted", "use Scan of opset 9"
+        )
+    inputs = [node.input(position) for position in range(1, len(node.inputs))]
+    batch = inputs[0].shape[0]
+    rows = []
+    for item in range(batch):
+        own_inputs = [
+            builder.squeeze(builder.slice(each, 0, item, item + 1), [0]) for each in inputs
+        ]
+        found = _scan(node, own_inputs, node.integers("directions"), builder)
+        rows.append([builder.unsqueeze(each, [0]) for each in found])
+    return [builder.concat(column, 0) for column in zip(*rows, strict=True)]
+
+
+@operator("Scan", since=9)
+def scan_9(node: Node, builder: Builder) -> Sequence[Tensor]:
+    """A subgraph run for each slice of its inputs, with a state."""
+    inputs = [node.input(position) for position in range(len(node.inputs))]
+    return _scan(node, inputs, node.integers("scan_input_directions"), builder)
+
+
+def _scan(
+    node: Node, inputs: Sequence[Tensor], directions: Sequence[int] | None, builder: Builder
+) -> list[Tensor]:
+    body, count = node.attributes["body"], node.integer("num_scan_inputs")
+    state, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
+    axes = node.integers("scan_input_axes") or [0] * count
+    backward = directions or [0] * count
+    length = number(scanned[0].shape[axes[0]])
+    packs: list[Pack] = []
+    items: list[Tensor] = []
+    for x, axis, turned in zip(scanned, axes, backward, strict=True):
+        place = axis % x.rank
+        if turned:
+            x = builder.slice(x, place, length - 1, -1, -1)
+        shape = (*x.shape[:place], *x.shape[place + 1 :])
+        packs.append(Pack(x.dtype, shape, length))
+        builder.add("layout.unstack", (x,), (packs[-1],), axis=place)
+        items.append(Tensor(x.dtype, shape, body.input[len(state) + len(items)].name))
+    carried = [
+        Tensor(each.dtype, each.shape, value.name)
+        for each, value in zip(state, body.input, strict=False)
+    ]
+    inner = Builder()
+    outputs = node.subgraph(body, [*carried, *items], inner)
+    yields = tuple(own(each, inner) for each in outputs)
+    finals = [Tensor(each.dtype, each.shape) for each in carried]
+    results = [Pack(each.dtype, each.shape, length) for each in yields[len(carried) :]]
+    builder.steps.append(
+        Loop(
+            Block(tuple(inner.steps), yields), tuple(zip(carried, state, strict=True)),
+            tuple(zip(items, packs, strict=True)), None, None, None, (*finals, *results),
+        )
+    )  # fmt: skip
+    return [*finals, *_gathered(node, results, builder)]
+
+
+def _gathered(node: Node, packs: Sequence[Pack], builder: Builder) -> list[Tensor]:
+    axes = node.integers("scan_output_axes") or [0] * len(packs)
+    turned = node.integers("scan_output_directions") or [0] * len(packs)
+    found = []
+    for pack, axis, backward in zip(packs, axes, turned, strict=True):
+        place = axis % (len(pack.shape) + 1)
+        stacked = _stacked(pack, place, builder)
+        if backward:
+            stacked = builder.slice(stacked, place, pack.length - 1, -1, -1)
+        found.append(stacked)
+    return found

@@ -1,0 +1,332 @@
+"""Images sampled at other places: Resize, GridSample, RoiAlign, cropping, boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import decided
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.symbolic import Extent, number, numbers
+from tvm_nnef.converters.onnx.tensors import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """How one dimension is resized; a scale is known, or a tensor of rank 0."""
+
+    axis: int
+    size: int
+    scale: float | Tensor
+    start: float | Tensor
+    end: float | Tensor
+
+
+@operator("Upsample", since=7)
+def upsample(node: Node, builder: Builder) -> Tensor:
+    """The old name of Resize, with scales from the corner."""
+    x = node.input(0)
+    given = node.reals("scales")
+    scales: Sequence[float | Tensor]
+    scales = given if given is not None else _numbers(node, 1, x.rank, builder)
+    shape = numbers(node.known_shape() or _scaled(x, scales))
+    axes = [
+        _Axis(axis, shape[axis], scales[axis], 0.0, 1.0)
+        for axis in range(x.rank)
+        if shape[axis] != x.shape[axis]
+    ]
+    mode = node.text("mode", "nearest")
+    return _resized(node, x, axes, mode, "asymmetric", "floor", builder)
+
+
+def _scaled(x: Tensor, scales: Sequence[float | Tensor]) -> list[int]:
+    if not all(isinstance(scale, float) for scale in scales):
+        raise Unconvertible("its scales arrive at run time", "freeze them to an initializer")
+    pairs = zip(numbers(x.shape), scales, strict=True)
+    return [int(extent * scale) for extent, scale in pairs if isinstance(scale, float)]
+
+
+@operator("Resize", since=10)
+def resize_10(node: Node, builder: Builder) -> Tensor:
+    """Scales from the corner, and the nearest element below."""
+    x, shape = node.input(0), numbers(node.shape())
+    scales = _numbers(node, 1, x.rank, builder)
+    axes = [
+        _Axis(axis, shape[axis], scales[axis], 0.0, 1.0)
+        for axis in range(x.rank)
+        if shape[axis] != x.shape[axis]
+    ]
+    return _resized(node, x, axes, node.text("mode", "nearest"), "asymmetric", "floor", builder)
+
+
+@operator("Resize", since=11)
+def resize_11(node: Node, builder: Builder) -> Tensor:
+    """Any of the ways of Resize, by scales or by sizes."""
+    x, shape = node.input(0), list(node.shape())
+    places = [axis % x.rank for axis in node.integers("axes") or range(x.rank)]
+    transform = node.text("coordinate_transformation_mode", "half_pixel")
+    count = len(places)
+    scales: Sequence[float | Tensor]
+    if node.optional(2) is not None and node.input(2).size:
+        scales = _numbers(node, 2, count, builder)
+    else:
+        scales = _scales_of_sizes(node, x, places, builder)
+    roi: Sequence[float | Tensor] = [0.0] * count + [1.0] * count
+    if transform == "tf_crop_and_resize":
+        roi = _numbers(node, 1, 2 * count, builder)
+    axes = [
+        _Axis(axis, number(shape[axis]), scales[place], roi[place], roi[place + count])
+        for place, axis in enumerate(places)
+        if not _unchanged(x, shape, axis, scales[place], transform)
+    ]
+    mode, rounding = node.text("mode", "nearest"), node.text("nearest_mode", "round_prefer_floor")
+    return _resized(node, x, axes, mode, transform, rounding, builder)
+
+
+def _unchanged(
+    x: Tensor, shape: Sequence[Extent], axis: int, scale: float | Tensor, transform: str
+) -> bool:
+    same = shape[axis] == x.shape[axis]
+    if transform == "tf_crop_and_resize":
+        return False
+    return same and (x.shape[axis] == 1 or not isinstance(scale, float) or scale == 1.0)
+
+
+def _numbers(node: Node, position: int, count: int, builder: Builder) -> list[float | Tensor]:
+    """The items of an input: numbers where they are known, else tensors of rank 0."""
+    tensor = node.input(position)
+    if tensor.value is not None:
+        return [float(each) for each in tensor.value.reshape(-1)]
+    return [
+        builder.squeeze(builder.slice(tensor, 0, place, place + 1), [0]) for place in range(count)
+    ]
+
+
+def _scales_of_sizes(
+    node: Node, x: Tensor, axes: Sequence[int], builder: Builder
+) -> Sequence[float | Tensor]:
+    """The scales that lead to sizes; one for all where the aspect ratio is kept."""
+    policy, sizes = node.text("keep_aspect_ratio_policy", "stretch"), node.input(3)
+    if policy == "stretch":
+        shape = node.shape()
+        return [number(shape[axis]) / number(x.shape[axis]) for axis in axes]
+    if sizes.value is not None:
+        found = [
+            float(size) / number(x.shape[axis])
+            for size, axis in zip(sizes.value, axes, strict=True)
+        ]
+        return [min(found) if policy == "not_larger" else max(found)] * len(axes)
+    extents = builder.constant(np.array([x.shape[axis] for axis in axes]), "float64")
+    ratios = builder.binary("math.div", builder.cast(sizes, "float64"), extents)
+    name = "min" if policy == "not_larger" else "max"
+    scale = builder.call(f"math.{name}_reduce", ratios, as_shape=(), axes=[0], squeeze=True)
+    return [scale] * len(axes)
+
+
+_MODES = {"nearest": "NEAREST", "linear": "LINEAR", "bilinear": "LINEAR", "cubic": "CUBIC"}
+
+
+def _resized(
+    node: Node,
+    x: Tensor,
+    axes: Sequence[_Axis],
+    mode: str,
+    transform: str,
+    rounding: str,
+    builder: Builder,
+) -> Tensor:
+    """One dimension after the other."""
+    wide = x if x.kind == "real" or mode == "nearest" else builder.cast(x, "float32")
+    for each in axes:
+        wide = _resize_axis(node, wide, each, _MODES[mode], transform, rounding, builder)
+    return builder.cast(wide, x.dtype)
+
+
+def _resize_axis(
+    node: Node,
+    x: Tensor,
+    axis: _Axis,
+    mode: str,
+    transform: str,
+    rounding: str,
+    builder: Builder,
+) -> Tensor:
+    scale, start, end = axis.scale, axis.start, axis.end
+    extent = x.shape[axis.axis]
+    place = builder.call(
+        "onnx.resize_places",
+        *(each if isinstance(each, Tensor) else None for each in (scale, start, end)),
+        as_type="float64", as_shape=(axis.size,),
+        known_scale=scale if isinstance(scale, float) else None,
+        known_start=start if isinstance(start, float) else None,
+        known_end=end if isinstance(end, float) else None,
+        size=axis.size, extent=extent, transform=transform,
+    )  # fmt: skip
+    shape = (*x.shape[: axis.axis], axis.size, *x.shape[axis.axis + 1 :])
+    if mode == "NEAREST":
+        y = builder.call(
+            "onnx.resize_nearest", x, place, as_shape=shape, axis=axis.axis, rounding=rounding
+        )
+    else:
+        y = _interpolated(node, x, axis, mode, place, shape, builder)
+    if transform != "tf_crop_and_resize":
+        return y
+    value = node.real("extrapolation_value")
+    return builder.call("onnx.extrapolate", y, place, axis=axis.axis, extent=extent, value=value)
+
+
+def _interpolated(
+    node: Node,
+    x: Tensor,
+    axis: _Axis,
+    mode: str,
+    place: Tensor,
+    shape: Sequence[Extent],
+    builder: Builder,
+) -> Tensor:
+    reach = 1 if mode == "LINEAR" else 2
+    antialias = node.flag("antialias")
+    if antialias:
+        # Towards smaller sizes the kernel is as much wider; how much, the extents bound.
+        extent = number(x.shape[axis.axis])
+        reach = -(-reach * max(extent, axis.size) // max(axis.size, 1)) + 1
+    outside = node.flag("exclude_outside")
+    scale = axis.scale
+    weights = builder.call(
+        "onnx.resize_weights", place, scale if isinstance(scale, Tensor) else None,
+        as_type="float64", as_shape=(axis.size, 2 * reach),
+        known_scale=scale if isinstance(scale, float) else None, extent=x.shape[axis.axis],
+        reach=reach, cubic=mode == "CUBIC", coeff_a=node.real("cubic_coeff_a", -0.75),
+        antialias=antialias, exclude_outside=outside,
+    )  # fmt: skip
+    return builder.call(
+        "onnx.resample", x, place, weights, as_shape=shape, axis=axis.axis, reach=reach
+    )
+
+
+_GRID_MODES = {
+    "bilinear": "LINEAR", "linear": "LINEAR", "nearest": "NEAREST", "bicubic": "CUBIC",
+    "cubic": "CUBIC",
+}  # fmt: skip
+_GRID_PADDINGS = {"zeros": "ZEROS", "border": "REPLICATE", "reflection": "REFLECT"}
+
+
+@operator("GridSample", since=16)
+def grid_sample(node: Node, builder: Builder) -> Tensor:
+    """The input at the positions that a grid holds."""
+    x, grid = node.input(0), node.input(1)
+    mode = _GRID_MODES[node.text("mode", "linear")]
+    padding = _GRID_PADDINGS[node.text("padding_mode", "zeros")]
+    shape = (*x.shape[:2], *grid.shape[1:-1])
+    wide = x if x.kind == "real" else builder.cast(x, "float32")
+    name = "onnx.nearest_grid_sample" if mode == "NEAREST" else "image.grid_sample"
+    y = builder.call(
+        name, wide, builder.cast(grid, wide.dtype), as_shape=shape, padding=padding,
+        mode=None if mode == "NEAREST" else mode, aligned=node.flag("align_corners"),
+    )  # fmt: skip
+    return builder.cast(y, x.dtype)
+
+
+@operator("RoiAlign", since=10)
+def roi_align(node: Node, builder: Builder) -> Tensor:
+    """The mean or maximum of samples in each cell of regions."""
+    x, rois, batch = node.input(0), node.input(1), node.input(2)
+    height, width = node.integer("output_height", 1), node.integer("output_width", 1)
+    transform = node.text(
+        "coordinate_transformation_mode", "output_half_pixel" if node.version < 16 else "half_pixel"
+    )
+    largest, ratio = node.text("mode", "avg") == "max", node.integer("sampling_ratio")
+    if largest and ratio <= 0:
+        raise Unconvertible("its maximum is taken over a number of samples that data decide")
+    shape = (rois.shape[0], x.shape[1], height, width)
+    # Without a ratio, data decide how many samples a cell has: no more than the image's extents.
+    taps = (
+        (ratio, ratio) if ratio > 0 else (-(-x.shape[2] // height) + 1, -(-x.shape[3] // width) + 1)
+    )
+    return builder.call(
+        "onnx.roi_align", x, rois, batch, as_shape=shape, output_size=[height, width],
+        ratio=max(ratio, 0), taps=list(taps), scale=node.real("spatial_scale", 1.0),
+        half_pixel=transform == "half_pixel", largest=largest,
+    )  # fmt: skip
+
+
+@operator("MaxRoiPool")
+def max_roi_pool(node: Node, builder: Builder) -> Tensor:
+    """The greatest element of each cell of regions."""
+    x, rois = node.input(0), node.input(1)
+    size = node.integers("pooled_shape") or []
+    shape = (rois.shape[0], x.shape[1], *size)
+    return builder.call(
+        "onnx.max_roi_pool", x, rois, as_shape=shape, output_size=size,
+        scale=node.real("spatial_scale", 1.0),
+    )  # fmt: skip
+
+
+@operator("CenterCropPad", since=18)
+def center_crop_pad(node: Node, builder: Builder) -> Tensor:
+    """The middle of the tensor, or the tensor in the middle of zeros."""
+    x, shape = node.input(0), node.shape()
+    for axis, (extent, wanted) in enumerate(zip(x.shape, shape, strict=True)):
+        if wanted < extent:
+            begin = (extent - wanted) // 2
+            x = builder.slice(x, axis, begin, begin + wanted)
+        elif wanted > extent:
+            front = (wanted - extent) // 2
+            grown = (*x.shape[:axis], wanted, *x.shape[axis + 1 :])
+            x = builder.call(
+                "layout.pad",
+                x,
+                as_shape=grown,
+                axes=[axis],
+                padding=[front, wanted - extent - front],
+            )
+    return x
+
+
+@operator("NonMaxSuppression", since=10)
+def non_max_suppression(node: Node, builder: Builder) -> Tensor:
+    """The boxes, by score, that overlap no better one of their class."""
+    boxes, scores = node.input(0), node.input(1)
+    shape = node.known_shape()
+
+    def scalar(position: int, default: float | int | None) -> Tensor | float | int | None:
+        found = node.optional(position)
+        return default if found is None or not found.size else builder.reshape(found, ())
+
+    limit = scalar(2, 0)
+    centered = node.flag("center_point_box")
+    batch, classes, count = scores.shape
+    overlap = builder.call(
+        "onnx.box_overlap", boxes, as_shape=(batch, count, count), centered=centered
+    )
+    rank = builder.call("onnx.score_rank", scores, as_type="int32")
+    kept = builder.call(
+        "onnx.suppress", overlap, scores, rank, limit, scalar(3, 0.0), scalar(4, None),
+        as_type="bool", as_shape=(batch, classes, count),
+    )  # fmt: skip
+    flat = builder.reshape(kept, (batch * classes * count,))
+    if shape is None:
+        found = builder.call("layout.nonzero", flat, as_type="int64")
+        places = builder.squeeze(decided(found, (1,), 1, batch * classes * count), [0])
+        return builder.call(
+            "onnx.chosen_boxes", rank, places, as_type="int64", as_shape=(*places.shape, 3)
+        )
+    place = builder.reshape(builder.call("onnx.places_of_true", flat, as_type="int32"), kept.shape)
+    return builder.call(
+        "onnx.box_rows", kept, rank, place, as_type="int64", as_shape=shape, count=shape[0]
+    )
+
+
+@operator("AffineGrid", since=20)
+def affine_grid(node: Node, builder: Builder) -> Tensor:
+    """The positions of a grid, moved by matrices."""
+    theta, shape = node.input(0), node.shape()
+    return builder.call(
+        "onnx.affine_grid", theta, as_shape=shape, shape=shape[1:-1],
+        aligned=node.flag("align_corners"),
+    )  # fmt: skip

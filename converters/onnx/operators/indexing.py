@@ -1,0 +1,176 @@
+"""Operators that read or write at places which tensors tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import decided
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.symbolic import Extent, minimum
+from tvm_nnef.converters.onnx.symbolic import number as number_of
+from tvm_nnef.converters.onnx.tensors import Tensor
+
+
+@operator("Gather")
+def gather(node: Node, builder: Builder) -> Tensor:
+    """The slices that indices name; negative ones count from the end."""
+    data, index = node.input(0), node.input(1)
+    axis = node.axis(data.rank)
+    shape = (*data.shape[:axis], *index.shape, *data.shape[axis + 1 :])
+    extent = data.shape[axis]
+    given = None if index.value is None else index.value.astype(np.int64)
+    if given is not None and (isinstance(extent, int) or not (given < 0).any()):
+        places = (
+            given if not isinstance(extent, int) else np.where(given < 0, given + extent, given)
+        )
+        if not index.rank and data.rank:
+            place = int(places)
+            return builder.squeeze(builder.slice(data, axis, place, place + 1), [axis])
+        plain = builder.constant(places, index.dtype, index.source)
+        return builder.call("layout.gather", data, plain, as_shape=shape, axis=axis)
+    return builder.call("onnx.gather", data, index, as_shape=shape, axis=axis)
+
+
+@operator("GatherElements", since=11)
+def gather_elements(node: Node, builder: Builder) -> Tensor:
+    """For each index, the element at it along an axis."""
+    data, index = node.input(0), node.input(1)
+    axis = node.axis(data.rank)
+    return builder.call("onnx.gather_elements", data, index, as_shape=index.shape, axis=axis)
+
+
+@operator("GatherND", since=11)
+def gather_nd(node: Node, builder: Builder) -> Tensor:
+    """The slices that index tuples name."""
+    data, index, batch = node.input(0), node.input(1), node.integer("batch_dims")
+    rest = data.shape[batch + index.shape[-1] :]
+    return builder.call(
+        "onnx.gather_nd", data, index, as_shape=(*index.shape[:-1], *rest), batch_dims=batch
+    )
+
+
+_REDUCTIONS = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def _reduction(node: Node) -> str:
+    found = node.text("reduction", "none")
+    if found not in _REDUCTIONS:
+        raise Unconvertible(f"the reduction '{found}' is not known", "correct the model")
+    return _REDUCTIONS[found]
+
+
+@operator("Scatter", since=9)
+def scatter(node: Node, builder: Builder) -> Tensor:
+    """The old name of ScatterElements."""
+    return _scatter_elements(node, builder)
+
+
+@operator("ScatterElements", since=11)
+def scatter_elements(node: Node, builder: Builder) -> Tensor:
+    """A copy with elements at indices along an axis replaced, or joined with what comes."""
+    return _scatter_elements(node, builder)
+
+
+def _scatter_elements(node: Node, builder: Builder) -> Tensor:
+    data, index, updates = node.input(0), node.input(1), node.input(2)
+    name = f"onnx.scatter_elements_{_reduction(node)}"
+    return builder.call(name, data, index, updates, axis=node.axis(data.rank))
+
+
+@operator("ScatterND", since=11)
+def scatter_nd(node: Node, builder: Builder) -> Tensor:
+    """A copy with slices that index tuples name replaced, or joined with what comes."""
+    data, index, updates = node.input(0), node.input(1), node.input(2)
+    return builder.call(f"onnx.scatter_nd_{_reduction(node)}", data, index, updates)
+
+
+@operator("TensorScatter", since=24)
+def tensor_scatter(node: Node, builder: Builder) -> Tensor:
+    """A cache with new entries written from a place on, for each item of the batch."""
+    past, update, where = node.input(0), node.input(1), node.optional(2)
+    if where is None:
+        where = builder.constant(np.zeros(past.shape[0], np.int64))
+    return builder.call(
+        "onnx.tensor_scatter", past, update, where, axis=node.axis(past.rank, -2),
+        circular=node.text("mode", "linear") == "circular",
+    )  # fmt: skip
+
+
+@operator("Compress", since=9)
+def compress(node: Node, builder: Builder) -> Tensor:
+    """The slices where a condition holds; how many, data decide unless the model declares it."""
+    x, condition = node.input(0), node.input(1)
+    if not node.has("axis"):
+        x = builder.reshape(x, (x.size,))
+    axis = node.axis(x.rank)
+    extent = minimum(condition.shape[0], x.shape[axis])
+    kept = builder.slice(condition, 0, 0, extent)
+    shape = node.known_shape()
+    if shape is None:
+        found = decided(builder.call("layout.nonzero", kept, as_type="int64"), (1,), 1, extent)
+        places = builder.squeeze(found, [0])
+        shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+        return builder.call("layout.gather", x, places, as_shape=shape, axis=axis)
+    x = builder.slice(x, axis, 0, extent)
+    place = builder.call("onnx.places_of_true", kept, as_type="int64")
+    return builder.call(
+        "onnx.compress", x, kept, place, as_shape=shape, axis=axis, count=shape[axis]
+    )
+
+
+@operator("NonZero", since=9)
+def nonzero(node: Node, builder: Builder) -> Tensor:
+    """The indices of elements that are not zero, a column each."""
+    x, shape = node.input(0), node.known_shape()
+    if shape is None or not all(isinstance(extent, int) for extent in shape):
+        return decided(builder.call("layout.nonzero", x, as_type="int64"), (x.rank,), 1, x.size)
+    if x.kind != "bool":
+        x = builder.cast(x, "bool")
+    flat = builder.reshape(x, (x.size,))
+    place = builder.call("onnx.places_of_true", flat, as_type="int64")
+    spread = builder.reshape(place, x.shape)
+    return builder.call("onnx.nonzero", x, spread, as_type="int64", as_shape=shape, count=shape[1])
+
+
+@operator("Unique", since=11)
+def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
+    """The distinct slices, where they first stand, which one each is, and how often it comes."""
+    x = node.input(0)
+    axis = node.axis(x.rank) if node.has("axis") else None
+    if axis is None:
+        rows = builder.reshape(x, (x.size, 1))
+    else:
+        order = [axis, *(place for place in range(x.rank) if place != axis)]
+        turned = builder.transpose(x, order)
+        rows = builder.reshape(turned, (x.shape[axis], x.size // max(x.shape[axis], 1)))
+    number, width = (number_of(extent) for extent in rows.shape)
+    compared = builder.call("onnx.row_order", rows, as_type="int64", as_shape=(number, number))
+    first = builder.call("onnx.first_rows", compared, as_type="bool", as_shape=(number,))
+    name = "onnx.sorted_rank" if node.flag("sorted", True) else "onnx.first_rank"
+    inverse = builder.call(name, compared, first, as_type="int64", as_shape=(number,))
+    # Where the row of each rank stands; there are fewer of them than rows, as data decide.
+    found = builder.call("onnx.rows_of_ranks", first, inverse, as_type="int64")
+    used = builder.call("onnx.used_ranks", first, as_type="bool")
+    ranks = decided(builder.call("layout.nonzero", used, as_type="int64"), (1,), 1, number)
+    count = ranks.shape[1]
+    chosen = builder.squeeze(ranks, [0])
+    places = builder.call("layout.gather", found, chosen, as_shape=(count,), axis=0)
+    values = builder.call("layout.gather", rows, places, as_shape=(count, width), axis=0)
+    counts = builder.call("onnx.count_ranks", chosen, inverse, as_type="int64", as_shape=(count,))
+    return _unrolled(values, x, axis, count, builder), places, inverse, counts
+
+
+def _unrolled(
+    values: Tensor, x: Tensor, axis: int | None, count: Extent, builder: Builder
+) -> Tensor:
+    if axis is None:
+        return builder.reshape(values, (count,))
+    others = [extent for place, extent in enumerate(x.shape) if place != axis]
+    spread = builder.reshape(values, (count, *others))
+    order = [*range(1, axis + 1), 0, *range(axis + 1, x.rank)]
+    return builder.transpose(spread, order)

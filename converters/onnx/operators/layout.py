@@ -1,0 +1,229 @@
+"""Operators that only move elements, or make simple tensors: shapes, joins, order, blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import extents_of
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.symbolic import Extent, maximum, numbers, product, quotient
+from tvm_nnef.converters.onnx.tensors import Tensor
+from tvm_nnef.converters.onnx.types import broadcast
+
+
+@operator("Reshape")
+def reshape(node: Node, builder: Builder) -> Tensor:
+    """The elements in row-major order in another shape; 0 keeps an extent, -1 fits the others."""
+    x = node.input(0)
+    wanted = node.extents(1)
+    if node.has("shape"):
+        wanted = list(node.integers("shape") or [])
+    if wanted is None:
+        return builder.reshape(x, node.known_shape() or _resolved(node, x, builder))
+    if not node.flag("allowzero"):
+        kept = (*x.shape, *(0 for _ in wanted))
+        wanted = [kept[axis] if extent == 0 else extent for axis, extent in enumerate(wanted)]
+    if -1 in wanted:
+        rest = quotient(x.shape, [extent for extent in wanted if extent != -1])
+        wanted = [rest if extent == -1 else extent for extent in wanted]
+    return builder.reshape(x, wanted)
+
+
+def _resolved(node: Node, x: Tensor, builder: Builder) -> tuple[Extent, ...]:
+    """A shape that arrives at run time, with its 0 and -1 replaced."""
+    shape = builder.call(
+        "onnx.resolved_shape", node.input(1), x, as_type="int64", as_shape=node.input(1).shape,
+        keep_zeros=node.flag("allowzero"),
+    )  # fmt: skip
+    return extents_of(shape, node.bound, builder)
+
+
+@operator("Flatten")
+def flatten(node: Node, builder: Builder) -> Tensor:
+    """The dimensions in front of an axis as one, those from it on as another."""
+    x = node.input(0)
+    axis = node.integer("axis", 1)
+    axis = axis + x.rank if axis < 0 else axis
+    return builder.reshape(x, (product(x.shape[:axis]), product(x.shape[axis:])))
+
+
+def _axes(node: Node) -> list[int] | None:
+    """The axes of an attribute or of an input that is known."""
+    given = node.value(1)
+    return node.integers("axes") if given is None else [int(axis) for axis in given.reshape(-1)]
+
+
+@operator("Squeeze")
+def squeeze(node: Node, builder: Builder) -> Tensor:
+    """Dimensions of extent 1 taken away, by default all of them."""
+    x, axes = node.input(0), _axes(node)
+    if axes is None and node.optional(1) is not None:
+        return builder.reshape(x, node.shape())
+    if axes is None:
+        axes = [axis for axis, extent in enumerate(x.shape) if extent == 1]
+    return builder.squeeze(x, axes)
+
+
+@operator("Unsqueeze")
+def unsqueeze(node: Node, builder: Builder) -> Tensor:
+    """Dimensions of extent 1 put in."""
+    x, axes = node.input(0), _axes(node)
+    return builder.reshape(x, node.shape()) if axes is None else builder.unsqueeze(x, axes)
+
+
+@operator("Transpose")
+def transpose(node: Node, builder: Builder) -> Tensor:
+    """The dimensions in another order, by default reversed."""
+    x = node.input(0)
+    order = node.integers("perm", list(range(x.rank))[::-1]) or []
+    return builder.transpose(x, order)
+
+
+@operator("Expand", since=8)
+def expand(node: Node, builder: Builder) -> Tensor:
+    """Dimensions of extent 1 stretched, new ones put in front."""
+    x, wanted = node.input(0), node.extents(1)
+    if wanted is None:
+        shape = node.known_shape()
+        wanted = list(shape or extents_of(node.input(1), node.bound, builder))
+    return builder.expand(x, broadcast(x.shape, wanted))
+
+
+@operator("Tile", since=6)
+def tile(node: Node, builder: Builder) -> Tensor:
+    """The whole tensor repeated."""
+    x, repeats = node.input(0), node.extents(1)
+    known = node.known_shape()
+    if repeats is None and known is not None:
+        shape = known
+    else:
+        repeats = list(repeats or extents_of(node.input(1), node.bound, builder))
+        shape = tuple(extent * times for extent, times in zip(x.shape, repeats, strict=True))
+    return x if x.shape == shape else builder.call("onnx.tile", x, as_shape=shape, shape=shape)
+
+
+@operator("Concat", since=4)
+def concat(node: Node, builder: Builder) -> Tensor:
+    """Tensors one behind the other."""
+    return builder.concat(node.present, node.axis(node.input(0).rank))
+
+
+@operator("Split", since=2)
+def split(node: Node, builder: Builder) -> Sequence[Tensor | None]:
+    """Parts along a dimension; how large they are follows from attribute, input or outputs."""
+    x = node.input(0)
+    axis = node.axis(x.rank)
+    extent, count = x.shape[axis], len(node.proto.output)
+    attribute, given = node.integers("split"), node.extents(1)
+    sizes: list[Extent] | None = None if attribute is None else list(attribute)
+    if given is not None:
+        sizes = given
+    elif node.optional(1) is not None:
+        sizes = [node.shape(position)[axis] for position in range(count)]
+    if sizes is None:
+        part = -(-extent // count)
+        last = extent - part * (count - 1)
+        sizes = [*(part for _ in range(count - 1)), last]
+    results = tuple(
+        Tensor(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes
+    )
+    builder.add("layout.split", (x,), (results,), axis=axis, sizes=sizes)
+    return results
+
+
+def _blocks(node: Node) -> tuple[Tensor, int]:
+    x, size = node.input(0), node.integer("blocksize")
+    if x.rank != 4:
+        raise Unconvertible(f"its input has rank {x.rank}, not 4", "correct the model")
+    return x, size
+
+
+@operator("DepthToSpace")
+def depth_to_space(node: Node, builder: Builder) -> Tensor:
+    """Channels moved into blocks of pixels."""
+    (x, size), first = _blocks(node), node.text("mode", "DCR") == "DCR"
+    b, c, h, w = x.shape
+    shape = (b, c // size**2, h * size, w * size)
+    return builder.call(
+        "layout.depth_to_space", x, as_shape=shape, block_size=[size, size], blocks_first=first
+    )
+
+
+@operator("SpaceToDepth")
+def space_to_depth(node: Node, builder: Builder) -> Tensor:
+    """Blocks of pixels moved into channels."""
+    (x, size), first = _blocks(node), node.text("mode", "DCR") == "DCR"
+    b, c, h, w = x.shape
+    shape = (b, c * size**2, h // size, w // size)
+    return builder.call(
+        "layout.space_to_depth", x, as_shape=shape, block_size=[size, size], blocks_first=first
+    )
+
+
+@operator("ConstantOfShape", since=9)
+def constant_of_shape(node: Node, builder: Builder) -> Tensor:
+    """A tensor of equal elements."""
+    value, wanted = (
+        np.asarray(node.attributes.get("value", np.zeros(1, np.float32))),
+        node.extents(0),
+    )
+    if wanted is None:
+        wanted = list(node.known_shape() or extents_of(node.input(0), node.bound, builder))
+    shape = tuple(wanted)
+    return builder.full(builder.constant(value.reshape(())), shape, str(value.dtype))
+
+
+@operator("Range", since=11)
+def arange(node: Node, builder: Builder) -> Tensor:
+    """Numbers at equal distances."""
+    start, delta = (builder.reshape(node.input(position), ()) for position in (0, 2))
+    begins, ends, steps = (node.extents(position) for position in (0, 1, 2))
+    if begins and ends and steps and start.kind == "int":
+        count = maximum(-((begins[0] - ends[0]) // steps[0]), 0)
+    elif (known := node.known_shape()) is not None:
+        (count,) = known
+    else:
+        end = builder.reshape(node.input(1), ())
+        steps_ = builder.call("onnx.range_count", start, end, delta, as_type="int64")
+        (count,) = extents_of(steps_, node.bound, builder)
+    return builder.call("onnx.range", start, delta, as_shape=(count,), count=count)
+
+
+@operator("EyeLike", since=9)
+def eye_like(node: Node, builder: Builder) -> Tensor:
+    """Ones on a diagonal."""
+    rows, columns = numbers(node.input(0).shape)
+    eye = np.eye(rows, columns, node.integer("k"), np.dtype(node.dtype()))
+    return builder.constant(eye)
+
+
+@operator("Trilu", since=14)
+def trilu(node: Node, builder: Builder) -> Tensor:
+    """The upper or lower triangle, zeros elsewhere."""
+    x, k = node.input(0), node.optional(1)
+    diagonal = 0 if k is None else builder.reshape(k, ())
+    return builder.call("onnx.trilu", x, diagonal, upper=node.flag("upper", True))
+
+
+@operator("OneHot", since=9)
+def one_hot(node: Node, builder: Builder) -> Tensor:
+    """A row of zeros and a one for each index; ``values`` says what these are."""
+    index, values, shape = builder.cast(node.input(0), "int64"), node.input(2), node.shape()
+    axis = node.axis(index.rank + 1, -1)
+    return builder.call(
+        "onnx.one_hot", index, values, as_type=values.dtype, as_shape=shape, axis=axis,
+        depth=shape[axis],
+    )  # fmt: skip
+
+
+@operator("ReverseSequence", since=10)
+def reverse_sequence(node: Node, builder: Builder) -> Tensor:
+    """The first elements of each sequence turned around, as many as its length says."""
+    x, lengths = node.input(0), node.input(1)
+    batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
+    return builder.call("onnx.reverse_sequence", x, lengths, batch_axis=batch, time_axis=time)

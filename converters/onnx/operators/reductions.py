@@ -1,0 +1,246 @@
+"""Reductions, positions of extremes, sorting, cumulative sums, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.registry import Converter, operator
+from tvm_nnef.converters.onnx.symbolic import number, product
+from tvm_nnef.converters.onnx.tensors import Tensor
+
+Step: TypeAlias = "Callable[[Tensor, Builder], Tensor]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """What is done to each element, what joins them, and what is done to the result."""
+
+    join: str
+    before: Step | None = None
+    after: Step | None = None
+
+
+def _one(name: str, x: Tensor, builder: Builder) -> Tensor:
+    return builder.call(name, x)
+
+
+_ABS, _SQR = partial(_one, "math.abs"), partial(_one, "math.sqr")
+
+
+def _root(x: Tensor, builder: Builder) -> Tensor:
+    if x.kind == "real":
+        return builder.call("math.sqrt", x)
+    return builder.cast(builder.call("math.sqrt", builder.cast(x, "float64")), x.dtype)
+
+
+def _logarithm(x: Tensor, builder: Builder) -> Tensor:
+    if x.kind == "real":
+        return builder.call("math.log", x)
+    return builder.cast(builder.call("math.log", builder.cast(x, "float64")), x.dtype)
+
+
+_REDUCTIONS: Mapping[str, _Reduction] = {
+    "ReduceSum": _Reduction("sum"),
+    "ReduceProd": _Reduction("prod"),
+    "ReduceMax": _Reduction("max"),
+    "ReduceMin": _Reduction("min"),
+    "ReduceMean": _Reduction("mean"),
+    "ReduceL1": _Reduction("sum", _ABS),
+    "ReduceL2": _Reduction("sum", _SQR, _root),
+    "ReduceSumSquare": _Reduction("sum", _SQR),
+    "ReduceLogSum": _Reduction("sum", None, _logarithm),
+}
+_BOOLEAN = {"max": "any", "min": "all"}
+
+
+def _reduce(node: Node, builder: Builder) -> Tensor:
+    return _reduced(_REDUCTIONS[node.operator], node, builder)
+
+
+def _reduced(reduction: _Reduction, node: Node, builder: Builder) -> Tensor:
+    x = node.input(0)
+    axes = _axes(node, x)
+    if axes == []:
+        return x
+    if reduction.before:
+        x = reduction.before(x, builder)
+    x = _joined(reduction.join, x, axes, node, builder)
+    return reduction.after(x, builder) if reduction.after else x
+
+
+def _axes(node: Node, x: Tensor) -> list[int] | None:
+    """The axes where they are known, counted from the front; [] where nothing is reduced."""
+    given, where = node.value(1), node.optional(1)
+    axes = node.integers("axes")
+    if given is not None:
+        axes = [int(axis) for axis in given.reshape(-1)]
+    elif where is not None and where.size:
+        return None
+    if not axes:
+        nothing = node.flag("noop_with_empty_axes")
+        return [] if nothing else list(range(x.rank))
+    return sorted({axis % x.rank for axis in axes}) if x.rank else []
+
+
+def _joined(join: str, x: Tensor, axes: list[int] | None, node: Node, builder: Builder) -> Tensor:
+    keep = node.flag("keepdims", True)
+    if axes is None:
+        return _joined_at(join, x, node, builder)
+    return reduce_axes(join, x, axes, keep, builder)
+
+
+def reduce_axes(join: str, x: Tensor, axes: Sequence[int], keep: bool, builder: Builder) -> Tensor:
+    """``sum``, ``prod``, ``max``, ``min`` or ``mean`` over axes that are known."""
+    shape = [1 if axis in axes else extent for axis, extent in enumerate(x.shape)]
+    if not keep:
+        shape = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
+    if join == "mean" and x.kind == "int":
+        total = reduce_axes("sum", x, axes, keep, builder)
+        count = product([x.shape[axis] for axis in axes])
+        return builder.binary("onnx.truncate_div", total, number(count))
+    name = _BOOLEAN[join] if x.kind == "bool" else join
+    return builder.call(
+        f"math.{name}_reduce", x, as_shape=shape, axes=list(axes), squeeze=None if keep else True
+    )
+
+
+def _joined_at(join: str, x: Tensor, node: Node, builder: Builder) -> Tensor:
+    """Over axes that arrive at run time, into the shape that the model declares."""
+    shape, axes = node.shape(), node.input(1)
+    if x.kind == "bool":
+        wide = _joined_at(join, builder.cast(x, "int32"), node, builder)
+        # The maximum of nothing is the least number, which is no truth.
+        return builder.binary("math.gt" if join == "max" else "math.ne", wide, 0, "bool")
+    strides = builder.call("onnx.reduce_strides", axes, as_shape=(x.rank,), extents=list(x.shape))
+    volume = number(product(shape))
+    name = "sum" if join == "mean" else join
+    flat = builder.call(f"onnx.{name}_at", x, strides, as_shape=(volume,), volume=volume)
+    if join == "mean":
+        count = number(x.size) // max(volume, 1)
+        if x.kind == "real":
+            flat = builder.binary("math.div", flat, float(count))
+        else:
+            flat = builder.binary("onnx.truncate_div", flat, count)
+    return builder.reshape(flat, shape)
+
+
+REDUCTIONS = tuple(Converter(name, 1, _reduce) for name in _REDUCTIONS)
+
+
+@operator("ReduceLogSumExp")
+def reduce_log_sum_exp(node: Node, builder: Builder) -> Tensor:
+    """The logarithm of the sum of powers of e, shifted so as not to overflow."""
+    x = node.input(0)
+    axes = _axes(node, x)
+    if axes == []:
+        return x
+    if x.kind != "real":
+        x = builder.cast(x, "float64")
+    if axes is None:
+        powers = builder.call("math.exp", x)
+        total = _joined_at("sum", powers, node, builder)
+        return builder.cast(builder.call("math.log", total), node.dtype())
+    greatest = reduce_axes("max", x, axes, True, builder)
+    finite = builder.call("onnx.finite_or_zero", greatest)
+    powers = builder.call("math.exp", builder.binary("math.sub", x, finite))
+    total = reduce_axes("sum", powers, axes, True, builder)
+    found = builder.binary("math.add", builder.call("math.log", total), finite)
+    if not node.flag("keepdims", True):
+        found = builder.squeeze(found, axes)
+    return builder.cast(found, node.input(0).dtype)
+
+
+def _position(largest: bool, node: Node, builder: Builder) -> Tensor:
+    x = node.input(0)
+    axis, keep = node.axis(x.rank), node.flag("keepdims", True)
+    last = node.flag("select_last_index")
+    shape = [extent for place, extent in enumerate(x.shape) if keep or place != axis]
+    if keep:
+        shape[axis] = 1
+    squeeze = None if keep else True
+    if x.kind == "real" and not last:
+        name = "math.argmax" if largest else "math.argmin"
+        return builder.call(name, x, as_type="int64", as_shape=shape, axis=axis, squeeze=squeeze)
+    extreme = reduce_axes("max" if largest else "min", x, [axis], True, builder)
+    return builder.call(
+        "onnx.position", x, extreme, as_type="int64", as_shape=shape, axis=axis,
+        last=last, squeeze=not keep,
+    )  # fmt: skip
+
+
+POSITIONS = (
+    Converter("ArgMax", 1, partial(_position, True)),
+    Converter("ArgMin", 1, partial(_position, False)),
+)
+
+
+@operator("TopK")
+def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
+    """The greatest (or least) elements along an axis, in order, and where they stand."""
+    x = node.input(0)
+    axis, largest = node.axis(x.rank, -1), node.flag("largest", True)
+    given = node.value(1)
+    if node.has("k"):
+        count = node.integer("k")
+    elif given is not None:
+        count = int(given.reshape(()))
+    else:
+        count = number((node.known_shape(0) or node.shape(1))[axis])
+    shape = tuple(count if place == axis else extent for place, extent in enumerate(x.shape))
+    wide = x if x.kind == "real" else builder.cast(x, "float64")
+    values, indices = Tensor(wide.dtype, shape), Tensor("int64", shape)
+    builder.add("algo.top_k", (wide,), (values, indices), k=count, axis=axis, largest=largest)
+    return builder.cast(values, x.dtype), indices
+
+
+def _softmax_axes(node: Node, x: Tensor) -> list[int]:
+    """One axis; before opset 13 all from it on."""
+    if node.version >= 13:
+        return [node.axis(x.rank, -1)]
+    return list(range(node.axis(x.rank, 1), x.rank))
+
+
+@operator("Softmax")
+def softmax(node: Node, builder: Builder) -> Tensor:
+    """Powers of e that add up to 1."""
+    x = node.input(0)
+    return builder.call("nn.softmax", x, axes=_softmax_axes(node, x))
+
+
+@operator("LogSoftmax")
+def log_softmax(node: Node, builder: Builder) -> Tensor:
+    """The logarithm of a softmax, by differences."""
+    x = node.input(0)
+    return builder.call("onnx.log_softmax", x, axes=_softmax_axes(node, x))
+
+
+@operator("Hardmax")
+def hardmax(node: Node, builder: Builder) -> Tensor:
+    """1 at the first greatest element, 0 elsewhere."""
+    x = node.input(0)
+    axes = _softmax_axes(node, x)
+    if len(axes) > 1 or not axes:
+        wanted = x.shape
+        start = axes[0] if axes else x.rank
+        rows = number(product(wanted[:start]))
+        flat = builder.reshape(x, (rows, x.size // max(rows, 1)))
+        return builder.reshape(builder.call("onnx.hardmax", flat, axis=1), wanted)
+    return builder.call("onnx.hardmax", x, axis=axes[0])
+
+
+def _cumulative(name: str, node: Node, builder: Builder) -> Tensor:
+    x, axis = node.input(0), builder.reshape(node.input(1), ())
+    return builder.call(
+        name, x, axis, exclusive=node.flag("exclusive"), reverse=node.flag("reverse")
+    )
+
+
+CUMULATIVE = (
+    Converter("CumSum", 11, partial(_cumulative, "onnx.cumulative_sum")),
+    Converter("CumProd", 26, partial(_cumulative, "onnx.cumulative_product")),
+)

@@ -1,0 +1,199 @@
+"""Signals and texts as numbers: Fourier transforms, windows, mel weights, n-grams, bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.registry import Converter, operator
+from tvm_nnef.converters.onnx.symbolic import number
+from tvm_nnef.converters.onnx.tensors import Argument, Tensor
+
+
+@operator("DFT", since=17)
+def dft_17(node: Node, builder: Builder) -> Tensor:
+    """A Fourier transform along an axis that an attribute tells."""
+    return _dft(node, node.axis(node.input(0).rank, 1), builder)
+
+
+@operator("DFT", since=20)
+def dft_20(node: Node, builder: Builder) -> Tensor:
+    """A Fourier transform along an axis that an input tells."""
+    axis = node.optional(2)
+    if axis is None:
+        return _dft(node, node.input(0).rank - 2, builder)
+    if axis.value is not None:
+        return _dft(node, int(axis.value.reshape(())) % node.input(0).rank, builder)
+    x, shape = node.input(0), node.shape()
+    changed = [place for place in range(x.rank - 1) if x.shape[place] != shape[place]]
+    if len(changed) == 1:
+        return _dft(node, changed[0], builder)
+    if changed or node.flag("onesided") or node.optional(1) is not None:
+        raise Unconvertible("'axis' arrives at run time", "freeze 'axis' to an initializer")
+    spectrum = builder.call(
+        "onnx.dft_at", x, builder.reshape(axis, ()), as_type="float64", as_shape=shape,
+        parts=shape[-1], inverse=node.flag("inverse"),
+    )  # fmt: skip
+    return _exactly(spectrum, x, builder)
+
+
+def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
+    x, inverse, onesided = node.input(0), node.flag("inverse"), node.flag("onesided")
+    length: Argument = node.optional(1)
+    known = node.known_shape()
+    if isinstance(length, Tensor):
+        length = builder.reshape(length, ())
+    else:
+        length = 2 * (number(x.shape[axis]) - 1) if inverse and onesided else number(x.shape[axis])
+    if isinstance(length, Tensor) and length.value is not None:
+        length = int(length.value)
+    if isinstance(length, int):
+        count = length // 2 + 1 if onesided and not inverse else length
+    elif known is not None:
+        count = number(known[axis])
+    else:
+        raise Unconvertible("'dft_length' arrives at run time", "freeze it to an initializer")
+    parts = 1 if inverse and onesided else 2
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 : -1], parts)
+    return _exactly(
+        builder.call(
+            "onnx.dft", x, length, as_type="float64", as_shape=shape, axis=axis, count=count,
+            parts=parts, inverse=inverse, mirrored=inverse and onesided,
+        ),
+        x, builder,
+    )  # fmt: skip
+
+
+def _exactly(spectrum: Tensor, x: Tensor, builder: Builder) -> Tensor:
+    """A sum over a whole signal, made in double precision, in the type of the signal."""
+    return builder.cast(spectrum, x.dtype)
+
+
+@operator("STFT", since=17)
+def stft(node: Node, builder: Builder) -> Tensor:
+    """Fourier transforms of the frames of a signal."""
+    signal, step, window, length = node.input(0), node.input(1), node.optional(2), node.optional(3)
+    if signal.rank == 2:
+        signal = builder.unsqueeze(signal, [-1])
+    shape = node.shape()
+    if length is not None and length.value is not None:
+        size = int(length.value.reshape(()))
+    elif window is not None:
+        size = number(window.shape[0])
+    else:
+        bins = number(shape[2])
+        size = 2 * (bins - 1) if node.flag("onesided", True) else bins
+    if window is None:
+        window = builder.constant(np.ones(size), signal.dtype)
+    frames = builder.call(
+        "onnx.frames", signal, builder.reshape(step, ()), window,
+        as_shape=(signal.shape[0], shape[1], size, signal.shape[2]), count=shape[1], size=size,
+    )  # fmt: skip
+    spectrum = builder.call(
+        "onnx.dft", frames, size, as_type="float64", as_shape=shape, axis=2, count=shape[2],
+        parts=2, inverse=False, mirrored=False,
+    )  # fmt: skip
+    return _exactly(spectrum, signal, builder)
+
+
+_WINDOWS = {
+    "HannWindow": (0.5, 0.5, 0.0),
+    "HammingWindow": (25.0 / 46.0, 21.0 / 46.0, 0.0),
+    "BlackmanWindow": (0.42, 0.5, 0.08),
+}
+"""The coefficients of a constant and of two cosines."""
+
+
+def _window(node: Node, builder: Builder) -> Tensor:
+    a, b, c = _WINDOWS[node.operator]
+    size = builder.reshape(node.input(0), ())
+    (count,) = node.shape()
+    found = builder.call(
+        "onnx.cosine_window", size, as_type="float64", as_shape=(count,), count=count,
+        a=a, b=b, c=c, periodic=node.flag("periodic", True),
+    )  # fmt: skip
+    return builder.cast(found, node.dtype())
+
+
+WINDOWS = tuple(Converter(name, 17, _window) for name in _WINDOWS)
+
+
+@operator("MelWeightMatrix", since=17)
+def mel_weights(node: Node, builder: Builder) -> Tensor:
+    """Triangles on the mel scale, a column each, over the bins of a spectrum."""
+    length, rate, low, high = (
+        builder.reshape(node.input(position), ()) for position in range(1, 5)
+    )
+    bins, count = node.shape()
+    edges = builder.call(
+        "onnx.mel_edges", length, rate, low, high, as_type="int64", as_shape=(count + 2,),
+        count=count + 2,
+    )  # fmt: skip
+    found = builder.call(
+        "onnx.mel_triangles", edges, as_type="float64", as_shape=(bins, count), bins=bins
+    )
+    return builder.cast(found, node.dtype())
+
+
+@operator("TfIdfVectorizer", since=9)
+def tf_idf(node: Node, builder: Builder) -> Tensor:
+    """How often n-grams of a pool occur in each row."""
+    x = node.input(0)
+    pool = node.integers("pool_int64s")
+    if pool is None:
+        raise Unconvertible("its pool holds strings", "only integers can be converted")
+    starts = node.integers("ngram_counts") or []
+    places = node.integers("ngram_indexes") or []
+    shortest, longest = node.integer("min_gram_length", 1), node.integer("max_gram_length", 1)
+    skips = node.integer("max_skip_count")
+    rows = x if x.rank == 2 else builder.reshape(x, (1, x.size))
+    size = max(places) + 1
+    counts: Tensor | None = None
+    number = 0
+    for length, items in _pools(pool, starts):
+        amount = len(items)
+        wanted = places[number : number + amount]
+        number += amount
+        if not shortest <= length <= longest or not amount:
+            continue
+        found = builder.call(
+            "onnx.count_grams", builder.cast(rows, "int64"),
+            builder.constant(np.array(items, np.int64).reshape(amount, length)),
+            builder.constant(np.array(wanted, np.int64)),
+            as_type="float32", as_shape=(rows.shape[0], size), size=size,
+            skips=1 if length == 1 else skips + 1,
+        )  # fmt: skip
+        counts = found if counts is None else builder.binary("math.add", counts, found)
+    if counts is None:
+        counts = builder.constant(np.zeros((rows.shape[0], size), np.float32))
+    weighted = _weighted(node, counts, places, builder)
+    return weighted if x.rank == 2 else builder.reshape(weighted, (size,))
+
+
+def _pools(pool: Sequence[int], starts: Sequence[int]) -> list[tuple[int, list[list[int]]]]:
+    """The n-grams of each length, from 1 on."""
+    found = []
+    for position, start in enumerate(starts):
+        length = position + 1
+        end = starts[position + 1] if position + 1 < len(starts) else len(pool)
+        items = [list(pool[place : place + length]) for place in range(start, end, length)]
+        found.append((length, items))
+    return found
+
+
+def _weighted(node: Node, counts: Tensor, places: Sequence[int], builder: Builder) -> Tensor:
+    mode, weights = node.text("mode"), node.reals("weights")
+    scale: Tensor | None = None
+    if weights is not None:
+        row = np.ones(counts.shape[1], np.float32)
+        row[list(places)] = weights
+        scale = builder.constant(row)
+    if mode == "IDF":
+        counts = builder.cast(builder.binary("math.gt", counts, 0.0, "bool"), "float32")
+    if mode == "TF" or scale is None:
+        return counts
+    return builder.binary("math.mul", counts, scale)

@@ -1,0 +1,367 @@
+"""Windows over spatial dimensions: convolutions and pooling.
+
+Paddings are always computed here and written out, because what ONNX calls SAME and ceil_mode are
+not what SkriptND means by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, maximum, number, numbers
+from tvm_nnef.converters.onnx.tensors import Attribute, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window's geometry, a number for each spatial dimension; ``out`` are the result's extents.
+
+    ``before`` and ``after`` are what the model asks for; :meth:`padding` is what makes exactly
+    ``out`` windows.
+    """
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    inside: Shape
+    out: Shape
+    ceil: bool
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """The extents of the dilated window."""
+        pairs = zip(self.size, self.dilation, strict=True)
+        return tuple((size - 1) * dilation + 1 for size, dilation in pairs)
+
+    @property
+    def padding(self) -> list[Extent]:
+        """Counts in front, then behind."""
+        if not self.ceil:
+            return [*self.before, *self.after]
+        behind = [
+            (out - 1) * stride + reach - inside - before
+            for out, stride, reach, inside, before in zip(
+                self.out, self.stride, self.reach, self.inside, self.before, strict=True
+            )
+        ]
+        return [*self.before, *behind]
+
+    def counts(self, border: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        """For each window, how many of its elements count: those in the input, or padding too."""
+        columns = []
+        for size, stride, dilation, before, after, inside, out in zip(
+            self.size, self.stride, self.dilation, self.before, self.after, self.inside, self.out,
+            strict=True,
+        ):  # fmt: skip
+            places = np.arange(number(out))[:, None] * stride + np.arange(size) * dilation - before
+            low, high = (-before, number(inside) + after) if border else (0, number(inside))
+            columns.append(((places >= low) & (places < high)).sum(1).astype(np.float64))
+        found: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = columns[0]
+        for column in columns[1:]:
+            found = found[..., None] * column
+        return found
+
+
+def window_of(node: Node, inside: Sequence[Extent], size: Sequence[int]) -> Window:
+    """The window of a convolution or pooling node over spatial extents ``inside``."""
+    rank = len(inside)
+    stride = node.integers("strides") or [1] * rank
+    dilation = node.integers("dilations") or [1] * rank
+    pads = node.integers("pads") or [0] * (2 * rank)
+    auto, ceil = node.text("auto_pad", "NOTSET"), node.flag("ceil_mode")
+    before, after = list(pads[:rank]), list(pads[rank:])
+    out: list[Extent] = []
+    for axis in range(rank):
+        reach = (size[axis] - 1) * dilation[axis] + 1
+        extent, step = inside[axis], stride[axis]
+        if auto in ("SAME_UPPER", "SAME_LOWER"):
+            count = -(-extent // step)
+            total = number(maximum((count - 1) * step + reach - extent, 0))
+            smaller, larger = total // 2, total - total // 2
+            before[axis], after[axis] = (
+                (smaller, larger) if auto == "SAME_UPPER" else (larger, smaller)
+            )
+        elif auto == "VALID":
+            before[axis] = after[axis] = 0
+        room = extent + before[axis] + after[axis] - reach
+        count = room // step + 1
+        if ceil:
+            count = -(-room // step) + 1
+            # The last window must begin in the input or the padding in front of it.
+            if (count - 1) * step >= extent + before[axis]:
+                count -= 1
+        out.append(count)
+    return Window(
+        tuple(size), tuple(stride), tuple(dilation), tuple(before), tuple(after), tuple(inside),
+        tuple(out), ceil,
+    )  # fmt: skip
+
+
+def _uniform(values: Sequence[int], default: int) -> list[int] | None:
+    """An attribute of a window, None where it has its default."""
+    return None if all(value == default for value in values) else list(values)
+
+
+@operator("Conv")
+def conv(node: Node, builder: Builder) -> Tensor:
+    """A convolution."""
+    return convolution(node, node.input(0), node.input(1), node.optional(2), builder)
+
+
+def convolution(
+    node: Node, x: Tensor, weight: Tensor, bias: Tensor | None, builder: Builder
+) -> Tensor:
+    """A convolution of reals, or of integers without bias."""
+    window = window_of(node, x.shape[2:], numbers(weight.shape[2:]))
+    shape = (x.shape[0], weight.shape[0], *window.out)
+    groups = node.integer("group", 1)
+    name = "nn.conv" if x.kind == "real" else "onnx.conv"
+    extra = (bias,) if bias is not None else ()
+    return builder.call(
+        name, x, weight, *extra, as_shape=shape,
+        stride=_uniform(window.stride, 1), dilation=_uniform(window.dilation, 1),
+        padding=window.padding, groups=None if groups == 1 else groups,
+    )  # fmt: skip
+
+
+@operator("ConvTranspose")
+def conv_transpose(node: Node, builder: Builder) -> Tensor:
+    """A transposed convolution."""
+    x, weight, bias = node.input(0), node.input(1), node.optional(2)
+    rank, groups = x.rank - 2, node.integer("group", 1)
+    stride = node.integers("strides") or [1] * rank
+    dilation = node.integers("dilations") or [1] * rank
+    extra = node.integers("output_padding") or [0] * rank
+    before, after = _transposed_pads(node, x, weight, stride, dilation, extra)
+    out = [
+        stride[axis] * (x.shape[axis + 2] - 1) + extra[axis]
+        + (weight.shape[axis + 2] - 1) * dilation[axis] + 1 - before[axis] - after[axis]
+        for axis in range(rank)
+    ]  # fmt: skip
+    shape = (x.shape[0], weight.shape[1] * groups, *out)
+    more = (bias,) if bias is not None else ()
+    # What is added behind is the same as less padding there, also where it exceeds the stride.
+    return builder.call(
+        "onnx.deconv", x, weight, *more, as_shape=shape, stride=list(stride),
+        dilation=list(dilation), offset=list(before), size=out, groups=groups,
+    )  # fmt: skip
+
+
+def _transposed_pads(
+    node: Node,
+    x: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    extra: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    rank = x.rank - 2
+    pads = node.integers("pads") or [0] * (2 * rank)
+    before, after = list(pads[:rank]), list(pads[rank:])
+    auto, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
+    if auto == "VALID":
+        before, after = [0] * rank, [0] * rank
+    if wanted is None and auto not in ("SAME_UPPER", "SAME_LOWER"):
+        return before, after
+    for axis in range(rank):
+        reach = (number(weight.shape[axis + 2]) - 1) * dilation[axis] + 1
+        extent = number(x.shape[axis + 2])
+        size = extent * stride[axis] if wanted is None else wanted[axis - rank]
+        total = stride[axis] * (extent - 1) + extra[axis] + reach - size
+        half = total // 2
+        before[axis], after[axis] = (
+            (half, total - half) if auto == "SAME_UPPER" else (total - half, half)
+        )
+    return before, after
+
+
+@operator("MaxPool")
+def max_pool(node: Node, builder: Builder) -> Sequence[Tensor | None]:
+    """The greatest element of each window, and where it stands in the tensor."""
+    x = node.input(0)
+    window = window_of(node, x.shape[2:], node.integers("kernel_shape") or [])
+    shape = (*x.shape[:2], *window.out)
+    axes = list(range(2, x.rank))
+    name = "nn.max_pool" if x.kind == "real" else "onnx.max_pool"
+    values = builder.call(name, x, as_shape=shape, axes=axes, more=_geometry(window))
+    if not node.wants(1):
+        return (values,)
+    place = builder.call(
+        "onnx.max_pool_places", x, values, as_type="int64", as_shape=shape, more=_geometry(window),
+        strides=_strides(x.shape, bool(node.integer("storage_order"))),
+    )  # fmt: skip
+    return values, place
+
+
+def _geometry(window: Window) -> dict[str, Attribute | None]:
+    return {
+        "size": list(window.size),
+        "stride": list(window.stride),
+        "dilation": list(window.dilation),
+        "padding": window.padding,
+    }
+
+
+def _strides(shape: Sequence[Extent], columns_first: bool) -> list[Extent]:
+    """How far apart neighbours are in a flattened tensor."""
+    spatial = list(shape[2:])
+    order = range(len(spatial)) if columns_first else reversed(range(len(spatial)))
+    strides: list[Extent] = [0] * len(spatial)
+    step: Extent = 1
+    for axis in order:
+        strides[axis], step = step, step * spatial[axis]
+    return [step * shape[1], step, *strides]
+
+
+@operator("AveragePool")
+def average_pool(node: Node, builder: Builder) -> Tensor:
+    """The mean of each window, of its elements in the input or with the padding."""
+    x = node.input(0)
+    window = window_of(node, x.shape[2:], node.integers("kernel_shape") or [])
+    shape = (*x.shape[:2], *window.out)
+    axes, border = list(range(2, x.rank)), node.flag("count_include_pad")
+    plain = {"axes": axes, **_geometry(window)}
+    if not any((*window.before, *window.after)) and not window.ceil:
+        return builder.call("nn.avg_pool", x, as_shape=shape, ignore_border=False, more=plain)
+    if not border and not window.ceil:
+        return builder.call("nn.avg_pool", x, as_shape=shape, more=plain)
+    counts = window.counts(border)
+    if (counts == prod(window.size)).all():
+        return builder.call("nn.avg_pool", x, as_shape=shape, ignore_border=False, more=plain)
+    if not border:
+        return builder.call("nn.avg_pool", x, as_shape=shape, more=plain)
+    total = builder.call("nn.sum_pool", x, as_shape=shape, more=plain)
+    return builder.binary("math.div", total, builder.constant(counts, x.dtype))
+
+
+@operator("LpPool")
+def lp_pool(node: Node, builder: Builder) -> Tensor:
+    """The Lp norm of each window."""
+    x = node.input(0)
+    window = window_of(node, x.shape[2:], node.integers("kernel_shape") or [])
+    return builder.call(
+        "nn.lp_pool", x, as_shape=(*x.shape[:2], *window.out), axes=list(range(2, x.rank)),
+        p=float(node.attributes.get("p", 2)), more=_geometry(window),
+    )  # fmt: skip
+
+
+@operator("GlobalAveragePool")
+def global_average_pool(node: Node, builder: Builder) -> Tensor:
+    """The mean over all spatial dimensions."""
+    return _globally("math.mean_reduce", node.input(0), builder)
+
+
+@operator("GlobalMaxPool")
+def global_max_pool(node: Node, builder: Builder) -> Tensor:
+    """The greatest element over all spatial dimensions."""
+    return _globally("math.max_reduce", node.input(0), builder)
+
+
+@operator("GlobalLpPool")
+def global_lp_pool(node: Node, builder: Builder) -> Tensor:
+    """The Lp norm over all spatial dimensions."""
+    p = float(node.attributes.get("p", 2))
+    return _globally("math.lp_reduce", node.input(0), builder, p=p)
+
+
+def _globally(name: str, x: Tensor, builder: Builder, **attributes: float) -> Tensor:
+    axes = list(range(2, x.rank))
+    shape = (*x.shape[:2], *(1 for _ in axes))
+    return builder.call(name, x, as_shape=shape, axes=axes, more=attributes)
+
+
+@operator("MaxUnpool", since=9)
+def max_unpool(node: Node, builder: Builder) -> Tensor:
+    """Elements put back where a MaxPool found them, zeros elsewhere."""
+    x, places = node.input(0), node.input(1)
+    rank, given = x.rank - 2, node.value(2)
+    stride = node.integers("strides") or [1] * rank
+    pads = node.integers("pads") or [0] * (2 * rank)
+    size = node.integers("kernel_shape") or []
+    natural = [
+        (x.shape[axis + 2] - 1) * stride[axis] + size[axis] - pads[axis] - pads[axis + rank]
+        for axis in range(rank)
+    ]
+    inner = (*x.shape[:2], *natural)
+    shape = inner
+    if given is not None:
+        shape = tuple(int(each) for each in given)
+    elif node.optional(2) is not None:
+        shape = node.shape()
+    flat = builder.call(
+        "onnx.unpool", builder.reshape(x, (x.size,)), builder.reshape(places, (x.size,)),
+        as_shape=(prod(inner),), volume=prod(inner),
+    )  # fmt: skip
+    whole = builder.reshape(flat, inner)
+    if shape == inner:
+        return whole
+    # Places count in the shape that pooling would have had; what is larger is empty.
+    corner = builder.constant(np.zeros(len(shape), np.int64))
+    return builder.call(
+        "onnx.pad_at", whole, corner, as_shape=shape, shape=shape, method="CONSTANT"
+    )
+
+
+@operator("Col2Im", since=18)
+def col2im(node: Node, builder: Builder) -> Tensor:
+    """Blocks added up where they lie in an image."""
+    x = node.input(0)
+    shape, block = node.shape(), node.value(2)
+    image, channels, rank = list(shape[2:]), shape[1], len(shape) - 2
+    stride = node.integers("strides") or [1] * rank
+    dilation = node.integers("dilations") or [1] * rank
+    pads = node.integers("pads") or [0] * (2 * rank)
+    if block is None:
+        return builder.call(
+            "onnx.col2im_at", x, node.input(2), as_shape=shape, image=image, stride=stride,
+            dilation=dilation, before=pads[:rank], after=pads[rank:], channels=channels,
+        )  # fmt: skip
+    size = [int(each) for each in block]
+    count = [
+        (image[axis] + pads[axis] + pads[axis + rank] - dilation[axis] * (size[axis] - 1) - 1)
+        // stride[axis] + 1
+        for axis in range(rank)
+    ]  # fmt: skip
+    spread = builder.reshape(x, (x.shape[0], channels, *size, *count))
+    return builder.call(
+        "onnx.col2im", spread, as_shape=shape, rank=rank, image=image, stride=stride,
+        dilation=dilation, offset=pads[:rank],
+    )  # fmt: skip
+
+
+@operator("DeformConv", since=19)
+def deform_conv(node: Node, builder: Builder) -> Tensor:
+    """A convolution whose window's elements are moved by offsets that a tensor tells."""
+    x, weight, offset = node.input(0), node.input(1), node.input(2)
+    bias, mask = node.optional(3), node.optional(4)
+    if x.rank != 4:
+        raise Unconvertible(f"it has {x.rank - 2} spatial dimensions; 2 can be converted")
+    window = window_of(node, x.shape[2:], numbers(weight.shape[2:]))
+    batch, groups = x.shape[0], node.integer("offset_group", 1)
+    taps = weight.shape[2:]
+    moved = builder.reshape(offset, (batch, groups, *taps, 2, *window.out))
+    weights = None
+    if mask is not None:
+        weights = builder.reshape(mask, (batch, groups, *taps, *window.out))
+    samples = builder.call(
+        "onnx.deformed_samples", x, moved, weights,
+        as_shape=(batch, x.shape[1], *taps, *window.out),
+        stride=list(window.stride), dilation=list(window.dilation), offset=list(window.before),
+    )  # fmt: skip
+    found = builder.call(
+        "onnx.contract_samples", samples, weight, as_shape=(batch, weight.shape[0], *window.out),
+        groups=node.integer("group", 1),
+    )  # fmt: skip
+    if bias is None:
+        return found
+    return builder.binary("math.add", found, builder.reshape(bias, (bias.size, 1, 1)))

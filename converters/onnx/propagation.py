@@ -1,0 +1,187 @@
+"""Shape arithmetic: what becomes of extents that flow through tensors of integers.
+
+``Shape`` of a tensor with open extents starts such a chain; gathering, joining, cutting and
+arithmetic carry it on, on arrays of extents; whatever reads it as numbers (a reshape, a slice)
+finds them in ``Tensor.extents``. Nothing else is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+
+from tvm_nnef.converters.onnx.node import attributes_of
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.symbolic import Symbolic, array, maximum, minimum, product
+from tvm_nnef.converters.onnx.tensors import Tensor
+
+Extents: TypeAlias = "np.ndarray[Any, np.dtype[np.object_]]"
+_Attributes: TypeAlias = "Mapping[str, Any]"
+_Function: TypeAlias = "Callable[[Sequence[Extents | None], _Attributes], Any]"
+
+
+def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Extents] | None:
+    """The results of a node as arrays of extents, None where it is no shape arithmetic."""
+    if proto.op_type in ("Shape", "Size") and inputs and inputs[0] is not None:
+        return [_shape(proto, inputs[0])]
+    function = _FUNCTIONS.get(proto.op_type)
+    if function is None or proto.domain not in ("", "ai.onnx"):
+        return None
+    if not any(each is not None and each.extents is not None for each in inputs):
+        return None
+    arrays = [None if each is None else known_extents(each) for each in inputs]
+    if any(own is None and each is not None for own, each in zip(arrays, inputs, strict=True)):
+        return None
+    try:
+        found = function(arrays, attributes_of(proto))
+    except (Unconvertible, TypeError, IndexError, ValueError):
+        # It depends on what only a run tells; then it is computed in the run.
+        return None
+    results = found if isinstance(found, list) else [found]
+    return [array(each) for each in results]
+
+
+def known_extents(tensor: Tensor) -> Extents | None:
+    """The elements of a tensor as extents, where they are numbers or extents."""
+    if tensor.extents is not None:
+        return tensor.extents
+    value = tensor.value
+    if value is None or value.dtype.kind not in "iub":
+        return None
+    return array(value)
+
+
+def _shape(proto: onnx.NodeProto, tensor: Tensor) -> Extents:
+    if proto.op_type == "Size":
+        return array(product(tensor.shape))
+    attributes = attributes_of(proto)
+    start, end = attributes.get("start", 0), attributes.get("end", tensor.rank)
+    return array(list(tensor.shape[slice(start, end)]))
+
+
+def _axes(inputs: Sequence[Extents | None], attributes: _Attributes) -> list[int]:
+    given = attributes.get("axes")
+    if given is None and len(inputs) > 1 and inputs[1] is not None:
+        given = inputs[1].reshape(-1)
+    return [int(axis) for axis in given] if given is not None else []
+
+
+def _unsqueeze(inputs: Sequence[Extents | None], attributes: _Attributes) -> Any:
+    return np.expand_dims(_first(inputs), tuple(_axes(inputs, attributes)))
+
+
+def _squeeze(inputs: Sequence[Extents | None], attributes: _Attributes) -> Any:
+    axes = _axes(inputs, attributes)
+    return np.squeeze(_first(inputs), tuple(axes) if axes else None)
+
+
+def _slice(inputs: Sequence[Extents | None], attributes: _Attributes) -> Any:
+    x = _first(inputs)
+
+    def numbers(place: int, name: str) -> list[int] | None:
+        given = inputs[place] if place < len(inputs) else None
+        return attributes.get(name) if given is None else [int(item) for item in given.reshape(-1)]
+
+    starts, ends = numbers(1, "starts") or [], numbers(2, "ends") or []
+    axes, steps = numbers(3, "axes"), numbers(4, "steps")
+    parts = [slice(None)] * x.ndim
+    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        axis = place if axes is None else axes[place]
+        parts[axis] = slice(start, end, 1 if steps is None else steps[place])
+    return x[tuple(parts)]
+
+
+def _gather(inputs: Sequence[Extents | None], attributes: _Attributes) -> Any:
+    x, places = _first(inputs), inputs[1]
+    assert places is not None
+    return np.take(x, places.astype(np.int64), attributes.get("axis", 0))
+
+
+def _reshape(inputs: Sequence[Extents | None], attributes: _Attributes) -> Any:
+    assert inputs[1] is not None
+    return _first(inputs).reshape([int(item) for item in inputs[1]])
+
+
+def _divide(left: Any, right: Any) -> Any:
+    """Truncated, as ONNX divides integers; extents are never negative."""
+    plain = not isinstance(left, Symbolic) and not isinstance(right, Symbolic)
+    return int(np.fix(left / right)) if plain else left // right
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if left == right:
+        return True
+    if isinstance(left, Symbolic) and isinstance(right, int) and right < 0:
+        return False
+    if isinstance(right, Symbolic) and isinstance(left, int) and left < 0:
+        return False
+    if isinstance(left, Symbolic) or isinstance(right, Symbolic):
+        raise Unconvertible("only a run tells")
+    return False
+
+
+def _first(inputs: Sequence[Extents | None]) -> Extents:
+    assert inputs[0] is not None
+    return inputs[0]
+
+
+def _pairs(function: Callable[[Any, Any], Any]) -> _Function:
+    each = np.frompyfunc(function, 2, 1)
+    return lambda inputs, attributes: each(inputs[0], inputs[1])
+
+
+_FUNCTIONS: Mapping[str, _Function] = {
+    "Identity": lambda inputs, attributes: inputs[0],
+    "Cast": lambda inputs, attributes: _cast(_first(inputs), attributes),
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Slice": _slice,
+    "Gather": _gather,
+    "Reshape": _reshape,
+    "Concat": lambda inputs, attributes: np.concatenate(
+        [each for each in inputs if each is not None], attributes["axis"]
+    ),
+    "Split": lambda inputs, attributes: _split(inputs, attributes),
+    "Add": _pairs(lambda left, right: left + right),
+    "Sub": _pairs(lambda left, right: left - right),
+    "Mul": _pairs(lambda left, right: left * right),
+    "Div": _pairs(_divide),
+    "Mod": _pairs(lambda left, right: left % right),
+    "Min": _pairs(minimum),
+    "Max": _pairs(maximum),
+    "Equal": _pairs(_equal),
+    "Where": lambda inputs, attributes: _where(inputs),
+    "ReduceProd": lambda inputs, attributes: _product(inputs, attributes),
+}
+
+
+def _where(inputs: Sequence[Extents | None]) -> Any:
+    condition, then, otherwise = inputs
+    assert condition is not None and then is not None and otherwise is not None
+    return np.where(condition.astype(bool), then, otherwise)
+
+
+def _cast(x: Extents, attributes: _Attributes) -> Extents:
+    if attributes["to"] not in (onnx.TensorProto.INT64, onnx.TensorProto.INT32):
+        raise Unconvertible("no integers any more")
+    return x
+
+
+def _split(inputs: Sequence[Extents | None], attributes: _Attributes) -> list[Any]:
+    x, sizes = _first(inputs), attributes.get("split")
+    if sizes is None and len(inputs) > 1 and inputs[1] is not None:
+        sizes = [int(item) for item in inputs[1]]
+    if sizes is None:
+        raise Unconvertible("how many parts there are is not said here")
+    return list(np.split(x, np.cumsum(sizes)[:-1], attributes.get("axis", 0)))
+
+
+def _product(inputs: Sequence[Extents | None], attributes: _Attributes) -> Any:
+    x = _first(inputs)
+    if x.ndim != 1:
+        raise Unconvertible("a product of one dimension")
+    found = product(tuple(x))
+    return [found] if attributes.get("keepdims", 1) else found

@@ -1,0 +1,101 @@
+"""Steps as a graph: what each gives and reads, which are needed, what unnamed ones are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from tvm_nnef.converters.onnx.symbolic import Symbolic
+from tvm_nnef.converters.onnx.tensors import (
+    Attribute,
+    Block,
+    Branch,
+    Call,
+    Loop,
+    Pack,
+    Step,
+    Tensor,
+)
+
+
+def results(step: Step) -> Iterator[Tensor | Pack]:
+    """The tensors and packs that a step gives."""
+    for each in step.results:
+        if isinstance(each, (Tensor, Pack)):
+            yield each
+        elif each is not None:
+            yield from each
+
+
+def reads(step: Step) -> Iterator[Tensor | Pack]:
+    """What a step reads, what an inner block makes itself included."""
+    match step:
+        case Call(arguments=arguments, attributes=attributes):
+            yield from _deciding(attributes.values())
+            for each in arguments:
+                if isinstance(each, (Tensor, Pack)):
+                    yield each
+                elif isinstance(each, Sequence):
+                    yield from each
+        case Branch(condition, consequent, alternative):
+            yield condition
+            for block in (consequent, alternative):
+                yield from block.yields
+                for inner in block.steps:
+                    yield from reads(inner)
+        case Loop():
+            yield from (start for _, start in step.carried if isinstance(start, Tensor))
+            yield from (pack for _, pack in step.scans)
+            if isinstance(step.count, Tensor):
+                yield step.count
+            yield from step.body.yields
+            for inner in step.body.steps:
+                yield from reads(inner)
+
+
+def _deciding(attributes: Iterable[Attribute]) -> Iterator[Tensor]:
+    """The tensors whose extents, which data decide, occur in attributes."""
+    for value in attributes:
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        for item in items:
+            if isinstance(item, Symbolic):
+                yield from (each.tensor for each in item.symbols.values() if each.tensor)
+
+
+def needed(steps: Sequence[Step], wanted: Iterable[Tensor]) -> list[Step]:
+    """The steps without those whose results nobody reads."""
+    read = {id(each) for each in wanted}
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if any(id(each) in read for each in results(step)):
+            kept.append(_pruned(step))
+            read |= {id(each) for each in reads(kept[-1])}
+    return kept[::-1]
+
+
+def _pruned(step: Step) -> Step:
+    match step:
+        case Call():
+            return step
+        case Branch(_, consequent, alternative):
+            return replace(step, consequent=_needed(consequent), alternative=_needed(alternative))
+        case Loop(body):
+            return replace(step, body=_needed(body))
+
+
+def _needed(block: Block) -> Block:
+    return Block(tuple(needed(block.steps, block.yields)), block.yields)
+
+
+def hint(steps: Sequence[Step], name: str) -> None:
+    """Gives the results that the source does not know a name after the node they belong to."""
+    for step in steps:
+        match step:
+            case Call(operator):
+                short = operator.rpartition(".")[2]
+                for each in results(step):
+                    each.hint = each.hint or f"{name}_{short}"
+            case Branch(_, consequent, alternative):
+                hint((*consequent.steps, *alternative.steps), name)
+            case Loop(body):
+                hint(body.steps, name)

@@ -1,0 +1,232 @@
+"""Extents that only a run tells, with Python's arithmetic on top of :mod:`tvm_nnef.extents`.
+
+A shape may hold these beside numbers. What can be decided is a number (or a bool) again; code that
+needs a number where there is none refuses its node with a reason that a user understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import numpy as np
+
+from tvm_nnef import extents
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+
+if TYPE_CHECKING:
+    from tvm_nnef.converters.onnx.tensors import Tensor
+
+
+@dataclass(eq=False, slots=True)
+class Symbol:
+    """Where a symbol comes from: an open extent of an input, or an extent that data decide.
+
+    The first has a bound, and a name that the text declares; the second is dimension ``axis`` of
+    ``tensor``.
+    """
+
+    wanted: str
+    bound: int
+    name: str | None = None
+    tensor: Tensor | None = None
+    axis: int = 0
+
+
+@dataclass(eq=False, slots=True, frozen=True)
+class Symbolic:
+    """An extent with symbols in it; ``symbols`` are those that may occur, by name.
+
+    ``factors`` are what a product is made of, empty for what is none.
+    """
+
+    extent: extents.Extent
+    symbols: Mapping[str, Symbol] = field(repr=False)
+    factors: tuple[Extent, ...] = field(default=(), repr=False)
+
+    def __add__(self, other: Extent) -> Extent:
+        return _combined("add", self, other)
+
+    def __radd__(self, other: Extent) -> Extent:
+        return _combined("add", other, self)
+
+    def __sub__(self, other: Extent) -> Extent:
+        return _combined("sub", self, other)
+
+    def __rsub__(self, other: Extent) -> Extent:
+        return _combined("sub", other, self)
+
+    def __mul__(self, other: Extent) -> Extent:
+        return _combined("mul", self, other)
+
+    def __rmul__(self, other: Extent) -> Extent:
+        return _combined("mul", other, self)
+
+    def __floordiv__(self, other: Extent) -> Extent:
+        return _combined("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Extent) -> Extent:
+        return _combined("floordiv", other, self)
+
+    def __mod__(self, other: Extent) -> Extent:
+        return _combined("floormod", self, other)
+
+    def __neg__(self) -> Extent:
+        return _combined("sub", 0, self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (int, Symbolic)) and extents.equal(self.extent, _plain(other))
+
+    def __hash__(self) -> int:
+        # Equal extents may be written differently.
+        return 0
+
+    def __lt__(self, other: Extent) -> bool:
+        return _decided("lt", self, other)
+
+    def __le__(self, other: Extent) -> bool:
+        return _decided("le", self, other)
+
+    def __gt__(self, other: Extent) -> bool:
+        return _decided("gt", self, other)
+
+    def __ge__(self, other: Extent) -> bool:
+        return _decided("ge", self, other)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __index__(self) -> NoReturn:
+        raise Unconvertible(
+            f"it needs the extent {self} as a number, and only a run tells it",
+            "give the shapes of the inputs: convert(…, input_shapes={…})",
+        )
+
+    __int__ = __index__
+
+    def __str__(self) -> str:
+        return extents.text(self.extent)
+
+
+Extent: TypeAlias = "int | Symbolic"
+Shape: TypeAlias = "tuple[Extent, ...]"
+
+
+def symbol(wanted: str, bound: int, number: int) -> Symbolic:
+    """A new symbol; ``number`` tells it from others of the same wanted name."""
+    name = f"{wanted}#{number}"
+    return Symbolic(extents.symbol(name), {name: Symbol(wanted, bound)})
+
+
+def decided_by_data(tensor: Tensor, axis: int, bound: Extent) -> Symbolic:
+    """The extent of a result that its operation decides."""
+    name = f"data#{id(tensor)}#{axis}"
+    origin = Symbol("data", largest(bound), tensor=tensor, axis=axis)
+    return Symbolic(extents.symbol(name), {name: origin})
+
+
+def minimum(left: Extent, right: Extent) -> Extent:
+    """The smaller one."""
+    return _combined("min", left, right)
+
+
+def maximum(left: Extent, right: Extent) -> Extent:
+    """The larger one."""
+    return _combined("max", left, right)
+
+
+def product(shape: Sequence[Extent]) -> Extent:
+    """The volume of a shape."""
+    start: Extent = 1
+    return reduce(lambda left, right: left * right, shape, start)
+
+
+def factors(extent: Extent) -> tuple[Extent, ...]:
+    """What an extent is the product of: itself, unless it was made by multiplying."""
+    return extent.factors if isinstance(extent, Symbolic) and extent.factors else (extent,)
+
+
+def quotient(shape: Sequence[Extent], known: Sequence[Extent]) -> Extent:
+    """The volume of a shape divided by that of another, where it is known to divide it.
+
+    Extents that both have cancel out. 0 where the divisor is 0.
+    """
+    left = [factor for extent in shape for factor in factors(extent)]
+    right: list[Extent] = []
+    for factor in (factor for extent in known for factor in factors(extent)):
+        if isinstance(factor, Symbolic) and factor in left:
+            left.remove(factor)
+        else:
+            right.append(factor)
+    divisor = product(right)
+    return 0 if divisor == 0 else product(left) // divisor
+
+
+def number(extent: Extent) -> int:
+    """An extent as a number; refuses the node where only a run tells it."""
+    return extent if isinstance(extent, int) else extent.__index__()
+
+
+def numbers(shape: Sequence[Extent]) -> list[int]:
+    """A shape as numbers; refuses the node where only a run tells one."""
+    return [number(extent) for extent in shape]
+
+
+def largest(extent: Extent) -> int:
+    """The largest value that an extent may have."""
+    if isinstance(extent, int):
+        return extent
+    bounds = {name: origin.bound for name, origin in extent.symbols.items()}
+    return extents.limits(extent.extent, bounds)[1]
+
+
+def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """An array of extents; numbers become Python's."""
+    found = np.asarray(items, object)
+    plain = [int(item) if isinstance(item, np.integer) else item for item in found.reshape(-1)]
+    result = np.empty(found.size, object)
+    result[:] = plain
+    return result.reshape(found.shape)
+
+
+def _plain(extent: Extent) -> extents.Extent:
+    return extent.extent if isinstance(extent, Symbolic) else int(extent)
+
+
+def _combined(function: str, left: Extent, right: Extent) -> Extent:
+    if not isinstance(left, (int, np.integer, Symbolic)):
+        return NotImplemented
+    if not isinstance(right, (int, np.integer, Symbolic)):
+        return NotImplemented
+    found = extents.FUNCTIONS[function](_plain(left), _plain(right))
+    symbols = {
+        name: origin
+        for each in (left, right)
+        if isinstance(each, Symbolic)
+        for name, origin in each.symbols.items()
+    }
+    if isinstance(found, int):
+        return found
+    product_ = (*factors(left), *factors(right)) if function == "mul" else ()
+    return Symbolic(found, symbols, product_)
+
+
+def _decided(function: str, left: Extent, right: Extent) -> bool:
+    condition = extents.compare(function, _plain(left), _plain(right))
+    if isinstance(condition, bool):
+        return condition
+    bounds = {
+        name: origin.bound
+        for each in (left, right)
+        if isinstance(each, Symbolic)
+        for name, origin in each.symbols.items()
+    }
+    found = extents.decide(condition, bounds)
+    if found is None:
+        raise Unconvertible(
+            f"whether {extents.text(condition)} holds only a run tells",
+            "give the shapes of the inputs: convert(…, input_shapes={…})",
+        )
+    return found

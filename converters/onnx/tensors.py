@@ -1,0 +1,121 @@
+"""What a converted graph is made of before it becomes a syntax tree: tensors and steps.
+
+Operator functions make these through the :class:`~converters.onnx.builder.Builder`; ``emission``
+turns them into nodes. Names are given last, so that results carry the names of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, product
+from tvm_nnef.converters.onnx.types import Array, kind
+from tvm_nnef.graph.formula import ScalarType
+
+
+@dataclass(eq=False, slots=True)
+class Tensor:
+    """A tensor of a known dtype and shape; ``value`` where it is known before a run.
+
+    ``source`` is its name in the ONNX model, empty for a tensor that only the conversion needs.
+    ``extents`` are its elements where they are computed from shapes that only a run tells.
+    ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
+    where the source has no name. Compared by identity.
+    """
+
+    dtype: str
+    shape: Shape
+    source: str = ""
+    value: Array | None = field(default=None, repr=False)
+    name: str | None = None
+    hint: str = ""
+    extents: NDArray[np.object_] | None = field(default=None, repr=False)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def kind(self) -> ScalarType:
+        """``real``, ``int`` or ``bool``."""
+        return kind(self.dtype)
+
+    @property
+    def size(self) -> int:
+        """The number of elements; where only a run tells it, whatever needs a number is refused."""
+        return product(self.shape)  # type: ignore[return-value]
+
+
+@dataclass(eq=False, slots=True)
+class Pack:
+    """Tensors of one dtype and shape under one name, such as the slices a loop goes through."""
+
+    dtype: str
+    shape: Shape
+    length: int
+    name: str | None = None
+    hint: str = ""
+    source: str = ""
+
+
+Number: TypeAlias = "bool | int | float"
+Argument: TypeAlias = "Tensor | Pack | Number | Sequence[Tensor] | None"
+"""An argument of an invocation: a tensor, a number, a pack of tensors, or nothing (``~``)."""
+Attribute: TypeAlias = "Number | str | Symbolic | Sequence[Number | Extent]"
+Result: TypeAlias = "Tensor | Pack | tuple[Tensor, ...] | None"
+"""A result: a tensor, a pack of tensors, or one that nobody wants (``~``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An invocation of an operator by its qualified name."""
+
+    operator: str
+    types: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+    arguments: tuple[Argument, ...]
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Steps inside a branch or a loop, and what they yield."""
+
+    steps: tuple[Step, ...]
+    yields: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One of two blocks, chosen by a bool tensor of one element."""
+
+    condition: Tensor
+    consequent: Block
+    alternative: Block
+    results: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A block run again and again, as :class:`tvm_nnef.graph.nodes.Loop` has it.
+
+    ``carried`` are the names inside, with what they start from; ``scans`` go through packs.
+    ``condition`` is a carried bool tensor that is asked before each step.
+    """
+
+    body: Block
+    carried: tuple[tuple[Tensor, Tensor | Number], ...]
+    scans: tuple[tuple[Tensor, Pack], ...]
+    index: Tensor | None
+    count: Tensor | int | None
+    condition: Tensor | None
+    results: tuple[Result, ...]
+
+
+Step: TypeAlias = "Call | Branch | Loop"

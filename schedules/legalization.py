@@ -1,0 +1,148 @@
+"""Relax operators that TVM's own legalization gets wrong at infinities and at what is no number.
+
+TVM's maxima and minima start from the least and the greatest finite number, and lose a NaN
+depending on where it stands; here they are -inf and inf of nothing, and NaN where one is NaN. A
+legalization takes a call of a Relax operator and gives a call of its PrimFunc. Knows TVM only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tvm import relax, te, tirx
+
+from tvm_nnef.tvm_compat import PrimExpression, RelaxExpression, constant_array, dtype_of
+
+Legalization: TypeAlias = "Callable[[Any, Any], RelaxExpression]"
+"""From a ``relax.BlockBuilder`` and a call to an expression."""
+
+_Combination: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
+
+
+def _max_pool(builder: Any, call: Any) -> RelaxExpression:
+    """The greatest element of each window."""
+    attributes = call.attrs
+    axes = [n for n, letter in enumerate(str(attributes.layout)) if letter in "DHW"]
+    rank = len(axes)
+    sizes, strides, dilation, padding = (
+        [int(item) for item in getattr(attributes, name)]
+        for name in ("pool_size", "strides", "dilation", "padding")
+    )
+    shape = list(call.ty.shape.values)
+
+    def pooled(data: Any) -> Any:
+        source = _padded(data, axes, padding[:rank], padding[rank:])
+        reducer = te.comm_reducer(lambda x, y: _greater(x, y), _least, name="maximum")
+
+        def element(*indices: PrimExpression) -> PrimExpression:
+            loops = [te.reduce_axis((0, size), "window") for size in sizes]
+            places = list(indices)
+            for axis, loop, stride, step in zip(axes, loops, strides, dilation, strict=True):
+                places[axis] = indices[axis] * stride + loop.var * step
+            return reducer(source(*places), axis=loops)
+
+        return te.compute(shape, element, name="max_pool")
+
+    return builder.call_te(pooled, call.args[0], primfunc_name_hint="max_pool")
+
+
+def _padded(data: Any, axes: Sequence[int], before: Sequence[int], after: Sequence[int]) -> Any:
+    """The data in a frame of what is less than anything."""
+    if not any((*before, *after)):
+        return data
+    shape = list(data.shape)
+    for axis, front, back in zip(axes, before, after, strict=True):
+        shape[axis] = shape[axis] + front + back
+
+    def element(*indices: PrimExpression) -> PrimExpression:
+        places = list(indices)
+        tests = []
+        for axis, front, back in zip(axes, before, after, strict=True):
+            places[axis] = indices[axis] - front
+            tests += [places[axis] >= 0] if front else []
+            tests += [places[axis] < data.shape[axis]] if back else []
+        return tirx.if_then_else(tirx.all(*tests), data(*places), _least(data.dtype))
+
+    return te.compute(shape, element, name="pad")
+
+
+def _elementwise(function: _Combination, name: str) -> Legalization:
+    """The legalization of an operator of two operands that broadcast."""
+    return lambda builder, call: _combined(builder, call, call.args, function, name)
+
+
+def _combined(
+    builder: Any, call: Any, operands: Sequence[Any], function: _Combination, name: str
+) -> RelaxExpression:
+    """A function of the elements of two operands; a constant of rank 0 becomes a number."""
+    numbers = [_number(operand) for operand in operands]
+    if None not in numbers:
+        numbers[0] = None
+    tensors = [o for o, number in zip(operands, numbers, strict=True) if number is None]
+
+    def combined(*data: Any) -> Any:
+        def element(*indices: PrimExpression) -> PrimExpression:
+            rest = iter(data)
+            left, right = (
+                _broadcast(next(rest), indices) if number is None else number for number in numbers
+            )
+            return function(left, right)
+
+        return te.compute(list(call.ty.shape.values), element, name=name)
+
+    return builder.call_te(combined, *tensors, primfunc_name_hint=name)
+
+
+def _number(operand: Any) -> PrimExpression | None:
+    array = constant_array(operand)
+    return None if array is None or array.ndim else tirx.const(array.item(), str(array.dtype))
+
+
+def _broadcast(data: Any, indices: Sequence[PrimExpression]) -> PrimExpression:
+    own = indices[len(indices) - len(data.shape) :]
+    ones = [isinstance(extent, tirx.IntImm) and extent.value == 1 for extent in data.shape]
+    return data(*(0 if one else index for one, index in zip(ones, own, strict=True)))
+
+
+def _relu(builder: Any, call: Any) -> RelaxExpression:
+    zero = relax.const(0, str(call.ty.dtype))
+    return _combined(builder, call, [call.args[0], zero], _greater, "relu")
+
+
+def _is_real(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
+
+
+def _least(dtype: Any) -> PrimExpression:
+    name = str(dtype)
+    return tirx.const(float("-inf"), name) if _is_real(name) else tirx.min_value(name)
+
+
+def _greater(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    return _extreme(x, y, tirx.max, tirx.GT)
+
+
+def _smaller(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    return _extreme(x, y, tirx.min, tirx.LT)
+
+
+def _extreme(
+    x: PrimExpression, y: PrimExpression, function: _Combination, is_better: _Combination
+) -> PrimExpression:
+    if not _is_real(dtype_of(x)):
+        return function(x, y)
+    number, other = (x, y) if isinstance(x, tirx.FloatImm) else (y, x)
+    if isinstance(number, tirx.FloatImm):
+        return tirx.Select(is_better(number, other), number, other)
+    # TVM does not vectorize its own isnan.
+    number = x <= tirx.const(float("inf"), dtype_of(x))
+    return tirx.Select(number, tirx.Select(is_better(x, y), x, y), x)
+
+
+LEGALIZATIONS: Mapping[str, Legalization] = {
+    **{f"relax.nn.max_pool{rank}d": _max_pool for rank in (1, 2, 3)},
+    "relax.nn.relu": _relu,
+    "relax.maximum": _elementwise(_greater, "maximum"),
+    "relax.minimum": _elementwise(_smaller, "minimum"),
+}

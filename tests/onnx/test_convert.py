@@ -1,0 +1,275 @@
+"""What a user meets: names, types, refusals, converters of their own, files, the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_nnef
+from tvm_nnef.cli import main
+from tvm_nnef.converters.onnx import Builder, Node, operator
+from tvm_nnef.diagnostics import NnefError
+
+onnx = pytest.importorskip("onnx")
+node = onnx.helper.make_node
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def text(model: Any) -> str:
+    return str(model.modules["main"].source.text)
+
+
+def test_names_become_identifiers_of_their_own(make_model: Any) -> None:
+    proto = make_model(
+        [
+            node("Neg", ["in/put:0"], ["a b"]),
+            node("Neg", ["a b"], ["a_b"]),
+            node("Add", ["a_b", "0"], ["graph"]),
+        ],
+        [("in/put:0", "float32", [2, 3])],
+        [("graph", "float32", [2, 3])],
+        {"0": np.ones(3, np.float32)},
+    )
+    model = tvm_nnef.convert(proto)
+    (found,) = tvm_nnef.evaluate(model, X)
+    np.testing.assert_array_equal(found, X + 1)
+    assert set(model.metadata.source_names.values()) == {"in/put:0", "a b", "a_b", "graph", "0"}
+    assert set(model.variables) == {"main.net.x0"}
+
+
+def test_outputs_may_be_inputs_constants_or_one_tensor_twice(make_model: Any) -> None:
+    proto = make_model(
+        [node("Identity", ["x"], ["y"]), node("Neg", ["x"], ["z"]), node("Identity", ["z"], ["t"])],
+        [("x", "float32", [2, 3])],
+        [(name, "float32", [2, 3]) for name in ("y", "z", "t", "w")],
+        {"w": X + 1},
+    )
+    found = tvm_nnef.evaluate(tvm_nnef.convert(proto), X)
+    for ours, theirs in zip(found, (X, -X, -X, X + 1), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_model_without_inputs(make_model: Any) -> None:
+    value = onnx.numpy_helper.from_array(X)
+    proto = make_model([node("Constant", [], ["y"], value=value)], [], [("y", "float32", [2, 3])])
+    (found,) = tvm_nnef.evaluate(tvm_nnef.convert(proto))
+    np.testing.assert_array_equal(found, X)
+
+
+def test_initializers_may_be_inputs_too(make_model: Any) -> None:
+    proto = make_model(
+        [node("Add", ["x", "w"], ["y"])],
+        [("x", "float32", [2, 3]), ("w", "float32", [3])],
+        [("y", "float32", [2, 3])],
+        {"w": np.ones(3, np.float32)},
+        opset=8,
+    )
+    model = tvm_nnef.convert(proto)
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, X)[0], X + 1)
+
+
+def test_functions_of_the_model_are_inlined(make_model: Any) -> None:
+    body = [node("Add", ["a", "a"], ["t"]), node("Neg", ["t"], ["b"])]
+    imports = [onnx.helper.make_opsetid("", 17)]
+    function = onnx.helper.make_function("own", "Twice", ["a"], ["b"], body, imports)
+    proto = make_model(
+        [node("Twice", ["x"], ["y"], domain="own")],
+        [("x", "float32", [2, 3])],
+        [("y", "float32", [2, 3])],
+        functions=[function],
+    )
+    np.testing.assert_array_equal(tvm_nnef.evaluate(tvm_nnef.convert(proto), X)[0], -2 * X)
+
+
+def test_external_data_is_read_beside_the_model(make_model: Any, tmp_path: Path) -> None:
+    weight = np.arange(1200, dtype=np.float32).reshape(3, 400)
+    proto = make_model(
+        [node("MatMul", ["x", "w"], ["y"])], [("x", "float32", [2, 3])],
+        [("y", "float32", [2, 400])], {"w": weight},
+    )  # fmt: skip
+    file = tmp_path / "model.onnx"
+    onnx.save(proto, file, save_as_external_data=True, location="weights.bin")
+    model = tvm_nnef.convert(file)
+    np.testing.assert_allclose(tvm_nnef.evaluate(model, X)[0], X @ weight)
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(NnefError, match="tensor 'w' cannot be read"):
+        tvm_nnef.convert(file)
+
+
+def test_machine_types_are_those_of_the_source(make_model: Any, tmp_path: Path) -> None:
+    proto = make_model(
+        [
+            node("Cast", ["x"], ["h"], to=onnx.TensorProto.FLOAT16),
+            node("Add", ["u", "u"], ["v"]),
+            node("ArgMax", ["h"], ["i"], axis=1),
+        ],
+        [("x", "float64", [2, 3]), ("u", "uint8", [2])],
+        [("h", "float16", [2, 3]), ("v", "uint8", [2]), ("i", "int64", [2, 1])],
+    )
+    folder = tmp_path / "typed.nnef2"
+    tvm_nnef.convert(proto, folder)
+    model = tvm_nnef.load_model(folder)
+    inputs = X.astype(np.float64), np.array([200, 3], np.uint8)
+    for found in (
+        tvm_nnef.evaluate(model, *inputs),
+        tvm_nnef.build(model, progress=False)(*inputs),
+    ):
+        assert [each.dtype for each in found] == [np.float16, np.uint8, np.int64]
+        np.testing.assert_array_equal(found[1], [144, 6])
+        np.testing.assert_array_equal(found[2], [[2], [2]])
+
+
+def test_everything_that_cannot_be_converted_is_told_at_once(make_model: Any) -> None:
+    proto = make_model(
+        [
+            node("Frobnicate", ["x"], ["a"], name="first", domain="own"),
+            node("Neg", ["a"], ["b"]),
+            node("ImageDecoder", ["u"], ["c"], name="second"),
+        ],
+        [("x", "float32", [2, 3]), ("u", "uint8", [9])],
+        [("b", "float32", [2, 3]), ("c", "uint8", None)],
+        opset=20,
+    )
+    with pytest.raises(NnefError) as caught:
+        tvm_nnef.convert(proto)
+    first, second = caught.value.diagnostics
+    assert "node 'first' (own::Frobnicate, opset 1): there is no converter" in first.message
+    assert "converters=" in (first.hint or "")
+    assert "node 'second' (ImageDecoder, opset 20)" in second.message
+
+
+@pytest.mark.parametrize("way", ["mapping", "decorator"])
+def test_a_user_may_bring_a_converter(make_model: Any, way: str) -> None:
+    def scaled(node: Node, builder: Builder) -> Any:
+        return builder.binary("math.mul", node.input(0), node.real("factor", 2.0))
+
+    proto = make_model(
+        [node("Scale", ["x"], ["y"], domain="own", factor=3.0), node("Neg", ["y"], ["z"])],
+        [("x", "float32", [2, 3])],
+        [("z", "float32", [2, 3])],
+    )
+    converters: Any = {"own::Scale": scaled}
+    if way == "decorator":
+        converters = [operator("Scale", domain="own")(scaled)]
+    onnx_model = tvm_nnef.convert(proto, converters=converters)
+    np.testing.assert_array_equal(tvm_nnef.evaluate(onnx_model, X)[0], -3 * X)
+
+
+def test_open_extents_need_a_number_or_a_bound(make_model: Any) -> None:
+    proto = make_model(
+        [node("Relu", ["x"], ["y"])], [("x", "float32", ["n", 3])], [("y", "float32", ["n", 3])]
+    )
+    with pytest.raises(NnefError, match=r"shape of input 'x' is not known \(n, 3\)") as caught:
+        tvm_nnef.convert(proto)
+    assert "bounds={'n': …}" in (caught.value.diagnostics[0].hint or "")
+    assert "x: real[2, 3]" in text(tvm_nnef.convert(proto, input_shapes={"x": (2, 3)}))
+    assert "x: real[n|8, 3]" in text(tvm_nnef.convert(proto, bounds={"n": 8}))
+    with pytest.raises(NnefError, match="no input 'y'"):
+        tvm_nnef.convert(proto, input_shapes={"x": (2, 3), "y": (1,)})
+
+
+def test_extents_flow_through_shape_arithmetic(make_model: Any) -> None:
+    """As torch exports a reshape: [batch, time, 8] to [batch, time * 2, 4] and back by -1."""
+    int64 = np.int64
+    proto = make_model(
+        [
+            node("Shape", ["x"], ["s"]),
+            node("Gather", ["s", "zero"], ["b"]),
+            node("Gather", ["s", "one"], ["t"]),
+            node("Mul", ["t", "two"], ["t2"]),
+            node("Unsqueeze", ["b", "axes"], ["b1"]),
+            node("Unsqueeze", ["t2", "axes"], ["t21"]),
+            node("Concat", ["b1", "t21", "four"], ["wanted"], axis=0),
+            node("Reshape", ["x", "wanted"], ["y"]),
+            node("Unsqueeze", ["t", "axes"], ["t1"]),
+            node("Concat", ["b1", "t1", "rest"], ["back"], axis=0),
+            node("Reshape", ["y", "back"], ["z"]),
+        ],
+        [("x", "float32", ["batch", "time", 8])],
+        [("y", "float32", None), ("z", "float32", None)],
+        {
+            "zero": np.array(0, int64), "one": np.array(1, int64), "two": np.array(2, int64),
+            "axes": np.array([0], int64), "four": np.array([4], int64),
+            "rest": np.array([-1], int64),
+        },
+    )  # fmt: skip
+    model = tvm_nnef.convert(proto, bounds={"batch": 4, "time": 8})
+    assert "layout.reshape{shape=[batch, time * 2, 4]}(x)" in text(model)
+    assert "layout.reshape{shape=[batch, time, 8]}(y)" in text(model)
+    x = np.random.default_rng(0).random((2, 5, 8), np.float32)
+    for found in (tvm_nnef.evaluate(model, x), tvm_nnef.build(model, progress=False)(x)):
+        np.testing.assert_array_equal(found[0], x.reshape(2, 10, 4))
+        np.testing.assert_array_equal(found[1], x)
+
+
+def test_data_may_decide_on_extents(make_model: Any) -> None:
+    proto = make_model(
+        [node("NonZero", ["x"], ["i"]), node("Transpose", ["i"], ["t"]),
+         node("GatherND", ["x", "t"], ["v"])],
+        [("x", "float32", [2, 3])],
+        [("t", "int64", None), ("v", "float32", None)],
+    )  # fmt: skip
+    model = tvm_nnef.convert(proto)
+    for found in (tvm_nnef.evaluate(model, X), tvm_nnef.build(model, progress=False)(X)):
+        np.testing.assert_array_equal(found[0], np.argwhere(X))
+        np.testing.assert_array_equal(found[1], X[X != 0])
+
+
+def test_a_branch_that_is_known_leaves_no_trace(make_model: Any) -> None:
+    def body(operator: str) -> Any:
+        value = onnx.helper.make_tensor_value_info("r", 1, [2, 3])
+        return onnx.helper.make_graph([node(operator, ["x"], ["r"])], operator, [], [value])
+
+    proto = make_model(
+        [node("If", ["c"], ["y"], then_branch=body("Neg"), else_branch=body("Abs"))],
+        [("x", "float32", [2, 3])],
+        [("y", "float32", [2, 3])],
+        {"c": np.array(False)},
+    )
+    assert "y = math.abs(x);" in text(tvm_nnef.convert(proto))
+
+
+def test_the_command_writes_a_model(
+    make_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proto = make_model(
+        [node("Add", ["x", "w"], ["y"])], [("x", "float32", ["n", 3])],
+        [("y", "float32", ["n", 3])], {"w": np.ones(3, np.float32)},
+        producer_name="someone",
+    )  # fmt: skip
+    source, target = tmp_path / "m.onnx", tmp_path / "m.nnef2"
+    onnx.save(proto, source)
+    assert main(["convert", str(source), str(target), "--shape", "x=2,3"]) == 0
+    assert "1 variables" in capsys.readouterr().out
+    written = (target / "main.sknd").read_text()
+    assert written.startswith("# Converted from ONNX (opset ai.onnx 17, own 1), made by someone.")
+    assert (target / "main.net.w.dat").is_file()
+    assert main(["convert", str(source), str(target)]) == 1
+    assert "bounds" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("missing.onnx", "cannot be read"),
+        (b"not a model", "no ONNX model|no graph"),
+        ("model.pt", "format of 'model.pt' is not known"),
+    ],
+)
+def test_what_is_no_model(source: Any, message: str) -> None:
+    with pytest.raises(NnefError, match=message):
+        tvm_nnef.convert(source)
+
+
+def test_what_is_brought_along_is_what_is_used(make_model: Any) -> None:
+    proto = make_model(
+        [node("Round", ["x"], ["y"])], [("x", "float32", [2, 3])], [("y", "float32", [2, 3])]
+    )
+    model = tvm_nnef.convert(proto)
+    assert list(model.modules["onnx"].definitions) == ["round_even"]
+    assert "# The whole number nearest to x, of two the even one." in (
+        model.modules["onnx"].source.text
+    )

@@ -1,0 +1,56 @@
+"""``tvm-nnef compare MODEL``: two routes through a model, up to the first tensor that differs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from rich.console import Console
+from rich.text import Text
+
+from tvm_nnef.api import compare, compose
+from tvm_nnef.cli.arguments import compose_options, load_options
+from tvm_nnef.cli.inputs import read_inputs
+from tvm_nnef.comparison import Report
+from tvm_nnef.comparison.report import WIDTH
+from tvm_nnef.model import check_variables, load_model
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the report; the exit status is 1 where the routes differ."""
+    model = load_model(options.model, **load_options(options))
+    inputs = []
+    if options.input:
+        graph = compose(model, **compose_options(options))
+        check_variables(model, graph)
+        inputs = read_inputs(model, graph, options.input, options.seed)
+    report = compare(
+        model,
+        *inputs,
+        routes=options.routes,
+        rtol=options.rtol,
+        atol=options.atol,
+        chained=options.chained,
+        seed=options.seed,
+        **compose_options(options),
+    )
+    if options.json:
+        print(json.dumps(report.to_json(), indent=2))
+    else:
+        _print(report)
+    return 0 if report.agrees else 1
+
+
+def _print(report: Report) -> None:
+    """The table and the outcome on standard output, the difference on standard error."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=WIDTH)
+    console.print(report.table())
+    console.print()
+    found = report.diagnostic()
+    if found is not None:
+        sys.stdout.flush()
+        print(found.render(), file=sys.stderr)
+    console.print(Text(report.summary(), "green" if report.agrees else "bold red"), soft_wrap=True)

@@ -1,0 +1,158 @@
+"""Two arrays that should be the same: how far apart they are, and what rounding explains.
+
+Enters: NumPy arrays of two routes. Leaves: a :class:`Difference`. Executes no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Number: TypeAlias = "bool | int | float"
+
+TOLERANCES: Mapping[str, float] = {
+    "float64": 1e-10,
+    "float32": 1e-4,
+    "float16": 1e-2,
+    "bfloat16": 6e-2,
+}
+"""The relative tolerance of a machine type; a type that is not here has to be equal.
+
+One operation rounds each of its steps by half a unit in the last place (6e-8 for float32), and two
+routes that are both right add in another order and approximate transcendental functions with
+other polynomials. For sums of thousands of terms that comes to some hundred units, for which
+float32 and float64 leave room. Float16 and bfloat16 are computed in float32 and round what they
+store: they have some ten units. A wrong operator is wrong in its first digits nearly always.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How two arrays differ; ``first`` and ``second`` are the routes, in this order.
+
+    ``rtol`` and ``atol`` are the tolerances in force: elements agree where they differ by at most
+    ``atol + rtol * |first|``, where both are NaN, and where both are the same infinity.
+    ``largest`` is the largest absolute difference, ``relative`` the largest one divided by the
+    larger of the two magnitudes, infinite where only one of two elements is finite. ``share`` is
+    the largest ratio of a difference to what is allowed at its place, ``position`` that place
+    (None where all elements are equal), and ``values`` what stands there. ``beyond`` counts the
+    elements that do not agree, ``nans`` those that are NaN in either array.
+
+    Where shapes or dtypes are not the same, no element is compared, and nothing agrees.
+    """
+
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    dtypes: tuple[str, str]
+    rtol: float
+    atol: float
+    largest: float = 0.0
+    relative: float = 0.0
+    share: float = 0.0
+    position: tuple[int, ...] | None = None
+    values: tuple[Number, Number] | None = None
+    beyond: int = 0
+    nans: tuple[int, int] = (0, 0)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both arrays are the same up to the tolerances."""
+        return self.is_alike and self.beyond == 0
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether shapes and dtypes are the same."""
+        return self.shapes[0] == self.shapes[1] and self.dtypes[0] == self.dtypes[1]
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shapes[0]))
+
+
+def difference(
+    first: Array, second: Array, rtol: float | None = None, atol: float | None = None
+) -> Difference:
+    """How far apart two arrays are.
+
+    ``rtol`` is that of the machine type (:data:`TOLERANCES`) where None; ``atol`` then is ``rtol``
+    times the root mean square of the finite elements of ``first``: where large terms cancel, what
+    rounding leaves of them is small against the other elements, and not against the result. Both
+    are 0 for int and bool, where None.
+    """
+    relative = TOLERANCES.get(str(first.dtype), 0.0) if rtol is None else rtol
+    absolute = _typical(first) * relative if atol is None else atol
+    shapes, dtypes = (first.shape, second.shape), (str(first.dtype), str(second.dtype))
+    found = Difference(shapes, dtypes, relative, absolute)
+    if not found.is_alike or not first.size:
+        return found
+    with np.errstate(all="ignore"):
+        return _measured(first, second, found)
+
+
+def _measured(first: Array, second: Array, found: Difference) -> Difference:
+    distance = _distance(first, second)
+    magnitude = np.abs(first.astype(np.float64))
+    other = np.abs(second.astype(np.float64))
+    allowed = np.where(np.isfinite(magnitude), found.atol + found.rtol * magnitude, 0.0)
+    shares = np.where(distance == 0, 0.0, distance / allowed)
+    larger = np.fmax(magnitude, other)
+    relative = np.where(np.isinf(distance), np.inf, distance / larger)
+    worst = _worst(shares, distance)
+    position = tuple(map(int, np.unravel_index(worst, first.shape)))
+    differs = bool(distance[position] != 0)
+    return Difference(
+        found.shapes,
+        found.dtypes,
+        found.rtol,
+        found.atol,
+        largest=float(distance.max()),
+        relative=float(np.where(distance == 0, 0.0, relative).max()),
+        share=float(shares[position]),
+        position=position if differs else None,
+        values=(first[position].item(), second[position].item()) if differs else None,
+        beyond=int(np.count_nonzero(distance > allowed)),
+        nans=(_nans(first), _nans(second)),
+    )
+
+
+def _distance(first: Array, second: Array) -> Array:
+    """The absolute differences: exact for integers, infinite where only one is finite or NaN."""
+    match first.dtype.kind:
+        case "b":
+            return np.logical_xor(first, second).astype(np.float64)
+        case "i" | "u":
+            # Both wrap around alike, so the difference is right where the operands are not.
+            larger, smaller = np.maximum(first, second), np.minimum(first, second)
+            return (larger.astype(np.uint64) - smaller.astype(np.uint64)).astype(np.float64)
+    left, right = first.astype(np.float64), second.astype(np.float64)
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    distance = np.abs(left - right)
+    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+
+
+def _worst(shares: Array, distance: Array) -> int:
+    """The place with the largest share; of several infinite ones, where the distance is largest."""
+    if np.isinf(shares.max()):
+        return int(np.argmax(np.where(np.isinf(shares), distance, -1.0)))
+    return int(np.argmax(shares))
+
+
+def _nans(array: Array) -> int:
+    return int(np.count_nonzero(array != array))
+
+
+def _typical(array: Array) -> float:
+    """The root mean square of the finite elements."""
+    if not array.size:
+        return 0.0
+    values = array.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    largest = float(np.abs(finite).max()) if finite.size else 0.0
+    if largest == 0.0:
+        return 0.0
+    # Divided first, so that no square overflows.
+    return largest * float(np.sqrt(np.mean(np.square(finite / largest))))

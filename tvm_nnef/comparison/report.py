@@ -1,0 +1,235 @@
+"""What a comparison has found: rows for tensors, as objects, a table, a diagnostic, and JSON."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tvm_nnef.comparison.differences import Difference
+from tvm_nnef.diagnostics import Diagnostic, Note, Span
+from tvm_nnef.graph.nodes import Node, Tensor, operator_name
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+WIDTH = 160
+"""Columns of a table where there is no terminal to ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tensor that two routes have computed, and the node of the graph that gives it.
+
+    ``sides`` says what is compared. ``node`` is None where the graph was executed as a whole.
+    ``depth`` counts the compositions that were opened to get here.
+    """
+
+    tensor: Tensor
+    node: Node | None
+    difference: Difference
+    sides: tuple[str, str]
+    depth: int = 0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both sides are the same up to the tolerances."""
+        return self.difference.agrees
+
+    @property
+    def operator(self) -> str:
+        """The operator's name; "if", "loop", and "(...)" for the whole graph."""
+        return f"({self.sides[1]})" if self.node is None else operator_name(self.node)
+
+    @property
+    def label(self) -> str:
+        """What the model calls the invocation."""
+        return "" if self.node is None else self.node.label
+
+    @property
+    def line(self) -> int | None:
+        """The line of the invocation, from 1."""
+        return Diagnostic("", self._trace[-1]).line if self._trace else None
+
+    @property
+    def _trace(self) -> tuple[Span, ...]:
+        return () if self.node is None else self.node.trace
+
+    def diagnostic(self, *, body_agrees: bool = False) -> Diagnostic:
+        """The difference as an error at the place of the invocation.
+
+        ``body_agrees`` says that all operations in the body of a composition do agree.
+        """
+        left, right = self.sides
+        place = f"in '{self.label}' ({self.operator}): " if self.label else f"{self.operator}: "
+        message = f"{place}{left} and {right} give different values of '{self.tensor.short_name}'"
+        notes = [Note(text) for text in self._findings()]
+        if body_agrees:
+            text = f"all operations in its body agree: look at how '{self.operator}' is mapped"
+            notes.append(Note(text))
+        notes += [Note("invoked from here", span) for span in reversed(self._trace[:-1])]
+        span = self._trace[-1] if self._trace else None
+        return Diagnostic(message, span, self._hint(), tuple(notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as plain data; numbers that JSON has not are strings, as in "inf"."""
+        found, place = self.difference, self.diagnostic()
+        return {
+            "tensor": self.tensor.name,
+            "operator": self.operator,
+            "label": self.label,
+            "path": place.path,
+            "line": place.line,
+            "column": place.column,
+            "depth": self.depth,
+            "sides": list(self.sides),
+            "agrees": self.agrees,
+            "shapes": [list(shape) for shape in found.shapes],
+            "dtypes": list(found.dtypes),
+            "rtol": _plain(found.rtol),
+            "atol": _plain(found.atol),
+            "largest_difference": _plain(found.largest),
+            "largest_relative_difference": _plain(found.relative),
+            "share_of_tolerance": _plain(found.share),
+            "position": None if found.position is None else list(found.position),
+            "values": None if found.values is None else [_plain(value) for value in found.values],
+            "differing_elements": found.beyond,
+            "nans": list(found.nans),
+        }
+
+    def _findings(self) -> Iterator[str]:
+        found, (left, right) = self.difference, self.sides
+        kinds = [f"{d} {list(s)}" for d, s in zip(found.dtypes, found.shapes, strict=True)]
+        if not found.is_alike:
+            yield f"{left} gives {kinds[0]}, {right} gives {kinds[1]}"
+            return
+        if found.position is None or found.values is None:
+            return
+        allowed = f"{found.atol:.3g} + {found.rtol:.3g} * |{left}|"
+        yield f"{kinds[0]}: {found.beyond} of {found.size} elements differ by more than {allowed}"
+        values = [_number(value) for value in found.values]
+        yield f"worst at {list(found.position)}: {values[0]} ({left}), {values[1]} ({right})"
+        yield f"largest difference {found.largest:.6g}, relative {found.relative:.6g}"
+        if any(found.nans):
+            yield f"NaN: {found.nans[0]} ({left}), {found.nans[1]} ({right})"
+
+    def _hint(self) -> str | None:
+        if self.node is None:
+            return "what fuses and schedules kernels is to be looked at: build with dump_dir"
+        third = {"mapped", "formula", "reference"} - set(self.sides)
+        (third_route,) = third if len(third) == 1 else ("",)
+        return f"compare each with '{third_route}' to tell which is right" if third_route else None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The comparison of two routes through a graph, up to the first tensor that differs.
+
+    ``count`` is the number of tensors at the graph's outer level. ``print`` shows a table.
+    """
+
+    graph: str
+    routes: tuple[str, str]
+    chained: bool
+    count: int
+    rows: tuple[Row, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no tensor differs."""
+        return all(row.agrees for row in self.rows)
+
+    @property
+    def first_difference(self) -> Row | None:
+        """The first row that differs, the innermost where it is an operation in a composition."""
+        return next((row for row in reversed(self.rows) if not row.agrees), None)
+
+    def diagnostic(self) -> Diagnostic | None:
+        """The first difference as an error with its place; None where the routes agree."""
+        row = self.first_difference
+        if row is None:
+            return None
+        return row.diagnostic(body_agrees=self.rows[-1].depth > row.depth)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain data that ``json.dumps`` takes."""
+        return {
+            "graph": self.graph,
+            "routes": list(self.routes),
+            "chained": self.chained,
+            "agrees": self.agrees,
+            "tensors": self.count,
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+    def summary(self) -> str:
+        """The outcome in a line."""
+        routes = f"{self.routes[0]} and {self.routes[1]}"
+        how = "each route on its own tensors" if self.chained else f"operands of {self.routes[0]}"
+        compared = sum(row.depth == 0 and row.node is not None for row in self.rows)
+        row = self.first_difference
+        if row is None:
+            return f"{routes} agree in all {compared} tensors of graph '{self.graph}' ({how})"
+        if row.node is None:
+            return f"{routes} agree in all {compared} tensors, but not {row.sides[1]}"
+        return f"{routes} differ: tensor {compared} of {self.count} in graph '{self.graph}' ({how})"
+
+    def table(self) -> Table:
+        """The rows as a table for rich."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table.add_column("")
+        for title in ("tensor", "operator", "type"):
+            table.add_column(title, overflow="fold")
+        for title in ("line", "difference", "of tolerance"):
+            table.add_column(title, justify="right")
+        for row in self.rows:
+            mark = Text("✓", "green") if row.agrees else Text("✗", "bold red")
+            indent = "  " * row.depth
+            cells = (f"{indent}{row.tensor.short_name}", row.operator, *_measures(row))
+            table.add_row(mark, *map(Text, cells), style="" if row.agrees else "bold")
+        return table
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        found = self.diagnostic()
+        detail = "" if found is None else f"\n{found.render()}\n"
+        return Group(self.table(), Text(f"{detail}\n{self.summary()}"))
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=WIDTH, no_color=True, highlight=False)
+        with console.capture() as captured:
+            console.print(self)
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _measures(row: Row) -> tuple[str, str, str, str]:
+    """Type, line, difference and share of a row, as a table has them."""
+    found = row.difference
+    kind = f"{found.dtypes[0]} {list(found.shapes[0])}"
+    line = "" if row.line is None else str(row.line)
+    if not found.is_alike:
+        return kind, line, f"{found.dtypes[1]} {list(found.shapes[1])}", ""
+    nans = f", {max(found.nans)} NaN" if any(found.nans) else ""
+    if found.position is None:
+        return kind, line, f"equal{nans}", ""
+    share = f"{found.share:.2%}" if found.share < 10 else "✗"
+    return kind, line, f"{found.largest:.2g}{nans}", share
+
+
+def _number(value: bool | int | float) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: bool | int | float) -> bool | int | float | str:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,88 @@
+"""The ways to execute a Graph, each as a function from arrays to arrays.
+
+A runner is given a graph whose ports are single tensors, and the arrays of its inputs; it gives
+those of its outputs, and the new values of the variables that it updates. The walk hands over
+graphs of one node each, and the whole graph at the end, so a runner knows nothing of comparing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from tvm_nnef.comparison.differences import Array
+from tvm_nnef.diagnostics import did_you_mean, error
+from tvm_nnef.graph.nodes import Graph, Tensor, flatten
+
+Arrays: TypeAlias = Mapping[Tensor, Array]
+Runner: TypeAlias = Callable[[Graph, Arrays], Arrays]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all graphs of a comparison share: arrays by full name, and a user's own lowerings."""
+
+    variables: Mapping[str, Any]
+    lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+
+def runner(route: str, setting: Setting) -> Runner:
+    """What executes graphs on a route; raises NnefError for a route that there is not."""
+    if route not in ROUTES:
+        hint = did_you_mean(route, ROUTES) or f"one of {', '.join(ROUTES)}"
+        raise error(f"there is no route '{route}'", hint=hint)
+    return ROUTES[route](setting)
+
+
+def _reference(setting: Setting, graph: Graph, inputs: Arrays) -> Arrays:
+    from tvm_nnef.reference import evaluate
+
+    state: dict[str, Array] = {}
+    given = [inputs[tensor] for tensor in _inputs(graph)]
+    found: Sequence[Any] = evaluate(graph, given, setting.variables, new_state=state)
+    return {**dict(zip(_outputs(graph), found, strict=True)), **_updated(graph, state)}
+
+
+def _compiled(
+    route: Literal["mapped", "formula"], setting: Setting, graph: Graph, inputs: Arrays
+) -> Arrays:
+    from tvm_nnef.compilation.pipeline import build_module
+    from tvm_nnef.lower import lower
+
+    module = lower(
+        graph,
+        machine_types=graph.machine_types,
+        variables=setting.variables,
+        route=route,
+        lowerings=setting.lowerings if route == "mapped" else None,
+    )
+    executable = build_module(module)
+    found: Sequence[Any] = executable(*(inputs[tensor] for tensor in _inputs(graph)))
+    outputs = dict(zip(_outputs(graph), found, strict=True))
+    return {**outputs, **_updated(graph, executable.state)}
+
+
+def _inputs(graph: Graph) -> tuple[Tensor, ...]:
+    return flatten(tuple(port.operand for port in graph.inputs))
+
+
+def _outputs(graph: Graph) -> tuple[Tensor, ...]:
+    return flatten(tuple(port.operand for port in graph.outputs))
+
+
+def _updated(graph: Graph, state: Mapping[str, Array]) -> Arrays:
+    return {tensor: state[tensor.name] for tensor in graph.variables if tensor.name in state}
+
+
+ROUTES: Mapping[str, Callable[[Setting], Runner]] = {
+    "mapped": lambda setting: partial(_compiled, "mapped", setting),
+    "formula": lambda setting: partial(_compiled, "formula", setting),
+    "reference": lambda setting: partial(_reference, setting),
+}
+"""Makes the runner of each route. A runner that can only execute the model as a whole (that of
+another library, for a converted model) runs it once and answers each graph from what it found."""
+
+COMPILED = ("mapped", "formula")
+"""The routes whose kernels are fused when a graph is built as a whole."""

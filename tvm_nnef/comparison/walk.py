@@ -1,0 +1,208 @@
+"""The walk that compares: node by node in the order of the Graph, until one differs.
+
+Enters: a Graph with machine types, arrays of its inputs, the runners of two routes. Leaves: a
+:class:`Report`. How a node is executed stands in ``comparison/routes.py``, when two arrays agree in
+``comparison/differences.py``.
+
+Each node is executed as a graph of its own. Unless ``chained``, the second route gets the operands
+that the first has computed. So a difference is the fault of the node where it appears, and of
+nothing before it: rounding cannot accumulate from one node to the next, nor grow at a threshold,
+and the tolerance is that of a single operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tvm_nnef import extents
+from tvm_nnef.comparison.differences import Array, difference
+from tvm_nnef.comparison.report import Report, Row
+from tvm_nnef.comparison.routes import COMPILED, Arrays, Runner, Setting, runner
+from tvm_nnef.diagnostics import NnefError, Note, error
+from tvm_nnef.graph.checks import complaint, symbols, to_json
+from tvm_nnef.graph.nodes import (
+    Check,
+    Graph,
+    Node,
+    Operation,
+    Port,
+    Tensor,
+    every_tensor,
+    flatten,
+    operator_name,
+)
+
+Progress = Callable[[str, int, int], None]
+"""Is told the label of the node that begins, its number from 0, and the number of nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """What all levels of one comparison share.
+
+    ``symbols`` has the values of the extents that the run has told so far, by name, and
+    ``carriers`` a tensor for each: a node may need an extent that none of its operands has.
+    ``pending`` are the graph's checks that wait for others.
+    """
+
+    graph: Graph
+    routes: tuple[str, str]
+    runners: tuple[Runner, Runner]
+    rtol: float | None
+    atol: float | None
+    carriers: dict[str, Tensor] = field(default_factory=dict)
+    symbols: dict[str, int] = field(default_factory=dict)
+    pending: list[Check] = field(default_factory=list)
+
+    def row(self, tensor: Tensor, node: Node, arrays: Sequence[Array], depth: int) -> Row:
+        """The comparison of a tensor of a node."""
+        first, second = arrays
+        return Row(
+            tensor, node, difference(first, second, self.rtol, self.atol), self.routes, depth
+        )
+
+    def define(self, arrays: Arrays) -> None:
+        """Takes the extents that arrays tell, and makes the checks that waited for them."""
+        for tensor, array in arrays.items():
+            for extent, value in zip(tensor.shape, array.shape, strict=True):
+                name = extents.tree(extent)
+                if isinstance(name, str):
+                    self.symbols.setdefault(name, value)
+                    self.carriers.setdefault(name, tensor)
+        for check in tuple(self.pending):
+            if symbols(check) <= self.symbols.keys():
+                self.pending.remove(check)
+                if message := complaint(to_json(check), self.symbols):
+                    raise error(message, check.span, notes=check.notes)
+
+
+def compare_routes(
+    graph: Graph,
+    inputs: Arrays,
+    setting: Setting,
+    *,
+    routes: Sequence[str],
+    rtol: float | None = None,
+    atol: float | None = None,
+    chained: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """The report on two routes through a graph; it ends with the first tensor that differs.
+
+    ``inputs`` are the arrays of the graph's input tensors. Where a composition differs, its own
+    operations are compared in turn, so that the innermost one is named. Where all agree, each
+    compiled route whose tensors are known is built once more as a whole, as ``build`` does it,
+    with its operations fused: its outputs must be those that it gave operation by operation.
+
+    Raises NnefError for an unknown route, for what a route cannot execute, and where a check of the
+    model fails.
+    """
+    if len(routes) != 2:
+        raise error(f"two routes are compared, but {len(routes)} are given")
+    first, second = routes
+    runners = (runner(first, setting), runner(second, setting))
+    walk = _Walk(graph, (first, second), runners, rtol, atol, pending=list(graph.checks))
+    walk.define(inputs)
+    values = [dict(inputs), dict(inputs)] if chained else [dict(inputs)]
+    rows = list(_level(walk, graph, values, progress))
+    if all(row.agrees for row in rows) and len(graph.operations) > 1:
+        for number, computed in enumerate(values):
+            rows += _whole(walk, number, inputs, computed)
+    count = len(flatten(tuple(result for node in graph.operations for result in node.results)))
+    return Report(graph.name, walk.routes, chained, count, tuple(rows))
+
+
+def _level(
+    walk: _Walk,
+    level: Graph,
+    values: Sequence[dict[Tensor, Array]],
+    progress: Progress | None = None,
+    depth: int = 0,
+) -> Iterator[Row]:
+    """The rows of the nodes of a graph, up to the first that differs and those inside of it.
+
+    ``values`` are arrays by tensor, and grow: those of the first route, and of the second where
+    it has its own operands.
+    """
+    last = _last_use(level)
+    for position, node in enumerate(level.operations):
+        if progress is not None:
+            progress(node.label or operator_name(node), position, len(level.operations))
+        single = _single(walk, level, node)
+        operands = (values[0], values[-1])
+        found = [_run(walk, number, single, arrays) for number, arrays in enumerate(operands)]
+        rows = [
+            walk.row(tensor, node, [each[tensor] for each in found], depth) for tensor in found[0]
+        ]
+        yield from rows
+        if not all(row.agrees for row in rows):
+            if isinstance(node, Operation) and isinstance(node.body, Graph):
+                yield from _level(walk, node.body, values, depth=depth + 1)
+            return
+        results = flatten(node.results)
+        walk.define({tensor: found[0][tensor] for tensor in results})
+        for arrays, computed in zip(values, found, strict=False):
+            arrays.update((tensor, computed[tensor]) for tensor in results)
+            for tensor in (*flatten(node.operands), *results):
+                if last.get(tensor, -1) <= position and tensor not in walk.carriers.values():
+                    arrays.pop(tensor, None)
+
+
+def _last_use(level: Graph) -> dict[Tensor, int]:
+    """The position of the last node that reads a tensor, behind all for what the graph gives."""
+    last = {
+        tensor: position
+        for position, node in enumerate(level.operations)
+        for tensor in flatten(node.operands)
+    }
+    return {**last, **dict.fromkeys(_given(level), len(level.operations))}
+
+
+def _given(graph: Graph) -> tuple[Tensor, ...]:
+    """What a graph gives: its outputs, and the new values of variables."""
+    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    return tuple(dict.fromkeys((*outputs, *(tensor for _, tensor in graph.updates))))
+
+
+def _single(walk: _Walk, level: Graph, node: Node) -> Graph:
+    """A graph of one node: what it reads are the inputs, what it computes the outputs."""
+    read = (t for t in flatten(node.operands) if t.role not in ("variable", "constant"))
+    single = replace(
+        walk.graph,
+        inputs=_ports(dict.fromkeys((*read, *walk.carriers.values()))),
+        outputs=_ports(flatten(node.results)),
+        operations=(node,),
+        constants=level.constants,
+        variables=(),
+        updates=(),
+        checks=(),
+    )
+    variables = (tensor for tensor in every_tensor(single) if tensor.role == "variable")
+    return replace(single, variables=tuple(variables))
+
+
+def _ports(tensors: Iterable[Tensor]) -> tuple[Port, ...]:
+    return tuple(Port(tensor.short_name, tensor) for tensor in tensors)
+
+
+def _run(walk: _Walk, number: int, graph: Graph, values: Arrays) -> Arrays:
+    try:
+        return walk.runners[number](graph, values)
+    except NnefError as problem:
+        raise problem.with_note(Note(f"on route '{walk.routes[number]}'")) from None
+
+
+def _whole(walk: _Walk, number: int, inputs: Arrays, computed: Arrays) -> Iterator[Row]:
+    """The rows of what a compiled route gives as a whole, against what its nodes gave."""
+    if walk.routes[number] not in COMPILED:
+        return
+    graph = walk.graph
+    flat = replace(graph, inputs=_ports(inputs), outputs=_ports(_given(graph)))
+    found = _run(walk, number, flat, inputs)
+    route = walk.routes[number]
+    sides = (f"{route} operation by operation", f"{route} as a whole")
+    for tensor in _given(graph):
+        if tensor in computed:
+            apart = difference(computed[tensor], found[tensor], walk.rtol, walk.atol)
+            yield Row(tensor, None, apart, sides)

@@ -1,0 +1,56 @@
+"""Tensors for numbers that only a run tells: extents, and what is made from them (section 3.1).
+
+Enters a value, leaves the operation that makes a tensor of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tvm_nnef.composition.values import Item, is_scalar, scalar
+from tvm_nnef.diagnostics import Span
+from tvm_nnef.extents import Extent, is_static, is_symbolic
+from tvm_nnef.graph import formula
+from tvm_nnef.graph.formula import ScalarType
+from tvm_nnef.graph.nodes import Operation, Tensor
+
+OPERATOR = "value"
+"""The name under which such operations stand in a graph; no operator can be named so."""
+
+
+def needs_run(value: Item, shape: tuple[Extent, ...]) -> bool:
+    """Whether a uniform tensor is no constant: its value or its shape waits for a run."""
+    return is_scalar(value) or is_symbolic(value) or not all(map(is_static, shape))
+
+
+def computed(tensor: Tensor, value: Item, trace: tuple[Span, ...]) -> Operation:
+    """The operation that makes a uniform tensor of a value, which may read tensors of rank 0."""
+    return _operation(tensor, lambda _: scalar(value, tensor.type), trace)
+
+
+def item(tensor: Tensor, stacked: Tensor, index: Tensor, trace: tuple[Span, ...]) -> Operation:
+    """The operation that takes one item of tensors that are stacked along the first dimension."""
+    first = formula.Subscript(formula.Load(index, ()))
+    return _operation(tensor, lambda places: formula.Load(stacked, (first, *places)), trace)
+
+
+def _operation(
+    tensor: Tensor,
+    value: Callable[[tuple[formula.Subscript, ...]], formula.Scalar],
+    trace: tuple[Span, ...],
+) -> Operation:
+    """The operation that computes each element of a tensor from its place."""
+    symbols = tuple(formula.Index(f"i{place}") for place in range(tensor.rank))
+    extents = (scalar(extent, "int") for extent in tensor.shape)
+    places = tuple(map(formula.Subscript, symbols))
+    store = formula.Store(tensor, places, "=", value(places))
+    loops = tuple(map(formula.Loop, symbols, extents))
+    statement = formula.Statement(loops, (store,), (), None, trace[-1] if trace else None)
+    fill = formula.Fill(tensor, formula.Constant(tensor.type, _ZERO[tensor.type]))
+    read = tuple(dict.fromkeys(load.tensor for load in formula.loads(statement)))
+    types = tuple(operand.type for operand in read)
+    body = formula.Formula((fill,), (statement,))
+    return Operation(OPERATOR, {}, {}, read, (tensor,), types, (tensor.type,), body, "", trace)
+
+
+_ZERO: Mapping[ScalarType, int | float | bool] = {"int": 0, "real": 0.0, "bool": False}

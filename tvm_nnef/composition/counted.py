@@ -1,0 +1,153 @@
+"""Formulas that count what they write: ``y[k] = x[i], i < n | x[i] > 0`` (section 2.12).
+
+``k`` is an extent of the output that data decide (``y: real[k|n]``). Each step that writes puts
+its value behind those written before, and in the end ``k`` is how many there were. Such an
+operator becomes a graph: a formula that fills a buffer of the size of the bound and counts, and
+for each output the front part of its buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tvm_nnef import extents
+from tvm_nnef.composition import declarations
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.formula import expand
+from tvm_nnef.composition.frame import Frame
+from tvm_nnef.composition.results import declared_result
+from tvm_nnef.composition.shapes import Shape
+from tvm_nnef.composition.values import Value
+from tvm_nnef.diagnostics import error
+from tvm_nnef.graph.formula import Binary, Constant, Formula, Load, Statement, Store, loads
+from tvm_nnef.graph.nodes import Operand, Operation, Tensor, flatten
+from tvm_nnef.semantics.names import used_names
+from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.syntax import nodes
+
+FRONT = "front"
+"""The operator that cuts a buffer: buffer and count in, the first items along an axis out."""
+
+
+def counter(definition: CheckedDefinition, names: Mapping[str, Value]) -> nodes.Extent | None:
+    """The extent that the formula of an operator counts, where there is one.
+
+    ``names`` are those that are known in front of the outputs.
+    """
+    written = {
+        name.name for lowering in definition.lowerings for name in used_names(lowering.target)
+    }
+    for parameter in definition.outputs:
+        for extent in parameter.type.shape or ():
+            match extent.value:
+                case nodes.Identifier(name) if name in written and name not in names:
+                    if extent.bound is not None:
+                        return extent
+    return None
+
+
+def check_counted(
+    definition: CheckedDefinition, symbols: int, counted: nodes.Extent | None
+) -> None:
+    """Raises NnefError where a formula leaves an extent of its outputs open.
+
+    ``symbols`` is how many its outputs have that data decide.
+    """
+    if definition.is_lowered and symbols > (counted is not None):
+        span = definition.outputs[0].span
+        hint = "write behind what is written so far, as in 'y[k,] = …', where 'y: real[k|bound]'"
+        raise error("data decide an extent that the formula does not count", span, hint=hint)
+
+
+def lowered_part(
+    definition: CheckedDefinition, frame: Frame, results: tuple[Operand, ...], formula: Formula
+) -> Operation:
+    """The formula of an operator as an operation of its own, beside those in front of it."""
+    read = dict.fromkeys(
+        load.tensor for statement in formula.statements for load in loads(statement)
+    )
+    operands = tuple(
+        tensor
+        for tensor in read
+        if tensor not in flatten(results) and tensor.role in ("input", "result")
+    )
+    return Operation(
+        f"{definition.qualified_name}:formula",
+        {}, {}, operands, results,
+        tuple(tensor.type for tensor in operands),
+        tuple(tensor.type for tensor in flatten(results)),
+        formula, "", frame.trace,
+    )  # fmt: skip
+
+
+def counted_body(
+    definition: CheckedDefinition, counted: nodes.Extent, frame: Frame, unique: Callable[[str], str]
+) -> tuple[Operand, ...]:
+    """Composes the body of an operator whose formula counts an extent, and gives its results.
+
+    Raises NnefError where an extent of an output is made of the counted one, not it itself.
+    """
+    assert isinstance(counted.value, nodes.Identifier) and counted.bound is not None
+    symbol, outputs = counted.value.name, definition.outputs
+    before = dict(frame.env.names)
+    shapes = [declarations.item_shapes(parameter, frame.env) for parameter in outputs]
+    room = replace(frame.env, names={**before, symbol: known(counted.bound, frame.env)})
+    buffers = tuple(
+        declared_result(
+            unique, parameter, declarations.item_shapes(parameter, room), room, frame, None
+        )
+        for parameter in outputs
+    )
+    count = Tensor(unique(f"{frame.scope}.{symbol}"), "int", (), "result", None, counted.span)
+    written = dict(zip((p.name.name for p in outputs), buffers, strict=True))
+    env = room.extended({**written, symbol: Load(count, ())})
+    formula = _counting(expand(definition.lowerings, (*buffers, count), env), count)
+    made = (*buffers, count)
+    frame.operations.append(lowered_part(definition, frame, made, formula))
+    length = frame.env.names[symbol]
+    return tuple(
+        _front(buffer, shape, length, count, frame, unique)
+        for buffer, shape in zip(buffers, shapes, strict=True)
+    )
+
+
+def _counting(formula: Formula, count: Tensor) -> Formula:
+    """The formula with a step of the counter in each statement that writes behind the others."""
+    here = Load(count, ())
+
+    def stepped(statement: Statement) -> Statement:
+        indices = [s.index for store in statement.stores for s in store.subscripts]
+        if here not in indices:
+            return statement
+        step = Store(count, (), "=", Binary("add", here, Constant("int", 1)))
+        return replace(statement, stores=(*statement.stores, step))
+
+    return replace(formula, statements=tuple(map(stepped, formula.statements)))
+
+
+def _front(
+    buffer: Operand,
+    shape: list[Shape] | Shape,
+    length: Value,
+    count: Tensor,
+    frame: Frame,
+    unique: Callable[[str], str],
+) -> Operand:
+    """The front part of a buffer; the buffer itself where nothing is to be cut."""
+    if not isinstance(buffer, Tensor) or isinstance(shape, list):
+        raise error("an extent that is counted belongs to single tensors", frame.trace[-1])
+    axes = tuple(axis for axis, extent in enumerate(shape) if extent is length)
+    for extent, room in zip(shape, buffer.shape, strict=True):
+        if extent is not length and not extents.equal(extent, room):
+            raise error("an extent that data decide is not the one that is counted", buffer.span)
+    if not axes:
+        return buffer
+    result = replace(buffer, name=unique(f"{frame.scope}..T1"), shape=shape)
+    frame.operations.append(
+        Operation(
+            FRONT, {"axes": axes}, {}, (buffer, count), (result,), (buffer.type, "int"),
+            (buffer.type,), None, "", frame.trace,
+        )
+    )  # fmt: skip
+    return result

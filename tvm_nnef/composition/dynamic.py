@@ -1,0 +1,140 @@
+"""Declared shapes in which data decide extents: ``~|10``, ``s|10``, packs of them (section 2.6).
+
+Enters a declaration and what is known so far; leaves a shape in which such an extent is a symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_nnef import extents
+from tvm_nnef.composition.affine import deduce, unknown_names
+from tvm_nnef.composition.evaluate import known
+from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.shapes import Shape, evaluate_shape
+from tvm_nnef.composition.symbols import MAX_BOUND
+from tvm_nnef.composition.values import (
+    Environment,
+    Value,
+    describe,
+    is_scalar,
+    show,
+    shown,
+    type_of,
+)
+from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.extents import Extent
+from tvm_nnef.syntax import nodes
+
+
+def declared_shape(
+    declared: Sequence[nodes.Extent], env: Environment, name: str, item: int | None = None
+) -> Shape:
+    """The declared shape of ``name``, or of an item of a pack; what data decide is a symbol.
+
+    The names of ``env`` grow by the symbols that have names. Raises NnefError for a ``~`` without
+    a bound, and for an extent that is beyond its bound or negative.
+    """
+    shape: list[Extent] = []
+    for extent in declared:
+        if _is_open(extent, env, item):
+            shape += _symbols(extent, env, name, len(shape), item)
+            continue
+        part = evaluate_shape((extent,), env, item) or ()
+        if extent.bound is not None:
+            require_within(extent.bound, part, env)
+        shape += part
+    return tuple(shape)
+
+
+def _is_open(extent: nodes.Extent, env: Environment, item: int | None) -> bool:
+    if isinstance(extent.value, nodes.Omitted):
+        return True
+    if extent.bound is None:
+        return False
+    if unknown_names(extent.value, env.names):
+        return True
+    if not extent.per_item or item is None:
+        return False
+    # The symbols of a pack's items come one after the other.
+    found = known(extent.value, env)
+    return isinstance(found, tuple) and len(found) <= item
+
+
+def _symbols(
+    extent: nodes.Extent, env: Environment, name: str, first: int, item: int | None
+) -> Shape:
+    """The symbols of an extent that is given by its bound alone, one or those of a pack."""
+    if extent.bound is None:
+        message = "an extent that only data decide needs an upper bound"
+        raise error(message, extent.span, hint="write it behind the extent, as in '~|100'")
+    limits = _limits(extent, extent.bound, env)
+    if isinstance(extent.value, nodes.Identifier):
+        name, first = extent.value.name, item or 0
+        numbered = extent.pack is not None or extent.per_item
+    else:
+        numbered = True
+    made = tuple(
+        env.symbols.new(f"{name}_{first + i}" if numbered else name, limit)
+        for i, limit in enumerate(limits)
+    )
+    if not isinstance(extent.value, nodes.Omitted):
+        _declare(extent, extent.value, made, env)
+    return made
+
+
+def _limits(extent: nodes.Extent, bound: nodes.Expression, env: Environment) -> list[int]:
+    """The bounds of the dimensions that an extent covers."""
+    limit, length = known(bound, env), None
+    if extent.pack is not None and extent.pack.length is not None:
+        length = count(known(extent.pack.length, env), "a number of dimensions", extent.pack.span)
+    if not isinstance(limit, tuple):
+        if extent.pack is not None and length is None:
+            raise error("the number of these dimensions is not known", extent.span)
+        limit = (limit,) * (1 if length is None else length)
+    elif extent.pack is None or length not in (None, len(limit)):
+        wanted = 1 if length is None else length
+        raise error(f"{len(limit)} bounds for {wanted} dimensions", bound.span)
+    return [_largest(each, env, bound.span) for each in limit]
+
+
+def _largest(limit: Value, env: Environment, span: Span) -> int:
+    """The largest value of a bound. Raises NnefError where there is none."""
+    if type_of(limit) != "int" or is_scalar(limit):
+        raise error(f"a bound must be an integer, found {describe(limit)}", span)
+    largest = env.symbols.largest(limit)
+    if not 0 <= largest <= MAX_BOUND:
+        raise error(f"a bound must be between 0 and {MAX_BOUND}, found {show(limit)}", span)
+    return largest
+
+
+def _declare(
+    extent: nodes.Extent, expression: nodes.Expression, made: Shape, env: Environment
+) -> None:
+    """Gives a value to the name in an extent: the symbol itself, or what an affine one tells."""
+    if isinstance(expression, nodes.Identifier):
+        name, values = expression.name, made
+    else:
+        pairs = [deduce(expression, each, env.names, "an extent", extent.span) for each in made]
+        found = [pair for pair in pairs if pair is not None]
+        if len(found) < len(made) or not found:
+            raise error("an extent that data decide is a symbol, or affine in one", extent.span)
+        name, values = found[0][0], tuple(value for _, value in found)
+    if extent.per_item:
+        before = env.names.get(name)
+        values = (*(before if isinstance(before, tuple) else ()), *values)
+    packed = extent.pack is not None or extent.per_item
+    env.names[name] = values if packed else values[0]
+
+
+def require_within(bound: nodes.Expression, part: Shape, env: Environment) -> None:
+    """Leaves it to a run, where need be, whether extents are within their bound.
+
+    Raises NnefError where they are certainly not.
+    """
+    limit = known(bound, env)
+    limits = limit if isinstance(limit, tuple) else (limit,) * len(part)
+    for extent, most in zip(part, limits, strict=False):
+        within = extents.compare("le", extent, most)
+        message = ["extent ", extent, " is beyond the bound ", *shown(most, quote=True)]
+        env.symbols.require(within, message, bound.span)

@@ -1,0 +1,45 @@
+"""A block of components that is being worked through: its names, and what it has made so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tvm_nnef.composition.values import Environment, Value
+from tvm_nnef.diagnostics import Span
+from tvm_nnef.graph.nodes import Node, Tensor
+
+
+@dataclass(slots=True)
+class Frame:
+    """A ``@compose`` block that is being worked through.
+
+    ``transparent``: the block is the only component of an operator without own tensors, so its
+    invocation adds nothing to the scope (section 2.10, labelling).
+    """
+
+    module: str
+    env: Environment
+    scope: str
+    trace: tuple[Span, ...]
+    transparent: bool = False
+    operations: list[Node] = field(default_factory=list)
+    constants: list[Tensor] = field(default_factory=list)
+    variables: list[Tensor] = field(default_factory=list)
+    public: bool = True
+
+    def declare(self, names: Mapping[str, Value]) -> None:
+        """Makes names visible in this block."""
+        self.env.names.update(names)
+
+    def inner(self, scope: str) -> Frame:
+        """A block inside this one: it sees all names, and its own are not seen outside."""
+        return Frame(
+            self.module, self.env.extended({}), scope, self.trace, False,
+            self.operations, self.constants, self.variables, self.public,
+        )  # fmt: skip
+
+    def separate(self, scope: str) -> Frame:
+        """A block that becomes a graph of its own; invocations in it add nothing to the scope."""
+        env = replace(self.env.extended({}), symbols=self.env.symbols.separate())
+        return Frame(self.module, env, scope, self.trace, True, public=self.public)

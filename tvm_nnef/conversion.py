@@ -1,0 +1,69 @@
+"""``convert``: a model of another format, told by its content, handed to that format's converter.
+
+Each converter is loaded when it is needed, and says what must be installed for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_nnef.diagnostics import did_you_mean, error
+from tvm_nnef.model import Model, save_model
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+FORMATS = ("onnx",)
+"""The formats that can be converted, each a package of that name in ``tvm_nnef.converters``."""
+
+
+def convert(
+    source: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    format: str | None = None,
+    **options: Any,
+) -> Model:
+    """A model of another format as a SkriptND model, written to ``path`` where one is given.
+
+    ``source`` is the path of a ``.onnx`` file, its bytes, or an ``onnx.ModelProto``. ``options``
+    are those of the format's converter: for ONNX ``input_shapes={"x": (1, 3, 224, 224)}`` and
+    ``dtypes`` where the source leaves them open, and ``converters`` for operators of the user's
+    own (:func:`tvm_nnef.converters.onnx.convert`).
+
+    Raises NnefError for what cannot be converted, all of it at once, and for a format that is not
+    known or whose package is not installed.
+    """
+    name = format or _told(source)
+    if name not in FORMATS:
+        hint = did_you_mean(name, FORMATS) or f"formats are {', '.join(FORMATS)}"
+        raise error(f"unknown format '{name}'", hint=hint)
+    model: Model = _converter(name).convert(source, **options)
+    if path is not None:
+        save_model(model, path)
+    return model
+
+
+def _told(source: Any) -> str:
+    """The format of a source, by its type or its beginning."""
+    if type(source).__module__.startswith("onnx"):
+        return "onnx"
+    if isinstance(source, bytes):
+        return "onnx"
+    if isinstance(source, (str, os.PathLike)) and Path(source).suffix == ".onnx":
+        return "onnx"
+    hint = f"say which one it is: format='{FORMATS[0]}'"
+    raise error(f"the format of {str(source)[:60]!r} is not known", hint=hint)
+
+
+def _converter(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"tvm_nnef.converters.{name}")
+    except ModuleNotFoundError as cause:
+        if cause.name is None or cause.name.startswith("tvm_nnef"):
+            raise
+        message = f"converting from {name} needs the package '{cause.name}'"
+        raise error(message, hint=f"pip install 'tvm-nnef[{name}]'") from cause

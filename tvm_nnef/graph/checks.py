@@ -1,0 +1,73 @@
+"""Checks as data, which every route and every language reads: from a Check to JSON to a complaint.
+
+``{"condition": tree, "message": [...], "place": "main.sknd:3:7"}``, where the parts of the message
+are texts and ``{"extent": tree}``; trees are those of :func:`tvm_nnef.extents.tree`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, TypeAlias
+
+from tvm_nnef import extents
+from tvm_nnef.diagnostics import Span
+from tvm_nnef.extents import Extent
+from tvm_nnef.graph.nodes import Check, Tensor
+
+CheckData: TypeAlias = "Mapping[str, Any]"
+
+
+def to_json(check: Check) -> dict[str, Any]:
+    """A check as plain data."""
+    message = [
+        part if isinstance(part, str) else {"extent": extents.tree(part)} for part in check.message
+    ]
+    return {
+        "condition": extents.tree(check.condition),
+        "message": message,
+        "place": place(check.span),
+    }
+
+
+def place(span: Span | None) -> str:
+    """File name, line and column, for those who have the model at hand; empty without a span."""
+    if span is None:
+        return ""
+    line, column = span.source.position(span.start)
+    return f"{PurePath(span.source.path).name}:{line}:{column}"
+
+
+def symbols(check: Check) -> frozenset[str]:
+    """The names of the symbols of which a check speaks."""
+    parts = [part for part in check.message if not isinstance(part, str)]
+    return frozenset(name for each in (check.condition, *parts) for name in extents.symbols(each))
+
+
+def bound_check(tensor: Tensor, symbol: Extent, bound: int, span: Span | None) -> Check:
+    """That an extent which data decide is within its bound."""
+    name = extents.text(symbol)
+    message = (f"'{tensor.name}': extent {name} = ", symbol, f" is beyond its bound {bound}")
+    return Check(extents.compare("le", symbol, bound), message, span)
+
+
+def extent_check(tensor: Tensor, extent: Extent, found: Extent, span: Span | None) -> Check:
+    """That an extent of a tensor is what was found when it was made."""
+    known = f"'{tensor.name}': extent {extents.text(extent)} is "
+    return Check(extents.compare("eq", extent, found), (known, extent, ", not ", found), span)
+
+
+def complaint(check: CheckData, values: Mapping[str, int]) -> str | None:
+    """What is wrong, given the values of the symbols; None where the check holds."""
+    if extents.evaluate(check["condition"], values):
+        return None
+    return "".join(
+        part if isinstance(part, str) else str(extents.evaluate(part["extent"], values))
+        for part in check["message"]
+    )
+
+
+def own_symbols(tensors: Iterable[Tensor]) -> frozenset[str]:
+    """The names of the symbols that are extents of their own in tensors: those that these tell."""
+    trees = (extents.tree(extent) for tensor in tensors for extent in tensor.shape)
+    return frozenset(tree for tree in trees if isinstance(tree, str))

@@ -1,0 +1,95 @@
+"""Calls of kernels: tensor expressions or a Formula in, a call of a PrimFunc of their own out.
+
+A kernel gets the symbols that the shapes of its tensors do not tell as scalars, behind operands.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm import relax, te
+
+from tvm_nnef import tvm_compat
+from tvm_nnef.graph.formula import Constant, Formula, scalars, walk
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
+from tvm_nnef.lower.ordered import ordered_function
+from tvm_nnef.lower.symbols import Symbol, occurring, untold
+from tvm_nnef.tvm_compat import PrimFunction, RelaxExpression
+
+
+def call_kernel(
+    builder: Any,
+    function: Callable[..., Any],
+    arguments: Sequence[RelaxExpression],
+    name: str,
+    *,
+    symbols: Sequence[Symbol] = (),
+    attributes: Mapping[str, Any] | None = None,
+) -> RelaxExpression:
+    """The call of a kernel made from a function over ``te`` tensors, one for each argument.
+
+    ``function`` gives one tensor or a list of them; ``symbols`` are those that it uses besides the
+    ones in shapes.
+    """
+    operands = [_placeholder(value, number) for number, value in enumerate(arguments)]
+    made = function(*operands)
+    results = [made] if isinstance(made, te.Tensor) else list(made)
+    shapes = [each.shape for each in (*operands, *results)]
+    extra = untold(shapes, symbols)
+    kernel = te.create_prim_func([*operands, *extra, *results], "int64")
+    kernel = kernel.without_attr("global_symbol").with_attrs(dict(attributes or {}))
+    kinds = [tvm_compat.tensor_type(each.shape, str(each.dtype)) for each in results]
+    if extra or occurring(extent for shape in shapes for extent in shape):
+        kernel = tvm_compat.with_own_symbols(kernel)
+    return _call(builder, kernel, [*arguments, *extra], kinds, name)
+
+
+def call_formula(
+    builder: Any,
+    formula: Formula,
+    operands: Sequence[Tensor],
+    arguments: Sequence[RelaxExpression],
+    types: FormulaTypes,
+    name: str,
+) -> RelaxExpression:
+    """The call of a kernel that computes the results of a formula, one tensor or a tuple."""
+    used = occurring(_constants(formula))
+    if is_plain(formula):
+        function = tensor_expressions(formula, operands, types, name)
+        return call_kernel(builder, function, arguments, name, symbols=used)
+    results = [fill.tensor for fill in formula.fills]
+    shapes = [tensor.shape for tensor in (*operands, *results)]
+    extra = untold(shapes, used)
+    kernel = ordered_function(formula, operands, types, name, extra)
+    if extra or occurring(extent for shape in shapes for extent in shape):
+        kernel = tvm_compat.with_own_symbols(kernel)
+    kinds = [tvm_compat.tensor_type(t.shape, types.stored[t]) for t in results]
+    return _call(builder, kernel, [*arguments, *extra], kinds, f"{name}_ordered")
+
+
+def _call(
+    builder: Any,
+    kernel: PrimFunction,
+    arguments: Sequence[RelaxExpression],
+    kinds: Sequence[Any],
+    name: str,
+) -> RelaxExpression:
+    variable = builder.add_func(kernel, name)
+    return relax.call_tir(variable, list(arguments), list(kinds) if len(kinds) > 1 else kinds[0])
+
+
+def _constants(formula: Formula) -> list[object]:
+    outer = [scalar for statement in formula.statements for scalar in scalars(statement)]
+    inner = (scalar for each in outer for scalar in walk(each))
+    found: list[object] = [scalar.value for scalar in inner if isinstance(scalar, Constant)]
+    return [*found, *(fill.value.value for fill in formula.fills)]
+
+
+def _placeholder(value: RelaxExpression, number: int) -> Any:
+    letters = string.ascii_uppercase
+    name = letters[number] if number < len(letters) else f"tensor_input_{number}"
+    shape, dtype = tvm_compat.shape_and_dtype(value)
+    return te.placeholder(shape, dtype, str(value.name) if isinstance(value, relax.Var) else name)

@@ -1,0 +1,113 @@
+"""A vocabulary for kernels of ordered loops, which no formula describes and no schedule looks into.
+
+Enters: extents and functions that make statements of loop variables. Leaves: TIR statements, and a
+PrimFunc of them. Does not touch Relax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from tvm import s_tir, tirx
+
+from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, opaque_function
+
+Buffer: TypeAlias = Any
+Statement: TypeAlias = Any
+
+Shape: TypeAlias = "Sequence[int | None]"
+"""Extents of a parameter, where None stands for any."""
+
+INDEX = "int64"
+"""The dtype of indices and counts."""
+
+
+def buffer(name: str, shape: Sequence[Any], dtype: str) -> Buffer:
+    """A parameter; None in its shape stands for any extent."""
+    extents = [
+        tirx.Var(f"{name}_extent{number}", INDEX) if extent is None else extent
+        for number, extent in enumerate(shape)
+    ]
+    return tirx.decl_buffer(extents, dtype, name)
+
+
+def wide(number: int) -> PrimExpression:
+    """A number as an index."""
+    return tirx.const(number, INDEX)
+
+
+def sequence(*statements: Statement) -> Statement:
+    """Statements one after the other."""
+    return tirx.stmt_seq(*statements)
+
+
+def store(target: Buffer, value: PrimExpression, *places: Any) -> Statement:
+    """A value put into a buffer."""
+    return tirx.BufferStore(target, value, list(places))
+
+
+def bound(name: str, value: PrimExpression) -> tuple[PrimExpression, Statement]:
+    """A name for a value, and the statement that gives it to those behind."""
+    variable = tirx.Var(name, dtype_of(value))
+    return variable, tirx.Bind(variable, value)
+
+
+def when(condition: PrimExpression, *statements: Statement) -> Statement:
+    """Statements that run where a condition holds."""
+    return tirx.IfThenElse(condition, sequence(*statements), None)
+
+
+def loop(
+    extent: Any, body: Callable[[PrimExpression], Statement], *, parallel: bool = False
+) -> Statement:
+    """A loop over the numbers from 0 up to an extent."""
+    kind = tirx.ForKind.PARALLEL if parallel else tirx.ForKind.SERIAL
+    bound = wide(extent) if isinstance(extent, int) else extent
+    variable = tirx.Var("i", INDEX)
+    return tirx.For(variable, wide(0), bound, kind, body(variable))
+
+
+def nest(
+    shape: Sequence[Any],
+    body: Callable[[Sequence[PrimExpression]], Statement],
+    *,
+    parallel: bool = False,
+) -> Statement:
+    """Loops over all places of a shape, in row-major order, the outermost one in parallel."""
+
+    def inner(places: tuple[PrimExpression, ...]) -> Statement:
+        depth = len(places)
+        if depth == len(shape):
+            return body(places)
+        outermost = parallel and depth == 0
+        return loop(shape[depth], lambda place: inner((*places, place)), parallel=outermost)
+
+    return inner(())
+
+
+def allocating(shapes: Sequence[Sequence[Any]], body: Callable[..., Statement]) -> Statement:
+    """A statement with int64 buffers of its own; those of few elements lie in registers."""
+    buffers = [
+        tirx.decl_buffer(
+            shape, INDEX, f"own{number}", scope="local" if len(shape) == 1 else "global"
+        )
+        for number, shape in enumerate(shapes)
+    ]
+    block = s_tir.SBlock([], [], [], "own", body(*buffers), alloc_buffers=buffers)
+    return s_tir.SBlockRealize([], True, block)
+
+
+def function(
+    name: str, parameters: Sequence[Buffer], written: int, body: Statement
+) -> PrimFunction:
+    """A function of buffers, the last ``written`` of which it writes; it is fused with nothing."""
+    outputs = parameters[len(parameters) - written :]
+    opaque = 8
+    made = opaque_function(name, parameters, outputs, [], body)
+    return made.with_attr({"op_pattern": opaque})
+
+
+def comparable(value: PrimExpression) -> PrimExpression:
+    """A number in a type in which the processor computes."""
+    return tirx.Cast("float32", value) if "float16" in dtype_of(value) else value

@@ -1,0 +1,77 @@
+"""Which mappings take tensors whose extents only a run tells.
+
+A mapping computes with the extents that it needs as numbers. Here stands for each operator in which
+dimensions it needs none; the others are lowered from their bodies where an extent is a symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tvm_nnef.extents import is_static, is_symbolic
+from tvm_nnef.graph.nodes import Operand, Operation, Tensor, flatten
+from tvm_nnef.lower.ops import extremes, math
+
+
+def is_safe(operation: Operation) -> bool:
+    """Whether the mapping of an operation, if it has one, takes its extents and attributes."""
+    touched = flatten((*operation.operands, *operation.results))
+    symbolic = any(not is_static(extent) for tensor in touched for extent in tensor.shape)
+    attributes = operation.attributes.values()
+    if any(map(is_symbolic, (part for value in attributes for part in _parts(value)))):
+        return False
+    return not symbolic or _RULES.get(operation.operator, _nowhere)(operation)
+
+
+def _parts(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _nowhere(operation: Operation) -> bool:
+    return False
+
+
+def _anywhere(operation: Operation) -> bool:
+    return True
+
+
+def _in_the_batch(operation: Operation) -> bool:
+    """In the first dimension of the first operand and of the result, where that is the batch."""
+    data, *others = operation.operands
+    layout = str(operation.attributes.get("data_format", "N"))
+    axes = operation.attributes.get("axes", ())
+    reduced = isinstance(axes, tuple) and 0 in axes
+    leading = (_tail(data), *map(_tail, operation.results))
+    rest = [tensor.shape for tensor in flatten(tuple(others))]
+    static = all(is_static(extent) for shape in (*leading, *rest) for extent in shape)
+    return layout.startswith("N") and not reduced and static
+
+
+def _tail(operand: Operand) -> tuple[object, ...]:
+    assert isinstance(operand, Tensor)
+    return operand.shape[1:]
+
+
+def _off_axis(operation: Operation) -> bool:
+    """Everywhere but in the dimensions that ``axis``, ``axes`` or ``channel_axis`` name."""
+    (first, *_) = flatten(operation.operands)
+    named = [operation.attributes.get(key, ()) for key in ("axis", "axes", "channel_axis")]
+    axes = [axis for value in named for axis in _parts(value) if isinstance(axis, int)]
+    return all(is_static(first.shape[axis]) for axis in axes)
+
+
+_RULES: Mapping[str, Callable[[Operation], bool]] = {
+    **{name: _anywhere for name in math.MAPPINGS if name not in extremes.MAPPINGS},
+    **dict.fromkeys(
+        ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
+         "layout.unsqueeze", "layout.cast", "layout.concat", "layout.transpose", "layout.pad",
+         "linalg.matmul", "nn.linear", "nn.relu", "nn.prelu", "nn.gelu", "nn.sigmoid", "nn.silu",
+         "nn.erf", "nn.softmax", "algo.top_k"),
+        _anywhere,
+    ),
+    **dict.fromkeys(("nn.conv", "nn.max_pool", "nn.avg_pool"), _in_the_batch),
+    **dict.fromkeys(
+        ("layout.slice", "layout.split", "layout.unstack", "nn.batch_norm", "algo.top_k"),
+        _off_axis,
+    ),
+}  # fmt: skip

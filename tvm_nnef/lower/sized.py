@@ -1,0 +1,33 @@
+"""Tensors whose extents data decide: a buffer of enough room and a count in, the tensor out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import te
+
+from tvm_nnef.extents import Extent
+from tvm_nnef.lower.checks import learn
+from tvm_nnef.lower.kernels import call_kernel
+from tvm_nnef.lower.symbols import Symbol
+from tvm_nnef.tvm_compat import RelaxExpression
+
+
+def cut(
+    builder: Any,
+    buffer: RelaxExpression,
+    count: RelaxExpression,
+    symbol: Symbol,
+    shape: Sequence[Extent],
+) -> RelaxExpression:
+    """The front part of a buffer, of the given shape, in which ``symbol`` is ``count``.
+
+    The count is an int64 of rank 0. The symbol is defined here, unless it is already.
+    """
+    learn(builder, count, symbol)
+
+    def front(tensor: Any) -> Any:
+        return te.compute(shape, lambda *axes: tensor(*axes), name="front")
+
+    return builder.emit(call_kernel(builder, front, [buffer], "front"))

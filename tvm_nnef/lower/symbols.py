@@ -1,0 +1,61 @@
+"""Symbols of a Graph in what is lowered: which ones occur, and which a function must be told.
+
+While a module is made, all of its functions share the symbols of the Graph; each gets symbols of
+its own in the end (:func:`separated`). Extents in, TIR variables out; no arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tvm import relax, tirx
+
+from tvm_nnef.extents import Extent, is_symbolic
+from tvm_nnef.tvm_compat import Module, RelaxExpression, update_functions, with_own_symbols
+
+Symbol: TypeAlias = Any
+"""A TIR variable that stands for an extent."""
+
+UPPER_BOUNDS = "tir_var_upper_bound"
+"""The attribute of a function by which TVM plans the memory of dynamic tensors."""
+
+
+def occurring(values: Iterable[object]) -> list[Symbol]:
+    """The symbols of extents, each once; what is no extent has none."""
+    found: dict[Symbol, None] = {}
+    for value in values:
+        if is_symbolic(value):
+            found.update(dict.fromkeys(tirx.analysis.undefined_vars(value)))
+    return list(found)
+
+
+def own(shape: Sequence[Extent]) -> list[Symbol]:
+    """The symbols that are extents of their own in a shape: those that it tells."""
+    return [extent for extent in shape if isinstance(extent, tirx.Var)]
+
+
+def untold(shapes: Sequence[Sequence[Extent]], others: Iterable[object] = ()) -> list[Symbol]:
+    """The symbols in shapes, and in other extents, that no shape tells."""
+    told = {symbol for shape in shapes for symbol in own(shape)}
+    everything = [*(extent for shape in shapes for extent in shape), *others]
+    return [symbol for symbol in occurring(everything) if symbol not in told]
+
+
+def sizes(symbols: Iterable[Symbol]) -> list[RelaxExpression]:
+    """What tells a function the values of symbols: one argument, or none where there are none."""
+    found = list(symbols)
+    return [relax.ShapeExpr(found)] if found else []
+
+
+def separated(mod: Module, bounds: Mapping[str, int]) -> Module:
+    """A module in which each Relax function has symbols of its own, with their upper bounds.
+
+    Functions that learn extents from data get their dataflow blocks.
+    """
+    copies = {
+        variable.name_hint: with_own_symbols(function).with_attr(UPPER_BOUNDS, dict(bounds))
+        for variable, function in mod.functions.items()
+        if isinstance(function, relax.Function)
+    }
+    return relax.transform.ConvertToDataflow()(update_functions(mod, copies))

@@ -1,0 +1,47 @@
+"""Random values for the inputs of a Graph, where a user gives none.
+
+Enters: a Graph with machine types, and a seed. Leaves: arrays, the same ones for the same seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef import extents
+from tvm_nnef.graph.nodes import Graph, Operand, Tensor
+
+
+def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
+    """A value for each input of a graph: an array, a list of arrays for a pack, None for null.
+
+    Reals are normally distributed around 0 with deviation 1; ints are 0 or 1, which are indices
+    of most things, and truth values are either. An extent that only a run tells is at its bound.
+    """
+    generator = np.random.default_rng(seed)
+
+    def value(operand: Operand) -> Any:
+        match operand:
+            case None:
+                return None
+            case Tensor():
+                shape = tuple(extents.evaluate(e, graph.bounds) for e in operand.shape)
+                largest = replace(operand, shape=shape)
+                return random_array(largest, graph.machine_types[operand], generator)
+            case pack:
+                return [value(tensor) for tensor in pack]
+
+    return [value(port.operand) for port in graph.inputs]
+
+
+def random_array(tensor: Tensor, dtype: str, generator: np.random.Generator) -> Any:
+    """Random values for a tensor of a known shape."""
+    match tensor.type:
+        case "real":
+            return generator.standard_normal(tensor.shape).astype(dtype)
+        case "int":
+            return generator.integers(0, 2, tensor.shape).astype(dtype)
+        case _:
+            return generator.integers(0, 2, tensor.shape).astype(bool)

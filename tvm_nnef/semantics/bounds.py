@@ -1,0 +1,87 @@
+"""Checks the upper bounds of the inputs of graphs (2.6).
+
+Enters: the graphs of a main module. Leaves: complaints. Bounds that are computed are compared when
+a graph is composed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tvm_nnef.diagnostics import Note
+from tvm_nnef.semantics.affine import literal
+from tvm_nnef.semantics.names import Report
+from tvm_nnef.syntax import nodes
+
+
+def check_bounds(definitions: Sequence[nodes.Definition], report: Report) -> None:
+    """Reports bounds that contradict each other, and extents of the main graph without one.
+
+    The main graph is the first one, unless it is invoked by the control flow of another: a graph
+    that is invoked takes the shapes of what it is given.
+    """
+    graphs = [definition for definition in definitions if definition.kind == "graph"]
+    invoked = invoked_names(definitions)
+    for graph in graphs:
+        inputs = _parameters(graph)
+        _check_agreement(inputs, report)
+        if graph is graphs[0] and graph.name.name not in invoked:
+            _check_given(inputs, report)
+
+
+def invoked_names(definitions: Sequence[nodes.Definition]) -> frozenset[str]:
+    """What definitions of one module invoke of it by name: operators, and graphs."""
+    return frozenset(_invoked(tuple(definitions)))
+
+
+def _parameters(graph: nodes.Definition) -> list[nodes.Parameter]:
+    blocks = (block for block in graph.blocks if block.kind == "input")
+    return [s for block in blocks for s in block.statements if isinstance(s, nodes.Parameter)]
+
+
+def _invoked(node: object) -> Iterator[str]:
+    match node:
+        case tuple():
+            for item in node:
+                yield from _invoked(item)
+        case nodes.Node():
+            if isinstance(node, nodes.Call) and len(node.callee.parts) == 1:
+                yield node.callee.parts[0]
+            for name in node.__dataclass_fields__:
+                if name != "span":
+                    yield from _invoked(getattr(node, name))
+
+
+def _check_agreement(inputs: Sequence[nodes.Parameter], report: Report) -> None:
+    first: dict[str, nodes.Extent] = {}
+    for extent in (extent for parameter in inputs for extent in parameter.type.shape or ()):
+        if extent.bound is None or not isinstance(extent.value, nodes.Identifier):
+            continue
+        name = extent.value.name
+        given, before = literal(extent.bound), literal(first.setdefault(name, extent).bound)
+        if None not in (given, before) and given != before:
+            report.error(
+                f"'{name}' has the bound {given} here and {before} before",
+                extent.span,
+                f"a bound that is given again is the same; '{name}' alone is enough",
+                (Note("the first bound", first[name].span),),
+            )
+
+
+def _check_given(inputs: Sequence[nodes.Parameter], report: Report) -> None:
+    for parameter in inputs:
+        name = parameter.name.name
+        if parameter.type.shape is None:
+            report.error(
+                f"input '{name}' of the main graph has no shape",
+                parameter.type.span,
+                f"write '{parameter.type.name.name}[]' for rank 0, '[~|10]' for an open extent; "
+                "only a graph that is invoked may leave out the shapes of its inputs",
+            )
+        for extent in parameter.type.shape or ():
+            if isinstance(extent.value, nodes.Omitted) and extent.bound is None:
+                report.error(
+                    f"an open extent of '{name}' has no upper bound",
+                    extent.span,
+                    "write the most that it can be behind it, as in '~|10'",
+                )

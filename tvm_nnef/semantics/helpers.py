@@ -1,0 +1,127 @@
+"""Checks helper symbols and asserts: ``@using`` and ``@assert`` (2.8, 2.9).
+
+Enters: a definition and a context. Leaves: the helper symbols in the context, and complaints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_nnef.semantics import infer, lists
+from tvm_nnef.semantics.affine import literal_length
+from tvm_nnef.semantics.context import Context
+from tvm_nnef.semantics.declare import declare
+from tvm_nnef.semantics.names import Symbol
+from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.semantics.types import Type
+from tvm_nnef.syntax import nodes
+
+_Part = nodes.NameTarget | nodes.ZipTarget | nodes.Omitted
+
+
+def declare_usings(definition: CheckedDefinition, context: Context) -> None:
+    """Checks helper symbols in their order and declares them (2.9)."""
+    for using in definition.usings:
+        found = infer.scalar(using.value, context)
+        _declare_target(using.target, found, context)
+
+
+def _declare_target(target: nodes.Target, found: Type, context: Context) -> None:
+    match target:
+        case nodes.NameTarget(name=name, pack=pack):
+            if pack is not None:
+                lists.infer_length(pack.length, context)
+                _check_hint(target, pack, found, context)
+            declare(Symbol(name.name, "helper", found, name.span), context)
+        case nodes.ListTarget(items=items):
+            if not (found.packed or found.poison):
+                context.report.error(
+                    "only a pack can be split into items",
+                    target.span,
+                    "write a single name on the left",
+                )
+            _check_parts(target, items, found, context)
+            _declare_parts(items, found, context)
+        case nodes.ZipTarget() | nodes.Omitted():
+            context.report.error("a name is missing on the left", target.span)
+
+
+def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context: Context) -> None:
+    """A length that is hinted is that of the value, as far as both are known (2.9)."""
+    name, hinted = target.name.name, literal_length(pack)
+    if not (found.packed or found.poison):
+        context.report.error(
+            f"'{name}' is declared as a pack, but its value is no pack",
+            target.span,
+            f"write '{name}' without dots",
+        )
+    elif None not in (hinted, found.length) and hinted != found.length:
+        context.report.error(
+            f"'{name}' is declared to be {hinted} long, but its value has {found.length} items",
+            target.span,
+        )
+
+
+def _check_parts(
+    target: nodes.ListTarget, items: Sequence[_Part], found: Type, context: Context
+) -> None:
+    """The lengths of the parts make up that of the value, as far as they are known."""
+    lengths = [_part_length(item) for item in items]
+    known = sum(length for length in lengths if length is not None)
+    flexible = None in lengths
+    open_parts = [item for item in items if _is_open(item)]
+    if len(open_parts) > 1:
+        context.report.error(
+            "several parts of open length on the left",
+            open_parts[1].span,
+            "give all but one a length, as in 'b..(n)'",
+        )
+    elif found.length is not None and (
+        known > found.length or (known < found.length and not flexible)
+    ):
+        context.report.error(
+            f"a pack of length {found.length} does not fit the list on the left", target.span
+        )
+
+
+def _is_open(item: _Part) -> bool:
+    if isinstance(item, nodes.Omitted):
+        return False
+    return item.pack is not None and item.pack.length is None
+
+
+def _part_length(item: _Part) -> int | None:
+    """How many items of the value a part takes; None where that is open or not known here."""
+    match item:
+        case nodes.NameTarget(pack=nodes.Pack() as pack):
+            return literal_length(pack)
+        case nodes.ZipTarget(names=names, pack=pack):
+            length = literal_length(pack)
+            return None if length is None else length * len(names)
+    return 1
+
+
+def _declare_parts(items: Sequence[_Part], found: Type, context: Context) -> None:
+    for item in items:
+        match item:
+            case nodes.NameTarget(name=name, pack=pack):
+                if pack is not None:
+                    lists.infer_length(pack.length, context)
+                kind = found.pack(literal_length(pack)) if pack is not None else found.item
+                declare(Symbol(name.name, "helper", kind, name.span), context)
+            case nodes.ZipTarget(names=names, pack=pack):
+                for part in names:
+                    kind = found.pack(literal_length(pack))
+                    declare(Symbol(part.name.name, "helper", kind, part.name.span), context)
+
+
+def check_assertions(definition: CheckedDefinition, context: Context) -> None:
+    """Checks conditions, messages and details of ``@assert`` (2.8)."""
+    for assertion in definition.assertions:
+        infer.condition(assertion.condition, context, "an assert condition")
+        parts = [assertion.message] if assertion.message else []
+        for detail in assertion.details:
+            parts += [detail.label] if detail.label else []
+            infer.scalar(detail.value, context)
+        for part in parts:
+            infer.scalar(part, context)

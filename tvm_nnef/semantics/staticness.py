@@ -1,0 +1,177 @@
+"""What only a run knows, in a model of the tools dialect (tools-dialect.md, section 6).
+
+Enters: a definition of such a model. Leaves: complaints about values that depend on extents that
+are not declared ``static``, where a value must be known when the model is composed. What the text
+does not settle (``is``, null tests, uniform values) counts as known: only what is certainly wrong
+is reported. The standard modules are written without these words; :data:`DYNAMIC` has theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.semantics.affine import affine
+from tvm_nnef.semantics.names import Report
+from tvm_nnef.semantics.program import CheckedDefinition, Program
+from tvm_nnef.semantics.targets import target_names
+from tvm_nnef.syntax import nodes
+
+DYNAMIC: Final[Mapping[str, frozenset[str]]] = {
+    "layout.tensor": frozenset({"shape", "value"}),
+    "layout.uniform": frozenset({"shape"}),
+    "layout.range": frozenset({"first", "last"}),
+    "layout.reshape": frozenset({"shape"}),
+    "layout.unflatten": frozenset({"shape"}),
+    "layout.split": frozenset({"count", "sizes"}),
+    "layout.broadcast": frozenset({"shape"}),
+    "layout.slice": frozenset({"begin", "end"}),
+    "layout.pad": frozenset({"padding"}),
+    "image.nearest_resize": frozenset({"size"}),
+    "image.linear_resize": frozenset({"size"}),
+    "image.cubic_resize": frozenset({"size"}),
+    "image.resize": frozenset({"size"}),
+    "algo.top_k": frozenset({"k"}),
+    "algo.nonmax_suppress": frozenset({"max_outputs_per_class"}),
+}
+"""The attributes of standard operators that take values which only a run knows."""
+
+
+_NUMBERS = (nodes.Identifier, nodes.Property, nodes.Unary, nodes.Binary, nodes.Cast)
+"""Arguments that are numbers where they depend on extents."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """A definition, and the names in it whose values only a run knows."""
+
+    program: Program
+    module: str
+    dynamic: frozenset[str]
+    report: Report
+
+
+def check_static(
+    definition: CheckedDefinition, program: Program, module: str, report: Report
+) -> None:
+    """Reports dynamic shapes of constants and variables, attributes, arguments and counts."""
+    dynamic = _declared(definition)
+    for using in definition.usings:
+        if _is_dynamic(using.value, dynamic):
+            dynamic |= {name.name for name in target_names((using.target,))}
+    scope = _Scope(program, module, frozenset(dynamic), report)
+    for attribute in definition.attributes:
+        if attribute.default is not None and not attribute.type.dynamic:
+            _expect_static(attribute.default, f"the default of '{attribute.name.name}'", scope)
+    for parameter in (*definition.constants, *definition.variables):
+        for part in _sizes(parameter.type):
+            _expect_static(part, f"the shape of '{parameter.name.name}'", scope)
+    for node in _nodes((definition.components, definition.updates)):
+        match node:
+            case nodes.Call():
+                _check_call(node, scope)
+            case nodes.Loop(unroll=True, iteration=nodes.IterationCount(count=count)) if count:
+                _expect_static(count, "the count of an unrolled loop", scope)
+
+
+def _declared(definition: CheckedDefinition) -> set[str]:
+    """Dynamic attributes, and the extents and pack lengths of inputs that are not ``static``."""
+    known = {attribute.name.name for attribute in definition.attributes}
+    dynamic = {a.name.name for a in definition.attributes if a.type.dynamic}
+    static: set[str] = set()
+    for parameter in definition.inputs:
+        sizes = [(e.value, e.static) for e in parameter.type.shape or ()]
+        pack = parameter.type.pack
+        if pack is not None and pack.length is not None:
+            sizes.append((pack.length, pack.static))
+        for size, is_static in sizes:
+            form = affine(size)
+            if form is not None and form.symbol is not None and form.symbol not in known:
+                (static if is_static else dynamic).add(form.symbol)
+        # How many dimensions there are is always known.
+        for extent in parameter.type.shape or ():
+            form = affine(extent.pack.length) if extent.pack and extent.pack.length else None
+            static |= {form.symbol} if form is not None and form.symbol else set()
+    return dynamic - static
+
+
+def _is_dynamic(node: object, dynamic: set[str] | frozenset[str]) -> bool:
+    """Whether the value of an expression certainly depends on what only a run knows."""
+    match node:
+        case nodes.Identifier(name=name):
+            return name in dynamic
+        case nodes.Property(name=name):
+            return name == "shape"
+        case nodes.Call() | nodes.Text():
+            return False
+        case nodes.Unary(operator="?") | nodes.Binary(operator="is") | nodes.Fold(operator=":="):
+            return False
+        case nodes.Builtin(argument=argument):
+            return _is_dynamic(argument, dynamic)
+        case tuple():
+            return any(_is_dynamic(item, dynamic) for item in node)
+        case nodes.Node():
+            return any(_is_dynamic(part, dynamic) for part in _parts(node))
+    return False
+
+
+def _parts(node: nodes.Node) -> Iterator[object]:
+    return (getattr(node, name) for name in node.__dataclass_fields__ if name != "span")
+
+
+def _nodes(node: object) -> Iterator[nodes.Node]:
+    """A tree's nodes, from the root downwards."""
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _nodes(item)
+    elif isinstance(node, nodes.Node):
+        yield node
+        for part in _parts(node):
+            yield from _nodes(part)
+
+
+def _sizes(kind: nodes.TypeSpec) -> Iterator[nodes.Expression]:
+    if kind.pack is not None and kind.pack.length is not None:
+        yield kind.pack.length
+    for extent in kind.shape or ():
+        if not isinstance(extent.value, nodes.Omitted):
+            yield extent.value
+
+
+def _expect_static(value: nodes.Expression, what: str, scope: _Scope) -> None:
+    if not _is_dynamic(value, scope.dynamic):
+        return
+    names = (node for node in _nodes(value) if isinstance(node, nodes.Identifier | nodes.Property))
+    culprit = next(node for node in names if _is_dynamic(node, scope.dynamic))
+    scope.report.error(
+        f"{what} must be known when the model is composed, but '{culprit.span.text}' is dynamic",
+        value.span,
+        "an extent that is known then is declared 'static', as in 'real[static c]', "
+        "and an attribute that takes any value 'dynamic'",
+    )
+
+
+def _check_call(call: nodes.Call, scope: _Scope) -> None:
+    try:
+        callee = scope.program.resolve(scope.module, call.callee)
+    except NnefError:
+        return
+    declared = {attribute.name.name: attribute for attribute in callee.attributes}
+    standard = scope.program.modules[callee.module].is_standard
+    open_ = DYNAMIC.get(callee.qualified_name, frozenset()) if standard else frozenset()
+    for item in call.attributes:
+        attribute = declared.get(item.name.name)
+        if attribute is None or attribute.type.dynamic or item.name.name in open_:
+            continue
+        what = f"attribute '{item.name.name}' of '{callee.name}'"
+        _expect_static(item.value, what, scope)
+    for argument in call.arguments or ():
+        if isinstance(argument, _NUMBERS) and not any(map(_is_item, _nodes(argument))):
+            _expect_static(argument, f"a number given to '{callee.name}'", scope)
+
+
+def _is_item(node: nodes.Node) -> bool:
+    """An item of a pack may be a tensor, whatever its index is."""
+    return isinstance(node, nodes.Subscript)

@@ -1,0 +1,94 @@
+"""What to skip behind a syntax error, so that the rest of a definition can be read.
+
+A text and the place of an error enter; the text without the statement (or the block) around that
+place leaves, blanks in its place, so that all other offsets stay the same. Nothing is parsed here:
+brackets, strings and semicolons are enough.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm_nnef.syntax.errors import BLOCKS
+
+_TOKENS = re.compile(r"""#[^\r\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[()\[\]{};]""", re.DOTALL)
+_OPENING = re.compile(r"(?:@\w+|\b(?:if|then|elif|else|do|unroll|while)|[=:);])\s*\Z")
+"""What stands in front of the brace of a block; that of attributes stands behind a name."""
+
+_BLOCK = re.compile(r"(@\w+)\s*\{")
+_MORE = re.compile(r"\s*[)\],;]+")
+"""What cannot begin a statement, so that the semicolon in front of it was no end."""
+
+_NOT_BLANK = re.compile(r"\S")
+
+
+@dataclass(slots=True)
+class Brace:
+    """An open brace: what it opens, and where the statement inside of it begins."""
+
+    is_block: bool
+    statement: int
+
+
+def without_error(text: str, start: int, position: int, limit: int) -> str | None:
+    """The text of a definition from ``start`` to ``limit`` without what is wrong at ``position``.
+
+    None where that cannot be told: outside of any block, or where braces are lost.
+    """
+    found = braces(text, start, position)
+    signs = [sign for sign, _ in _tokens(text, start, limit)]
+    if signs.count("{") != signs.count("}"):
+        return None
+    if text.startswith("@", position):
+        unknown_block = _BLOCK.match(text, position)
+        if unknown_block is None or unknown_block[1] in BLOCKS or len(found) != 1:
+            return None
+        return _blanked(text, position, _end(text, unknown_block.end(), 1, "}"))
+    for depth in range(len(found) - 1):
+        brace = found[-1 - depth]
+        end = _end(text, position, depth, ";")
+        statement = text[brace.statement : end].strip()
+        if brace.is_block and statement and not statement.startswith("yield"):
+            return _blanked(text, brace.statement, end)
+    return None
+
+
+def _tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int]]:
+    for match in _TOKENS.finditer(text, start, end):
+        if match[0] in "()[]{};":
+            yield match[0], match.start()
+
+
+def braces(text: str, start: int, position: int) -> list[Brace]:
+    """The braces that are open at a place, from the outermost to the innermost."""
+    found: list[Brace] = []
+    for sign, place in _tokens(text, start, position):
+        if sign == "{":
+            before = text[max(start, place - 80) : place]
+            is_block = not found or _OPENING.search(before) is not None
+            found.append(Brace(is_block, place + 1))
+        elif sign == "}" and found:
+            found.pop()
+        elif sign == ";" and found:
+            found[-1].statement = place + 1
+    return found
+
+
+def _end(text: str, position: int, depth: int, last: str) -> int:
+    """The place behind what ends a statement, or in front of the end of the block around it.
+
+    ``depth`` braces are open at the place within what is to be ended, by ``last``.
+    """
+    for sign, place in _tokens(text, position, len(text)):
+        depth += (sign == "{") - (sign == "}")
+        if depth < 0:
+            return place
+        if depth == 0 and sign == last and not _MORE.match(text, place + 1):
+            return place + 1
+    return len(text)
+
+
+def _blanked(text: str, start: int, end: int) -> str:
+    return text[:start] + _NOT_BLANK.sub(" ", text[start:end]) + text[end:]
