@@ -77,7 +77,7 @@ def _combined(
 ) -> RelaxExpression:
     """A function of the elements of two operands; a constant of rank 0 becomes a number."""
     numbers = [_number(operand) for operand in operands]
-    if None not in numbers:
+    if all(number is not None for number in numbers):
         numbers[0] = None
     tensors = [o for o, number in zip(operands, numbers, strict=True) if number is None]
 

@@ -72,3 +72,43 @@ def test_returned_as_one_tensor() -> None:
 def test_packs_that_are_scanned_together_have_one_length() -> None:
     with pytest.raises(tvm_nnef.NnefError, match=r"different lengths \[5, 3\]"):
         agreeing(PAIRED, 3, 0)
+
+
+def lstm(x: Any, w: Any, r: Any, b: Any) -> Any:
+    """The hidden states of all steps, gates in the order input, forget, cell, output."""
+    h = c = np.zeros((x.shape[1], r.shape[1]))
+    found = []
+    for step in x:
+        i, f, g, o = np.split(step @ w.T + h @ r.T + b, 4, axis=1)
+        i, f, o = (1 / (1 + np.exp(-gate)) for gate in (i, f, o))
+        c = f * c + i * np.tanh(g)
+        h = o * np.tanh(c)
+        found.append(h)
+    return np.array(found).reshape(x.shape[0], x.shape[1], r.shape[1])
+
+
+@pytest.mark.parametrize(("inputs", "body", "given", "expected"), [
+    ("x: real[s|6,3];",
+     "ys..(s) = layout.unstack{axis=0}(x); z = with a: real[3] = 0.0 for y : ys do math.add(a, y);",
+     lambda n: (np.ones((n, 3)) * 2,), lambda x: x.sum(0)),
+    ("x: real[3,s|6];",
+     "ys..(s) = layout.unstack{axis=-1,squeeze=false}(x); zs..(s) = for y : ys do math.mul(y, y);"
+     "z = layout.concat{axis=1}(zs);",
+     lambda n: (np.arange(3.0 * n).reshape(3, n),), lambda x: x * x),
+    ("x: real[s|6,b|3,2]; w: real[12,2]; r: real[12,3]; c: real[12];",
+     "z, ~, ~ = nn.lstm(x, w, r, c);",
+     lambda n: tuple(np.random.default_rng(n).standard_normal(shape) for shape in
+                     ((n, 1 + n % 3, 2), (12, 2), (12, 3), (12,))), lstm),
+])  # fmt: skip
+def test_tensors_taken_apart_along_a_symbol(
+    inputs: str, body: str, given: Any, expected: Any
+) -> None:
+    text = (
+        f"import nn; {IMPORTS}graph G {{ @input {{ {inputs} }} @output {{ z: real; }} "
+        f"@compose {{ {body} }} }}\n"
+    )
+    exe = tvm_nnef.build(text, progress=False)
+    for size in (0, 1, 4, 6):
+        data = tuple(np.asarray(array, np.float32) for array in given(size))
+        for (found,) in (exe(*data), tvm_nnef.evaluate(text, *data)):
+            np.testing.assert_allclose(found, expected(*data), rtol=1e-5, atol=1e-6)

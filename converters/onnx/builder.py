@@ -63,8 +63,16 @@ class Builder:
         self.steps.append(Call(operator, tuple(generics), given, read, tuple(results)))
 
     def _computed(self, argument: Argument) -> Argument:
-        """An argument that is a tensor in the run too, where it holds extents."""
-        if not isinstance(argument, Tensor) or argument.extents is None:
+        match argument:
+            case Tensor():
+                return self.computed(argument)
+            case tuple() | list():
+                return tuple(map(self.computed, argument))
+        return argument
+
+    def computed(self, argument: Tensor) -> Tensor:
+        """A tensor as a run has it, where only its extents are known; any other one as it is."""
+        if argument.extents is None:
             return argument
         result = Tensor(argument.dtype, argument.shape, argument.source)
         given: dict[str, Attribute] = {

@@ -184,7 +184,7 @@ CONSTANT = "@constant { c: real[s] = 1.0; }"
     ("x: real[s|9];", "y: real[10] = math.exp(x); z = y;", "", "declared as [10]"),
     ("x: real[s|9];", "z = math.exp(x);", "@assert { s > 9; }", "'s > 9' does not hold"),
     ("x: real[s|9];", "ys..(s) = layout.split{axis=0,count=s}(x); z = ys[0];", "",
-     "'s', which only a run tells"),
+     "a pack whose length only a run tells"),
     ("x: real[s|9]; y: real[t|9];", "z = math.exp(x);", "@using { q = s == t ? 1; }",
      "only a run tells whether this is null, from 's == t'"),
     ("x: real[4]..(5); n: int[];", "ys = for v : x do..(n) math.exp(v); z = math.sum_n(ys);", "",

@@ -14,10 +14,12 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 EXPECTED = Path(__file__).parent / "expected_failures.txt"
+COMPILED = EXPECTED.with_name("expected_failures_compiled.txt")
 _TYPES = frozenset(
     ("FLOAT", "FLOAT16", "DOUBLE", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16",
      "UINT32", "UINT64")
 )  # fmt: skip
+_REVERSE = "ReverseSequence"
 _RANDOM = ("Bernoulli", "RandomNormalLike", "RandomUniformLike", "ImageDecoder")
 
 
@@ -48,6 +50,8 @@ class Case:
             assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
             if theirs.dtype.kind == "f":
                 atol = max(self.atol, 1e-3 if theirs.dtype == np.float16 else self.atol)
+                # What should be zero in a spectrum is the rounding of the one who summed it up.
+                atol = max(atol, 1e-6 if "dft" in self.name else atol)
                 wide = ours.astype(np.float64), theirs.astype(np.float64)
                 np.testing.assert_allclose(*wide, rtol=self.rtol, atol=atol)
             else:
@@ -73,7 +77,17 @@ def suite() -> Mapping[str, Case]:
 @pytest.fixture(scope="session")
 def expected_failures() -> Mapping[str, str]:
     """The cases that fail, with reasons; the list may only shrink."""
-    lines = EXPECTED.read_text(encoding="utf-8").splitlines()
+    return _listed(EXPECTED)
+
+
+@pytest.fixture(scope="session")
+def expected_compiled() -> Mapping[str, str]:
+    """The cases that fail only when compiled, with reasons."""
+    return _listed(COMPILED)
+
+
+def _listed(file: Path) -> dict[str, str]:
+    lines = file.read_text(encoding="utf-8").splitlines()
     pairs = (line.partition(": ") for line in lines if line and not line.startswith("#"))
     return {name: reason for name, _, reason in pairs}
 
@@ -131,7 +145,7 @@ def _is_core(case: Case) -> bool:
         return False
     names = {onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in values}
     operators = set(_operators(case.model.graph.node))
-    apart = any("Sequence" in name or "Optional" in name for name in operators)
+    apart = any("Sequence" in name or "Optional" in name for name in operators - {_REVERSE})
     return names <= _TYPES and not apart and not operators.intersection(_RANDOM)
 
 

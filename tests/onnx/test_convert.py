@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,8 @@ def test_machine_types_are_those_of_the_source(make_model: Any, tmp_path: Path) 
     tvm_nnef.convert(proto, folder)
     model = tvm_nnef.load_model(folder)
     inputs = X.astype(np.float64), np.array([200, 3], np.uint8)
-    for found in (
-        tvm_nnef.evaluate(model, *inputs),
-        tvm_nnef.build(model, progress=False)(*inputs),
-    ):
+    for run in (partial(tvm_nnef.evaluate, model), tvm_nnef.build(model, progress=False)):
+        found = [np.asarray(each) for each in run(*inputs)]
         assert [each.dtype for each in found] == [np.float16, np.uint8, np.int64]
         np.testing.assert_array_equal(found[1], [144, 6])
         np.testing.assert_array_equal(found[2], [[2], [2]])
@@ -273,3 +272,77 @@ def test_what_is_brought_along_is_what_is_used(make_model: Any) -> None:
     assert "# The whole number nearest to x, of two the even one." in (
         model.modules["onnx"].source.text
     )
+
+
+def test_extents_are_tensors_where_a_run_needs_them(make_model: Any) -> None:
+    """Joined with a tensor of the run, and carried by a loop, an extent becomes a tensor."""
+    info = onnx.helper.make_tensor_value_info
+    body = onnx.helper.make_graph(
+        [node("Add", ["state", "state"], ["doubled"])],
+        "body",
+        [info("i", 7, []), info("go", 9, []), info("state", 7, [1])],
+        [info("go", 9, []), info("doubled", 7, [1])],
+    )
+    proto = make_model(
+        [
+            node("Shape", ["x"], ["s"], start=0, end=1),
+            node("Concat", ["s", "k"], ["y"], axis=0),
+            node("Loop", ["three", "", "s"], ["z"], body=body),
+        ],
+        [("x", "float32", ["n", 3]), ("k", "int64", [1])],
+        [("y", "int64", [2]), ("z", "int64", [1])],
+        {"three": np.array(3, np.int64)},
+    )
+    model = tvm_nnef.convert(proto, bounds=8)
+    found = tvm_nnef.evaluate(model, X, np.array([7]))
+    np.testing.assert_array_equal(found[0], [2, 7])
+    np.testing.assert_array_equal(found[1], [16])
+
+
+def test_more_than_the_bound_is_an_error(make_model: Any) -> None:
+    proto = make_model(
+        [node("Range", ["zero", "n", "one"], ["y"])],
+        [("n", "int64", [])],
+        [("y", "int64", ["k"])],
+        {"zero": np.array(0, np.int64), "one": np.array(1, np.int64)},
+    )
+    model = tvm_nnef.convert(proto, bounds=5)
+    for count in (0, 3, 5):
+        (found,) = tvm_nnef.evaluate(model, np.array(count))
+        np.testing.assert_array_equal(found, np.arange(count))
+    with pytest.raises(NnefError, match="beyond"):
+        tvm_nnef.evaluate(model, np.array(6))
+
+
+def test_a_loop_gathers_as_many_items_as_data_decide(make_model: Any) -> None:
+    """Doubles until the sum is 100; gives each state on the way."""
+    info = onnx.helper.make_tensor_value_info
+    body = onnx.helper.make_graph(
+        [
+            node("Add", ["state", "state"], ["next"]),
+            node("ReduceSum", ["next"], ["sum"], keepdims=0),
+            node("Less", ["sum", "limit"], ["on"]),
+            node("Identity", ["state"], ["item"]),
+        ],
+        "body",
+        [info("i", 7, []), info("go", 9, []), info("state", 1, [3])],
+        [info("on", 9, []), info("next", 1, [3]), info("item", 1, [3])],
+    )
+    proto = make_model(
+        [node("Loop", ["", "go_on", "x"], ["y", "items"], body=body)],
+        [("x", "float32", [3]), ("go_on", "bool", [])],
+        [("y", "float32", [3]), ("items", "float32", ["steps", 3])],
+        {"limit": np.array(100, np.float32)},
+    )
+    model = tvm_nnef.convert(proto, bounds=16)
+    states = [X[0]]
+    while (states[-1] * 2).sum() < 100:
+        states.append(states[-1] * 2)
+    executable = tvm_nnef.build(model, progress=False)
+    for run in (partial(tvm_nnef.evaluate, model), executable):
+        final, items = run(X[0], np.array(True))
+        np.testing.assert_array_equal(final, states[-1] * 2)
+        np.testing.assert_array_equal(items, states)
+        final, items = run(X[0], np.array(False))
+        np.testing.assert_array_equal(final, X[0])
+        assert np.shape(items) == (0, 3)

@@ -390,9 +390,9 @@ def test_extents_that_data_decide_may_change_from_step_to_step():
     copied = Formula(
         (Fill(found, Constant("int", 0)),), (Statement(loops, (Store(found, at, "=", raised),)),)
     )
-    total = Formula(
-        (Fill(after, Load(s, ())),), (Statement(loops, (Store(after, (), "+=", Load(found, at)),)),)
-    )
+    start = Statement((), (Store(after, (), "=", Load(s, ())),))
+    added = Statement(loops, (Store(after, (), "+=", Load(found, at)),))
+    total = Formula((Fill(after, Constant("int", 0)),), (start, added))
     steps = [
         nonzero,
         Operation("main.f", {}, {}, (where,), (found,), ("int",), ("int",), copied, ""),

@@ -106,8 +106,8 @@ INTS = {
 
 def wrapped(value: int, dtype: str) -> int:
     limits = np.iinfo(dtype)
-    least: int = int(limits.min)
-    return (value - least) % 2 ** int(limits.bits) + least
+    least, count = int(limits.min), int(limits.max) - int(limits.min) + 1
+    return (value - least) % count + least
 
 
 @pytest.mark.parametrize("dtype", INTS)

@@ -85,7 +85,8 @@ def test_two_operands_with_every_alignment(name: str, agree: Any) -> None:
     choices = [
         (matrix, vector, None, 0), (vector, matrix, 0, None), (matrix, vector, None, -1),
         (vector, row, -1, None), (row, vector, 1, 0), (matrix, row, 1, 2),
-        (scalar, matrix, 2, None),        (vector, scalar, -2, 0), (scalar, scalar, None, None), (empty, row, None, None),
+        (scalar, matrix, 2, None), (vector, scalar, -2, 0), (scalar, scalar, None, None),
+        (empty, row, None, None),
         (empty, make(1), None, 0), (make(1, 0), make(3, 1), None, None),
     ]  # fmt: skip
     agree(

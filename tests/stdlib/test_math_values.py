@@ -192,7 +192,7 @@ def test_functions_of_ints(head: str, agree: Any) -> None:
     cases += [
         (f"math.{name}", {}, [INTS, number], of_ints(functions[name])(INTS, np.full(17, number)))
         for name in ("div", "mod", "pow")
-        for number in (0, 1, 2, 3, 7, 33)
+        for number in (-3, -2, -1, 0, 1, 2, 3, 7, 17, 33, 2**30 + 5)
     ]
     cases += [
         (f"math.{name}", {}, [INTS], of_ints(function)(INTS, INTS))

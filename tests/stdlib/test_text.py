@@ -15,7 +15,7 @@ from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.parser import parse
 
 FOLDER = Path(tvm_nnef.__file__).parent / "stdlib"
-MODULES = ["layout", "math", "linalg", "nn", "image", "quant", "algo", "layer", "misc"]
+MODULES = ["layout", "math", "linalg", "nn", "image", "quant", "algo", "layer", "misc", "rand"]
 
 BINARY = (
     *("add", "sub", "mul", "div", "mod", "pow", "min", "max"),
@@ -39,13 +39,14 @@ OPERATORS = {
     "linalg": "dot matvec matmul outer",
     "nn": "linear conv deconv max_pool sum_pool avg_pool rms_pool lp_pool relu prelu "
     "thresholded_relu elu selu gelu silu sigmoid softplus erf batch_norm mean_variance_norm "
-    "local_response_norm l1_norm l2_norm softmax",
+    "local_response_norm l1_norm l2_norm softmax lstm lstm_loop lstm_step",
     "image": "nearest_downsample nearest_upsample area_downsample linear_upsample nearest_resize "
     "linear_resize cubic_resize resize rescale max_roi_pool avg_roi_pool grid_sample",
     "quant": "zero_point_linear_quantize min_max_linear_quantize",
     "algo": "top_k nonmax_suppress",
     "layer": "linear conv deconv batch_norm",
     "misc": "mesh_grid",
+    "rand": "uniform normal bernoulli",
 }
 
 

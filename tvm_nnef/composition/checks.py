@@ -5,10 +5,12 @@ Enters a definition whose attributes and inputs are bound; its environment gets 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tvm_nnef.composition.evaluate import evaluate, format_text, known, text_parts
 from tvm_nnef.composition.targets import decompose, target_names
-from tvm_nnef.composition.values import Environment, describe, is_scalar, shown, type_of
-from tvm_nnef.diagnostics import Note, Span, error
+from tvm_nnef.composition.values import Environment, Value, describe, is_scalar, shown, type_of
+from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
@@ -21,30 +23,50 @@ def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) ->
     outputs = {parameter.name.name for parameter in definition.outputs}
     pending = tuple(check for check in definition.assertions if not _mentions(check, outputs))
     for using in definition.usings:
-        for check in pending:
-            if not _mentions(check, waiting):
-                check_assertion(check, env, place, definition)
+        ready = [check for check in pending if not _mentions(check, waiting)]
+        _check_assertions(ready, env, place, definition)
         pending = tuple(check for check in pending if _mentions(check, waiting))
         env.names.update(decompose(using.target, known(using.value, env), env, using.span))
         waiting -= set(target_names(using.target))
-    for check in pending:
-        check_assertion(check, env, place, definition)
+    _check_assertions(pending, env, place, definition)
 
 
 def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) -> None:
     """Checks the assertions that read outputs, once ``env`` knows them."""
     outputs = {parameter.name.name for parameter in definition.outputs}
-    for check in definition.assertions:
-        if _mentions(check, outputs):
-            check_assertion(check, env, place, definition)
+    checks = [check for check in definition.assertions if _mentions(check, outputs)]
+    _check_assertions(checks, env, place, definition)
 
 
 def _mentions(check: nodes.Assertion, names: set[str]) -> bool:
     return any(identifier.name in names for identifier in used_names(check.condition))
 
 
-def check_assertion(
-    check: nodes.Assertion, env: Environment, place: Span, definition: CheckedDefinition
+def _check_assertions(
+    checks: Sequence[nodes.Assertion], env: Environment, place: Span, definition: CheckedDefinition
+) -> None:
+    """Checks assertions whose symbols are known; their order in the text does not matter (2.9).
+
+    So one that fails explains another that cannot be evaluated, such as by a division by zero.
+    """
+    obstacle: NnefError | None = None
+    for check in checks:
+        try:
+            value = known(check.condition, env)
+        except NnefError as problem:
+            obstacle = obstacle or problem
+            continue
+        _judge(check, value, env, place, definition)
+    if obstacle is not None:
+        raise obstacle
+
+
+def _judge(
+    check: nodes.Assertion,
+    value: Value,
+    env: Environment,
+    place: Span,
+    definition: CheckedDefinition,
 ) -> None:
     """Raises an NnefError at ``place`` where a condition is false; null is skipped.
 
@@ -52,7 +74,6 @@ def check_assertion(
 
     What depends on extents that only a run tells is left to it.
     """
-    value = known(check.condition, env)
     items = value if isinstance(value, tuple) else (value,)
     if all(item is True or item is None for item in items):
         return

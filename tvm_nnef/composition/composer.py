@@ -23,7 +23,7 @@ from tvm_nnef.composition.frame import Frame
 from tvm_nnef.composition.naming import operand_shapes, plain_name, scope_of
 from tvm_nnef.composition.quantize import Entry, check_applied, entries, quantized
 from tvm_nnef.composition.results import declared_result, results_like
-from tvm_nnef.composition.stacked import joined
+from tvm_nnef.composition.stacked import joined, taken_apart
 from tvm_nnef.composition.targets import assignment_of, decompose
 from tvm_nnef.composition.updates import updates
 from tvm_nnef.composition.values import (
@@ -180,8 +180,9 @@ class Composer:
             case nodes.Loop():
                 return loop(self, node, frame, targets)
             case nodes.Scope(components, yields, label):
-                name = label.name if label else self.label(targets)
-                inner = frame.inner(f"{frame.scope}.{name}" if name else frame.scope)
+                name = self.label(targets)
+                scope = f"{frame.scope}.{name}" if name else frame.scope
+                inner = frame.inner(frame.labelled(label.name) if label else scope)
                 self.run(components, inner)
                 return tuple(known(item, inner.env) for item in yields)
             case nodes.Call() if str(node.callee) not in frame.env.types:
@@ -210,8 +211,8 @@ class Composer:
     ) -> tuple[Operand, ...]:
         """An invocation whose attributes and operands are evaluated already."""
         try:
-            known_pack = joined(self, definition, invocation, call, frame, targets)
-            return known_pack or self._invoke(definition, invocation, call, frame, targets)
+            given = (definition, invocation, call, frame, targets)
+            return joined(self, *given) or taken_apart(self, *given) or self._invoke(*given)
         except NnefError as problem:
             raise _traced(problem, call, definition) from None
 

@@ -58,9 +58,7 @@ def loop(
     limit = _limit(composer, node, frame, scans)
     steps = limit if isinstance(limit, int) and node.condition is None else None
     stacked = any(isinstance(items, Tensor) for items in scans.values())
-    plain = all(isinstance(value, Tensor) for value in carried.values()) and all(
-        isinstance(items, Tensor) or same_kinds(items) for items in scans.values()
-    )
+    plain = all(isinstance(items, Tensor) or same_kinds(items) for items in scans.values())
     if limit == 0 and not stacked:
         return _unrolled(composer, node, 0, carried, scans, frame, targets)  # type: ignore[arg-type]
     if not node.unroll and plain:
@@ -97,7 +95,7 @@ def _not_plain(node: nodes.Loop) -> NnefError:
     if node.unroll:
         hint = "write 'do' in place of 'unroll'"
         return error("only a loop of known length can be unrolled", node.span, hint=hint)
-    message = "a loop whose length data decide carries single tensors, and scans packs of one shape"
+    message = "a loop whose length data decide scans packs of tensors of one shape"
     return error(message, node.span)
 
 

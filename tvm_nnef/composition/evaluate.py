@@ -140,8 +140,10 @@ def text_parts(node: nodes.Text, env: Environment) -> Iterator[str | Extent]:
 
     Extents that only a run tells stay as they are.
     """
+    # The tools quote a string that is formatted into another.
+    quote = env.dialect == "tools"
     for part in node.parts:
-        yield from shown(part if isinstance(part, str) else evaluate(part, env), quote=False)
+        yield from [part] if isinstance(part, str) else shown(evaluate(part, env), quote=quote)
 
 
 def format_text(node: nodes.Text, env: Environment) -> str:
@@ -151,10 +153,14 @@ def format_text(node: nodes.Text, env: Environment) -> str:
 
 def _text(node: nodes.Text, env: Environment) -> Value:
     """A string with its formatted parts filled in; null where one of them is null (2.4.1)."""
-    parts = [part if isinstance(part, str) else known(part, env) for part in node.parts]
-    if any(part is None for part in parts):
-        return None
-    return arithmetic.limited("".join(show(part, quote=False) for part in parts), node.span)
+    quote = env.dialect == "tools"
+    text = ""
+    for part in node.parts:
+        value = part if isinstance(part, str) else known(part, env)
+        if value is None:
+            return None
+        text += show(value, quote=quote and not isinstance(part, str))
+    return arithmetic.limited(text, node.span)
 
 
 def expand_items(
@@ -230,6 +236,9 @@ def _subscript(node: nodes.Subscript, env: Environment) -> Value:
     target = evaluate(node.target, env)
     if target is None:
         return None
+    if isinstance(target, Tensor) and target in env.symbols.stacked:
+        hint = "make a tensor of it, with layout.stack or layout.concat"
+        raise error("a pack whose length only a run tells", node.span, hint=hint)
     if _is_access(node, target):
         return load(target, subscripts(node, env, target), node.span)
     return indexing.index(target, _position(node, env, target), node.span)

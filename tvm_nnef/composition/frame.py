@@ -15,7 +15,8 @@ class Frame:
     """A ``@compose`` block that is being worked through.
 
     ``transparent``: the block is the only component of an operator without own tensors, so its
-    invocation adds nothing to the scope (section 2.10, labelling).
+    invocation adds nothing to the scope (section 2.10, labelling). ``around`` is the scope around a
+    branch or a loop, where it differs: an explicit label of a body takes the place of the branch's.
     """
 
     module: str
@@ -27,6 +28,11 @@ class Frame:
     constants: list[Tensor] = field(default_factory=list)
     variables: list[Tensor] = field(default_factory=list)
     public: bool = True
+    around: str | None = None
+
+    def labelled(self, label: str) -> str:
+        """The scope that an explicit label gives."""
+        return f"{self.around or self.scope}.{label}"
 
     def declare(self, names: Mapping[str, Value]) -> None:
         """Makes names visible in this block."""
@@ -42,4 +48,5 @@ class Frame:
     def separate(self, scope: str) -> Frame:
         """A block that becomes a graph of its own; invocations in it add nothing to the scope."""
         env = replace(self.env.extended({}), symbols=self.env.symbols.separate())
-        return Frame(self.module, env, scope, self.trace, True, public=self.public)
+        around = self.around or self.scope
+        return Frame(self.module, env, scope, self.trace, True, public=self.public, around=around)

@@ -57,8 +57,9 @@ def compose_graph(
     _check_names(definition, values, "attribute", definition.attributes)
     _check_names(definition, input_shapes or {}, "input", definition.inputs)
     _check_names(definition, types or {}, "generic type", definition.dtypes)
-    env = Environment(_known_attributes(definition, values), {}, program.dialect, Symbols())
-    env.types.update(_types(definition, types or {}))
+    known_types = dict(_types(definition, types or {}))
+    env = Environment({}, known_types, program.dialect, Symbols())
+    env.names.update(_known_attributes(definition, values, env))
     composer = Composer(program, quantize)
     frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", ())
     operands = tuple(
@@ -145,23 +146,48 @@ def _types(definition: CheckedDefinition, given: Mapping[str, str]) -> Iterator[
 
 
 def _known_attributes(
-    definition: CheckedDefinition, given: Mapping[str, Value]
+    definition: CheckedDefinition, given: Mapping[str, Value], start: Environment
 ) -> dict[str, Value]:
     """Attributes that input shapes may use: those given, and those that depend on no input."""
-    env = Environment({}, {})
-    for parameter in definition.attributes:
-        name = parameter.name.name
-        if name in given:
-            env.names[name] = given[name]
-        elif parameter.default is None and not parameter.type.optional:
-            hint = f"give it: attributes={{'{name}': …}}, or --attr {name}=…"
-            message = f"graph attribute '{name}' has no value"
-            raise NotGiven(Diagnostic(message, parameter.span, hint))
-        elif parameter.default is None:
-            env.names[name] = None
-        elif not unknown_names(parameter.default, env.names):
-            env.names[name] = known(parameter.default, env)
+    env = start.extended({})
+    pending = list(definition.attributes)
+    for parameter in pending:
+        if parameter.default is None and not parameter.type.optional:
+            _check_given(parameter, given)
+    while pending:
+        waiting = [parameter for parameter in pending if not _learn(parameter, given, env)]
+        if len(waiting) == len(pending):
+            break
+        pending = waiting
     return env.names
+
+
+def _check_given(parameter: nodes.Parameter, given: Mapping[str, Value]) -> None:
+    name = parameter.name.name
+    if name not in given:
+        hint = f"give it: attributes={{'{name}': …}}, or --attr {name}=…"
+        message = f"graph attribute '{name}' has no value"
+        raise NotGiven(Diagnostic(message, parameter.span, hint))
+
+
+def _learn(parameter: nodes.Parameter, given: Mapping[str, Value], env: Environment) -> bool:
+    """Gives ``env`` the value of an attribute; False where others must be known before."""
+    name, pack = parameter.name.name, parameter.type.pack
+    if name in given:
+        value = given[name]
+    elif parameter.default is None:
+        value = None
+    elif unknown_names(parameter.default, env.names):
+        return False
+    else:
+        value = known(parameter.default, env)
+    if pack is not None and value is not None and not isinstance(value, tuple):
+        if pack.length is None or unknown_names(pack.length, env.names):
+            return False
+        length = count(known(pack.length, env), "a pack length", pack.length.span)
+        value = (value,) * length
+    env.names[name] = value
+    return True
 
 
 def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Composer) -> Operand:

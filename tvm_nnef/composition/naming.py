@@ -24,9 +24,11 @@ def scope_of(
     definition: CheckedDefinition, call: nodes.Call, label: str | None, frame: Frame
 ) -> str | None:
     """The scope of an invocation (section 2.10, labelling); None where nothing names it."""
-    if call.label is None and definition.is_graph:
+    if call.label is not None:
+        return frame.labelled(call.label.name)
+    if definition.is_graph:
         return f"{definition.module}.{definition.name}"
-    if call.label is None and frame.transparent:
+    if frame.transparent:
         return frame.scope
     return None if label is None else f"{frame.scope}.{label}"
 

@@ -1,18 +1,20 @@
 """Packs whose length only a run tells: one tensor, the items along a first dimension.
 
-They come from scan outputs of loops that data bring to an end (section 2.10.1). Such a pack can be
-an output of its graph, and an input of the operators that make one tensor of a pack.
+They come from scan outputs of loops that data bring to an end (section 2.10.1), and from taking a
+tensor apart along an extent that is a symbol. Such a pack can be gone through by a loop, be an
+output of its graph, and an input of the operators that make one tensor of a pack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tvm_nnef import extents
 from tvm_nnef.composition.binding import Invocation
 from tvm_nnef.composition.values import Environment
-from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.diagnostics import error
+from tvm_nnef.extents import is_symbolic
 from tvm_nnef.graph.nodes import Operand, Tensor
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.syntax import nodes
@@ -48,22 +50,80 @@ def joined(
     if not 0 <= place <= limit:
         message = f"'axis' is out of range for inputs of rank {rank}; axis = {axis}"
         raise error(message, span)
-    steps: list[tuple[str, dict[str, object]]] = []
+    steps: list[_Step] = []
     if place:
         order = (*range(1, place + 1), 0, *range(place + 1, rank + 1))
         steps.append(("transpose", {"perm": order}))
     if name == "layout.concat":
         total = extents.mul(pack.shape[0], pack.shape[place + 1])
         steps.append(("reshape", {"axis": place, "rank": 2, "shape": (total,)}))
-    result = pack
-    for number, (operator, attributes) in enumerate(steps):
-        step = composer.program.resolve(definition.module, _reference(operator, span))
-        given = Invocation(attributes, (result,), {}, span)
-        last = number == len(steps) - 1
-        outputs = composer.invoke_bound(step, given, call, frame, targets if last else ())
-        assert isinstance(outputs[0], Tensor)
-        result = outputs[0]
+    return (_invoked(composer, steps, pack, definition, call, frame, targets),)
+
+
+def taken_apart(
+    composer: Composer,
+    definition: CheckedDefinition,
+    invocation: Invocation,
+    call: nodes.Call,
+    frame: Frame,
+    targets: Sequence[nodes.Target],
+) -> tuple[Operand, ...] | None:
+    """The result of ``layout.unstack``, or of ``layout.split`` by a count, where only a run tells
+    the number of items; None for any other."""
+    name, given = definition.qualified_name, invocation.attributes
+    if name not in ("layout.unstack", "layout.split"):
+        return None
+    (operand,), axis = invocation.operands, given.get("axis")
+    if not isinstance(operand, Tensor) or not isinstance(axis, int):
+        return None
+    if not -operand.rank <= axis < operand.rank:
+        return None
+    extent, place, rank = operand.shape[axis], axis % operand.rank, operand.rank
+    steps: list[_Step] = []
+    if name == "layout.split":
+        number = given.get("count")
+        if not is_symbolic(number) or "sizes" in given:
+            return None
+        positive = extents.compare("gt", number, 0)
+        message = ["'count' must be positive; count = ", number]
+        frame.env.symbols.require(positive, message, call.span)
+        parts = (number, extents.floordiv(extent, number))
+        steps.append(("reshape", {"axis": place, "rank": 1, "shape": parts}))
+        rank += 1
+    elif extents.is_static(extent):
+        return None
+    order = (place, *(other for other in range(rank) if other != place))
+    steps.append(("transpose", {"perm": order}))
+    if name == "layout.unstack" and given.get("squeeze") is False:
+        steps.append(("unsqueeze", {"axes": (place + 1,)}))
+    result = _invoked(composer, steps, operand, definition, call, frame, targets)
+    frame.env.symbols.stacked.add(result)
     return (result,)
+
+
+_Step: TypeAlias = "tuple[str, dict[str, object]]"
+"""An operator of module ``layout``, with its attributes."""
+
+
+def _invoked(
+    composer: Composer,
+    steps: Sequence[_Step],
+    tensor: Tensor,
+    definition: CheckedDefinition,
+    call: nodes.Call,
+    frame: Frame,
+    targets: Sequence[nodes.Target],
+) -> Tensor:
+    """What operators make of a tensor, one after the other."""
+    for number, (operator, attributes) in enumerate(steps):
+        path = nodes.Path((operator,), span=call.span)
+        step = composer.program.resolve(definition.module, path)
+        given = Invocation(attributes, (tensor,), {}, call.span)
+        last = number == len(steps) - 1
+        (result,) = composer.invoke_bound(step, given, call, frame, targets if last else ())
+        assert isinstance(result, Tensor)
+        tensor = result
+    return tensor
 
 
 def _stacked(
@@ -74,7 +134,3 @@ def _stacked(
         if packed and operand in env.symbols.stacked:
             return operand
     return None
-
-
-def _reference(operator: str, span: Span) -> nodes.Path:
-    return nodes.Path((operator,), span=span)

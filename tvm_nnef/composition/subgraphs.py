@@ -44,7 +44,8 @@ def branch_on(
 ) -> tuple[Operand, ...]:
     """The results of a branch on a tensor. Raises NnefError where the branches disagree."""
     check_single(condition, "bool", "a condition", span)
-    scope = f"{frame.scope}.{composer.label(targets) or '.if'}"
+    # What follows 'elif' is a branch inside of the other, and in the same scope.
+    scope = frame.scope if frame.around else f"{frame.scope}.{composer.label(targets) or '.if'}"
     consequent, alternative = (
         _close(composer, body, frame.separate(scope), targets) for body in bodies
     )
@@ -76,7 +77,7 @@ class Plan:
     count: Tensor | int | None
     steps: int | None
     most: int | None
-    carried: Mapping[str, Tensor]
+    carried: Mapping[str, Operand]
     scans: Mapping[str, tuple[Tensor, ...] | Tensor]
 
     @property
@@ -104,7 +105,12 @@ def run_loop(
         full = composer.name(f"{scope}.{name}")
         return Tensor(full, like.type, like.shape, "input", None, node.span)
 
-    carried = {name: local(name, tensor) for name, tensor in plan.carried.items()}
+    def locals_(name: str, like: Operand) -> Operand:
+        if isinstance(like, Tensor):
+            return local(name, like)
+        return tuple(local(f"{name}:{i + 1}", item) for i, item in enumerate(tensors(like)))
+
+    carried = {name: locals_(name, value) for name, value in plan.carried.items()}
     items = {name: local(name, pack[0]) for name, pack in plan.packs.items()}
     index: dict[str, Tensor] = {}
     if node.iteration and node.iteration.index:
@@ -136,19 +142,31 @@ def run_loop(
     made = outputs[len(plan.carried) :]
     packs = tuple(_pack(each, plan, frame.env.symbols, node.body.span) for each in made)
     results = results_like(composer.name, (*plan.carried.values(), *packs), frame, targets)
+    finals, scanned = results[: len(plan.carried)], results[len(plan.carried) :]
     if plan.steps is None:
-        frame.env.symbols.stacked.update(flatten(results[len(plan.carried) :]))
+        frame.env.symbols.stacked.update(flatten(scanned))
     scans = tuple(Scan(items[name], pack) for name, pack in plan.packs.items())
-    initial = tuple(plan.carried.values())
+    initial = flatten(tuple(plan.carried.values()))
     frame.operations.append(
         Loop(
-            tuple(carried.values()), initial, scans, next(iter(index.values()), None), plan.count,
-            condition, node.post_test, body, results, composer.label(targets) or "",
+            flatten(tuple(carried.values())), initial, scans, next(iter(index.values()), None),
+            plan.count, condition, node.post_test, _flat(body, len(plan.carried)),
+            (*flatten(finals), *scanned), composer.label(targets) or "",
             (*frame.trace, node.span),
         )
     )  # fmt: skip
     frame.variables += (*body.variables, *(condition.variables if condition else ()))
     return results
+
+
+def _flat(body: Graph, carried: int) -> Graph:
+    """The body of a loop with an output for each item of the packs that it carries."""
+    outputs = [
+        Port(port.name if tensor is port.operand else f"{port.name}:{i + 1}", tensor)
+        for port in body.outputs[:carried]
+        for i, tensor in enumerate(tensors(port.operand))
+    ]
+    return replace(body, outputs=(*outputs, *body.outputs[carried:]))
 
 
 def _pack(item: Operand, plan: Plan, symbols: Symbols, span: Span) -> Operand:
@@ -167,7 +185,7 @@ def _pack(item: Operand, plan: Plan, symbols: Symbols, span: Span) -> Operand:
     return Tensor(item.name, item.type, (length, *item.shape), "result", None, item.span)
 
 
-def _check_carried(carried: Mapping[str, Tensor], body: Graph, span: Span) -> None:
+def _check_carried(carried: Mapping[str, Operand], body: Graph, span: Span) -> None:
     """A carried tensor keeps its type and shape, since a loop updates it in place."""
     if len(body.outputs) < len(carried):
         message = f"the loop body gives {len(body.outputs)} results, {len(carried)} are carried"

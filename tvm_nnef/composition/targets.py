@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvm_nnef import extents
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.values import Environment, Value, describe
 from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.extents import Extent, is_symbolic
+from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.syntax import nodes
 
 
@@ -56,11 +59,24 @@ def _check_declared_length(
 ) -> None:
     if pack is None or pack.length is None or value is None:
         return
+    if isinstance(value, Tensor) and value in env.symbols.stacked:
+        _check_stacked_length(value.shape[0], known(pack.length, env), env, span)
+        return
     length = count(known(pack.length, env), "a pack length", pack.length.span)
     if not isinstance(value, tuple):
         raise error(f"a pack of length {length} is declared, found {describe(value)}", span)
     if len(value) != length:
         raise error(f"a pack of length {len(value)}, declared to be {length} long", span)
+
+
+def _check_stacked_length(length: Extent, declared: Value, env: Environment, span: Span) -> None:
+    """A length that only a run tells may be declared as the tensor that counts, or as its bound."""
+    if isinstance(declared, Tensor) or declared == env.symbols.largest(length):
+        return
+    if not isinstance(declared, int) and not is_symbolic(declared):
+        raise error(f"a pack length must be an integer, found {describe(declared)}", span)
+    message = ["a pack of length ", length, ", declared to be ", declared, " long"]
+    env.symbols.require(extents.compare("eq", length, declared), message, span)
 
 
 def _split(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tvm_nnef.composition.subgraphs import kind
+from tvm_nnef.composition.targets import target_names
 from tvm_nnef.composition.values import Value, describe
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Tensor
@@ -21,20 +23,36 @@ def updates(
 ) -> tuple[tuple[Tensor, Tensor], ...]:
     """The variables that ``@update`` changes, each with its new tensor (section 2.11)."""
     inner = frame.inner(frame.scope)
-    variables = {tensor.name: tensor for tensor in frame.variables}
+    declared = {parameter.name.name: parameter for parameter in definition.variables}
+    by_name = {tensor.name: tensor for tensor in frame.variables}
     found: dict[Tensor, Tensor] = {}
     for component in definition.updates:
         values = composer.value(component.value, inner, component.targets)
         composer.assign(component, values, inner)
-        for target in component.targets:
-            name = target.name.name if isinstance(target, nodes.NameTarget) else ""
-            variable = variables.get(f"{frame.scope}.{name}")
-            if variable is not None:
-                found[variable] = _new_value(variable, inner.env.names[name], component)
-                # Whoever reads the variable after its update still gets the value of this run.
-                inner.declare({name: frame.env.names[name]})
+        for name in (name for target in component.targets for name in target_names(target)):
+            if name not in declared:
+                continue
+            full, value = f"{frame.scope}.{name}", inner.env.names[name]
+            if declared[name].type.pack is None:
+                found[by_name[full]] = _new_value(by_name[full], value, component)
+            else:
+                pack = [by_name[item] for item in by_name if item.rpartition(":")[0] == full]
+                found |= _new_values(full, pack, value, component)
+            # Whoever reads the variable after its update still gets the value of this run.
+            inner.declare({name: frame.env.names[name]})
     # A variable that stays as it is needs no state, and may be folded in.
     return tuple((variable, new) for variable, new in found.items() if new is not variable)
+
+
+def _new_values(
+    name: str, pack: Sequence[Tensor], value: Value, component: nodes.Component
+) -> dict[Tensor, Tensor]:
+    """The new tensors of the items of a pack of variables."""
+    if not isinstance(value, tuple) or len(value) != len(pack):
+        message = f"'{name}' is a pack of {len(pack)}, its update gives {describe(value)}"
+        raise error(message, component.span)
+    pairs = zip(pack, value, strict=True)
+    return {variable: _new_value(variable, item, component) for variable, item in pairs}
 
 
 def _new_value(variable: Tensor, value: Value, component: nodes.Component) -> Tensor:

@@ -176,12 +176,16 @@ def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 def _integer_power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     """A power that wraps around, truncated toward zero where the exponent is negative."""
     dtype = dtype_of(x)
-    if isinstance(y, tirx.IntImm) and 0 <= y.value <= _LARGEST_UNROLLED_POWER:
-        return _product([x] * int(y.value), dtype)
     zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+    known = int(y.value) if isinstance(y, tirx.IntImm) else None
+    if known is not None and 0 <= known <= _LARGEST_UNROLLED_POWER:
+        return _product([x] * known, dtype)
     # Only 1 and -1 have inverses that do not truncate to zero; they are their own.
-    of_minus_one = tirx.Select(_has_bit(y, 0), -one, one)
+    odd = _has_bit(y, 0) if known is None else tirx.const(known % 2, "bool")
+    of_minus_one = tirx.Select(odd, -one, one)
     inverse = tirx.Select(x == one, one, tirx.Select(x == -one, of_minus_one, zero))
+    if known is not None and known < 0:
+        return inverse
     bits = 6 if dtype == "int64" else 5
     squares = [x]
     for _ in range(bits):

@@ -19,6 +19,7 @@ class Context:
     """``place`` tells what a tensor's name means: nothing, its elements, or the tensor.
 
     ``elsewhere`` has a hint for each name that is declared, but where it is not visible.
+    ``tools`` tells whether the rules of the tools dialect hold where they are others.
     """
 
     names: Names
@@ -26,6 +27,7 @@ class Context:
     generics: Generics
     place: Place = "static"
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    tools: bool = False
 
     def at(self, place: Place) -> Context:
         """The same names at another place."""

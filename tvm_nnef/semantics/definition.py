@@ -29,7 +29,8 @@ def check_definition(program: Program, module: str, node: nodes.Definition, repo
     check_blocks(node, report)
     definition = sort_blocks(module, node)
     generics = declare_generics(definition.dtypes, report)
-    context = Context(Names(), report, generics, elsewhere=_later_names(definition))
+    tools = program.dialect == "tools" and not program.modules[module].is_standard
+    context = Context(Names(), report, generics, elsewhere=_later_names(definition), tools=tools)
     binding = bind_inputs(definition.attributes, definition.inputs)
     declare_attributes(definition, context)
     declare_inputs(definition, binding, context)
@@ -43,7 +44,7 @@ def check_definition(program: Program, module: str, node: nodes.Definition, repo
         check_lowerings(definition, with_outputs)
     composed = check_composition(definition, program, context, with_outputs.names)
     check_quantizations(definition, program, composed)
-    if program.dialect == "tools" and not program.modules[module].is_standard:
+    if tools:
         check_static(definition, program, module, report)
 
 

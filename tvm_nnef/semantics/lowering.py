@@ -7,6 +7,7 @@ indices stay within bounds depends on values and is not asked here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tvm_nnef.diagnostics import Note
 from tvm_nnef.semantics import access, infer
@@ -35,9 +36,14 @@ def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
     """Checks every formula, their order, and that every output is computed."""
     written: dict[str, list[nodes.Lowering]] = {}
     outputs = {output.name.name for output in definition.outputs}
+    contracted = {
+        access.accessed_name(lowering.target)
+        for lowering in definition.lowerings
+        if lowering.operator not in ("=", ":=")
+    }
     for lowering in definition.lowerings:
         _check_reads(lowering, outputs - set(written), context)
-        name = _check_lowering(lowering, context.at("lower").enter())
+        name = _check_lowering(lowering, context.at("lower").enter(), contracted)
         if name is not None:
             _check_sequence(lowering, written.setdefault(name, []), context)
             written[name].append(lowering)
@@ -51,7 +57,9 @@ def check_lowerings(definition: CheckedDefinition, context: Context) -> None:
             )
 
 
-def _check_lowering(lowering: nodes.Lowering, context: Context) -> str | None:
+def _check_lowering(
+    lowering: nodes.Lowering, context: Context, contracted: set[str | None]
+) -> str | None:
     """Checks a formula; the name of the output that it writes, or None where there is none."""
     if lowering.unroll is not None:
         _declare_unrolled(lowering.unroll, context)
@@ -64,6 +72,9 @@ def _check_lowering(lowering: nodes.Lowering, context: Context) -> str | None:
     if lowering.condition is not None:
         infer.condition(lowering.condition, context, "the condition of a formula")
     if target is not None:
+        # The tools leave out a null initializer, and start from the null element.
+        if context.tools and lowering.operator == "=" and target.name in contracted:
+            value = replace(value, optional=False)
         _check_value(lowering, target.type, value, context)
     _check_unused(lowering, context)
     return target.name if target is not None else None

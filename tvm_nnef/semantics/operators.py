@@ -170,7 +170,7 @@ def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
     if value.poison or fallback.poison:
         known = fallback if value.poison else value
         return replace(UNKNOWN, base=known.base, packed=value.packed or fallback.packed)
-    if not value.optional:
+    if not value.optional and not _is_extreme(expression.value):
         context.report.error(
             f"'{expression.value.span.text}' is never null",
             expression.value.span,
@@ -199,6 +199,14 @@ def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
     )
 
 
+_EXTREMES = ("min", "max")
+
+
+def _is_extreme(expression: nodes.Expression) -> bool:
+    """The least or greatest item: null for an empty pack, though the tools' type denies it."""
+    return isinstance(expression, nodes.Fold) and expression.operator in _EXTREMES
+
+
 def infer_fold(expression: nodes.Fold, context: Context) -> Type:
     """The type of ``x + ..`` and ``x + ...``."""
     operator = expression.operator
@@ -224,7 +232,8 @@ def infer_fold(expression: nodes.Fold, context: Context) -> Type:
     if operator in _FOLDED_TO_BOOL:
         return replace(BOOL, optional=found.optional)
     # An empty pack has no minimum, no maximum and no uniform value.
-    return replace(found.item, optional=found.optional or operator in ("min", "max", ":="))
+    may_be_null = operator == ":=" or (operator in _EXTREMES and not context.tools)
+    return replace(found.item, optional=found.optional or may_be_null)
 
 
 def _foldable(operator: nodes.FoldOperator) -> frozenset[str]:

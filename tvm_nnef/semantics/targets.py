@@ -197,8 +197,16 @@ def _check_declared(target: nodes.NameTarget, found: Type, context: Context) -> 
     shapes = Shapes(static, "local")
     for extent in target.shape or ():
         shapes.check_extent(extent, False, packed=found.packed)
-    if target.pack is not None:
+    if target.pack is not None and not _counts(target.pack.length, found, context):
         lists.infer_length(target.pack.length, static)
+
+
+def _counts(length: nodes.Expression | None, found: Type, context: Context) -> bool:
+    """Whether the length of a pack is what a tensor counts, as in a loop ``do..(n)``."""
+    if not isinstance(length, nodes.Identifier) or not found.packed:
+        return False
+    symbol = context.names.find(length.name)
+    return symbol is not None and symbol.type == Type("int", tensor=True)
 
 
 def _assign_name(

@@ -30,6 +30,7 @@ _WORDS = {
     "INTEGER": "a number",
     "REAL": "a number",
     "STRING": "a string",
+    "TOUCHING_BOUND": "a number",
     "TYPE": "a type",
     "_TYPE_ARGUMENTS_OPEN": "'<'",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ from tvm_nnef.converters.onnx.export.emitter import Array, Emitter, Shared
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.diagnostics import Diagnostic
 from tvm_nnef.extents import Extent
-from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.graph.nodes import Check, Graph, Tensor, bodies, operations
 from tvm_nnef.reference.arithmetic import constant
 
 _LARGEST_FILLED = 1 << 16
@@ -25,22 +25,38 @@ class Context:
     """Machine types, variables, and what is wrong so far; the same for all graphs of a model.
 
     ``ports`` are the names of the model's outputs that no value has yet, ``preferred`` other
-    names for tensors than their own, ``state`` the variables that a run changes.
+    names for tensors than their own, ``state`` the variables that a run changes, ``bounds`` the
+    largest values of symbols, ``facts`` pairs of extents that are equal where a run comes by.
     """
 
     types: Mapping[Tensor, str]
     variables: Mapping[Tensor, Array]
     state: frozenset[Tensor]
+    bounds: Mapping[str, int]
     shared: Shared = field(default_factory=Shared)
     ports: dict[Tensor, str] = field(default_factory=dict)
     preferred: dict[Tensor, str] = field(default_factory=dict)
     problems: list[Diagnostic] = field(default_factory=list)
+    facts: frozenset[tuple[str, str]] = frozenset()
 
     def value(self, emitter: Emitter, tensor: Tensor) -> str:
         """The name of a tensor's value; constants and variables are brought in when asked for."""
         if tensor not in emitter.values:
             emitter.values[tensor] = self._brought(emitter, tensor)
         return emitter.values[tensor]
+
+    def same(self, left: Extent, right: Extent) -> bool:
+        """Whether two extents are equal, by themselves or because a check says so."""
+        if extents.equal(left, right):
+            return True
+        first, second = extents.text(left), extents.text(right)
+        return (first, second) in self.facts or (second, first) in self.facts
+
+    def learn(self, checks: Iterable[Check]) -> None:
+        """Takes what checks say of two extents as a fact."""
+        trees = (extents.tree(check.condition) for check in checks)
+        pairs = ((tree[1], tree[2]) for tree in trees if isinstance(tree, list) and tree[0] == "eq")
+        self.facts |= {(extents.text(left), extents.text(right)) for left, right in pairs}
 
     def known(self, tensor: Tensor) -> Array | None:
         """The array of a constant, or of a variable that no run changes."""
@@ -68,6 +84,10 @@ class Context:
         emitter.values[tensor] = value
         emitter.define(value, tensor.shape)
 
+    def new_value(self, emitter: Emitter, variable: Tensor) -> str:
+        """What a variable has become: the old value where nothing has updated it."""
+        return emitter.updated.get(variable) or self.value(emitter, variable)
+
     def variable(self, tensor: Tensor) -> str:
         """The initializer of a variable, by its full name."""
         if tensor.name not in self.shared.initializers:
@@ -92,6 +112,13 @@ def _array(tensor: Tensor, name: str) -> Array:
     if isinstance(tensor.value, tuple):
         return np.array([constant(item, dtype) for item in tensor.value], dtype).reshape(shape)
     return np.broadcast_to(constant(tensor.value, dtype), shape)
+
+
+def updated_variables(*graphs: Graph) -> tuple[Tensor, ...]:
+    """The variables that graphs update, or graphs inside of them."""
+    inner = [body for graph in graphs for node in operations(graph) for body in bodies(node)]
+    found = (variable for graph in (*graphs, *inner) for variable, _ in graph.updates)
+    return tuple(dict.fromkeys(found))
 
 
 def value_info(name: str, dtype: str, shape: Sequence[Extent]) -> onnx.ValueInfoProto:

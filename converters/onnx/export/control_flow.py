@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import onnx
 
-from tvm_nnef.converters.onnx.export.context import Context, value_info
+from tvm_nnef.converters.onnx.export.context import Context, updated_variables, value_info
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.nodes import Graph, If, Loop, Scan, Tensor, flatten, tensors
@@ -23,21 +23,29 @@ def branch(node: If, emitter: Emitter, context: Context, walk: Walk) -> None:
     """One of two graphs, by a condition of one element."""
     start = len(emitter.nodes)
     results = flatten(node.results)
+    state = updated_variables(node.consequent, node.alternative)
     graphs = {}
     for name, body in (("then_branch", node.consequent), ("else_branch", node.alternative)):
         inner = Emitter(context.shared, emitter)
         walk(body, inner, context)
-        targets = [(result, context.types[result]) for result in results]
-        graphs[name] = _graph(name, inner, context, [], _given(body, targets, inner, context))
+        values = [
+            context.converted(inner, output, context.types[result])
+            for output, result in zip(_outputs(body), results, strict=True)
+        ]
+        values += [context.new_value(inner, variable) for variable in state]
+        graphs[name] = _graph(name, inner, [], _given(values, (*results, *state), inner, context))
     condition = _single(context.value(emitter, node.condition), node.condition, emitter)
-    made = emitter.nodes_of("If", [condition], len(results), **graphs)
-    for result, value in zip(results, made, strict=True):
+    made = emitter.nodes_of("If", [condition], len(results) + len(state), **graphs)
+    for result, value in zip(results, made, strict=False):
         context.bind(emitter, result, value, context.types[result], start)
+    emitter.updated.update(zip(state, made[len(results) :], strict=True))
 
 
 def loop(node: Loop, emitter: Emitter, context: Context, walk: Walk) -> None:
     """A graph run again and again."""
     start = len(emitter.nodes)
+    if node.condition is not None and updated_variables(node.condition):
+        raise Unsayable("its condition updates variables")
     initial = [
         context.converted(emitter, tensor, context.types[carried])
         for tensor, carried in zip(node.initial, node.carried, strict=True)
@@ -54,46 +62,59 @@ def loop(node: Loop, emitter: Emitter, context: Context, walk: Walk) -> None:
         zero = emitter.constant(0, "int64", "extent")
         first = _condition(node, values, zero, stacks, emitter, context, walk)
     trips = _trips(node, limits, emitter, context)
-    body = _body(node, stacks, emitter, context, walk)
+    state = updated_variables(node.body)
+    initial += [context.new_value(emitter, variable) for variable in state]
+    body = _body(node, state, stacks, emitter, context, walk)
     made = emitter.nodes_of("Loop", [trips, first, *initial], len(body.output) - 1, body=body)
     count = len(node.carried)
     for result, value, carried in zip(
         flatten(node.results[:count]), made, node.carried, strict=False
     ):
         context.bind(emitter, result, value, context.types[carried], start)
-    for operand, value in zip(node.results[count:], made[count:], strict=True):
+    emitter.updated.update(zip(state, made[count:], strict=False))
+    for operand, value in zip(node.results[count:], made[count + len(state) :], strict=True):
         _bind_scanned(tensors(operand), isinstance(operand, Tensor), value, emitter, context, start)
 
 
 def _body(
-    node: Loop, stacks: Mapping[Tensor, str], outer: Emitter, context: Context, walk: Walk
+    node: Loop,
+    state: Sequence[Tensor],
+    stacks: Mapping[Tensor, str],
+    outer: Emitter,
+    context: Context,
+    walk: Walk,
 ) -> onnx.GraphProto:
     inner = Emitter(context.shared, outer)
     step, going = (context.shared.name(f"{outer.hint}/{word}") for word in ("step", "going"))
+    names = {each: context.shared.name(each.name) for each in (*node.carried, *state)}
     inputs = [value_info(step, "int64", ()), value_info(going, "bool", ())]
-    values: dict[Tensor, str] = {}
-    for carried in node.carried:
-        values[carried] = context.shared.name(carried.name)
-        inputs.append(value_info(values[carried], context.types[carried], carried.shape))
-        inner.define(values[carried], carried.shape)
-    _enter(node, values, step, stacks, inner, context)
+    inputs += [value_info(name, context.types[each], each.shape) for each, name in names.items()]
+    for each in node.carried:
+        inner.define(names[each], each.shape)
+    inner.updated.update((variable, names[variable]) for variable in state)
+    _enter(node, {each: names[each] for each in node.carried}, step, stacks, inner, context)
     walk(node.body, inner, context)
-    scanned = [tensors(result) for result in node.results[len(node.carried) :]]
-    targets = [(carried, context.types[carried]) for carried in node.carried]
-    for output, items in zip(_outputs(node.body)[len(targets) :], scanned, strict=True):
-        targets.append((output, context.types[items[0] if items else output]))
-    outputs = _given(node.body, targets, inner, context)
+    count = len(node.carried)
+    found = _outputs(node.body)
+    items = [(tensors(result) or (output,))[0] for output, result in
+             zip(found[count:], node.results[count:], strict=True)]  # fmt: skip
+    values = [
+        context.converted(inner, output, context.types[like])
+        for output, like in zip(found, (*node.carried, *items), strict=True)
+    ]
+    values[count:count] = [context.new_value(inner, variable) for variable in state]
+    likes = [*node.carried, *state, *found[count:]]
+    dtypes = [context.types[each] for each in (*node.carried, *state, *items)]
+    outputs = _given(values, likes, inner, context, dtypes)
     again = going
     if node.condition is not None:
-        carried_on = {
-            carried: name for carried, (name, _, _) in zip(node.carried, outputs, strict=False)
-        }
+        carried_on = dict(zip(node.carried, (name for name, _, _ in outputs), strict=False))
         one = inner.constant(1, "int64", "extent")
         seen = step if node.post_test else inner.node("Add", step, one)
         again = _condition(node, carried_on, seen, stacks, inner, context, walk)
     if not inner.makes(again):
         again = inner.node("Identity", again)
-    return _graph("body", inner, context, inputs, [(again, "bool", None), *outputs])
+    return _graph("body", inner, inputs, [(again, "bool", None), *outputs])
 
 
 _Output: TypeAlias = "tuple[str, str, Tensor | None]"
@@ -101,15 +122,20 @@ _Output: TypeAlias = "tuple[str, str, Tensor | None]"
 
 
 def _given(
-    body: Graph, targets: Sequence[tuple[Tensor, str]], inner: Emitter, context: Context
+    values: Sequence[str],
+    likes: Sequence[Tensor],
+    inner: Emitter,
+    context: Context,
+    dtypes: Sequence[str] | None = None,
 ) -> list[_Output]:
-    """The outputs of a body in the wanted dtypes, each made inside, and none of them twice."""
+    """Values as outputs of a body, each made inside and none twice; ``likes`` have their shapes."""
     found: list[_Output] = []
-    for output, (tensor, dtype) in zip(_outputs(body), targets, strict=True):
-        value = context.converted(inner, output, dtype)
-        if not inner.makes(value) or any(value == name for name, _, _ in found):
-            value = inner.node("Identity", value)
-        found.append((value, dtype, tensor))
+    given = dtypes or [context.types[like] for like in likes]
+    for value, dtype, like in zip(values, given, likes, strict=True):
+        own = value
+        if not inner.makes(own) or any(own == name for name, _, _ in found):
+            own = inner.node("Identity", own)
+        found.append((own, dtype, like))
     return found
 
 
@@ -212,7 +238,6 @@ def _single(value: str, tensor: Tensor, emitter: Emitter) -> str:
 def _graph(
     name: str,
     inner: Emitter,
-    context: Context,
     inputs: Sequence[onnx.ValueInfoProto],
     outputs: Sequence[_Output],
 ) -> onnx.GraphProto:

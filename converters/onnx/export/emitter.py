@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -58,17 +57,19 @@ class Emitter:
     """Collects the nodes of one graph; ``values`` has the name of every tensor that it knows.
 
     An inner graph begins with what the outer one knows, and keeps its own to itself. ``bound`` has
-    the values that are already some tensor's, ``hint`` is the beginning of the names of new ones.
+    the values that are already some tensor's, ``updated`` the new values of variables; ``hint`` is
+    the beginning of the names of new values.
     """
 
     def __init__(self, shared: Shared, outer: Emitter | None = None) -> None:
         self.shared = shared
         self.nodes: list[onnx.NodeProto] = []
         self.values: dict[Tensor, str] = {} if outer is None else dict(outer.values)
+        self.updated: dict[Tensor, str] = {} if outer is None else dict(outer.updated)
         self.symbols: dict[str, tuple[str, int]] = {} if outer is None else dict(outer.symbols)
         self._extents: dict[str, str] = {} if outer is None else dict(outer._extents)
         self.bound: set[str] = set()
-        self.hint = "value" if outer is None else outer.hint
+        self.hint: str = "value" if outer is None else outer.hint
 
     def node(self, operator: str, *inputs: str, **attributes: AttributeValue) -> str:
         """The only output of a new node; attributes that are None are left out."""
@@ -217,9 +218,3 @@ class Emitter:
             case [str() as function, left, right] if function in _FUNCTIONS:
                 return self.node(_FUNCTIONS[function], self._tree(left), self._tree(right))
         raise Unsayable(f"the extent {extents.text(tree)} cannot be computed from shapes")
-
-
-def volume(shape: Sequence[Extent]) -> int | None:
-    """The number of elements, None where only a run tells."""
-    static = [extent for extent in shape if isinstance(extent, int)]
-    return prod(static) if len(static) == len(shape) else None

@@ -60,13 +60,13 @@ class Invocation:
         assert isinstance(value, tuple)
         if not all(isinstance(item, int) for item in value):
             raise Unsayable(f"its attribute '{name}' is known at run time only")
-        return [int(item) for item in value]  # type: ignore[arg-type]
+        return [int(item) for item in value]
 
     def extents(self, name: str) -> list[Extent]:
         """A pack of integers, some of which may be extents that only a run tells."""
         value = self.operation.attributes[name]
         assert isinstance(value, tuple)
-        return list(value)  # type: ignore[arg-type]
+        return list(value)
 
     def axes(self, name: str = "axes") -> list[int]:
         """A pack of axes of the first operand, counted from the front."""

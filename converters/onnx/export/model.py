@@ -1,8 +1,10 @@
 """``export``: a composed Graph and its variables to an ONNX model.
 
 Each operation becomes what the table says; where it has no entry or declines, a composite is
-opened, and a formula that is element-wise is written out. Nothing is computed, and nothing is
-written to disk.
+opened, and a formula is written out. Nothing is computed, and nothing is written to disk.
+
+ONNX does not say what becomes of NaN where elements are ordered (minima, maxima, the greatest k,
+boxes by score), nor which of several updates of one element counts; there the runtime decides.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 import onnx
 
-from tvm_nnef.converters.onnx.export.context import Context, value_info
+from tvm_nnef.converters.onnx.export.context import Context, updated_variables, value_info
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.pruning import pruned
 from tvm_nnef.converters.onnx.export.walk import walk
@@ -47,8 +49,9 @@ def export(graph: Graph, variables: Mapping[str, Any]) -> onnx.ModelProto:
     reason; and for variables that are missing or do not fit.
     """
     types = graph.machine_types or assign(graph)
-    state = frozenset(variable for variable, _ in graph.updates)
-    context = Context(types, bind_variables(graph, variables, types), state)
+    state = updated_variables(graph)
+    arrays = bind_variables(graph, variables, types)
+    context = Context(types, arrays, frozenset(state), graph.bounds)
     emitter = Emitter(context.shared)
     context.shared.taken.update(tensor.name for tensor in graph.variables)
     inputs = [
@@ -56,21 +59,27 @@ def export(graph: Graph, variables: Mapping[str, Any]) -> onnx.ModelProto:
         for port in graph.inputs
         for tensor, name in _named(port)
     ]
-    inputs += [
-        value_info(context.variable(tensor), types[tensor], tensor.shape)
-        for tensor in dict.fromkeys(variable for variable, _ in graph.updates)
-    ]
+    inputs += [value_info(context.variable(each), types[each], each.shape) for each in state]
     wanted = [
-        (tensor, context.shared.name(name)) for p in graph.outputs for tensor, name in _named(p)
+        (tensor, context.shared.name(name))
+        for port in graph.outputs
+        for tensor, name in _named(port)
     ]
     updates = {variable.name: context.shared.name(f"{variable.name}.updated") for variable in state}
-    wanted += [(tensor, updates[variable.name]) for variable, tensor in graph.updates]
     for tensor, name in wanted:
         context.ports.setdefault(tensor, name)
     walk(graph, emitter, context)
-    outputs = [_output(context, emitter, tensor, name) for tensor, name in wanted]
+    outputs = [
+        _output(context, emitter, tensor, context.value(emitter, tensor), name)
+        for tensor, name in wanted
+    ]
+    outputs += [
+        _output(context, emitter, each, context.new_value(emitter, each), updates[each.name])
+        for each in state
+    ]
     if context.problems:
-        raise NnefError(context.problems)
+        # The condition of a loop is walked twice.
+        raise NnefError(dict.fromkeys(context.problems))
     return _model(graph.name, emitter, inputs, outputs, updates)
 
 
@@ -88,9 +97,10 @@ def _input(context: Context, emitter: Emitter, tensor: Tensor, name: str) -> onn
     return value_info(given, context.types[tensor], tensor.shape)
 
 
-def _output(context: Context, emitter: Emitter, tensor: Tensor, name: str) -> onnx.ValueInfoProto:
+def _output(
+    context: Context, emitter: Emitter, tensor: Tensor, value: str, name: str
+) -> onnx.ValueInfoProto:
     """The declaration of an output, which a node of its own makes where no other did."""
-    value = context.value(emitter, tensor)
     if value != name:
         emitter.nodes.append(onnx.helper.make_node("Identity", [value], [name]))
     return value_info(name, context.types[tensor], tensor.shape)
@@ -104,7 +114,7 @@ def _model(
     updates: Mapping[str, str],
 ) -> onnx.ModelProto:
     nodes, read = pruned(emitter.nodes, {output.name for output in outputs})
-    kept = read | {name for name in updates} | {output.name for output in outputs}
+    kept = read | set(updates) | {output.name for output in outputs}
     initializers = [each for each in emitter.shared.initializers.values() if each.name in kept]
     graph = onnx.helper.make_graph(nodes, name, inputs, outputs, initializers)
     model = onnx.helper.make_model(

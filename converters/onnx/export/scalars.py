@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from tvm_nnef.converters.onnx.export.emitter import Emitter
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 
 _UNARY: Mapping[str, str] = {
     "neg": "Neg", "not": "Not", "abs": "Abs", "sign": "Sign", "sqrt": "Sqrt", "exp": "Exp",
@@ -53,8 +52,6 @@ def binary(
             return emitter.node("Mod", left, right, fmod=1)
         case "realceildiv":
             return emitter.node("Ceil", emitter.node("Div", left, right))
-        case "pow" if dtype.startswith("int"):
-            raise Unsayable("a power of ints is exact, and one of ONNX is not")
         case _:
             return emitter.node(_BINARY[function], left, right)
 

@@ -17,7 +17,12 @@ from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tens
 
 
 def walk(graph: Graph, emitter: Emitter, context: Context) -> None:
-    """Emits the operations of a graph; what is refused is noted in the context, all of it."""
+    """Emits the operations of a graph, and what it makes of variables.
+
+    What is refused is noted in the context, all of it.
+    """
+    outside = context.facts
+    context.learn(graph.checks)
     for node in graph.operations:
         results = flatten(node.results)
         emitter.hint = results[0].name if results else graph.name
@@ -28,6 +33,10 @@ def walk(graph: Graph, emitter: Emitter, context: Context) -> None:
             for tensor in results:
                 emitter.values[tensor] = "refused"
                 emitter.define("refused", tensor.shape)
+    for variable, tensor in graph.updates:
+        dtype = context.types[variable]
+        emitter.updated[variable] = context.converted(emitter, tensor, dtype)
+    context.facts = outside
 
 
 def _emit(node: Node, emitter: Emitter, context: Context) -> None:
@@ -41,14 +50,31 @@ def _emit(node: Node, emitter: Emitter, context: Context) -> None:
 
 
 def _operation(operation: Operation, emitter: Emitter, context: Context) -> None:
-    """The table's word first, then the body."""
+    """The table's word first, then the body; of both reasons to refuse the table's is told."""
     rule = rules().get(operation.operator)
     start = len(emitter.nodes)
+    reason: Unsayable | None = None
     if rule is not None:
-        found, dtypes = _by_rule(rule, operation, emitter, context)
-        if found is not None:
-            _bind(operation, found, dtypes, emitter, context, start)
-            return
+        try:
+            found, dtypes = _by_rule(rule, operation, emitter, context)
+        except Unsayable as problem:
+            reason = problem
+        else:
+            if found is not None:
+                _bind(operation, found, dtypes, emitter, context, start)
+                return
+    known = len(context.problems)
+    try:
+        _by_body(operation, emitter, context, start)
+    except Unsayable as problem:
+        raise reason or problem from None
+    if reason is not None and len(context.problems) > known:
+        del context.problems[known:]
+        raise reason
+
+
+def _by_body(operation: Operation, emitter: Emitter, context: Context, start: int) -> None:
+    """A composite opened, a formula written out."""
     match operation.body:
         case Graph() as body:
             _open(operation, body, emitter, context)
@@ -80,8 +106,7 @@ def _by_rule(
 
 def _moved(operation: Operation, context: Context) -> dict[ScalarType, str]:
     """The dtypes of results whose elements are moved, not computed."""
-    found: dict[ScalarType, str] = {"real": "float32", "int": "int32", "bool": "bool"}
-    assert found == DEFAULTS
+    found: dict[ScalarType, str] = {kind: DEFAULTS[kind] for kind in ("real", "int", "bool")}
     for tensor in reversed(flatten(operation.results)):
         found[tensor.type] = context.types[tensor]
     return found

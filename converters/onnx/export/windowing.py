@@ -15,7 +15,6 @@ from tvm_nnef.converters.onnx.export.invocation import Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.extents import Extent
 
-
 NEGATIVE = (
     "its padding is left to choose, and negative; each dialect halves that in its own way",
     "give 'padding'",

@@ -28,7 +28,7 @@ def write(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
         handle, fresh = tempfile.mkstemp(dir=target.resolve().parent, suffix=".onnx")
         with os.fdopen(handle, "wb") as file:
             file.write(model.SerializeToString())
-        os.chmod(fresh, 0o666 & ~_umask())
+        Path(fresh).chmod(0o666 & ~_umask())
         Path(fresh).replace(target)
     except OSError as cause:
         if fresh is not None:

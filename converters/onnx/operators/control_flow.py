@@ -13,6 +13,7 @@ import onnx
 from onnx import numpy_helper
 
 from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import extents_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
@@ -62,14 +63,15 @@ def _block(node: Node, body: onnx.GraphProto) -> tuple[Builder, list[Tensor]]:
 
 def own(tensor: Tensor, builder: Builder) -> Tensor:
     """A tensor that a block may yield: one that it makes, or a copy of a constant."""
-    return tensor if tensor.value is None else builder.call("math.iden", tensor)
+    known = tensor.value is not None or tensor.extents is not None
+    return builder.call("math.iden", tensor) if known else tensor
 
 
 @operator("Loop")
 def loop(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     """A subgraph run again and again, as a count and a condition say."""
     count, go_on = node.optional(0), node.optional(1)
-    state = [node.input(position) for position in range(2, len(node.inputs))]
+    state = [builder.computed(node.input(position)) for position in range(2, len(node.inputs))]
     body = node.attributes["body"]
     if count is not None and count.value is not None:
         steps = int(count.value.reshape(()))
@@ -156,7 +158,7 @@ def _open(
 ) -> list[Tensor]:
     """A loop whose length data decide; what it gives in each step is gathered in a tensor.
 
-    How long that is the model must declare.
+    How long that is the model declares, or the steps are counted, up to a bound.
     """
     body, inner = node.attributes["body"], Builder()
     carried = [
@@ -166,38 +168,62 @@ def _open(
     index = Tensor("int64", (), body.input[0].name)
     condition = Tensor("bool", (), body.input[1].name)
     outputs = node.subgraph(body, [index, condition, *carried], inner)
-    shapes = [node.shape(position) for position in range(len(state), len(outputs) - 1)]
-    buffers = [
-        Tensor(each.dtype, shape)
-        for each, shape in zip(outputs[1 + len(state) :], shapes, strict=True)
-    ]
+    _check_carried(carried, outputs[1:])
+    scanned = outputs[1 + len(state) :]
+    buffers = _buffers(node, len(state), scanned)
     filled = [
         inner.call("onnx.put", buffer, each, index)
-        for buffer, each in zip(buffers, outputs[1 + len(state) :], strict=True)
+        for buffer, each in zip(buffers, scanned, strict=True)
     ]
-    starts = [builder.full(_zero(each.dtype), each.shape, each.dtype) for each in buffers]
-    begin = go_on if go_on is not None else builder.constant(True)
-    begin = builder.reshape(begin, ())
-    yields = [inner.reshape(outputs[0], ()), *outputs[1 : 1 + len(state)], *filled]
-    for old, new in zip(carried, outputs[1:], strict=False):
+    steps, counted = Tensor("int64", ()), inner.binary("math.add", index, 1)
+    yields = [inner.reshape(outputs[0], ()), *outputs[1 : 1 + len(state)], *filled, counted]
+    own_yields = tuple(own(each, inner) for each in yields)
+    begin = builder.constant(True) if go_on is None else builder.reshape(go_on, ())
+    empty = [builder.full(_zero(each.dtype), each.shape, each.dtype) for each in buffers]
+    inside = (condition, *carried, *buffers, steps)
+    outside = (begin, *state, *empty, builder.constant(np.array(0, np.int64)))
+    finals = [Tensor(each.dtype, each.shape) for each in inside[1:]]
+    limit = None if count is None else builder.reshape(builder.computed(count), ())
+    pairs = tuple(zip(inside, outside, strict=True))
+    block = Block(tuple(inner.steps), own_yields)
+    builder.steps.append(Loop(block, pairs, (), index, limit, condition, (None, *finals)))
+    return _cut(node, finals[: len(state)], finals[len(state) : -1], finals[-1], builder)
+
+
+def _check_carried(carried: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    for old, new in zip(carried, outputs, strict=False):
         if (old.dtype, old.shape) != (new.dtype, new.shape):
             raise Unconvertible(
                 f"it carries '{old.source}' as {list(old.shape)} and gives {list(new.shape)}",
                 "freeze the number of steps to an initializer, so that they can be written out",
             )
-    own_yields = tuple(own(each, inner) for each in yields)
-    block = Block(tuple(inner.steps), own_yields)
-    finals = [Tensor(each.dtype, each.shape) for each in (*carried, *buffers)]
-    inside = (condition, *carried, *buffers)
-    outside = (begin, *state, *starts)
-    limit = None if count is None else builder.reshape(count, ())
-    builder.steps.append(
-        Loop(
-            block, tuple(zip(inside, outside, strict=True)), (), index, limit, condition,
-            (None, *finals),
-        )
-    )  # fmt: skip
-    return finals
+
+
+def _buffers(node: Node, first: int, items: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors with room for an item of each step."""
+    found = []
+    for position, item in enumerate(items, first):
+        declared = node.known_shape(position)
+        room = node.bound if declared is None else declared[0]
+        found.append(Tensor(item.dtype, (room, *item.shape)))
+    return found
+
+
+def _cut(
+    node: Node,
+    finals: Sequence[Tensor],
+    buffers: Sequence[Tensor],
+    steps: Tensor,
+    builder: Builder,
+) -> list[Tensor]:
+    """The results of a loop: what it gathered without the room that was not needed."""
+    found = list(finals)
+    for position, buffer in enumerate(buffers, len(finals)):
+        if node.known_shape(position) is None:
+            (extent,) = extents_of(steps, node.bound, builder)
+            buffer = builder.slice(buffer, 0, 0, extent)
+        found.append(buffer)
+    return found
 
 
 def _zero(dtype: str) -> bool | int | float:
@@ -234,7 +260,8 @@ def _scan(
     node: Node, inputs: Sequence[Tensor], directions: Sequence[int] | None, builder: Builder
 ) -> list[Tensor]:
     body, count = node.attributes["body"], node.integer("num_scan_inputs")
-    state, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
+    state = [builder.computed(each) for each in inputs[: len(inputs) - count]]
+    scanned = inputs[len(inputs) - count :]
     axes = node.integers("scan_input_axes") or [0] * count
     backward = directions or [0] * count
     length = number(scanned[0].shape[axes[0]])

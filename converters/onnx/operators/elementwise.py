@@ -135,7 +135,7 @@ def bit_cast(node: Node, builder: Builder) -> Tensor:
     if x.kind == "real":
         whole = builder.call(f"onnx.bits_of_float{bits}", x, as_type=f"int{bits}")
         return builder.cast(whole, dtype)
-    signed = builder.cast(x, f"int{bits}")
+    signed = builder.cast(builder.cast(x, f"int{bits}"), "int64")
     return builder.call(f"onnx.float{bits}_of_bits", signed, as_type=dtype)
 
 

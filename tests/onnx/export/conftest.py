@@ -39,9 +39,7 @@ def assert_close(name: str, actual: Any, expected: Any) -> None:
     assert actual.dtype == expected.dtype, name
     assert actual.shape == expected.shape, name
     tolerance = TOLERANCES.get(str(expected.dtype), 0)
-    np.testing.assert_allclose(
-        actual, expected, rtol=tolerance, atol=tolerance / 10, err_msg=name
-    )
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance / 10, err_msg=name)
 
 
 @pytest.fixture

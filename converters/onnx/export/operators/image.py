@@ -9,7 +9,7 @@ from math import ceil, floor
 import numpy as np
 
 from tvm_nnef import extents
-from tvm_nnef.converters.onnx.export.invocation import ExportFunction, Exported, Invocation
+from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.converters.onnx.export.scalars import unary
 from tvm_nnef.converters.onnx.export.windowing import spatial
@@ -116,9 +116,7 @@ def _scale(extent: int, size: int, transform: str) -> Fraction:
     return Fraction(extent - 1, size - 1) if size > 1 else Fraction(0)
 
 
-def _is_clear(
-    extent: int, size: int, transform: str, rounding: str, places: Sequence[int]
-) -> bool:
+def _is_clear(extent: int, size: int, transform: str, rounding: str, places: Sequence[int]) -> bool:
     """Whether positions are certain: exact in binary, or away from where rounding jumps."""
     scale = _scale(extent, size, transform)
     exact = all(number & (number - 1) == 0 for number in (scale.numerator, scale.denominator))
@@ -261,9 +259,7 @@ def _snapped(invocation: Invocation, grid: str, aligned: bool) -> str:
     place = unary("round", emitter.node("Mul", position, half), dtype, emitter)
     place = emitter.node("Add", place, place)
     if not aligned:
-        return emitter.node(
-            "Sub", emitter.node("Div", emitter.node("Add", place, one), sizes), one
-        )
+        return emitter.node("Sub", emitter.node("Div", emitter.node("Add", place, one), sizes), one)
     return emitter.node("Sub", emitter.node("Div", place, emitter.node("Max", reach, one)), one)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tvm_nnef import extents
-from tvm_nnef.converters.onnx.export.invocation import ExportFunction, Exported, Invocation
+from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.nodes import Tensor
 
@@ -54,7 +54,7 @@ def _scatter_nd(invocation: Invocation) -> Exported:
         static = [extent for extent in shape if isinstance(extent, int)]
         if len(static) < len(shape):
             raise Unsayable("its batch is known at run time only")
-        grid = np.stack(np.indices(static[:-1])[:batch], -1)
+        grid = np.stack(list(np.indices(static[:-1])[:batch]), -1)
         index = emitter.node("Concat", emitter.constant(grid, "int64"), index, axis=-1)
     return emitter.node("ScatterND", invocation.value(0), index, invocation.value(2))
 

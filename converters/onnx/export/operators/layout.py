@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export import scalars
-from tvm_nnef.converters.onnx.export.invocation import ExportFunction, Exported, Invocation
+from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Tensor, tensors

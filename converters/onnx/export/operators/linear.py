@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvm_nnef.converters.onnx.export.invocation import ExportFunction, Exported, Invocation
+from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 
 
 def _gemm(invocation: Invocation, **attributes: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.export.invocation import ExportFunction, Exported, Invocation
+from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 
 
 def _softmax(invocation: Invocation) -> Exported:
@@ -40,9 +40,7 @@ def _batch_norm(invocation: Invocation) -> Exported:
     data = emitter.permute(invocation.value(0), order)
     bias, scale = (_channels(invocation, *row, axis) for row in ((3, 0.0), (4, 1.0)))
     mean, variance = invocation.value(1), invocation.value(2)
-    made = emitter.node(
-        "BatchNormalization", data, scale, bias, mean, variance, epsilon=epsilon
-    )
+    made = emitter.node("BatchNormalization", data, scale, bias, mean, variance, epsilon=epsilon)
     return emitter.permute(made, order)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from tvm_nnef.converters.onnx.export.invocation import ExportFunction, Exported, Invocation
+from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 
 
@@ -42,11 +42,20 @@ def _some(invocation: Invocation, value: str) -> str:
 
 
 def _cumsum(invocation: Invocation) -> Exported:
-    emitter = invocation.emitter
-    return emitter.node(
+    return _cumulative(invocation, invocation.emitter.constant(invocation.axis(), "int64", "axis"))
+
+
+def _cumulative_sum(invocation: Invocation) -> Exported:
+    """What the converter of ONNX models makes of CumSum: the axis is a tensor."""
+    axis = invocation.emitter.cast(invocation.value(1), invocation.dtypes["int"], "int64")
+    return _cumulative(invocation, axis)
+
+
+def _cumulative(invocation: Invocation, axis: str) -> str:
+    return invocation.emitter.node(
         "CumSum",
         invocation.value(0),
-        emitter.constant(invocation.axis(), "int64", "axis"),
+        axis,
         exclusive=int(bool(invocation.attribute("exclusive"))),
         reverse=int(bool(invocation.attribute("reverse"))),
     )
@@ -57,9 +66,7 @@ def _position(operator: str) -> ExportFunction:
 
     def function(invocation: Invocation) -> Exported:
         emitter, kept = invocation.emitter, int(not invocation.attribute("squeeze"))
-        place = emitter.node(
-            operator, invocation.value(0), axis=invocation.axis(), keepdims=kept
-        )
+        place = emitter.node(operator, invocation.value(0), axis=invocation.axis(), keepdims=kept)
         return emitter.cast(place, "int64", invocation.dtype)
 
     return function
@@ -105,6 +112,7 @@ COMPUTING: Mapping[str, ExportFunction] = {
     "math.any_reduce": _any,
     "math.all_reduce": _all,
     "math.cumsum": _cumsum,
+    "onnx.cumulative_sum": _cumulative_sum,
     "math.argmin": _position("ArgMin"),
     "math.argmax": _position("ArgMax"),
     "math.argmin_nd": _coordinates("ArgMin"),

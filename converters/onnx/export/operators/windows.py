@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tvm_nnef import extents
-from tvm_nnef.converters.onnx.export.invocation import ExportFunction, Exported, Invocation
+from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.converters.onnx.export.windowing import NEGATIVE, Windows, spatial, windows
 from tvm_nnef.extents import Extent
@@ -20,7 +20,9 @@ _MOST_DIMENSIONS = 3
 def _dimensions(layout: str, rank: int) -> list[int]:
     """Where the dimensions of a format such as NXC stand: N, C, then the spatial ones."""
     at = layout.index("X")
-    places = {letter: place + (rank - 3 if place > at else 0) for place, letter in enumerate(layout)}
+    places = {
+        letter: place + (rank - 3 if place > at else 0) for place, letter in enumerate(layout)
+    }
     return [places["N"], places["C"], *range(at, at + rank - 2)]
 
 
