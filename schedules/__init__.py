@@ -13,7 +13,10 @@ from typing import Any
 
 from tvm import relax, transform
 
-from tvm_nnef.schedules.cpu import fallback
+from tvm_nnef.schedules.cpu import packing, rules
+from tvm_nnef.schedules.cpu.description import describe
+from tvm_nnef.schedules.graph.layout import channels_last
+from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.tvm_compat import Module, PrimFunction, Target, prim_functions, update_functions
 
 RULE = "schedule_rule"
@@ -34,7 +37,9 @@ def schedule(mod: Module, target: Target) -> Module:
 
 
 def legalize(mod: Module, target: Target) -> Module:
-    """Every Relax operator as a call of a PrimFunc."""
+    """Every Relax operator as a call of a PrimFunc, in layouts that suit the target."""
+    if str(target.kind.name) in _CPUS:
+        mod = packing.pack(channels_last(simplify(mod)), describe(target))
     return _run(mod, target, [relax.transform.LegalizeOps()])
 
 
@@ -78,8 +83,11 @@ def _run(mod: Module, target: Target, passes: list[Any]) -> Module:
         return transform.Sequential(passes)(mod)
 
 
+_CPUS = ("llvm", "c")
+"""The kinds of targets that are CPUs."""
+
 _RULES: Mapping[str, Callable[[PrimFunction, Target], tuple[PrimFunction, str]]] = {
-    "llvm": fallback.apply,
-    "c": fallback.apply,
+    "llvm": rules.apply,
+    "c": rules.apply,
 }
 """What schedules a PrimFunc, by the kind of the target."""

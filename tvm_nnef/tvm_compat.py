@@ -22,6 +22,9 @@ RelaxExpression: TypeAlias = Any
 PrimExpression: TypeAlias = Any
 """A scalar expression of TIR."""
 
+BUFFER_LOAD: Any = tvm.ir.TensorLoad
+"""The class of a load from a buffer, whose ``source`` is the buffer."""
+
 PrimFunction: TypeAlias = Any
 """A ``tirx.PrimFunc``."""
 
@@ -109,6 +112,26 @@ def opaque_function(
     return function.with_attr({"tirx.noalias": True, "s_tir": True})
 
 
+def with_opaque_body(
+    function: PrimFunction, written: Sequence[Any], allocated: Sequence[Any], body: Any
+) -> PrimFunction:
+    """A function with the parameters and attributes of another, and a body of its own.
+
+    ``written`` are the parameters that the body writes, the last ones; ``allocated`` buffers live
+    inside the function. The result is one block that no schedule looks into.
+    """
+    made = opaque_function("kernel", list(function.params), written, allocated, body)
+    kept = {str(name): value for name, value in dict(function.attrs or {}).items()}
+    kept.pop("global_symbol", None)
+    return made.with_attr(kept) if kept else made
+
+
+def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:
+    """A buffer of another shape over the same elements, and the statement that declares it."""
+    view = tirx.decl_buffer(list(shape), buffer.dtype, f"{buffer.name}_view")
+    return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
+
+
 def in_place_store(shape: Sequence[int], dtype: str) -> PrimFunction:
     """A PrimFunc ``(value, index, stack)`` that writes the value into the stack at the index.
 
@@ -186,6 +209,15 @@ def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
     missing = [f"-{name}" for name, present in states.items() if not present and name in model]
     extra = [f"+{name}" for name, present in states.items() if present and name not in model]
     return sorted([*missing, *extra])
+
+
+def target_features(target: Target) -> tuple[str, frozenset[str]]:
+    """The triple of a CPU target, and LLVM's names of the features that it has."""
+    if str(target.kind.name) != "llvm":
+        return "", frozenset()
+    attributes = target.attrs
+    triple = str(attributes["mtriple"]) if "mtriple" in attributes else host_cpu()[1]
+    return triple, frozenset(str(name) for name in codegen.llvm_get_cpu_features(target))
 
 
 def virtual_machine(library: Any) -> Any:

@@ -1,0 +1,369 @@
+"""The normal form of a kernel with one reduction: a sum of products, a pooling, a mean.
+
+Enters: a :class:`~stages.Kernel`. Leaves: a :class:`Reduction`, in which what follows element by
+element (the epilogue) is one expression of the total, borders that were padded are ranges instead
+of copies, axes of one value are gone, and neighbouring axes that all accesses run through together
+are one; or None where the kernel is of another kind. Writes no loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tvm_ffi
+from tvm import sym, tirx
+
+from tvm_nnef.schedules.cpu.stages import (
+    Axis,
+    Kernel,
+    Stage,
+    at,
+    inlined,
+    loads,
+    substituted,
+)
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, buffer_view
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Border:
+    """Points of a reduction that lie in a padding and change nothing.
+
+    Only where ``first <= step * axis + stride * reduced < last`` is anything combined; ``axis`` is
+    None where the border does not depend on the element.
+    """
+
+    axis: Axis | None
+    step: int
+    reduced: Axis
+    stride: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """``target[indices] = epilogue(combine(init, term over all of reduced))`` for all of axes.
+
+    ``total`` is the variable of the epilogue that stands for the combined value. ``copies`` are
+    stages that are computed in front, into buffers of their own. ``views`` are statements that
+    declare buffers over the elements of others.
+    """
+
+    axes: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    term: PrimExpression
+    init: PrimExpression
+    combine: Any
+    dtype: str
+    target: Any
+    indices: tuple[PrimExpression, ...]
+    total: Any
+    epilogue: PrimExpression
+    borders: tuple[Border, ...] = ()
+    copies: tuple[Stage, ...] = ()
+    views: tuple[Any, ...] = ()
+
+
+def read_reduction(kernel: Kernel) -> Reduction | None:
+    """The normal form of a kernel with one reduction; None for any other kernel."""
+    reductions = [stage for stage in kernel.stages if stage.reduced]
+    results = kernel.results
+    if len(reductions) != 1 or len(results) != 1:
+        return None
+    (stage,), (result,) = reductions, results
+    position = kernel.stages.index(stage)
+    before, behind = kernel.stages[:position], kernel.stages[position + 1 :]
+    total = tirx.Var("total", stage.dtype)
+    epilogue = _epilogue(stage, result, {s.buffer: s for s in (*before, *behind)}, total)
+    if epilogue is None:
+        return None
+    inputs, copies = _prologue(stage, before)
+    value = inlined(stage.value, {s.buffer: s for s in inputs})
+    found = Reduction(
+        axes=stage.axes,
+        reduced=stage.reduced,
+        term=value,
+        init=stage.init,
+        combine=stage.combine,
+        dtype=stage.dtype,
+        target=result.buffer,
+        indices=tuple(axis.var for axis in stage.axes),
+        total=total,
+        epilogue=epilogue,
+        copies=tuple(copies),
+    )
+    return _with_merged_axes(_without_unit_axes(_with_borders(found), kernel.index_type), kernel)
+
+
+def _epilogue(
+    stage: Stage, result: Stage, others: Mapping[Any, Stage], total: Any
+) -> PrimExpression | None:
+    """The result as an expression of the total, at the axes of the reduction."""
+    if result is stage:
+        return total
+    extents = [axis.extent for axis in stage.axes]
+    if [axis.extent for axis in result.axes] != extents:
+        return None
+    axes = [axis.var for axis in stage.axes]
+    expression = inlined(at(result, axes), others)
+    own = loads(expression, stage.buffer)
+    plain = all(
+        all(_same_index(index, axis) for index, axis in zip(load.indices, stage.axes, strict=True))
+        for load in own
+    )
+    if not own or not plain:
+        return None
+
+    def replaced(load: Any) -> PrimExpression:
+        return total if load.source.same_as(stage.buffer) else load
+
+    return tvm_ffi.structural_map(expression, (BUFFER_LOAD, replaced))
+
+
+def _same_index(index: Any, axis: Axis) -> bool:
+    if axis.extent == 1 and isinstance(index, tirx.IntImm):
+        return int(index.value) == 0
+    return index.same_as(axis.var)
+
+
+def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[Stage]]:
+    """What is computed inside of the reduction, and what in front of it.
+
+    Values that are cheap, and not computed more often than they are stored, move inside.
+    """
+    inside: list[Stage] = []
+    for candidate in before:
+        if _is_plain(candidate.value):
+            inside.append(candidate)
+    names = {s.buffer for s in inside}
+    return inside, [s for s in before if s.buffer not in names]
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is one element of another buffer, or a constant."""
+    return isinstance(value, (BUFFER_LOAD, tirx.FloatImm, tirx.IntImm))
+
+
+def _with_borders(reduction: Reduction) -> Reduction:
+    """Copies that only add a padding become borders, where the padding changes nothing."""
+    for copy in reduction.copies:
+        found = _border_of(reduction, copy)
+        if found is not None:
+            reduction = found
+    return reduction
+
+
+def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
+    if loads_of_any(reduction.copies, copy.buffer) or loads(reduction.epilogue, copy.buffer):
+        return None
+    padding = _padding(copy)
+    uses = loads(reduction.term, copy.buffer)
+    if padding is None or len(uses) != 1 or not _is_neutral(reduction, padding.value, uses[0]):
+        return None
+    borders = []
+    for index, (first, last), axis in zip(
+        uses[0].indices, padding.inside, copy.axes, strict=True
+    ):
+        if (first, last) == (0, axis.extent):
+            continue
+        border = _border(reduction, index, first, last)
+        if border is None:
+            return None
+        borders.append(border)
+
+    def shifted(load: Any) -> PrimExpression:
+        return at_source(load) if load.source.same_as(copy.buffer) else load
+
+    def at_source(load: Any) -> PrimExpression:
+        pairs = zip(copy.axes, load.indices, strict=True)
+        return substituted(padding.source, {axis.var: index for axis, index in pairs})
+
+    return replace(
+        reduction,
+        term=tvm_ffi.structural_map(reduction.term, (BUFFER_LOAD, shifted)),
+        borders=(*reduction.borders, *borders),
+        copies=tuple(other for other in reduction.copies if other is not copy),
+    )
+
+
+def loads_of_any(stages: Iterable[Stage], buffer: Any) -> bool:
+    """Whether some stage loads from a buffer."""
+    return any(loads(stage.value, buffer) for stage in stages)
+
+
+@dataclass(frozen=True, slots=True)
+class _Padding:
+    """``source`` where every axis is in its half-open range of ``inside``, else ``value``."""
+
+    source: Any
+    value: Any
+    inside: list[tuple[int, int]]
+
+
+def _padding(stage: Stage) -> _Padding | None:
+    value = stage.value
+    if not _is_select(value):
+        return None
+    condition, source, other = value.args
+    if not isinstance(source, BUFFER_LOAD) or not isinstance(other, (tirx.FloatImm, tirx.IntImm)):
+        return None
+    ranges = {axis.var: (0, axis.extent) for axis in stage.axes}
+    for test in _conjunction(condition):
+        if not _narrow(ranges, test):
+            return None
+    return _Padding(source, other, [ranges[axis.var] for axis in stage.axes])
+
+
+def _is_select(value: Any) -> bool:
+    name = getattr(getattr(value, "op", None), "name", "")
+    return name == "tirx.if_then_else"
+
+
+def _conjunction(condition: Any) -> list[Any]:
+    if isinstance(condition, tirx.And):
+        return [*_conjunction(condition.a), *_conjunction(condition.b)]
+    return [condition]
+
+
+def _narrow(ranges: dict[Any, tuple[int, int]], test: Any) -> bool:
+    """Narrows the range of one axis by a comparison; false for another kind of test."""
+    if isinstance(test, (tirx.GT, tirx.GE)):
+        test = (tirx.LT if isinstance(test, tirx.GT) else tirx.LE)(test.b, test.a)
+    if not isinstance(test, (tirx.LT, tirx.LE)):
+        return False
+    strict = isinstance(test, tirx.LT)
+    for var, (first, last) in ranges.items():
+        equation = sym.detect_linear_equation(test.a - test.b, [var])
+        if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
+            continue
+        slope, base = (int(c.value) for c in equation)
+        limit = -base
+        if slope == 1:
+            ranges[var] = (first, min(last, limit if strict else limit + 1))
+            return True
+        if slope == -1:
+            ranges[var] = (max(first, base + 1 if strict else base), last)
+            return True
+    return False
+
+
+def _is_neutral(reduction: Reduction, value: Any, use: Any) -> bool:
+    """Whether combining a padded element changes nothing."""
+    if reduction.combine is tirx.Add:
+        term = reduction.term
+        while isinstance(term, tirx.Mul):
+            term = term.a if loads(term.a, use.source) else term.b
+        return float(value.value) == 0 and _is_that(term, use)
+    same = isinstance(reduction.init, type(value)) and reduction.init.value == value.value
+    return same and _is_that(reduction.term, use)
+
+
+def _is_that(term: Any, use: Any) -> bool:
+    return isinstance(term, BUFFER_LOAD) and term.source.same_as(use.source)
+
+
+def _border(reduction: Reduction, index: Any, first: int, last: int) -> Border | None:
+    """The border that an index with a padding in its dimension means."""
+    axes = [a for a in reduction.axes if _mentions(index, a)]
+    reduced = [a for a in reduction.reduced if _mentions(index, a)]
+    if len(axes) > 1 or len(reduced) != 1:
+        return None
+    equation = sym.detect_linear_equation(index, [a.var for a in (*axes, *reduced)])
+    if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
+        return None
+    *slopes, base = (int(c.value) for c in equation)
+    if min(slopes) <= 0:
+        return None
+    step = slopes[0] if axes else 0
+    axis = axes[0] if axes else None
+    return Border(axis, step, reduced[0], slopes[-1], first - base, last - base)
+
+
+def _mentions(expression: Any, axis: Axis) -> bool:
+    return _count(expression, axis) > 0
+
+
+def _count(expression: Any, axis: Axis) -> int:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
+    return sum(var.same_as(axis.var) for var in found)
+
+
+def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:
+    """Axes of one value are replaced by 0."""
+    zero = tirx.const(0, index_type)
+    bordered = [border.axis for border in reduction.borders]
+    gone = {a.var: zero for a in reduction.axes if a.extent == 1 and a not in bordered}
+    return replace(
+        reduction,
+        axes=tuple(a for a in reduction.axes if a.var not in gone),
+        term=substituted(reduction.term, gone),
+        epilogue=substituted(reduction.epilogue, gone),
+        indices=tuple(substituted(index, gone) for index in reduction.indices),
+    )
+
+
+def _with_merged_axes(reduction: Reduction, kernel: Kernel) -> Reduction:
+    """Neighbouring axes that every access runs through together become one."""
+    position = 0
+    while position + 1 < len(reduction.axes) - 1:
+        merged = _merged(reduction, position, kernel.index_type)
+        if merged is None:
+            position += 1
+        else:
+            reduction = merged
+    return reduction
+
+
+def _merged(reduction: Reduction, position: int, index_type: str) -> Reduction | None:
+    outer, inner = reduction.axes[position : position + 2]
+    if any(border.axis in (outer, inner) for border in reduction.borders):
+        return None
+    target = reduction.target[tuple(reduction.indices)]
+    expressions = (reduction.term, reduction.epilogue, target)
+    for expression in expressions:
+        together = sum(_places(load, outer, inner) is not None for load in loads(expression))
+        if _count(expression, outer) != together or _count(expression, inner) != together:
+            return None
+    both = Axis(tirx.Var("m", index_type), outer.extent * inner.extent)
+    views: dict[Any, Any] = {}
+    statements: list[Any] = []
+
+    def viewed(load: Any) -> PrimExpression:
+        place = _places(load, outer, inner)
+        if place is None:
+            return load
+        if load.source not in views:
+            shape = [int(extent) for extent in load.source.shape]
+            shape[place : place + 2] = [shape[place] * shape[place + 1]]
+            views[load.source], statement = buffer_view(load.source, shape)
+            statements.append(statement)
+        indices = [*load.indices[:place], both.var, *load.indices[place + 2 :]]
+        return views[load.source][tuple(indices)]
+
+    term, epilogue, written = (
+        tvm_ffi.structural_map(expression, (BUFFER_LOAD, viewed)) for expression in expressions
+    )
+    return replace(
+        reduction,
+        axes=(*reduction.axes[:position], both, *reduction.axes[position + 2 :]),
+        term=term,
+        epilogue=epilogue,
+        target=written.source,
+        indices=tuple(written.indices),
+        views=(*reduction.views, *statements),
+    )
+
+
+def _places(load: Any, outer: Axis, inner: Axis) -> int | None:
+    """The dimension of an access that runs through the outer axis, if the next one is the inner."""
+    for place in range(len(load.indices) - 1):
+        first, second = load.indices[place : place + 2]
+        if first.same_as(outer.var) and second.same_as(inner.var):
+            shape = load.source.shape
+            whole = int(shape[place]) == outer.extent and int(shape[place + 1]) == inner.extent
+            return place if whole else None
+    return None

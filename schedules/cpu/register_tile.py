@@ -1,0 +1,412 @@
+"""The rule for reductions whose result is contiguous along an axis that its operands share.
+
+Products of matrices, convolutions (dense, grouped, depthwise), pooling, sums over all but the last
+axis. A tile of running totals stays in registers (:mod:`tiles`) while the reduction runs; what
+follows element by element is computed from the registers before anything is stored.
+
+- **Rows that do not divide** overlap: the last tile begins earlier and computes some elements
+  again. **Columns that do not divide** get a tile of their own with narrower vectors.
+- **Padding** costs nothing: positions outside are not visited. Along the rows of a tile the few
+  tiles at the borders are written out for themselves; along outer axes the reduction's loop runs
+  from the first valid step to the last.
+- **Order**: operands that fit half of the second cache stay there while the rows go by once; else
+  each panel of weights is read once, and the rows go by for each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import sym, tirx
+from tvm.ir import Range
+
+from tvm_nnef.schedules.cpu import emit, tiles
+from tvm_nnef.schedules.cpu.copies import copy_statement
+from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
+from tvm_nnef.schedules.cpu.stages import Axis, Kernel, extent_product, loads, substituted
+from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, with_opaque_body
+
+NAME = "cpu.register_tile"
+
+_STATEMENTS = 320
+"""How many multiply-adds of vectors are written out at most for one tile."""
+
+_UNROLLED = 8
+"""The longest loop of a reduction that is written out."""
+
+PARALLEL_WORK = 1 << 16
+"""Multiply-adds below which starting threads takes longer than it saves."""
+
+
+def apply(
+    function: PrimFunction, kernel: Kernel, description: Description
+) -> PrimFunction | None:
+    """The function with register tiles; None where it is of another kind."""
+    reduction = read_reduction(kernel)
+    if reduction is None:
+        return None
+    plan = _plan(reduction, kernel.index_type, description)
+    if plan is None:
+        return None
+    copied = [
+        copy_statement(stage, kernel.index_type, description) for stage in reduction.copies
+    ]
+    body = emit.sequence([*reduction.views, *copied, plan.statement()])
+    allocated = [stage.buffer for stage in reduction.copies]
+    return with_opaque_body(function, [r.buffer for r in kernel.results], allocated, body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A reduction, the axes of its tile, and the tile's size."""
+
+    reduction: Reduction
+    dtype: str
+    outer: tuple[Axis, ...]
+    rows: Axis | None
+    columns: Axis
+    tile: tiles.Tile
+    lanes: int
+    columns_first: bool
+
+    def number(self, value: int) -> PrimExpression:
+        """A constant index."""
+        return tirx.const(value, self.dtype)
+
+    def statement(self) -> Any:
+        """All loops."""
+        full, rest = divmod(self.columns.extent, self.tile.width)
+        panels = full + (1 if rest else 0)
+        outer = [axis.extent for axis in self.outer]
+        split_rows = self.rows is not None and not self._row_borders()
+        row_tiles = [self._row_tiles()] if split_rows else []
+        extents = [panels, *outer, *row_tiles] if self.columns_first else [*outer, panels, *row_tiles]
+        if not self.columns_first and split_rows and not outer:
+            extents = [*row_tiles, panels]
+
+        def task(indices: list[Any]) -> Any:
+            if self.columns_first:
+                panel, *others = indices
+            elif split_rows and not outer:
+                others, panel = [indices[0]], indices[1]
+            else:
+                panel = indices[len(outer)]
+                others = [*indices[: len(outer)], *indices[len(outer) + 1 :]]
+            values = {axis.var: index for axis, index in zip(self.outer, others, strict=False)}
+            row_tile = others[-1] if split_rows else None
+            return self._panel(panel, full, rest, values, row_tile)
+
+        parallel = extent_product((*self.reduction.axes, *self.reduction.reduced)) >= PARALLEL_WORK
+        return emit.grid(extents, task, self.dtype, parallel=parallel)
+
+    def _panel(
+        self, panel: Any, full: int, rest: int, values: Mapping[Any, Any], row_tile: Any
+    ) -> Any:
+        width = self.tile.width
+        tail = None
+        if rest:
+            tail = self._rows_of(values, row_tile, self.number(full * width), rest)
+        if not full:
+            return tail
+        whole = self._rows_of(values, row_tile, panel * self.number(width), width)
+        if tail is None:
+            return whole
+        return tirx.IfThenElse(panel < self.number(full), whole, tail)
+
+    def _row_tiles(self) -> int:
+        return -(-self.rows.extent // self.tile.rows) if self.rows else 1
+
+    def _row_borders(self) -> list[Border]:
+        return [b for b in self.reduction.borders if b.axis is not None and b.axis is self.rows]
+
+    def _rows_of(self, values: Mapping[Any, Any], row_tile: Any, column: Any, width: int) -> Any:
+        """The tiles of rows of one panel that begins at ``column``."""
+        if self.rows is None:
+            return self._tile(values, None, None, column, width)
+        height, last = self.tile.rows, self.rows.extent - self.tile.rows
+        if row_tile is not None:
+            start = row_tile * self.number(height)
+            if self.rows.extent % height:
+                start = tirx.min(start, self.number(last))
+            return self._tile(values, start, None, column, width)
+        statements = []
+        starts = [min(number * height, last) for number in range(self._row_tiles())]
+        inside = [self._is_inside(start) for start in starts]
+        for whole, group in itertools.groupby(
+            range(len(starts)), key=lambda number: inside[number] or -1 - number
+        ):
+            numbers = list(group)
+            regular = all(starts[n] == n * height for n in numbers)
+            if whole is True and regular and len(numbers) > 1:
+                statements.append(
+                    emit.loop(
+                        len(numbers),
+                        lambda n, first=starts[numbers[0]]: self._tile(
+                            values,
+                            n * self.number(height) + self.number(first),
+                            None,
+                            column,
+                            width,
+                        ),
+                        dtype=self.dtype,
+                    )
+                )
+                continue
+            for number in numbers:
+                start = starts[number]
+                known = None if whole is True else start
+                statements.append(
+                    self._tile(values, self.number(start), known, column, width)
+                )
+        return emit.sequence(statements)
+
+    def _is_inside(self, start: int) -> bool:
+        """Whether no row of a tile touches a border."""
+        return all(
+            border.first <= border.step * row + border.stride * step < border.last
+            for border in self._row_borders()
+            for row in (start, start + self.tile.rows - 1)
+            for step in (0, border.reduced.extent - 1)
+        )
+
+    def _tile(
+        self, values: Mapping[Any, Any], start: Any, known: int | None, column: Any, width: int
+    ) -> Any:
+        """One tile: totals, the reduction, the epilogue.
+
+        ``known`` is the number of the first row where the rows of the tile have to be told apart.
+        """
+        height = self.tile.rows if self.rows is not None else 1
+        parts = emit.pieces(width, self.lanes)
+        reduction = self.reduction
+        totals = tirx.decl_buffer((height * width,), reduction.dtype, "totals", scope="local")
+        analyzer = sym.Analyzer()
+
+        def position(row: int, lane: Any) -> list[Any]:
+            return [lane + self.number(row * width)]
+
+        def point(row: int, lane: Any) -> dict[Any, Any]:
+            indices = {**values, self.columns.var: column + lane}
+            if self.rows is not None:
+                indices[self.rows.var] = start + self.number(row)
+            return indices
+
+        def each(body: Any, rows: Sequence[int]) -> list[Any]:
+            return [
+                emit.lanes(part, lambda lane, row=row: body(row, lane), self.dtype)
+                for row in rows
+                for part in parts
+            ]
+
+        def initial(row: int, lane: Any) -> Any:
+            return tirx.BufferStore(totals, reduction.init, position(row, lane))
+
+        def update(fixed: Mapping[Any, Any], rows: Sequence[int]) -> Any:
+            def step(row: int, lane: Any) -> Any:
+                term = substituted(reduction.term, {**point(row, lane), **fixed})
+                old = totals[tuple(position(row, lane))]
+                new = reduction.combine(old, self._simplified(analyzer, term, width))
+                return tirx.BufferStore(totals, new, position(row, lane))
+
+            return emit.sequence(each(step, rows))
+
+        def final(row: int, lane: Any) -> Any:
+            indices = point(row, lane)
+            total = totals[tuple(position(row, lane))]
+            value = substituted(reduction.epilogue, {**indices, reduction.total: total})
+            where = [substituted(index, indices) for index in reduction.indices]
+            return tirx.BufferStore(reduction.target, value, where)
+
+        rows = range(height)
+        budget = _STATEMENTS // (height * len(parts))
+        nest = self._steps(0, {}, list(rows), values, known, update, budget)
+        return emit.sequence(
+            [tirx.AllocBuffer(totals), *each(initial, rows), nest, *each(final, rows)]
+        )
+
+    def _simplified(self, analyzer: Any, term: Any, width: int) -> Any:
+        """The term with quotients and remainders of columns resolved."""
+        return analyzer.simplify(term) if _divides(self.reduction.term) else term
+
+    def _steps(
+        self,
+        level: int,
+        fixed: Mapping[Any, Any],
+        rows: list[int],
+        values: Mapping[Any, Any],
+        known: int | None,
+        update: Any,
+        budget: int,
+    ) -> Any:
+        """The loops of the reduction from a level on, for some rows of the tile."""
+        reduction = self.reduction
+        if level == len(reduction.reduced):
+            return update(fixed, rows)
+        axis = reduction.reduced[level]
+
+        def deeper(index: Any, left: list[int], remaining: int) -> Any:
+            inner = {**fixed, axis.var: index}
+            return self._steps(level + 1, inner, left, values, known, update, remaining)
+
+        borders = [border for border in reduction.borders if border.reduced is axis]
+        moving = [b for b in borders if b.axis is not None and b.axis is self.rows]
+        if moving and known is not None:
+            statements = []
+            for step in range(axis.extent):
+                left = [r for r in rows if all(_holds(b, known + r, step) for b in moving)]
+                if left:
+                    statements.append(deeper(self.number(step), left, 1))
+            return emit.sequence(statements) if statements else tirx.Evaluate(0)
+        outer = [border for border in borders if border not in moving]
+        if outer:
+            first, count = self._valid(outer, axis, values)
+            return emit.loop(
+                count, lambda k: deeper(k, rows, 1), name="k", start=first, dtype=self.dtype
+            )
+        inner = math.prod(a.extent for a in reduction.reduced[level:])
+        if inner <= budget and axis.extent <= _UNROLLED:
+            return emit.sequence(
+                [deeper(self.number(k), rows, budget) for k in range(axis.extent)]
+            )
+        return emit.loop(
+            axis.extent, lambda k: deeper(k, rows, budget), name="k", dtype=self.dtype
+        )
+
+    def _valid(
+        self, borders: Sequence[Border], axis: Axis, values: Mapping[Any, Any]
+    ) -> tuple[Any, Any]:
+        """The first step of a reduction that lies inside, and the number of them."""
+        first, last = self.number(0), self.number(axis.extent)
+        for border in borders:
+            where = self.number(0)
+            if border.axis is not None:
+                where = values[border.axis.var] * self.number(border.step)
+            ahead = self.number(border.stride - 1)
+            stride = self.number(border.stride)
+            first = tirx.max(
+                first, tirx.floordiv(self.number(border.first) - where + ahead, stride)
+            )
+            last = tirx.min(last, tirx.floordiv(self.number(border.last) - where + ahead, stride))
+        return first, tirx.max(last - first, self.number(0))
+
+
+def _holds(border: Border, position: int, step: int) -> bool:
+    return border.first <= border.step * position + border.stride * step < border.last
+
+
+def _divides(term: Any) -> bool:
+    import tvm_ffi
+
+    found: list[Any] = []
+    for kind in (tirx.FloorDiv, tirx.FloorMod):
+        tvm_ffi.structural_walk(term, (kind, found.append), order="post")
+    return bool(found)
+
+
+def _plan(reduction: Reduction, dtype: str, description: Description) -> _Plan | None:
+    """The axes and the size of the tiles; None where lanes would not be contiguous."""
+    if not reduction.axes:
+        return None
+    *others, columns = reduction.axes
+    if not reduction.indices[-1].same_as(columns.var) and not _ends_with(
+        reduction.indices[-1], columns
+    ):
+        return None
+    if any(border.axis is columns for border in reduction.borders):
+        return None
+    accesses = loads(reduction.term)
+    packed = _packed_width(accesses, columns)
+    bits = _bits(reduction.dtype)
+    lanes = min(description.lanes(bits), _below(columns.extent))
+    strides = [_column_stride(load, columns, packed or lanes) for load in accesses]
+    if not accesses or any(stride not in (0, 1) for stride in strides):
+        return None
+    rows = _row_axis(accesses, others)
+    width = packed or _free_width(rows, columns, lanes, description)
+    lanes = min(lanes, _below(width))
+    vectors = -(-min(width, columns.extent) // lanes)
+    distance = max((_row_stride(load, rows) for load in accesses), default=0) * bits // 8
+    shared = any(_row_stride(load, rows) == 0 for load in accesses) if rows else False
+    height = tiles.rows_for(rows.extent, vectors, description, distance) if rows else 1
+    outer = tuple(axis for axis in others if axis is not rows)
+    tile = tiles.Tile(height, width)
+    weights = sum(
+        math.prod(int(e) for e in load.source.shape) * bits // 8
+        for load in accesses
+        if rows is not None and _row_stride(load, rows) == 0
+    )
+    first = shared and weights > description.level2 // 2
+    return _Plan(reduction, dtype, outer, rows, columns, tile, lanes, first)
+
+
+def _ends_with(index: Any, columns: Axis) -> bool:
+    equation = sym.detect_linear_equation(index, [columns.var])
+    return bool(len(equation)) and isinstance(equation[0], tirx.IntImm) and int(equation[0]) == 1
+
+
+def _below(extent: int) -> int:
+    """The greatest power of two that is not above."""
+    return 1 << (extent.bit_length() - 1)
+
+
+def _bits(dtype: str) -> int:
+    digits = "".join(c for c in dtype if c.isdigit())
+    return int(digits) if digits else 8
+
+
+def _packed_width(accesses: Sequence[Any], columns: Axis) -> int | None:
+    """The width of the panels in which an operand is packed; None where none is."""
+    for load in accesses:
+        last = load.indices[-1] if len(load.indices) else None
+        if isinstance(last, tirx.FloorMod) and isinstance(last.b, tirx.IntImm):
+            if last.a.same_as(columns.var):
+                return int(last.b.value)
+    return None
+
+
+def _column_stride(load: Any, columns: Axis, width: int) -> int | None:
+    """By how much an access moves from lane to lane of a tile; None where unevenly."""
+    dtype = columns.var.ty.dtype
+    lane, panel = tirx.Var("lane", dtype), tirx.Var("panel", dtype)
+    analyzer = sym.Analyzer()
+    analyzer.bind(lane, Range(0, width))
+    analyzer.bind(panel, Range(0, max(1, -(-columns.extent // width))))
+    where = panel * tirx.const(width, dtype) + lane
+    indices = [analyzer.simplify(substituted(i, {columns.var: where})) for i in load.indices]
+    return _stride(load.source, indices, lane)
+
+
+def _row_stride(load: Any, rows: Axis | None) -> int:
+    if rows is None:
+        return 0
+    stride = _stride(load.source, list(load.indices), rows.var)
+    return -1 if stride is None else abs(stride)
+
+
+def _stride(buffer: Any, indices: Sequence[Any], var: Any) -> int | None:
+    total, step = 0, 1
+    for index, extent in zip(reversed(indices), reversed(list(buffer.shape)), strict=True):
+        equation = sym.detect_linear_equation(index, [var])
+        if not len(equation) or not isinstance(equation[0], tirx.IntImm):
+            return None
+        total += int(equation[0].value) * step
+        step *= int(extent)
+    return total
+
+
+def _row_axis(accesses: Sequence[Any], others: Sequence[Axis]) -> Axis | None:
+    """The axis along which something that was loaded is used again; else the last one."""
+    candidates = [axis for axis in others if axis.extent > 1]
+    shared = [a for a in candidates if any(_row_stride(load, a) == 0 for load in accesses)]
+    return (shared or candidates or [None])[-1]
+
+
+def _free_width(rows: Axis | None, columns: Axis, lanes: int, description: Description) -> int:
+    width = tiles.packed_width(rows.extent if rows else 1, columns.extent, 32, description)
+    vectors = max(1, width // description.lanes(32))
+    return min(vectors * lanes, columns.extent if columns.extent < lanes else vectors * lanes)
