@@ -40,12 +40,18 @@ def legalize(mod: Module, target: Target) -> Module:
     """Every Relax operator as a call of a PrimFunc, in layouts that suit the target."""
     if str(target.kind.name) in _CPUS:
         mod = packing.pack(channels_last(simplify(mod)), describe(target))
-    return _run(mod, target, [relax.transform.LegalizeOps()])
+    passes = [
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        relax.transform.LegalizeOps(),
+    ]
+    return _run(mod, target, passes)
 
 
 def fuse(mod: Module, target: Target) -> Module:
     """PrimFuncs that follow each other merged into one, element-wise ones into their producers."""
     passes = [
+        relax.transform.DeadCodeElimination(),
         relax.transform.AnnotateTIROpPattern(),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),

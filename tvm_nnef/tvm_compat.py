@@ -189,8 +189,14 @@ def update_functions(mod: Module, functions: Mapping[str, PrimFunction]) -> Modu
 
 
 def compile_virtual_machine(mod: Module, target: Target) -> Any:
-    """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest."""
-    return relax.build(mod, target)
+    """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest.
+
+    Every operator is a call of a PrimFunc already, and every PrimFunc scheduled: TVM's own pipeline
+    would fold constants by compiling them, and fuse scheduled kernels anew.
+    """
+    generic = relax.backend.cpu_generic.pipeline
+    passes = [*generic.dataflow_lower_passes(target), *generic.finalize_passes(target)]
+    return relax.build(mod, target, relax_pipeline=tvm.transform.Sequential(passes))
 
 
 def host_cpu() -> tuple[str, str]:

@@ -41,9 +41,9 @@ def contiguity(regions: Iterable[Any], iterator: Any) -> int:
     return score
 
 
-def is_cheap(block: Any) -> bool:
-    """Whether computing the block's value twice costs no more than loading it."""
+def is_cheap(statement: Any) -> bool:
+    """Whether computing what a block or an expression says twice costs no more than loading it."""
     costly: list[Any] = []
     for kind in (Call, tirx.Div, tirx.FloorDiv, tirx.FloorMod, tirx.Mod):
-        tvm_ffi.structural_walk(block.body, (kind, costly.append), order="post")
+        tvm_ffi.structural_walk(statement, (kind, costly.append), order="post")
     return not costly

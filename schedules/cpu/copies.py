@@ -1,37 +1,188 @@
-"""Loops of stages without reduction: copies, paddings, and everything element by element.
+"""The rule for kernels without reduction: everything element by element, and copies.
 
-Enters: a stage. Leaves: its statement: the innermost axis in vectors, the others in one parallel
-loop. A row that no vector divides ends in narrower vectors.
+The innermost axis runs in vectors, the others in one parallel loop; neighbouring axes that all
+accesses run through together are one. A row that no vector divides ends in narrower vectors.
+
+Conditions that compare an axis with a number (concatenation, padding) divide the axis: each part
+has its own loop, without a condition in it, so that a concatenation becomes plain copies.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm import tirx
+import tvm_ffi
+from tvm import sym, tirx
+from tvm.ir import Range
 
 from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description
-from tvm_nnef.schedules.cpu.stages import Stage, substituted
+from tvm_nnef.schedules.cpu.merging import merge_axes
+from tvm_nnef.schedules.cpu.stages import Axis, Kernel, Stage, inlined, loads, substituted
+from tvm_nnef.tvm_compat import PrimFunction, with_opaque_body
+
+NAME = "cpu.elementwise"
 
 PARALLEL_WORK = 1 << 15
+"""Elements below which starting threads takes longer than it saves."""
+
+_PARTS = 16
+"""Into how many parts an axis is divided at most."""
+
+
+def apply(
+    function: PrimFunction, kernel: Kernel, description: Description
+) -> PrimFunction | None:
+    """The function in vectors and in parallel; None where something is reduced."""
+    if any(stage.reduced for stage in kernel.stages):
+        return None
+    results = kernel.results
+    kept = [s for s in kernel.stages if s in results or _is_needed_often(s, kernel)]
+    inside = {s.buffer: s for s in kernel.stages if s not in kept}
+    statements = []
+    for stage in kept:
+        value = inlined(stage.value, inside)
+        flat = Stage(stage.buffer, stage.axes, value)
+        statements.append(copy_statement(flat, kernel.index_type, description))
+    allocated = [s.buffer for s in kept if s not in results]
+    return with_opaque_body(
+        function, [s.buffer for s in results], allocated, emit.sequence(statements)
+    )
+
+
+def _is_needed_often(stage: Stage, kernel: Kernel) -> bool:
+    """Whether a value would be computed much more often than once where it is needed."""
+    uses = [(s, load) for s in kernel.stages for load in loads(s.value, stage.buffer)]
+    return not is_cheap(stage.value) and sum(s.work for s, _ in uses) > 2 * stage.work
 
 
 def copy_statement(stage: Stage, dtype: str, description: Description) -> Any:
     """The loops that compute a stage without reduction."""
-    if not stage.axes:
-        return tirx.BufferStore(stage.buffer, stage.value, [])
-    *outer, inner = stage.axes
+    unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.extent == 1}
+    axes = [axis for axis in stage.axes if axis.extent != 1]
+    indices = tuple(unit.get(axis.var, axis.var) for axis in stage.axes)
+    value = substituted(stage.value, unit)
+    cuts = {axis: _cuts(value, axis) for axis in axes}
+    divided = [axis for axis in axes if len(cuts[axis]) > 2]
+    target = stage.buffer[indices] if indices else None
+    if target is None:
+        return tirx.BufferStore(stage.buffer, value, [])
+    merged = merge_axes(axes, (value, target), dtype, keep=divided)
+    value, target = merged.expressions
+    bits = int("".join(c for c in stage.dtype if c.isdigit()) or 8)
+    lanes = description.lanes(bits)
+    parallel = stage.work >= PARALLEL_WORK
+    if not merged.axes:
+        loops = tirx.BufferStore(target.source, value, list(target.indices))
+    else:
+        *outer, inner = merged.axes
+        outer_parts = [list(itertools.pairwise(cuts.get(a, [0, a.extent]))) for a in outer]
+        inner_parts = list(itertools.pairwise(cuts.get(inner, [0, inner.extent])))
+        loops = emit.sequence(
+            [
+                _box(outer, box, inner, inner_parts, value, target, dtype, lanes, parallel)
+                for box in itertools.product(*outer_parts)
+            ]
+        )
+    return emit.sequence([*merged.views, loops])
+
+
+def _box(
+    outer: Sequence[Axis],
+    box: Sequence[tuple[int, int]],
+    inner: Axis,
+    parts: Sequence[tuple[int, int]],
+    value: Any,
+    target: Any,
+    dtype: str,
+    lanes: int,
+    parallel: bool,
+) -> Any:
+    """The loops over one part of each outer axis and all parts of the inner one."""
 
     def row(indices: list[Any]) -> Any:
-        values = {axis.var: index for axis, index in zip(outer, indices, strict=True)}
+        where = {
+            axis.var: index + tirx.const(first, dtype) if first else index
+            for axis, index, (first, _) in zip(outer, indices, box, strict=True)
+        }
+        return emit.sequence([_part(where, part) for part in parts])
+
+    def _part(where: Mapping[Any, Any], part: tuple[int, int]) -> Any:
+        first, last = part
+        analyzer = sym.Analyzer()
+        for axis, (low, high) in zip(outer, box, strict=True):
+            analyzer.bind(axis.var, Range(low, high))
+        analyzer.bind(inner.var, Range(first, last))
+        simple = analyzer.simplify(value)
 
         def element(index: Any) -> Any:
-            where = {**values, inner.var: index}
-            value = substituted(stage.value, where)
-            return tirx.BufferStore(stage.buffer, value, [*indices, index])
+            here = {**where, inner.var: index + tirx.const(first, dtype) if first else index}
+            return tirx.BufferStore(
+                target.source,
+                substituted(simple, here),
+                [substituted(i, here) for i in target.indices],
+            )
 
-        return emit.loop(inner.extent, element, name="i", dtype=dtype)
+        return emit.strip(last - first, lanes, element, dtype)
 
-    parallel = stage.work >= PARALLEL_WORK
-    return emit.grid([axis.extent for axis in outer], row, dtype, parallel=parallel)
+    extents = [last - first for first, last in box]
+    if not outer and parallel and len(parts) == 1:
+        return _long_row(inner, value, target, dtype, lanes)
+    return emit.grid(extents, row, dtype, parallel=parallel)
+
+
+def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int) -> Any:
+    """One row, divided among threads."""
+    chunk = max(lanes, PARALLEL_WORK // 8)
+    full, rest = divmod(inner.extent, chunk)
+
+    def element_at(start: Any) -> Any:
+        def element(index: Any) -> Any:
+            here = {inner.var: start + index}
+            return tirx.BufferStore(
+                target.source,
+                substituted(value, here),
+                [substituted(i, here) for i in target.indices],
+            )
+
+        return element
+
+    statements = []
+    if full:
+        statements.append(
+            emit.grid(
+                [full],
+                lambda i: emit.strip(
+                    chunk, lanes, element_at(i[0] * tirx.const(chunk, dtype)), dtype
+                ),
+                dtype,
+                parallel=True,
+            )
+        )
+    if rest:
+        start = tirx.const(full * chunk, dtype)
+        statements.append(emit.strip(rest, lanes, element_at(start), dtype))
+    return emit.sequence(statements)
+
+
+def _cuts(value: Any, axis: Axis) -> list[int]:
+    """Where conditions divide an axis: its ends, and what it is compared with between them."""
+    found: list[Any] = []
+    for kind in (tirx.LT, tirx.LE, tirx.GT, tirx.GE):
+        tvm_ffi.structural_walk(value, (kind, found.append), order="post")
+    cuts = {0, axis.extent}
+    for test in found:
+        equation = sym.detect_linear_equation(test.a - test.b, [axis.var])
+        if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
+            continue
+        slope, base = (int(c.value) for c in equation)
+        if abs(slope) != 1:
+            continue
+        behind = (tirx.LE, tirx.GT) if slope == 1 else (tirx.LT, tirx.GE)
+        cut = -base * slope + isinstance(test, behind)
+        if 0 < cut < axis.extent:
+            cuts.add(cut)
+    return sorted(cuts) if len(cuts) <= _PARTS + 1 else [0, axis.extent]

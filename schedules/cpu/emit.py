@@ -5,6 +5,7 @@ What all rules share that write their loops themselves. Knows nothing of stages.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,15 +55,50 @@ def loop(
     return tirx.For(var, first, count, kind, body(var))
 
 
-def lanes(piece: Piece, body: Body, dtype: str = "int64") -> Statement:
-    """The body for each lane of a piece, as one vector; it gets the offset of the lane."""
-    return loop(
-        piece.lanes,
-        lambda lane: body(lane + tirx.const(piece.offset, dtype)),
-        name="lane",
-        kind=tirx.ForKind.VECTORIZED,
-        dtype=dtype,
-    )
+def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statement:
+    """The body for each of some elements, in vectors; it gets the number of the element.
+
+    Vectors of one width are written out one after the other.
+    """
+    statements = []
+    for width, group in itertools.groupby(pieces(extent, lanes), key=lambda piece: piece.lanes):
+        parts = list(group)
+
+        def part(number: Any, width: int = width, first: int = parts[0].offset) -> Statement:
+            offset = number * tirx.const(width, dtype) + tirx.const(first, dtype)
+            return loop(
+                width,
+                lambda lane: body(offset + lane),
+                name="lane",
+                kind=tirx.ForKind.VECTORIZED,
+                dtype=dtype,
+            )
+
+        kind = tirx.ForKind.UNROLLED
+        statements.append(loop(len(parts), part, name="part", kind=kind, dtype=dtype))
+    return sequence(statements)
+
+
+def strip(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statement:
+    """The body for each element of a row of any length: a loop of vectors, then narrower ones."""
+    wide = lanes * 2 if extent >= lanes * 2 else lanes
+    full, rest = divmod(extent, wide)
+
+    def whole(number: Any) -> Statement:
+        first = number * tirx.const(wide, dtype)
+        return loop(
+            wide,
+            lambda lane: body(first + lane),
+            name="lane",
+            kind=tirx.ForKind.VECTORIZED,
+            dtype=dtype,
+        )
+
+    statements = [loop(full, whole, name="vector", dtype=dtype)] if full else []
+    if rest:
+        start = tirx.const(full * wide, dtype)
+        statements.append(vectors(rest, lanes, lambda index: body(start + index), dtype))
+    return sequence(statements)
 
 
 def sequence(statements: Sequence[Statement]) -> Statement:

@@ -131,7 +131,7 @@ def _inline(sch: Any) -> None:
             continue
         computed = sum(math.prod(consumer.extents) for consumer in consumers if consumer)
         allowed = math.prod(producer.extents) * _GROWTH_OF_INLINED
-        if is_cheap(producer.block) or (len(consumers) == 1 and computed < allowed):
+        if is_cheap(producer.block.body) or (len(consumers) == 1 and computed < allowed):
             sch.compute_inline(handle)
 
 

@@ -14,7 +14,9 @@ from typing import Any
 
 import tvm_ffi
 from tvm import sym, tirx
+from tvm.ir import Range
 
+from tvm_nnef.schedules.cpu.merging import count, merge_axes
 from tvm_nnef.schedules.cpu.stages import (
     Axis,
     Kernel,
@@ -24,7 +26,7 @@ from tvm_nnef.schedules.cpu.stages import (
     loads,
     substituted,
 )
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, buffer_view
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +97,8 @@ def read_reduction(kernel: Kernel) -> Reduction | None:
         epilogue=epilogue,
         copies=tuple(copies),
     )
-    return _with_merged_axes(_without_unit_axes(_with_borders(found), kernel.index_type), kernel)
+    found = _with_groups(_with_borders(found), kernel.index_type)
+    return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
 
 
 def _epilogue(
@@ -283,13 +286,56 @@ def _border(reduction: Reduction, index: Any, first: int, last: int) -> Border |
 
 
 def _mentions(expression: Any, axis: Axis) -> bool:
-    return _count(expression, axis) > 0
+    return count(expression, axis) > 0
 
 
-def _count(expression: Any, axis: Axis) -> int:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
-    return sum(var.same_as(axis.var) for var in found)
+def _with_groups(reduction: Reduction, index_type: str) -> Reduction:
+    """A last axis that is divided into groups becomes two: the group, and what is in it.
+
+    Groups show where an operand takes the quotient of the axis on top of what is reduced; panels
+    of packed weights take quotient and remainder alone, and are left as they are.
+    """
+    if not reduction.axes:
+        return reduction
+    axis = reduction.axes[-1]
+    size = _group_size(reduction, axis)
+    if size is None:
+        return reduction
+    group = Axis(tirx.Var("g", index_type), axis.extent // size)
+    inner = Axis(tirx.Var("o", index_type), size)
+    analyzer = sym.Analyzer()
+    analyzer.bind(group.var, Range(0, group.extent))
+    analyzer.bind(inner.var, Range(0, inner.extent))
+    whole = {axis.var: group.var * tirx.const(size, index_type) + inner.var}
+
+    def split(expression: Any) -> Any:
+        def simplified(load: Any) -> Any:
+            return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
+
+        return tvm_ffi.structural_map(substituted(expression, whole), (BUFFER_LOAD, simplified))
+
+    return replace(
+        reduction,
+        axes=(*reduction.axes[:-1], group, inner),
+        term=split(reduction.term),
+        epilogue=split(reduction.epilogue),
+        indices=tuple(substituted(index, whole) for index in reduction.indices),
+    )
+
+
+def _group_size(reduction: Reduction, axis: Axis) -> int | None:
+    """The divisor of an axis in an index that adds something reduced to the quotient."""
+    for load in loads(reduction.term):
+        for index in load.indices:
+            if not any(_mentions(index, reduced) for reduced in reduction.reduced):
+                continue
+            divisions: list[Any] = []
+            tvm_ffi.structural_walk(index, (tirx.FloorDiv, divisions.append), order="post")
+            for division in divisions:
+                size = int(division.b.value) if isinstance(division.b, tirx.IntImm) else 0
+                if division.a.same_as(axis.var) and size > 0 and axis.extent % size == 0:
+                    return size
+    return None
 
 
 def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:
@@ -308,62 +354,21 @@ def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:
 
 def _with_merged_axes(reduction: Reduction, kernel: Kernel) -> Reduction:
     """Neighbouring axes that every access runs through together become one."""
-    position = 0
-    while position + 1 < len(reduction.axes) - 1:
-        merged = _merged(reduction, position, kernel.index_type)
-        if merged is None:
-            position += 1
-        else:
-            reduction = merged
-    return reduction
-
-
-def _merged(reduction: Reduction, position: int, index_type: str) -> Reduction | None:
-    outer, inner = reduction.axes[position : position + 2]
-    if any(border.axis in (outer, inner) for border in reduction.borders):
-        return None
+    bordered = [border.axis for border in reduction.borders if border.axis is not None]
     target = reduction.target[tuple(reduction.indices)]
-    expressions = (reduction.term, reduction.epilogue, target)
-    for expression in expressions:
-        together = sum(_places(load, outer, inner) is not None for load in loads(expression))
-        if _count(expression, outer) != together or _count(expression, inner) != together:
-            return None
-    both = Axis(tirx.Var("m", index_type), outer.extent * inner.extent)
-    views: dict[Any, Any] = {}
-    statements: list[Any] = []
-
-    def viewed(load: Any) -> PrimExpression:
-        place = _places(load, outer, inner)
-        if place is None:
-            return load
-        if load.source not in views:
-            shape = [int(extent) for extent in load.source.shape]
-            shape[place : place + 2] = [shape[place] * shape[place + 1]]
-            views[load.source], statement = buffer_view(load.source, shape)
-            statements.append(statement)
-        indices = [*load.indices[:place], both.var, *load.indices[place + 2 :]]
-        return views[load.source][tuple(indices)]
-
-    term, epilogue, written = (
-        tvm_ffi.structural_map(expression, (BUFFER_LOAD, viewed)) for expression in expressions
+    merged = merge_axes(
+        reduction.axes,
+        (reduction.term, reduction.epilogue, target),
+        kernel.index_type,
+        keep=(*bordered, *reduction.axes[-1:]),
     )
+    term, epilogue, written = merged.expressions
     return replace(
         reduction,
-        axes=(*reduction.axes[:position], both, *reduction.axes[position + 2 :]),
+        axes=merged.axes,
         term=term,
         epilogue=epilogue,
         target=written.source,
         indices=tuple(written.indices),
-        views=(*reduction.views, *statements),
+        views=(*reduction.views, *merged.views),
     )
-
-
-def _places(load: Any, outer: Axis, inner: Axis) -> int | None:
-    """The dimension of an access that runs through the outer axis, if the next one is the inner."""
-    for place in range(len(load.indices) - 1):
-        first, second = load.indices[place : place + 2]
-        if first.same_as(outer.var) and second.same_as(inner.var):
-            shape = load.source.shape
-            whole = int(shape[place]) == outer.extent and int(shape[place + 1]) == inner.extent
-            return place if whole else None
-    return None

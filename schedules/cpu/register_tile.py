@@ -187,35 +187,38 @@ class _Plan:
         totals = tirx.decl_buffer((height * width,), reduction.dtype, "totals", scope="local")
         analyzer = sym.Analyzer()
 
-        def position(row: int, lane: Any) -> list[Any]:
-            return [lane + self.number(row * width)]
+        def position(row: Any, lane: Any) -> list[Any]:
+            return [lane + row * self.number(width)]
 
-        def point(row: int, lane: Any) -> dict[Any, Any]:
+        def point(row: Any, lane: Any) -> dict[Any, Any]:
             indices = {**values, self.columns.var: column + lane}
             if self.rows is not None:
-                indices[self.rows.var] = start + self.number(row)
+                indices[self.rows.var] = start + row
             return indices
 
-        def each(body: Any, rows: Sequence[int]) -> list[Any]:
-            return [
-                emit.lanes(part, lambda lane, row=row: body(row, lane), self.dtype)
-                for row in rows
-                for part in parts
-            ]
+        def each(body: Any, rows: range) -> Any:
+            return emit.loop(
+                len(rows),
+                lambda row: emit.vectors(width, self.lanes, lambda lane: body(row, lane), self.dtype),
+                name="row",
+                kind=tirx.ForKind.UNROLLED,
+                start=rows.start,
+                dtype=self.dtype,
+            )
 
-        def initial(row: int, lane: Any) -> Any:
+        def initial(row: Any, lane: Any) -> Any:
             return tirx.BufferStore(totals, reduction.init, position(row, lane))
 
-        def update(fixed: Mapping[Any, Any], rows: Sequence[int]) -> Any:
-            def step(row: int, lane: Any) -> Any:
+        def update(fixed: Mapping[Any, Any], rows: range) -> Any:
+            def step(row: Any, lane: Any) -> Any:
                 term = substituted(reduction.term, {**point(row, lane), **fixed})
                 old = totals[tuple(position(row, lane))]
                 new = reduction.combine(old, self._simplified(analyzer, term, width))
                 return tirx.BufferStore(totals, new, position(row, lane))
 
-            return emit.sequence(each(step, rows))
+            return each(step, rows)
 
-        def final(row: int, lane: Any) -> Any:
+        def final(row: Any, lane: Any) -> Any:
             indices = point(row, lane)
             total = totals[tuple(position(row, lane))]
             value = substituted(reduction.epilogue, {**indices, reduction.total: total})
@@ -224,9 +227,9 @@ class _Plan:
 
         rows = range(height)
         budget = _STATEMENTS // (height * len(parts))
-        nest = self._steps(0, {}, list(rows), values, known, update, budget)
+        nest = self._steps(0, {}, rows, values, known, update, budget)
         return emit.sequence(
-            [tirx.AllocBuffer(totals), *each(initial, rows), nest, *each(final, rows)]
+            [tirx.AllocBuffer(totals), each(initial, rows), nest, each(final, rows)]
         )
 
     def _simplified(self, analyzer: Any, term: Any, width: int) -> Any:
@@ -237,7 +240,7 @@ class _Plan:
         self,
         level: int,
         fixed: Mapping[Any, Any],
-        rows: list[int],
+        rows: range,
         values: Mapping[Any, Any],
         known: int | None,
         update: Any,
@@ -249,7 +252,7 @@ class _Plan:
             return update(fixed, rows)
         axis = reduction.reduced[level]
 
-        def deeper(index: Any, left: list[int], remaining: int) -> Any:
+        def deeper(index: Any, left: range, remaining: int) -> Any:
             inner = {**fixed, axis.var: index}
             return self._steps(level + 1, inner, left, values, known, update, remaining)
 
@@ -260,7 +263,8 @@ class _Plan:
             for step in range(axis.extent):
                 left = [r for r in rows if all(_holds(b, known + r, step) for b in moving)]
                 if left:
-                    statements.append(deeper(self.number(step), left, 1))
+                    among = range(left[0], left[-1] + 1)
+                    statements.append(deeper(self.number(step), among, 1))
             return emit.sequence(statements) if statements else tirx.Evaluate(0)
         outer = [border for border in borders if border not in moving]
         if outer:

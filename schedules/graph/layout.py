@@ -74,6 +74,11 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
             return
         name = str(binding.var.name)
         self.placed[binding.var] = Placed(self.builder_.emit(made.value, name), made.order)
+        if not isinstance(binding.var, relax.DataflowVar):
+            # A result of its block is bound inside the block, and in the original order.
+            value = self.normal(self.restoring(self.placed[binding.var]))
+            self.builder_.emit_normalized(relax.VarBinding(binding.var, value))
+            self.restored[binding.var] = binding.var
 
     def visit_seq_expr_(self, sequence: Any) -> Any:
         outside = dict(self.placed), dict(self.restored)
@@ -95,19 +100,23 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
         if placed is None:
             found = self.get_var_remap(variable)
             return variable if found is None else found
-        order = placed.order
-        value = placed.value
-        inverse = [order.index(dimension) for dimension in range(len(order))]
-        if inverse != sorted(inverse):
-            shape = [placed.shape[d] for d in inverse]
-            moved = [d for d in order if _extent(placed, d) != 1]
-            if moved == sorted(moved) and all(isinstance(e, int) for e in shape):
-                value = relax.op.reshape(value, tuple(shape))
-            else:
-                value = relax.op.permute_dims(value, inverse)
+        value = self.restoring(placed)
+        if not value.same_as(placed.value):
             value = self.builder_.emit(value)
         self.restored[variable] = value
         return value
+
+    def restoring(self, placed: Placed) -> Any:
+        """The expression of a permuted tensor in the original order."""
+        order = placed.order
+        inverse = [order.index(dimension) for dimension in range(len(order))]
+        if inverse == sorted(inverse):
+            return placed.value
+        shape = [placed.shape[d] for d in inverse]
+        moved = [d for d in order if _extent(placed, d) != 1]
+        if moved == sorted(moved) and all(isinstance(e, int) for e in shape):
+            return relax.op.reshape(placed.value, tuple(shape))
+        return relax.op.permute_dims(placed.value, inverse)
 
     def permuted(self, value: Any) -> Placed | None:
         """The permuted form of what a variable is bound to; None where it stays as it is."""
