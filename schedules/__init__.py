@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm import relax, transform
 
-from tvm_nnef.schedules.cpu import packing, rules
+from tvm_nnef.schedules.cpu import math_functions, packing, rules
 from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.simplify import simplify
@@ -74,6 +74,11 @@ def schedule_kernels(mod: Module, target: Target) -> Module:
             result, rule = rules(function, target)
             scheduled[name] = result.with_attr(RULE, rule)
     return update_functions(mod, scheduled)
+
+
+def lowered_functions(target: Target) -> Callable[[PrimFunction], PrimFunction] | None:
+    """What is to be done with a PrimFunc after its loops are lowered; None for nothing."""
+    return math_functions.expand if str(target.kind.name) in _CPUS else None
 
 
 def report(mod: Module) -> list[Kernel]:

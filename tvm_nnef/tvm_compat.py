@@ -132,6 +132,13 @@ def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
 
 
+def prefetch_for_writing(element: PrimExpression) -> Any:
+    """The statement that asks for the cache line of an element, which will be written soon."""
+    writing, keep, data = 1, 3, 1
+    address = tirx.address_of(element)
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, writing, keep, data))
+
+
 def in_place_store(shape: Sequence[int], dtype: str) -> PrimFunction:
     """A PrimFunc ``(value, index, stack)`` that writes the value into the stack at the index.
 
@@ -188,15 +195,50 @@ def update_functions(mod: Module, functions: Mapping[str, PrimFunction]) -> Modu
     return updated
 
 
-def compile_virtual_machine(mod: Module, target: Target) -> Any:
+def typed(dtype: str, lanes: int) -> Any:
+    """The type of a vector of so many elements, of a scalar for one."""
+    return tvm.ir.PrimType(dtype if lanes == 1 else f"{dtype}x{lanes}")
+
+
+def lanes_of(kind: Any) -> int:
+    """How many elements a scalar or vector type has."""
+    return int(tvm.DataType(str(kind.dtype)).lanes)
+
+
+_PIPELINE = "tvm_nnef"
+"""The name under which TVM knows our lowering of PrimFuncs."""
+
+
+@functools.cache
+def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
+    """Our lowering of PrimFuncs: TVM's own for schedules, and then ``expand`` for each function."""
+
+    @tvm.transform.module_pass(opt_level=0, name="expand_functions")  # type: ignore[misc]
+    def expanded(mod: Module, context: Any) -> Module:
+        return update_functions(mod, {n: expand(f) for n, f in prim_functions(mod).items()})
+
+    def pipeline() -> tuple[Any, Any, Any]:
+        lowering, host, device = s_tir.pipeline.default_s_tir_pipeline()
+        return tvm.transform.Sequential([lowering, expanded]), host, device
+
+    tirx.register_tir_pipeline(_PIPELINE, pipeline)
+    return _PIPELINE
+
+
+def compile_virtual_machine(
+    mod: Module, target: Target, expand: Callable[[PrimFunction], PrimFunction] | None = None
+) -> Any:
     """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest.
 
-    Every operator is a call of a PrimFunc already, and every PrimFunc scheduled: TVM's own pipeline
+    ``expand`` is applied to each PrimFunc after its loops are lowered. Every operator is a call of a PrimFunc already, and every PrimFunc scheduled: TVM's own pipeline
     would fold constants by compiling them, and fuse scheduled kernels anew.
     """
     generic = relax.backend.cpu_generic.pipeline
     passes = [*generic.dataflow_lower_passes(target), *generic.finalize_passes(target)]
-    return relax.build(mod, target, relax_pipeline=tvm.transform.Sequential(passes))
+    lowering = "default" if expand is None else _register_pipeline(expand)
+    return relax.build(
+        mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
+    )
 
 
 def host_cpu() -> tuple[str, str]:

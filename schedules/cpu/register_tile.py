@@ -29,7 +29,12 @@ from tvm_nnef.schedules.cpu.copies import copy_statement
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
 from tvm_nnef.schedules.cpu.stages import Axis, Kernel, extent_product, loads, substituted
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, with_opaque_body
+from tvm_nnef.tvm_compat import (
+    PrimExpression,
+    PrimFunction,
+    prefetch_for_writing,
+    with_opaque_body,
+)
 
 NAME = "cpu.register_tile"
 
@@ -38,6 +43,9 @@ _STATEMENTS = 320
 
 _UNROLLED = 8
 """The longest loop of a reduction that is written out."""
+
+_SHORT = 48
+"""A reduction of so few steps waits for the memory of its result, if it is far away."""
 
 PARALLEL_WORK = 1 << 16
 """Multiply-adds below which starting threads takes longer than it saves."""
@@ -73,6 +81,7 @@ class _Plan:
     tile: tiles.Tile
     lanes: int
     columns_first: bool
+    early: bool
 
     def number(self, value: int) -> PrimExpression:
         """A constant index."""
@@ -182,7 +191,6 @@ class _Plan:
         ``known`` is the number of the first row where the rows of the tile have to be told apart.
         """
         height = self.tile.rows if self.rows is not None else 1
-        parts = emit.pieces(width, self.lanes)
         reduction = self.reduction
         totals = tirx.decl_buffer((height * width,), reduction.dtype, "totals", scope="local")
         analyzer = sym.Analyzer()
@@ -226,10 +234,33 @@ class _Plan:
             return tirx.BufferStore(reduction.target, value, where)
 
         rows = range(height)
-        budget = _STATEMENTS // (height * len(parts))
+        budget = _STATEMENTS // (height * len(emit.pieces(width, self.lanes)))
         nest = self._steps(0, {}, rows, values, known, update, budget)
-        return emit.sequence(
-            [tirx.AllocBuffer(totals), each(initial, rows), nest, each(final, rows)]
+        parts: list[Any] = [tirx.AllocBuffer(totals)]
+        if self.early:
+            parts.append(self._asked(point, rows, width))
+        parts += [each(initial, rows), nest, each(final, rows)]
+        return emit.sequence(parts)
+
+    def _asked(self, point: Any, rows: range, width: int) -> Any:
+        """Asks for the memory of the result early, as its stores would wait for it one by one."""
+        line = tirx.const(self.lanes, self.dtype)
+
+        def ask(row: Any, part: Any) -> Any:
+            indices = point(row, part * line)
+            where = tuple(substituted(index, indices) for index in self.reduction.indices)
+            return prefetch_for_writing(self.reduction.target[where])
+
+        return emit.loop(
+            len(rows),
+            lambda row: emit.loop(
+                -(-width // self.lanes),
+                lambda part: ask(row, part),
+                kind=tirx.ForKind.UNROLLED,
+                dtype=self.dtype,
+            ),
+            kind=tirx.ForKind.UNROLLED,
+            dtype=self.dtype,
         )
 
     def _simplified(self, analyzer: Any, term: Any, width: int) -> Any:
@@ -345,7 +376,9 @@ def _plan(reduction: Reduction, dtype: str, description: Description) -> _Plan |
         if rows is not None and _row_stride(load, rows) == 0
     )
     first = shared and weights > description.level2 // 2
-    return _Plan(reduction, dtype, outer, rows, columns, tile, lanes, first)
+    size = math.prod(int(extent) for extent in reduction.target.shape) * bits // 8
+    early = size > description.level2 and extent_product(reduction.reduced) <= _SHORT
+    return _Plan(reduction, dtype, outer, rows, columns, tile, lanes, first, early)
 
 
 def _ends_with(index: Any, columns: Axis) -> bool:
