@@ -28,6 +28,20 @@ def stride(region: Any, iterator: Any) -> int | None:
     return int(equation[0].value)
 
 
+def stride_of(load: Any, var: Any) -> int | None:
+    """By how many elements a load moves when a variable grows by one; None: not evenly."""
+    total, step = 0, 1
+    for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
+        equation = sym.detect_linear_equation(index, [var])
+        if not len(equation) or not isinstance(equation[0], tirx.IntImm):
+            return None
+        total += int(equation[0].value) * step
+        if not isinstance(extent, tirx.IntImm):
+            return None
+        step *= int(extent)
+    return total
+
+
 def contiguity(regions: Iterable[Any], iterator: Any) -> int:
     """How well the lanes of a vector can run along an iterator; the greater, the better.
 

@@ -18,7 +18,7 @@ from tvm import sym, tirx
 from tvm.ir import Range
 
 from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.accesses import is_cheap
+from tvm_nnef.schedules.cpu.accesses import is_cheap, stride_of
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.cpu.stages import Axis, Kernel, Stage, inlined, loads, substituted
@@ -75,7 +75,10 @@ def copy_statement(stage: Stage, dtype: str, description: Description) -> Any:
     bits = int("".join(c for c in stage.dtype if c.isdigit()) or 8)
     lanes = description.lanes(bits)
     parallel = stage.work >= PARALLEL_WORK
-    if not merged.axes:
+    crossing = _crossing(value, merged.axes)
+    if crossing is not None and not divided:
+        loops = _blocks(merged.axes, crossing, value, target, dtype, lanes, parallel)
+    elif not merged.axes:
         loops = tirx.BufferStore(target.source, value, list(target.indices))
     else:
         *outer, inner = merged.axes
@@ -88,6 +91,90 @@ def copy_statement(stage: Stage, dtype: str, description: Description) -> Any:
             ]
         )
     return emit.sequence([*merged.views, loops])
+
+
+_BLOCK = 16
+"""Rows and columns of the blocks in which a transposition runs: a line of the cache has as many."""
+
+
+def _crossing(value: Any, axes: Sequence[Axis]) -> Axis | None:
+    """The axis along which something is contiguous that is strided along the last axis."""
+    if len(axes) < 2:
+        return None
+    for load in loads(value):
+        steps = {axis: stride_of(load, axis.var) for axis in axes}
+        if steps[axes[-1]] in (0, 1, None):
+            continue
+        return next((axis for axis in axes[:-1] if steps[axis] == 1 and axis.extent > 1), None)
+    return None
+
+
+def _blocks(
+    axes: Sequence[Axis],
+    crossing: Axis,
+    value: Any,
+    target: Any,
+    dtype: str,
+    lanes: int,
+    parallel: bool,
+) -> Any:
+    """Loops over blocks of the two axes that a transposition exchanges.
+
+    A block is computed in the order in which it is read, into a small buffer whose rows are one
+    element longer so that its columns fall into different places of the cache, and stored from
+    there. Blocks at the end overlap those in front of them.
+    """
+    inner = axes[-1]
+    sizes = {axis: min(_BLOCK, axis.extent) for axis in (crossing, inner)}
+    counts = [-(-a.extent // sizes[a]) if a in sizes else a.extent for a in axes]
+    pitch = sizes[crossing] + 1
+
+    def start(axis: Axis, number: Any) -> Any:
+        first = number * tirx.const(sizes[axis], dtype)
+        if axis.extent % sizes[axis] == 0:
+            return first
+        return tirx.min(first, tirx.const(axis.extent - sizes[axis], dtype))
+
+    def block(indices: list[Any]) -> Any:
+        where = {
+            axis.var: start(axis, index) if axis in sizes else index
+            for axis, index in zip(axes, indices, strict=True)
+        }
+        held = tirx.decl_buffer(
+            (pitch * sizes[inner],), target.source.dtype, "block", scope="local"
+        )
+
+        def here(row: Any, column: Any) -> dict[Any, Any]:
+            return {
+                **where,
+                crossing.var: where[crossing.var] + column,
+                inner.var: where[inner.var] + row,
+            }
+
+        def place(row: Any, column: Any) -> Any:
+            return row * tirx.const(pitch, dtype) + column
+
+        def read(row: Any, column: Any) -> Any:
+            computed = substituted(value, here(row, column))
+            return tirx.BufferStore(held, computed, [place(row, column)])
+
+        def write(row: Any, column: Any) -> Any:
+            indices = [substituted(i, here(row, column)) for i in target.indices]
+            return tirx.BufferStore(target.source, held[(place(row, column),)], indices)
+
+        rows = emit.loop(
+            sizes[inner],
+            lambda r: emit.vectors(sizes[crossing], lanes, lambda c: read(r, c), dtype),
+            dtype=dtype,
+        )
+        columns = emit.loop(
+            sizes[crossing],
+            lambda c: emit.vectors(sizes[inner], lanes, lambda r: write(r, c), dtype),
+            dtype=dtype,
+        )
+        return emit.sequence([tirx.AllocBuffer(held), rows, columns])
+
+    return emit.grid(counts, block, dtype, parallel=parallel)
 
 
 def _box(

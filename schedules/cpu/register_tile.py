@@ -25,6 +25,7 @@ from tvm import sym, tirx
 from tvm.ir import Range
 
 from tvm_nnef.schedules.cpu import emit, tiles
+from tvm_nnef.schedules.cpu.accesses import stride_of
 from tvm_nnef.schedules.cpu.copies import copy_statement
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
@@ -415,25 +416,14 @@ def _column_stride(load: Any, columns: Axis, width: int) -> int | None:
     analyzer.bind(panel, Range(0, max(1, -(-columns.extent // width))))
     where = panel * tirx.const(width, dtype) + lane
     indices = [analyzer.simplify(substituted(i, {columns.var: where})) for i in load.indices]
-    return _stride(load.source, indices, lane)
+    return stride_of(load.source[tuple(indices)], lane)
 
 
 def _row_stride(load: Any, rows: Axis | None) -> int:
     if rows is None:
         return 0
-    stride = _stride(load.source, list(load.indices), rows.var)
+    stride = stride_of(load, rows.var)
     return -1 if stride is None else abs(stride)
-
-
-def _stride(buffer: Any, indices: Sequence[Any], var: Any) -> int | None:
-    total, step = 0, 1
-    for index, extent in zip(reversed(indices), reversed(list(buffer.shape)), strict=True):
-        equation = sym.detect_linear_equation(index, [var])
-        if not len(equation) or not isinstance(equation[0], tirx.IntImm):
-            return None
-        total += int(equation[0].value) * step
-        step *= int(extent)
-    return total
 
 
 def _row_axis(accesses: Sequence[Any], others: Sequence[Axis]) -> Axis | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tvm_nnef.schedules.cpu import copies, fallback, register_tile
+from tvm_nnef.schedules.cpu import copies, fallback, register_tile, row_reduction
 from tvm_nnef.schedules.cpu.description import Description, describe
 from tvm_nnef.schedules.cpu.stages import Kernel, read_kernel
 from tvm_nnef.tvm_compat import PrimFunction, Target
@@ -13,6 +13,7 @@ Rule = Callable[[PrimFunction, Kernel, Description], PrimFunction | None]
 
 RULES: tuple[tuple[str, Rule], ...] = (
     (register_tile.NAME, register_tile.apply),
+    (row_reduction.NAME, row_reduction.apply),
     (copies.NAME, copies.apply),
 )
 """The rules by name, in the order in which they are asked."""
