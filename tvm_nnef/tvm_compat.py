@@ -195,6 +195,12 @@ def update_functions(mod: Module, functions: Mapping[str, PrimFunction]) -> Modu
     return updated
 
 
+def is_conditional(expression: PrimExpression) -> bool:
+    """Whether an expression is an ``if_then_else`` of condition, value and other value."""
+    operator = getattr(expression, "op", None)
+    return str(getattr(operator, "name", "")).split(".")[-1] == "if_then_else"
+
+
 def typed(dtype: str, lanes: int) -> Any:
     """The type of a vector of so many elements, of a scalar for one."""
     return tvm.ir.PrimType(dtype if lanes == 1 else f"{dtype}x{lanes}")

@@ -26,7 +26,7 @@ from tvm_nnef.schedules.cpu.stages import (
     loads,
     substituted,
 )
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, is_conditional
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,7 +208,7 @@ class _Padding:
 
 def _padding(stage: Stage) -> _Padding | None:
     value = stage.value
-    if not _is_select(value):
+    if not is_conditional(value):
         return None
     condition, source, other = value.args
     if not isinstance(source, BUFFER_LOAD) or not isinstance(other, (tirx.FloatImm, tirx.IntImm)):
@@ -218,11 +218,6 @@ def _padding(stage: Stage) -> _Padding | None:
         if not _narrow(ranges, test):
             return None
     return _Padding(source, other, [ranges[axis.var] for axis in stage.axes])
-
-
-def _is_select(value: Any) -> bool:
-    name = getattr(getattr(value, "op", None), "name", "")
-    return name == "tirx.if_then_else"
 
 
 def _conjunction(condition: Any) -> list[Any]:

@@ -133,6 +133,8 @@ class _Rows:
             row = {axis.var: index for axis, index in zip(stage.axes, place, strict=False)}
             value = substituted(value, row)
             inner = stage.axes[rank:]
+            if stage.reduced:
+                value = substituted(value, {axis.var: self._zero() for axis in inner})
             value = _with_reciprocals(value, inner)
             size = extent_product(inner)
             lanes = self.description.lanes(_bits(stage.dtype))
