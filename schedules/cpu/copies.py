@@ -15,14 +15,14 @@ from typing import Any
 
 import tvm_ffi
 from tvm import sym, tirx
-from tvm.ir import Range
+from tvm.ir import Call, Range
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap, stride_of
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.cpu.stages import Axis, Kernel, Stage, inlined, loads, substituted
-from tvm_nnef.tvm_compat import PrimFunction, with_opaque_body
+from tvm_nnef.tvm_compat import PrimFunction, is_conditional, with_opaque_body
 
 NAME = "cpu.elementwise"
 
@@ -203,7 +203,7 @@ def _box(
         for axis, (low, high) in zip(outer, box, strict=True):
             analyzer.bind(axis.var, Range(low, high))
         analyzer.bind(inner.var, Range(first, last))
-        simple = analyzer.simplify(value)
+        simple = with_known_conditions(value, analyzer)
 
         def element(index: Any) -> Any:
             here = {**where, inner.var: index + tirx.const(first, dtype) if first else index}
@@ -219,6 +219,30 @@ def _box(
     if not outer and parallel and len(parts) == 1:
         return _long_row(inner, value, target, dtype, lanes)
     return emit.grid(extents, row, dtype, parallel=parallel)
+
+
+def with_known_conditions(value: Any, analyzer: Any) -> Any:
+    """The value without the alternatives that the ranges of its axes rule out.
+
+    Nothing else is simplified: the analyzer's integers do not wrap around, those of a tensor do.
+    """
+
+    def chosen(choice: Any) -> Any:
+        if isinstance(choice, tirx.Select):
+            parts = (choice.condition, choice.true_value, choice.false_value)
+        elif is_conditional(choice):
+            parts = tuple(choice.args)
+        else:
+            return choice
+        condition, consequent, alternative = parts
+        if loads(condition):
+            return choice
+        known = analyzer.simplify(condition)
+        if not isinstance(known, tirx.IntImm):
+            return choice
+        return with_known_conditions(consequent if known.value else alternative, analyzer)
+
+    return tvm_ffi.structural_map(value, ((tirx.Select, Call), chosen), order="pre")
 
 
 def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int) -> Any:

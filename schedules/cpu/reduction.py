@@ -29,6 +29,10 @@ from tvm_nnef.schedules.cpu.stages import (
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, is_conditional
 
 
+_LONGEST_BORDER = 11
+"""A longer window is written out too often at a border: its padding is copied."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Border:
     """Points of a reduction that lie in a padding and change nothing.
@@ -273,7 +277,7 @@ def _border(reduction: Reduction, index: Any, first: int, last: int) -> Border |
     if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
         return None
     *slopes, base = (int(c.value) for c in equation)
-    if min(slopes) <= 0:
+    if min(slopes) <= 0 or reduced[0].extent > _LONGEST_BORDER:
         return None
     step = slopes[0] if axes else 0
     axis = axes[0] if axes else None
@@ -334,10 +338,10 @@ def _group_size(reduction: Reduction, axis: Axis) -> int | None:
 
 
 def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:
-    """Axes of one value are replaced by 0."""
+    """Axes of one value are replaced by 0, except for the last one."""
     zero = tirx.const(0, index_type)
     bordered = [border.axis for border in reduction.borders]
-    gone = {a.var: zero for a in reduction.axes if a.extent == 1 and a not in bordered}
+    gone = {a.var: zero for a in reduction.axes[:-1] if a.extent == 1 and a not in bordered}
     return replace(
         reduction,
         axes=tuple(a for a in reduction.axes if a.var not in gone),

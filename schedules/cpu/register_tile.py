@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
 
@@ -31,6 +32,7 @@ from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
 from tvm_nnef.schedules.cpu.stages import Axis, Kernel, extent_product, loads, substituted
 from tvm_nnef.tvm_compat import (
+    BUFFER_LOAD,
     PrimExpression,
     PrimFunction,
     prefetch_for_writing,
@@ -222,7 +224,7 @@ class _Plan:
             def step(row: Any, lane: Any) -> Any:
                 term = substituted(reduction.term, {**point(row, lane), **fixed})
                 old = totals[tuple(position(row, lane))]
-                new = reduction.combine(old, self._simplified(analyzer, term, width))
+                new = reduction.combine(old, self._simplified(analyzer, term))
                 return tirx.BufferStore(totals, new, position(row, lane))
 
             return each(step, rows)
@@ -264,9 +266,15 @@ class _Plan:
             dtype=self.dtype,
         )
 
-    def _simplified(self, analyzer: Any, term: Any, width: int) -> Any:
-        """The term with quotients and remainders of columns resolved."""
-        return analyzer.simplify(term) if _divides(self.reduction.term) else term
+    def _simplified(self, analyzer: Any, term: Any) -> Any:
+        """The term with quotients and remainders of columns in its indices resolved."""
+        if not _divides(self.reduction.term):
+            return term
+
+        def resolved(load: Any) -> Any:
+            return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
+
+        return tvm_ffi.structural_map(term, (BUFFER_LOAD, resolved))
 
     def _steps(
         self,
@@ -336,8 +344,6 @@ def _holds(border: Border, position: int, step: int) -> bool:
 
 
 def _divides(term: Any) -> bool:
-    import tvm_ffi
-
     found: list[Any] = []
     for kind in (tirx.FloorDiv, tirx.FloorMod):
         tvm_ffi.structural_walk(term, (kind, found.append), order="post")

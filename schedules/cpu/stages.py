@@ -154,6 +154,8 @@ def _stage(nest: Any) -> Stage | None:
             return None
         plain = iterator.iter_type == tirx.IterVar.DataPar
         (axes if plain else reduced).append(Axis(iterator.var, extent))
+    if any(axis.extent < 1 for axis in (*axes, *reduced)):
+        return None
     if any(extent != 1 for extent in loops.values()) or len(block.alloc_buffers):
         return None
     return _stored(block, tuple(axes), tuple(reduced))
