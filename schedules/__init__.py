@@ -16,6 +16,7 @@ from tvm import relax, transform
 from tvm_nnef.schedules.cpu import math_functions, packing, rules
 from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.graph.layout import channels_last
+from tvm_nnef.schedules.graph.raising import raise_contractions
 from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.tvm_compat import Module, PrimFunction, Target, prim_functions, update_functions
 
@@ -39,7 +40,7 @@ def schedule(mod: Module, target: Target) -> Module:
 def legalize(mod: Module, target: Target) -> Module:
     """Every Relax operator as a call of a PrimFunc, in layouts that suit the target."""
     if str(target.kind.name) in _CPUS:
-        mod = packing.pack(channels_last(simplify(mod)), describe(target))
+        mod = packing.pack(channels_last(simplify(raise_contractions(mod))), describe(target))
     passes = [
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),

@@ -21,7 +21,7 @@ from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap, stride_of
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.merging import merge_axes
-from tvm_nnef.schedules.cpu.stages import Axis, Kernel, Stage, inlined, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, substituted
 from tvm_nnef.tvm_compat import PrimFunction, is_conditional, with_opaque_body
 
 NAME = "cpu.elementwise"

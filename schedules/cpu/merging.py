@@ -13,7 +13,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.cpu.stages import Axis, loads
+from tvm_nnef.schedules.stages import Axis, loads
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, buffer_view
 
 

@@ -17,7 +17,8 @@ from tvm import sym, tirx
 from tvm.ir import Range
 
 from tvm_nnef.schedules.cpu.merging import count, merge_axes
-from tvm_nnef.schedules.cpu.stages import (
+from tvm_nnef.schedules.padding import read_padding
+from tvm_nnef.schedules.stages import (
     Axis,
     Kernel,
     Stage,
@@ -26,7 +27,7 @@ from tvm_nnef.schedules.cpu.stages import (
     loads,
     substituted,
 )
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, is_conditional
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression
 
 
 _LONGEST_BORDER = 11
@@ -166,7 +167,7 @@ def _with_borders(reduction: Reduction) -> Reduction:
 def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
     if loads_of_any(reduction.copies, copy.buffer) or loads(reduction.epilogue, copy.buffer):
         return None
-    padding = _padding(copy)
+    padding = read_padding(copy)
     uses = loads(reduction.term, copy.buffer)
     if padding is None or len(uses) != 1 or not _is_neutral(reduction, padding.value, uses[0]):
         return None
@@ -199,57 +200,6 @@ def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
 def loads_of_any(stages: Iterable[Stage], buffer: Any) -> bool:
     """Whether some stage loads from a buffer."""
     return any(loads(stage.value, buffer) for stage in stages)
-
-
-@dataclass(frozen=True, slots=True)
-class _Padding:
-    """``source`` where every axis is in its half-open range of ``inside``, else ``value``."""
-
-    source: Any
-    value: Any
-    inside: list[tuple[int, int]]
-
-
-def _padding(stage: Stage) -> _Padding | None:
-    value = stage.value
-    if not is_conditional(value):
-        return None
-    condition, source, other = value.args
-    if not isinstance(source, BUFFER_LOAD) or not isinstance(other, (tirx.FloatImm, tirx.IntImm)):
-        return None
-    ranges = {axis.var: (0, axis.extent) for axis in stage.axes}
-    for test in _conjunction(condition):
-        if not _narrow(ranges, test):
-            return None
-    return _Padding(source, other, [ranges[axis.var] for axis in stage.axes])
-
-
-def _conjunction(condition: Any) -> list[Any]:
-    if isinstance(condition, tirx.And):
-        return [*_conjunction(condition.a), *_conjunction(condition.b)]
-    return [condition]
-
-
-def _narrow(ranges: dict[Any, tuple[int, int]], test: Any) -> bool:
-    """Narrows the range of one axis by a comparison; false for another kind of test."""
-    if isinstance(test, (tirx.GT, tirx.GE)):
-        test = (tirx.LT if isinstance(test, tirx.GT) else tirx.LE)(test.b, test.a)
-    if not isinstance(test, (tirx.LT, tirx.LE)):
-        return False
-    strict = isinstance(test, tirx.LT)
-    for var, (first, last) in ranges.items():
-        equation = sym.detect_linear_equation(test.a - test.b, [var])
-        if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
-            continue
-        slope, base = (int(c.value) for c in equation)
-        limit = -base
-        if slope == 1:
-            ranges[var] = (first, min(last, limit if strict else limit + 1))
-            return True
-        if slope == -1:
-            ranges[var] = (max(first, base + 1 if strict else base), last)
-            return True
-    return False
 
 
 def _is_neutral(reduction: Reduction, value: Any, use: Any) -> bool:

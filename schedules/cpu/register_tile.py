@@ -30,7 +30,7 @@ from tvm_nnef.schedules.cpu.accesses import stride_of
 from tvm_nnef.schedules.cpu.copies import copy_statement
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
-from tvm_nnef.schedules.cpu.stages import Axis, Kernel, extent_product, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, extent_product, loads, substituted
 from tvm_nnef.tvm_compat import (
     BUFFER_LOAD,
     PrimExpression,

@@ -21,7 +21,7 @@ from tvm import tirx
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description
-from tvm_nnef.schedules.cpu.stages import Axis, Kernel, Stage, extent_product, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product, loads, substituted
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, with_opaque_body
 
 NAME = "cpu.row_reduction"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tvm_nnef.schedules.cpu import copies, fallback, register_tile, row_reduction
 from tvm_nnef.schedules.cpu.description import Description, describe
-from tvm_nnef.schedules.cpu.stages import Kernel, read_kernel
+from tvm_nnef.schedules.stages import Kernel, read_kernel
 from tvm_nnef.tvm_compat import PrimFunction, Target
 
 Rule = Callable[[PrimFunction, Kernel, Description], PrimFunction | None]

@@ -18,13 +18,16 @@ from typing import Any
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_nnef.schedules.graph.rebuilding import tensors_of
 from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.schedules.stages import read_kernel
 from tvm_nnef.tvm_compat import (
     Module,
     RelaxExpression,
     constant,
     constant_array,
     is_tensor,
+    prim_functions,
     shape_and_dtype,
 )
 
@@ -64,6 +67,7 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
 
     def __init__(self, mod: Module) -> None:
         super().__init__(mod)
+        self.functions = prim_functions(mod)
         self.placed: dict[Any, Placed] = {}
         self.restored: dict[Any, Any] = {}
 
@@ -428,6 +432,39 @@ def _groups(
     return groups
 
 
+def _kernel(walk: _Layout, call: Any) -> Placed | None:
+    """A PrimFunc reads permuted operands as they are stored, and writes in the same order."""
+    if len(call.args) > 2 or not isinstance(call.args[1], relax.Tuple):
+        return None
+    arguments = list(call.args[1].fields)
+    placements = [walk.placement(argument) for argument in arguments]
+    known = [placed for placed in placements if placed is not None]
+    function = walk.functions.get(str(call.args[0].name_hint))
+    if not known or function is None:
+        return None
+    kernel = read_kernel(function)
+    if kernel is None or len(kernel.results) != 1:
+        return None
+    (result,) = kernel.results
+    order = max(known, key=lambda placed: _elements(placed.shape)).order
+    inputs = [p for p in kernel.parameters if not p.same_as(result.buffer)]
+    orders = {stage.buffer: order for stage in kernel.stages if len(stage.axes) == len(order)}
+    for buffer, placed in zip(inputs, placements, strict=True):
+        if placed is not None:
+            orders[buffer] = placed.order
+    values = [
+        placed.value if placed is not None else walk.visit_expr(argument)
+        for argument, placed in zip(arguments, placements, strict=True)
+    ]
+
+    def rebuilt(*tensors: Any) -> Any:
+        return tensors_of(kernel, tensors, orders)[result.buffer]
+
+    name = str(call.args[0].name_hint)
+    made = walk.builder_.call_te(rebuilt, *values, primfunc_name_hint=name)
+    return Placed(made, orders.get(result.buffer, tuple(range(len(result.axes)))))
+
+
 _UNARY = (
     "nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu", "nn.dropout", "sigmoid",
     "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "negative", "erf", "clip", "astype", "square",
@@ -445,6 +482,7 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys((*_UNARY, *_BINARY), _elementwise),
     **dict.fromkeys(("mean", "sum", "max", "min", "prod", "variance", "std"), _reduction),
     **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _softmax),
+    "call_tir": _kernel,
     "concat": _concat,
     "permute_dims": _permute,
     "expand_dims": _expand,
