@@ -16,6 +16,7 @@ from tvm import relax, transform
 from tvm_nnef.schedules.cpu import math_functions, packing, rules
 from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.graph.layout import channels_last
+from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_contractions
 from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.tvm_compat import Module, PrimFunction, Target, prim_functions, update_functions
@@ -51,14 +52,17 @@ def legalize(mod: Module, target: Target) -> Module:
 
 def fuse(mod: Module, target: Target) -> Module:
     """PrimFuncs that follow each other merged into one, element-wise ones into their producers."""
-    passes = [
+    patterns = [
         relax.transform.DeadCodeElimination(),
         relax.transform.AnnotateTIROpPattern(),
+    ]
+    passes = [
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
         relax.transform.DeadCodeElimination(),
     ]
-    return _run(mod, target, passes)
+    annotated = _run(mod, target, patterns)
+    return _run(annotate(annotated), target, passes)
 
 
 def schedule_kernels(mod: Module, target: Target) -> Module:

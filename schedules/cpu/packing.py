@@ -216,7 +216,7 @@ def _depthwise_weights(operands: Operands, weights: RelaxExpression) -> RelaxExp
     """``[C, 1, K...]`` as ``[K..., C]``."""
     shape = shape_and_dtype(weights)[0]
     order = [*range(2, len(shape)), 0, 1]
-    array = operands.array(weights)
+    array = operands.view(weights)
     if array is not None:
         return constant(array.transpose(order).reshape(*shape[2:], shape[0]))
     moved = operands.emit(relax.op.permute_dims(weights, order))
@@ -230,7 +230,7 @@ def _packed_weights(
     shape, dtype = shape_and_dtype(weights)
     columns = shape[0] // groups
     panels = -(-columns // width)
-    array = operands.array(weights)
+    array = operands.view(weights)
     if array is None:
         return _packed_at_run_time(operands, weights, groups, width)
     split = array.reshape(groups, columns, *shape[1:])
@@ -307,7 +307,7 @@ def _source(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression
 def _matrix_panels(
     operands: Operands, source: RelaxExpression, transposed: bool, width: int
 ) -> RelaxExpression:
-    array = operands.array(source)
+    array = operands.view(source)
     if array is None:
         return _batch_panels(operands, source, transposed, width)
     rows = array if transposed else array.T

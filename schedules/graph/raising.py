@@ -10,15 +10,16 @@ apart for that; the stages that are no contraction become kernels of their own, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import tvm_ffi
 from tvm import relax, sym, tirx
 
 from tvm_nnef.schedules.graph.rebuilding import tensor_of
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.schedules.padding import Padding, read_padding
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads, read_kernel
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, read_kernel
 from tvm_nnef.tvm_compat import BUFFER_LOAD, Module, RelaxExpression, is_tensor, prim_functions
 
 
@@ -94,7 +95,8 @@ def _contraction(stage: Stage, kernel: Kernel) -> _Contraction | None:
         return None
     if product.a.source.same_as(product.b.source):
         return None
-    for left, right in (operands, operands[::-1]):
+    for data, right in (operands, operands[::-1]):
+        left = _with_unit_axes(data, stage)
         windows = [_window(index, stage) for index in left.indices]
         plain = _are_plain(left, windows, stage) and _are_plain(
             right, [None] * len(right.indices), stage
@@ -108,6 +110,18 @@ def _contraction(stage: Stage, kernel: Kernel) -> _Contraction | None:
         if valid:
             return found
     return None
+
+
+def _with_unit_axes(load: Any, stage: Stage) -> Any:
+    """The load with axes of extent 1 in place of zeros, where the value mentions them nowhere."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(stage.value, (tirx.Var, found.append), order="post")
+    indices = list(load.indices)
+    for place, (index, axis) in enumerate(zip(indices, stage.axes, strict=False)):
+        idle = axis.extent == 1 and not any(var.same_as(axis.var) for var in found)
+        if idle and _is_unit(index, load.source.shape[place]):
+            indices[place] = axis.var
+    return load.source[tuple(indices)]
 
 
 def _window(index: Any, stage: Stage) -> _Window | None:
@@ -149,6 +163,8 @@ def _with_padding(
 ) -> _Contraction | None:
     """The contraction; with windows over a padded copy it reads what was copied."""
     copied = kernel.stage_of(left.source)
+    if copied is not None and _is_copy(copied):
+        return _Contraction(stage, left, right, windows, None, copied.value.source)
     padding = read_padding(copied) if copied is not None and any(windows) else None
     if padding is not None and copied is not None:
         shifted = all(
@@ -158,6 +174,17 @@ def _with_padding(
         if shifted and float(padding.value.value) == 0 and _is_shift(padding, copied):
             return _Contraction(stage, left, right, windows, padding, padding.source.source)
     return _Contraction(stage, left, right, windows, None, left.source)
+
+
+def _is_copy(stage: Stage) -> bool:
+    """Whether a stage holds another buffer as it is."""
+    value = stage.value
+    if stage.reduced or not isinstance(value, BUFFER_LOAD):
+        return False
+    shape = [int(extent) for extent in value.source.shape]
+    return shape == _extents(stage.axes) and all(
+        index.same_as(axis.var) for index, axis in zip(value.indices, stage.axes, strict=True)
+    )
 
 
 def _is_shift(padding: Padding, copied: Stage) -> bool:
@@ -179,6 +206,15 @@ def _has(load: Any, axis: Axis) -> bool:
     return any(index.same_as(axis.var) for index in load.indices)
 
 
+def _moving(stage: Stage) -> list[Axis]:
+    """The axes without those of extent 1 that the value does not mention."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(stage.value, (tirx.Var, found.append), order="post")
+    return [
+        a for a in stage.axes if a.extent != 1 or any(var.same_as(a.var) for var in found)
+    ]
+
+
 def _matrix_axes(found: _Contraction) -> tuple[list[Axis], list[Axis], list[Axis]] | None:
     """The axes that both operands share, those of the left one, and those of the right one."""
     stage, left, right = found.stage, found.left, found.right
@@ -187,7 +223,7 @@ def _matrix_axes(found: _Contraction) -> tuple[list[Axis], list[Axis], list[Axis
     both = [a for a in stage.axes if _has(left, a) and _has(right, a)]
     rows = [a for a in stage.axes if _has(left, a) and not _has(right, a)]
     columns = [a for a in stage.axes if _has(right, a) and not _has(left, a)]
-    complete = len(both) + len(rows) + len(columns) == len(stage.axes)
+    complete = all(axis in (*both, *rows, *columns) for axis in _moving(stage))
     if not complete or not rows or not columns:
         return None
     ordered = [*both, *rows, *columns]
@@ -248,15 +284,27 @@ def _taken_apart(
     results = [stage.buffer for stage in kernel.results]
     inputs = [p for p in kernel.parameters if not any(p.same_as(r) for r in results)]
     values: dict[Any, Any] = dict(zip(inputs, arguments, strict=True))
+    inside: dict[Any, Stage] = {}
     for stage in kernel.stages:
         contraction = raised.get(stage.buffer)
         if contraction is None:
-            values[stage.buffer] = _called(operands, stage, values)
+            stage = replace(stage, value=inlined(stage.value, inside))
+            if isinstance(stage.value, BUFFER_LOAD) and not any(
+                stage.buffer.same_as(b) for b in (results[0], *_read(raised))
+            ):
+                inside[stage.buffer] = stage
+            else:
+                values[stage.buffer] = _called(operands, stage, values)
         elif contraction.is_product:
             values[stage.buffer] = _product(operands, contraction, values)
         else:
             values[stage.buffer] = _convolution(operands, contraction, values)
     return values[results[0]]
+
+
+def _read(raised: Mapping[Any, _Contraction]) -> list[Any]:
+    """The buffers that contractions read."""
+    return [b for found in raised.values() for b in (found.source, found.right.source)]
 
 
 def _called(operands: Operands, stage: Stage, values: Mapping[Any, Any]) -> RelaxExpression:
@@ -335,7 +383,9 @@ def _product(
     made = [*left_shape[:-1], _size(columns)]
     ordered = [*both, *rows, *columns]
     whole = _reshaped(operands, product, _extents(ordered), made)
-    return _permuted(operands, whole, [ordered.index(axis) for axis in stage.axes])
+    moved = [axis for axis in stage.axes if axis in ordered]
+    result = _permuted(operands, whole, [ordered.index(axis) for axis in moved])
+    return _reshaped(operands, result, _extents(stage.axes), _extents(moved))
 
 
 _CONVOLUTIONS = {

@@ -40,6 +40,20 @@ class Operands:
         """The value of an expression where it is a constant tensor."""
         return constant_array(self.definition(expression))
 
+    def view(self, expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
+        """The value of a constant tensor, also where it is permuted or reshaped by calls."""
+        found = self.definition(expression)
+        name = operator_name(found)
+        if name not in ("permute_dims", "reshape"):
+            return constant_array(found)
+        inner = self.view(found.args[0])
+        if inner is None:
+            return None
+        if name == "reshape":
+            return inner.reshape([int(extent) for extent in found.ty.shape])
+        axes = found.attrs.axes
+        return inner.transpose(None if axes is None else [int(axis) for axis in axes])
+
     def call(self, expression: RelaxExpression, *names: str) -> Any:
         """The call that an expression is bound to, if it is of one of the operators."""
         found = self.definition(expression)

@@ -86,6 +86,15 @@ CASES = {
         "nn.conv1d",
         lambda x, w: summed((2, 5, 9), lambda n, o, i, c, u: x(n, c, i + u) * w(o, c, u), 4, 3),
         [(2, 4, 11), (5, 4, 3)]),
+    "one_image": (
+        "nn.conv2d",
+        lambda x, w: summed(
+            (1, 5, 6, 6), lambda n, o, i, j, c, u, v: x(0, c, i + u, j + v) * w(o, c, u, v), 4, 2, 3
+        ),
+        [(1, 4, 7, 8), (5, 4, 2, 3)]),
+    "one_row": (
+        "matmul", lambda x, w: summed((1, 11), lambda i, j, k: x(0, k) * w(j, k), 13),
+        [(1, 13), (11, 13)]),
     "pointwise": (
         "nn.conv2d",
         lambda x, w: summed((2, 5, 6, 7), lambda n, o, i, j, c: x(n, c, i, j) * w(o, c, 0, 0), 4),
