@@ -16,7 +16,7 @@ from tvm_nnef.tvm_compat import BUFFER_LOAD, is_conditional
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """A stage whose value is ``source`` where every axis is in its half-open range of ``inside``, else ``value``."""
+    """``source`` where each axis is in its half-open range of ``inside``, else ``value``."""
 
     source: Any
     value: Any

@@ -108,9 +108,7 @@ def loads(expression: PrimExpression, buffer: Any = None) -> list[Any]:
     return [load for load in found if load.source.same_as(buffer)]
 
 
-def substituted(
-    expression: PrimExpression, values: Mapping[Any, PrimExpression]
-) -> PrimExpression:
+def substituted(expression: PrimExpression, values: Mapping[Any, PrimExpression]) -> PrimExpression:
     """The expression with variables replaced."""
     return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
 
@@ -121,9 +119,7 @@ def at(stage: Stage, indices: Iterable[PrimExpression]) -> PrimExpression:
     return substituted(stage.value, {axis.var: index for axis, index in pairs})
 
 
-def inlined(
-    expression: PrimExpression, stages: Mapping[Any, Stage]
-) -> PrimExpression:
+def inlined(expression: PrimExpression, stages: Mapping[Any, Stage]) -> PrimExpression:
     """The expression with the loads of some buffers replaced by what their stages compute."""
 
     def replaced(load: Any) -> PrimExpression:
@@ -147,7 +143,8 @@ def _stage(nest: Any) -> Stage | None:
     if not isinstance(nest, s_tir.SBlockRealize) or not _always(nest.predicate):
         return None
     block = nest.block
-    axes, reduced = [], []
+    axes: list[Axis] = []
+    reduced: list[Axis] = []
     for iterator, bound in zip(block.iter_vars, nest.iter_values, strict=True):
         extent = loops.pop(bound, None) if isinstance(bound, tirx.Var) else _unit(bound)
         if extent is None:

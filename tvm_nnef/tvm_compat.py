@@ -219,7 +219,7 @@ _PIPELINE = "tvm_nnef"
 def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
     """Our lowering of PrimFuncs: TVM's own for schedules, and then ``expand`` for each function."""
 
-    @tvm.transform.module_pass(opt_level=0, name="expand_functions")  # type: ignore[misc]
+    @tvm.transform.module_pass(opt_level=0, name="expand_functions")  # type: ignore[untyped-decorator]
     def expanded(mod: Module, context: Any) -> Module:
         return update_functions(mod, {n: expand(f) for n, f in prim_functions(mod).items()})
 
@@ -236,7 +236,8 @@ def compile_virtual_machine(
 ) -> Any:
     """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest.
 
-    ``expand`` is applied to each PrimFunc after its loops are lowered. Every operator is a call of a PrimFunc already, and every PrimFunc scheduled: TVM's own pipeline
+    ``expand`` is applied to each PrimFunc after its loops are lowered. Every operator is a call of
+    a PrimFunc already, and every PrimFunc scheduled: TVM's own pipeline
     would fold constants by compiling them, and fuse scheduled kernels anew.
     """
     generic = relax.backend.cpu_generic.pipeline

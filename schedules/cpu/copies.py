@@ -33,9 +33,7 @@ _PARTS = 16
 """Into how many parts an axis is divided at most."""
 
 
-def apply(
-    function: PrimFunction, kernel: Kernel, description: Description
-) -> PrimFunction | None:
+def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
     """The function in vectors and in parallel; None where something is reduced."""
     if any(stage.reduced for stage in kernel.stages):
         return None

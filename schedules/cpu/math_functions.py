@@ -5,7 +5,7 @@ vector. Leaves: an expression of additions, multiplications, comparisons and bit
 would call the C library once for each lane, which takes 6 to 16 times as long.
 
 Accuracy, in units of the last place over all finite arguments (``tests/schedules/test_math.py``):
-``exp``, ``log`` 2, ``sigmoid`` 3, ``tanh`` 5, ``erf`` 6. NaN gives NaN, infinities what they give
+``exp``, ``log`` 2, ``sigmoid`` 3, ``tanh`` 6, ``erf`` 7. NaN gives NaN, infinities what they give
 in C. Results of ``exp`` below 2^-125 are 0, and ``log`` takes subnormal arguments for 2^-126.
 """
 
@@ -30,12 +30,42 @@ def expand(function: PrimFunction) -> PrimFunction:
 
 
 def _expanded(call: Any) -> PrimExpression:
-    name = str(getattr(call.op, "name", ""))
+    name = str(getattr(call.op, "name", "")).removeprefix("tirx.")
+    known = name in _ONLY_SCALAR or name in _FUNCTIONS
+    if known and str(call.ty.dtype).startswith("float16"):
+        return _in_float32(call)
+    if name in _ONLY_SCALAR and lanes_of(call.ty) > 1:
+        return _lane_by_lane(call)
     make = _FUNCTIONS.get(name)
     if make is None or not _is_real(call):
         return call
     made = make(_Number(call.ty), *call.args)
     return call if made is None else made
+
+
+_ONLY_SCALAR = frozenset((
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cosh", "fmod",
+    "hypot", "ldexp", "log1p", "nextafter", "sinh", "tan",
+))  # fmt: skip
+"""Functions of the C library that LLVM knows for single numbers only."""
+
+
+def _in_float32(call: Any) -> PrimExpression:
+    """A call of half precision, computed in single precision."""
+    wide = typed("float32", lanes_of(call.ty))
+    made = tirx.call_intrin(wide, call.op, *(tirx.Cast(wide, a) for a in call.args))
+    return tirx.Cast(call.ty, _expanded(made))
+
+
+def _lane_by_lane(call: Any) -> PrimExpression:
+    """A call of a vector as one call for each lane."""
+    scalar = typed(str(call.ty.dtype).split("x")[0], 1)
+    count = lanes_of(call.ty)
+    calls = [
+        tirx.call_intrin(scalar, call.op, *(tirx.Shuffle([a], [lane]) for a in call.args))
+        for lane in range(count)
+    ]
+    return tirx.Shuffle(calls, list(range(count)))
 
 
 def _is_real(call: Any) -> bool:
@@ -187,19 +217,20 @@ _ERF_EVEN = (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03
 def _quotient(
     number: _Number, x: Expression, bound: float, odd: Sequence[float], even: Sequence[float]
 ) -> Expression:
-    """An odd polynomial divided by an even one, constant outside of a bound."""
+    """An odd polynomial divided by an even one; 1 and -1 outside of a bound."""
+    one = number.real(1.0)
 
-    def of_square(y: Expression, square: Expression) -> Expression:
+    def of_square(square: Expression) -> Expression:
         # The quotient first: the product with a tiny number would lose bits.
-        return number.polynomial(square, odd) / number.polynomial(square, even) * y
+        return number.polynomial(square, odd) / number.polynomial(square, even) * x
 
-    return number.let(
-        number.limited(x, bound), lambda y: number.let(y * y, lambda s: of_square(y, s))
-    )
+    inside = number.limited(number.let(x * x, of_square), 1.0)
+    below = tirx.Select(x < number.real(-bound), number.real(-1.0), inside)
+    return tirx.Select(x > number.real(bound), one, below)
 
 
 def _tanh(number: _Number, x: Expression) -> Expression:
-    return _quotient(number, x, 7.90531110763549805, _TANH_ODD, _TANH_EVEN)
+    return _quotient(number, x, 9.0, _TANH_ODD, _TANH_EVEN)
 
 
 def _erf(number: _Number, x: Expression) -> Expression:
@@ -221,9 +252,7 @@ def _pow(number: _Number, x: Expression, exponent: Expression) -> Expression | N
             return _finite(number, x, number.square_root(x))
         case 0.75:
             root = number.square_root(x)
-            return _finite(
-                number, x, number.let(root, lambda r: r * number.square_root(r))
-            )
+            return _finite(number, x, number.let(root, lambda r: r * number.square_root(r)))
         case _:
             return None
 
@@ -235,10 +264,10 @@ def _finite(number: _Number, x: Expression, power: Expression) -> Expression:
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Expression | None]] = {
-    "tirx.exp": _exp,
-    "tirx.log": _log,
-    "tirx.sigmoid": _sigmoid,
-    "tirx.tanh": _tanh,
-    "tirx.erf": _erf,
-    "tirx.pow": _pow,
+    "exp": _exp,
+    "log": _log,
+    "sigmoid": _sigmoid,
+    "tanh": _tanh,
+    "erf": _erf,
+    "pow": _pow,
 }

@@ -2,9 +2,9 @@
 
 Enters: Relax functions whose convolutions are channels last. Leaves: the same, with those operators
 as calls of PrimFuncs that read weights in the order in which a register tile needs them: panels of
-some output channels, ``[O/width, K..., C, width]``, the last one filled up with zeros. Constants are
-packed here with NumPy; what is computed at run time is packed by a kernel of its own, where that
-pays. The loops of the PrimFuncs are left to the rules.
+some output channels, ``[O/width, K..., C, width]``, the last one filled up with zeros. Constants
+are packed here with NumPy; what is computed at run time is packed by a kernel of its own, where
+that pays. The loops of the PrimFuncs are left to the rules.
 """
 
 from __future__ import annotations
@@ -62,16 +62,14 @@ def _call(
     )
 
 
-def _convolution(
-    operands: Operands, call: Any, description: Description
-) -> RelaxExpression | None:
+def _convolution(operands: Operands, call: Any, description: Description) -> RelaxExpression | None:
     attributes = call.attrs
     layout = str(attributes.data_layout)
     spatial = len(layout) - 2
     channels_last = layout[0] == "N" and layout[-1] == "C"
     if not channels_last or str(attributes.kernel_layout)[:2] != "OI":
         return None
-    (data_shape, dtype), (shape, _) = map(shape_and_dtype, call.args[:2])
+    (_, dtype), (shape, _) = map(shape_and_dtype, call.args[:2])
     result_shape, result_dtype = shape_and_dtype(call)
     if result_dtype != dtype or not all(isinstance(extent, int) for extent in shape):
         return None
@@ -266,7 +264,7 @@ def _packed_at_run_time(
 
 
 def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExpression | None:
-    """``[..., M, K]`` times ``[K, N]``, or times ``[..., K, N]`` with the same dimensions in front."""
+    """``[..., M, K]`` times ``[K, N]``, or times ``[..., K, N]`` with equal dimensions in front."""
     left, right = call.args[0], call.args[1]
     (left_shape, dtype), (right_shape, right_dtype) = map(shape_and_dtype, (left, right))
     static = all(isinstance(extent, int) for extent in right_shape)
@@ -274,7 +272,7 @@ def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExp
         return None
     if {dtype, right_dtype, shape_and_dtype(call)[1]} != {dtype}:
         return None
-    *lead, depth, columns = right_shape
+    *lead, _, columns = right_shape
     if columns == 1 or 0 in (*right_shape, *left_shape):
         return None
     if lead and tuple(left_shape[:-2]) != tuple(lead):
@@ -292,7 +290,7 @@ def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExp
 
 
 def _source(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression, bool]:
-    """The operand in front of a transposition of its last two dimensions, and whether there is one."""
+    """The operand, or what it is the transposition of (last two dimensions), and true for that."""
     transposition = operands.call(right, "permute_dims")
     if transposition is None:
         return right, False

@@ -29,7 +29,6 @@ from tvm_nnef.schedules.stages import (
 )
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression
 
-
 _LONGEST_BORDER = 11
 """A longer window is written out too often at a border: its padding is copied."""
 
@@ -134,7 +133,7 @@ def _epilogue(
 def _same_index(index: Any, axis: Axis) -> bool:
     if axis.extent == 1 and isinstance(index, tirx.IntImm):
         return int(index.value) == 0
-    return index.same_as(axis.var)
+    return bool(index.same_as(axis.var))
 
 
 def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[Stage]]:
@@ -172,9 +171,7 @@ def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
     if padding is None or len(uses) != 1 or not _is_neutral(reduction, padding.value, uses[0]):
         return None
     borders = []
-    for index, (first, last), axis in zip(
-        uses[0].indices, padding.inside, copy.axes, strict=True
-    ):
+    for index, (first, last), axis in zip(uses[0].indices, padding.inside, copy.axes, strict=True):
         if (first, last) == (0, axis.extent):
             continue
         border = _border(reduction, index, first, last)

@@ -15,7 +15,6 @@ follows element by element is computed from the registers before anything is sto
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,9 +53,7 @@ PARALLEL_WORK = 1 << 16
 """Multiply-adds below which starting threads takes longer than it saves."""
 
 
-def apply(
-    function: PrimFunction, kernel: Kernel, description: Description
-) -> PrimFunction | None:
+def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
     """The function with register tiles; None where it is of another kind."""
     reduction = read_reduction(kernel)
     if reduction is None:
@@ -64,9 +61,7 @@ def apply(
     plan = _plan(reduction, kernel.index_type, description)
     if plan is None:
         return None
-    copied = [
-        copy_statement(stage, kernel.index_type, description) for stage in reduction.copies
-    ]
+    copied = [copy_statement(stage, kernel.index_type, description) for stage in reduction.copies]
     body = emit.sequence([*reduction.views, *copied, plan.statement()])
     allocated = [stage.buffer for stage in reduction.copies]
     return with_opaque_body(function, [r.buffer for r in kernel.results], allocated, body)
@@ -97,7 +92,9 @@ class _Plan:
         outer = [axis.extent for axis in self.outer]
         split_rows = self.rows is not None and not self._row_borders()
         row_tiles = [self._row_tiles()] if split_rows else []
-        extents = [panels, *outer, *row_tiles] if self.columns_first else [*outer, panels, *row_tiles]
+        extents = (
+            [panels, *outer, *row_tiles] if self.columns_first else [*outer, panels, *row_tiles]
+        )
         if not self.columns_first and split_rows and not outer:
             extents = [*row_tiles, panels]
 
@@ -146,35 +143,23 @@ class _Plan:
             if self.rows.extent % height:
                 start = tirx.min(start, self.number(last))
             return self._tile(values, start, None, column, width)
-        statements = []
         starts = [min(number * height, last) for number in range(self._row_tiles())]
         inside = [self._is_inside(start) for start in starts]
-        for whole, group in itertools.groupby(
-            range(len(starts)), key=lambda number: inside[number] or -1 - number
-        ):
-            numbers = list(group)
-            regular = all(starts[n] == n * height for n in numbers)
-            if whole is True and regular and len(numbers) > 1:
-                statements.append(
-                    emit.loop(
-                        len(numbers),
-                        lambda n, first=starts[numbers[0]]: self._tile(
-                            values,
-                            n * self.number(height) + self.number(first),
-                            None,
-                            column,
-                            width,
-                        ),
-                        dtype=self.dtype,
-                    )
-                )
+        regular = [n for n in range(len(starts)) if inside[n] and starts[n] == n * height]
+        statements = []
+        for number, start in enumerate(starts):
+            if number in regular[1:]:
                 continue
-            for number in numbers:
-                start = starts[number]
-                known = None if whole is True else start
-                statements.append(
-                    self._tile(values, self.number(start), known, column, width)
-                )
+            if regular and number == regular[0]:
+
+                def tile(index: Any, first: int = start) -> Any:
+                    row = index * self.number(height) + self.number(first)
+                    return self._tile(values, row, None, column, width)
+
+                statements.append(emit.loop(len(regular), tile, name="tile", dtype=self.dtype))
+                continue
+            known = None if inside[number] else start
+            statements.append(self._tile(values, self.number(start), known, column, width))
         return emit.sequence(statements)
 
     def _is_inside(self, start: int) -> bool:
@@ -210,7 +195,9 @@ class _Plan:
         def each(body: Any, rows: range) -> Any:
             return emit.loop(
                 len(rows),
-                lambda row: emit.vectors(width, self.lanes, lambda lane: body(row, lane), self.dtype),
+                lambda row: emit.vectors(
+                    width, self.lanes, lambda lane: body(row, lane), self.dtype
+                ),
                 name="row",
                 kind=tirx.ForKind.UNROLLED,
                 start=rows.start,
@@ -314,12 +301,8 @@ class _Plan:
             )
         inner = math.prod(a.extent for a in reduction.reduced[level:])
         if inner <= budget and axis.extent <= _UNROLLED:
-            return emit.sequence(
-                [deeper(self.number(k), rows, budget) for k in range(axis.extent)]
-            )
-        return emit.loop(
-            axis.extent, lambda k: deeper(k, rows, budget), name="k", dtype=self.dtype
-        )
+            return emit.sequence([deeper(self.number(k), rows, budget) for k in range(axis.extent)])
+        return emit.loop(axis.extent, lambda k: deeper(k, rows, budget), name="k", dtype=self.dtype)
 
     def _valid(
         self, borders: Sequence[Border], axis: Axis, values: Mapping[Any, Any]
@@ -407,9 +390,9 @@ def _packed_width(accesses: Sequence[Any], columns: Axis) -> int | None:
     """The width of the panels in which an operand is packed; None where none is."""
     for load in accesses:
         last = load.indices[-1] if len(load.indices) else None
-        if isinstance(last, tirx.FloorMod) and isinstance(last.b, tirx.IntImm):
-            if last.a.same_as(columns.var):
-                return int(last.b.value)
+        packed = isinstance(last, tirx.FloorMod) and isinstance(last.b, tirx.IntImm)
+        if packed and last.a.same_as(columns.var):
+            return int(last.b.value)
     return None
 
 
@@ -436,7 +419,8 @@ def _row_axis(accesses: Sequence[Any], others: Sequence[Axis]) -> Axis | None:
     """The axis along which something that was loaded is used again; else the last one."""
     candidates = [axis for axis in others if axis.extent > 1]
     shared = [a for a in candidates if any(_row_stride(load, a) == 0 for load in accesses)]
-    return (shared or candidates or [None])[-1]
+    found = shared or candidates
+    return found[-1] if found else None
 
 
 def _free_width(rows: Axis | None, columns: Axis, lanes: int, description: Description) -> int:

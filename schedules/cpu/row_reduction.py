@@ -1,9 +1,9 @@
-"""The rule for reductions along contiguous elements: softmax, normalisation, sums of rows, dot products.
+"""The rule for reductions along contiguous elements: softmax, normalisation, sums of rows.
 
 All stages of such a kernel run for one row before the next row begins, so the row stays in the
-first cache however many stages read it, and what a stage gives for the row stays in registers or in
-a small buffer of its own. Rows run in parallel. What is divided by a number of the row is multiplied
-by its reciprocal.
+first cache however many stages read it, and what a stage gives for the row stays in registers or
+in a small buffer of its own. Rows run in parallel. What is divided by a number of the row is
+multiplied by its reciprocal.
 
 A reduction keeps several vectors of partial results, since floating-point sums may not be reordered
 by the compiler, and joins them by halves at the end of the row.
@@ -35,9 +35,7 @@ _STACK = 1 << 16
 PARALLEL_WORK = 1 << 15
 
 
-def apply(
-    function: PrimFunction, kernel: Kernel, description: Description
-) -> PrimFunction | None:
+def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
     """The function row by row; None where its stages do not share their rows."""
     rows = _rows(kernel)
     if rows is None:
@@ -144,25 +142,19 @@ class _Rows:
                 )
                 statements.append(tirx.AllocBuffer(held))
                 kept[stage.buffer] = held
-            target = kept.get(stage.buffer)
+            target: Any = kept.get(stage.buffer)
             if stage.reduced:
                 statements += self._reduced(stage, value, target, lanes)
                 if result:
                     zeros = [tirx.const(0, dtype)] * len(inner)
                     total = target[(tirx.const(0, dtype),)]
-                    statements.append(
-                        tirx.BufferStore(stage.buffer, total, [*place, *zeros])
-                    )
+                    statements.append(tirx.BufferStore(stage.buffer, total, [*place, *zeros]))
             else:
-                statements.append(
-                    self._elements(stage, inner, value, place, target, result, lanes)
-                )
+                statements.append(self._elements(stage, inner, value, place, target, result, lanes))
         return emit.sequence(statements)
 
     def _moves_inside(self, stage: Stage) -> bool:
-        uses = [
-            load for other in self.kernel.stages for load in loads(other.value, stage.buffer)
-        ]
+        uses = [load for other in self.kernel.stages for load in loads(other.value, stage.buffer)]
         return is_cheap(stage.value) or len(uses) == 1
 
     def _is_read(self, stage: Stage) -> bool:
@@ -269,9 +261,7 @@ class _Rows:
 
         return [
             tirx.AllocBuffer(partial),
-            emit.vectors(
-                width, lanes, lambda i: tirx.BufferStore(partial, stage.init, [i]), dtype
-            ),
+            emit.vectors(width, lanes, lambda i: tirx.BufferStore(partial, stage.init, [i]), dtype),
             emit.grid([axis.extent for axis in outer], row, dtype, parallel=False),
             tirx.BufferStore(
                 target, _joined(stage.combine, partial, width, min(lanes, width), dtype), [zero]
@@ -299,9 +289,7 @@ def _halved(combine: Any, vector: Any, lanes: int) -> Any:
         return vector
     var = tirx.Var("v", vector.ty)
     half = lanes // 2
-    halves = [
-        tirx.Shuffle([var], list(range(first, first + half))) for first in (0, half)
-    ]
+    halves = [tirx.Shuffle([var], list(range(first, first + half))) for first in (0, half)]
     return tirx.Let(var, vector, _halved(combine, combine(*halves), half))
 
 

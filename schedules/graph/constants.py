@@ -67,18 +67,18 @@ def _is_tensor(argument: Any) -> bool:
 def _value(
     name: str, call: Any, arrays: list[Array], shape: tuple[int, ...], dtype: str
 ) -> Array | None:
-    if name in ("reshape", "expand_dims", "squeeze", "flatten"):
-        return arrays[0].reshape(shape)
-    if name == "broadcast_to":
-        return np.broadcast_to(arrays[0], shape)
-    if name == "permute_dims" and arrays[0].size <= _LARGE:
-        axes = call.attrs.axes
-        return arrays[0].transpose(None if axes is None else [int(axis) for axis in axes])
-    if name == "astype":
-        return arrays[0].astype(dtype)
+    result: Array | None = None
     same = all(str(array.dtype) == dtype for array in arrays)
-    if name in _ELEMENTWISE and same and dtype.startswith("float"):
+    if name in ("reshape", "expand_dims", "squeeze", "flatten"):
+        result = arrays[0].reshape(shape)
+    elif name == "broadcast_to":
+        result = np.broadcast_to(arrays[0], shape)
+    elif name == "permute_dims" and arrays[0].size <= _LARGE:
+        axes = call.attrs.axes
+        result = arrays[0].transpose(None if axes is None else [int(axis) for axis in axes])
+    elif name == "astype":
+        result = arrays[0].astype(dtype)
+    elif name in _ELEMENTWISE and same and dtype.startswith("float"):
         with np.errstate(all="ignore"):
-            result: Array = np.asarray(_ELEMENTWISE[name](*arrays))
-        return result
-    return None
+            result = np.asarray(_ELEMENTWISE[name](*arrays))
+    return result

@@ -229,8 +229,7 @@ def _pool_over_last(
     padding = padding if len(padding) == 2 * spatial else padding * (2 * spatial // len(padding))
     others = [d for d in range(spatial) if d not in used]
     idle = all(
-        int(options["strides"][d]) == 1 and padding[d] == padding[d + spatial] == 0
-        for d in others
+        int(options["strides"][d]) == 1 and padding[d] == padding[d + spatial] == 0 for d in others
     )
     if len(used) != 1 or placed.order[-1] != used[0] + 2 or not idle:
         return None
@@ -403,9 +402,7 @@ def _reshape(walk: _Layout, call: Any) -> Placed | None:
     return Placed(relax.op.reshape(value, shape), tuple(order))
 
 
-def _groups(
-    old: Sequence[int], new: Sequence[int]
-) -> list[tuple[list[int], list[int]]] | None:
+def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
     """Which neighbouring dimensions become which; None where the extents tell nothing."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0

@@ -1,4 +1,4 @@
-"""How kernels may fuse: the attribute ``op_pattern`` where TVM's own analysis found something worse.
+"""How kernels may fuse: the attribute ``op_pattern``, where TVM's own analysis is too careful.
 
 TVM looks for equal indices, and finds none where a dimension of one element is read at 0. Changes
 the attribute of kernels without reduction only; the others keep what TVM says.

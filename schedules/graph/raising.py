@@ -4,7 +4,7 @@ Enters: Relax functions that call PrimFuncs, such as formulas are lowered to. Le
 functions, in which a sum of products of plainly indexed operands is a ``matmul`` and a sum of
 products over moving windows is a ``conv2d`` (or of one or three dimensions), so that layouts and
 packing treat both alike. They are told by their indices alone. A kernel of several stages is taken
-apart for that; the stages that are no contraction become kernels of their own, and fuse again later.
+apart for that; stages that are no contraction become kernels of their own, and fuse again later.
 """
 
 from __future__ import annotations
@@ -210,9 +210,7 @@ def _moving(stage: Stage) -> list[Axis]:
     """The axes without those of extent 1 that the value does not mention."""
     found: list[Any] = []
     tvm_ffi.structural_walk(stage.value, (tirx.Var, found.append), order="post")
-    return [
-        a for a in stage.axes if a.extent != 1 or any(var.same_as(a.var) for var in found)
-    ]
+    return [a for a in stage.axes if a.extent != 1 or any(var.same_as(a.var) for var in found)]
 
 
 def _matrix_axes(found: _Contraction) -> tuple[list[Axis], list[Axis], list[Axis]] | None:
@@ -333,9 +331,7 @@ def _arranged(
     return _permuted(operands, value, order)
 
 
-def _permuted(
-    operands: Operands, value: RelaxExpression, order: Sequence[int]
-) -> RelaxExpression:
+def _permuted(operands: Operands, value: RelaxExpression, order: Sequence[int]) -> RelaxExpression:
     if list(order) == sorted(order):
         return value
     return operands.emit(relax.op.permute_dims(value, list(order)))
@@ -360,21 +356,17 @@ def _extents(axes: Sequence[Axis]) -> list[int]:
     return [axis.extent for axis in axes]
 
 
-def _product(
-    operands: Operands, found: _Contraction, values: Mapping[Any, Any]
-) -> RelaxExpression:
-    """A ``matmul`` of the operands, arranged as ``[both, rows, steps]`` and ``[both, steps, columns]``."""
+def _product(operands: Operands, found: _Contraction, values: Mapping[Any, Any]) -> RelaxExpression:
+    """A ``matmul`` of operands arranged as ``[both, rows, steps]``, ``[both, steps, columns]``."""
     axes = _matrix_axes(found)
     assert axes is not None
     both, rows, columns = axes
     stage, steps = found.stage, list(found.stage.reduced)
-    if not both and len(steps) == len(rows) == 1 and 2 <= len(columns) <= 4:
-        if list(stage.axes) == [columns[0], *rows, *columns[1:]]:
-            return _pointwise(operands, found, rows[0], columns, values)
+    single = not both and len(steps) == len(rows) == 1 and 2 <= len(columns) <= 4
+    if single and list(stage.axes) == [columns[0], *rows, *columns[1:]]:
+        return _pointwise(operands, found, rows[0], columns, values)
     left = _arranged(operands, values[found.source], found.left, [*both, *rows, *steps])
-    right = _arranged(
-        operands, values[found.right.source], found.right, [*both, *steps, *columns]
-    )
+    right = _arranged(operands, values[found.right.source], found.right, [*both, *steps, *columns])
     left_shape = [*_extents(both), *(_extents(rows) if not both else [_size(rows)]), _size(steps)]
     right_shape = [*_extents(both), _size(steps), _size(columns)]
     left = _reshaped(operands, left, left_shape, _extents([*both, *rows, *steps]))

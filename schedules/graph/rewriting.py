@@ -50,9 +50,13 @@ class Operands:
         if inner is None:
             return None
         if name == "reshape":
-            return inner.reshape([int(extent) for extent in found.ty.shape])
+            reshaped: np.ndarray[Any, Any] = inner.reshape([int(e) for e in found.ty.shape])
+            return reshaped
         axes = found.attrs.axes
-        return inner.transpose(None if axes is None else [int(axis) for axis in axes])
+        moved: np.ndarray[Any, Any] = inner.transpose(
+            None if axes is None else [int(axis) for axis in axes]
+        )
+        return moved
 
     def call(self, expression: RelaxExpression, *names: str) -> Any:
         """The call that an expression is bound to, if it is of one of the operators."""

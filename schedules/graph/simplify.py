@@ -74,7 +74,9 @@ def _multiply(operands: Operands, call: Any) -> RelaxExpression | None:
     if factor is None:
         return None
     rank = len(call.ty.shape)
-    return _scaled(operands, call.args[0], factor.reshape((1,) * (rank - factor.ndim) + factor.shape))
+    return _scaled(
+        operands, call.args[0], factor.reshape((1,) * (rank - factor.ndim) + factor.shape)
+    )
 
 
 def _scaled(
@@ -169,7 +171,9 @@ def _same_shape(operands: Operands, call: Any) -> RelaxExpression | None:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    return bool(a.same_as(b)) or (hasattr(a, "value") and hasattr(b, "value") and a.value == b.value)
+    return bool(a.same_as(b)) or (
+        hasattr(a, "value") and hasattr(b, "value") and a.value == b.value
+    )
 
 
 def _reshape(operands: Operands, call: Any) -> RelaxExpression | None:

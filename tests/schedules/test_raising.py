@@ -18,9 +18,7 @@ def summed(shape, term, *extents):
 
 def padded(x, lead, total):
     def element(n, c, i, j):
-        inside = tirx.all(
-            i >= lead, i < lead + x.shape[2], j >= lead, j < lead + x.shape[3]
-        )
+        inside = tirx.all(i >= lead, i < lead + x.shape[2], j >= lead, j < lead + x.shape[3])
         return tirx.if_then_else(inside, x(n, c, i - lead, j - lead), tirx.const(0.0, "float32"))
 
     shape = (x.shape[0], x.shape[1], x.shape[2] + total, x.shape[3] + total)
@@ -42,9 +40,7 @@ def strided(x, w):
 
 
 def depthwise(x, w):
-    return summed(
-        (2, 6, 5, 7), lambda n, c, i, j, u, v: x(n, c, i + u, j + v) * w(c, u, v), 3, 3
-    )
+    return summed((2, 6, 5, 7), lambda n, c, i, j, u, v: x(n, c, i + u, j + v) * w(c, u, v), 3, 3)
 
 
 def with_bias(x, w, b):
@@ -70,7 +66,7 @@ CASES = {
         "matmul", lambda x, w: summed((11, 7), lambda j, i, k: x(i, k) * w(k, j), 13),
         [(7, 13), (13, 11)]),
     "two_sums": (
-        "matmul", lambda x, w: summed((7, 11), lambda i, j, k, l: x(i, k, l) * w(l, j, k), 4, 5),
+        "matmul", lambda x, w: summed((7, 11), lambda i, j, k, m: x(i, k, m) * w(m, j, k), 4, 5),
         [(7, 4, 5), (5, 11, 4)]),
     "conv": ("nn.conv2d", conv, [(2, 3, 7, 9), (5, 3, 3, 3)]),
     "strided": ("nn.conv2d", strided, [(2, 3, 8, 11), (5, 3, 2, 3)]),

@@ -224,5 +224,5 @@ def test_the_epilogue_is_computed_inside_the_tile(kernels):
         return relax.op.nn.relu(relax.op.add(conv(8, 24, (1, 1))(x), y))
 
     mod = kernels.agrees(build, (1, 8, 6, 6), (1, 24, 6, 6))
-    assert sum(TILE == k for k in kernels.rules(mod)) == 1
+    assert sum(k == TILE for k in kernels.rules(mod)) == 1
     assert "fused_conv_add_relu_add1_relu" in {v.name_hint for v in mod.get_global_vars()}
