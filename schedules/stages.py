@@ -92,6 +92,8 @@ def read_kernel(function: PrimFunction) -> Kernel | None:
             return None
         stages.append(stage)
     types = {dtype_of(a.var) for s in stages for a in (*s.axes, *s.reduced)}
+    if not all(_is_static(load.source) for stage in stages for load in loads(stage.value)):
+        return None
     written = [stage.buffer for stage in stages]
     twice = any(a.same_as(b) for n, a in enumerate(written) for b in written[:n])
     if len(types) > 1 or twice:
@@ -213,6 +215,10 @@ def _is_self(load: Any, store: Any) -> bool:
         and load.source.same_as(store.buffer)
         and all(a.same_as(b) for a, b in zip(load.indices, store.indices, strict=True))
     )
+
+
+def _is_static(buffer: Any) -> bool:
+    return all(isinstance(extent, tirx.IntImm) for extent in buffer.shape)
 
 
 def _uses(expression: Any, axes: Iterable[Axis]) -> bool:

@@ -132,11 +132,11 @@ def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
 
 
-def prefetch_for_writing(element: PrimExpression) -> Any:
-    """The statement that asks for the cache line of an element, which will be written soon."""
-    writing, keep, data = 1, 3, 1
-    address = tirx.address_of(element)
-    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, writing, keep, data))
+def prefetch(element: PrimExpression, *, writing: bool) -> Any:
+    """The statement that asks for the cache line of an element, to be read or written soon."""
+    keep, data = 3, 1
+    arguments = (tirx.address_of(element), int(writing), keep, data)
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", *arguments))
 
 
 def in_place_store(shape: Sequence[int], dtype: str) -> PrimFunction:

@@ -34,7 +34,7 @@ from tvm_nnef.tvm_compat import (
     BUFFER_LOAD,
     PrimExpression,
     PrimFunction,
-    prefetch_for_writing,
+    prefetch,
     with_opaque_body,
 )
 
@@ -46,7 +46,7 @@ _STATEMENTS = 320
 _UNROLLED = 8
 """The longest loop of a reduction that is written out."""
 
-_SHORT = 48
+_SHORT = 320
 """A reduction of so few steps waits for the memory of its result, if it is far away."""
 
 PARALLEL_WORK = 1 << 16
@@ -233,25 +233,30 @@ class _Plan:
         return emit.sequence(parts)
 
     def _asked(self, point: Any, rows: range, width: int) -> Any:
-        """Asks for the memory of the result early, as its stores would wait for it one by one."""
+        """Asks early for the memory of the result and of what the epilogue reads beside it.
+
+        Else the tile's stores, and loads of as many lines, would wait for it at its end.
+        """
         line = tirx.const(self.lanes, self.dtype)
+        reduction = self.reduction
+        target = reduction.target[tuple(reduction.indices)]
+        read = [load for load in loads(reduction.epilogue) if _is_alike(load, target)]
 
         def ask(row: Any, part: Any) -> Any:
             indices = point(row, part * line)
-            where = tuple(substituted(index, indices) for index in self.reduction.indices)
-            return prefetch_for_writing(self.reduction.target[where])
+            asked = [prefetch(substituted(target, indices), writing=True)]
+            asked += [prefetch(substituted(load, indices), writing=False) for load in read]
+            return emit.sequence(asked)
 
-        return emit.loop(
-            len(rows),
-            lambda row: emit.loop(
+        def ask_row(row: Any) -> Any:
+            return emit.loop(
                 -(-width // self.lanes),
                 lambda part: ask(row, part),
                 kind=tirx.ForKind.UNROLLED,
                 dtype=self.dtype,
-            ),
-            kind=tirx.ForKind.UNROLLED,
-            dtype=self.dtype,
-        )
+            )
+
+        return emit.loop(len(rows), ask_row, kind=tirx.ForKind.UNROLLED, dtype=self.dtype)
 
     def _simplified(self, analyzer: Any, term: Any) -> Any:
         """The term with quotients and remainders of columns in its indices resolved."""
@@ -322,6 +327,13 @@ class _Plan:
         return first, tirx.max(last - first, self.number(0))
 
 
+def _is_alike(load: Any, target: Any) -> bool:
+    """Whether a load reads a tensor of the result's size at the result's place."""
+    return len(load.indices) == len(target.indices) and all(
+        a.same_as(b) for a, b in zip(load.indices, target.indices, strict=True)
+    )
+
+
 def _holds(border: Border, position: int, step: int) -> bool:
     return border.first <= border.step * position + border.stride * step < border.last
 
@@ -367,7 +379,7 @@ def _plan(reduction: Reduction, dtype: str, description: Description) -> _Plan |
     )
     first = shared and weights > description.level2 // 2
     size = math.prod(int(extent) for extent in reduction.target.shape) * bits // 8
-    early = size > description.level2 and extent_product(reduction.reduced) <= _SHORT
+    early = size > description.level2 // 2 and extent_product(reduction.reduced) <= _SHORT
     return _Plan(reduction, dtype, outer, rows, columns, tile, lanes, first, early)
 
 
@@ -389,7 +401,7 @@ def _bits(dtype: str) -> int:
 def _packed_width(accesses: Sequence[Any], columns: Axis) -> int | None:
     """The width of the panels in which an operand is packed; None where none is."""
     for load in accesses:
-        last = load.indices[-1] if len(load.indices) else None
+        last: Any = load.indices[-1] if len(load.indices) else None
         packed = isinstance(last, tirx.FloorMod) and isinstance(last.b, tirx.IntImm)
         if packed and last.a.same_as(columns.var):
             return int(last.b.value)
