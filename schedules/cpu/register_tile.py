@@ -22,13 +22,12 @@ from typing import Any
 
 import tvm_ffi
 from tvm import sym, tirx
-from tvm.ir import Range
 
-from tvm_nnef.schedules.cpu import emit, tiles
-from tvm_nnef.schedules.cpu.accesses import stride_of
+from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.copies import copy_statement
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
+from tvm_nnef.schedules.cpu.tile_plan import Plan, make_plan
 from tvm_nnef.schedules.stages import Axis, Kernel, extent_product, loads, substituted
 from tvm_nnef.tvm_compat import (
     BUFFER_LOAD,
@@ -46,10 +45,7 @@ _STATEMENTS = 320
 _UNROLLED = 8
 """The longest loop of a reduction that is written out."""
 
-_SHORT = 320
-"""A reduction of so few steps waits for the memory of its result, if it is far away."""
-
-PARALLEL_WORK = 1 << 16
+PARALLEL_WORK = 1 << 18
 """Multiply-adds below which starting threads takes longer than it saves."""
 
 
@@ -58,28 +54,23 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
     reduction = read_reduction(kernel)
     if reduction is None:
         return None
-    plan = _plan(reduction, kernel.index_type, description)
+    plan = make_plan(reduction, kernel.index_type, description)
     if plan is None:
         return None
     copied = [copy_statement(stage, kernel.index_type, description) for stage in reduction.copies]
-    body = emit.sequence([*reduction.views, *copied, plan.statement()])
+    loops = _Loops(reduction, plan, kernel.index_type).statement()
+    body = emit.sequence([*reduction.views, *copied, loops])
     allocated = [stage.buffer for stage in reduction.copies]
     return with_opaque_body(function, [r.buffer for r in kernel.results], allocated, body)
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """A reduction, the axes of its tile, and the tile's size."""
+class _Loops:
+    """Writes the loops of a reduction as its plan says."""
 
     reduction: Reduction
+    plan: Plan
     dtype: str
-    outer: tuple[Axis, ...]
-    rows: Axis | None
-    columns: Axis
-    tile: tiles.Tile
-    lanes: int
-    columns_first: bool
-    early: bool
 
     def number(self, value: int) -> PrimExpression:
         """A constant index."""
@@ -87,26 +78,28 @@ class _Plan:
 
     def statement(self) -> Any:
         """All loops."""
-        full, rest = divmod(self.columns.extent, self.tile.width)
+        full, rest = divmod(self.plan.columns.extent, self.plan.tile.width)
         panels = full + (1 if rest else 0)
-        outer = [axis.extent for axis in self.outer]
-        split_rows = self.rows is not None and not self._row_borders()
+        outer = [axis.extent for axis in self.plan.outer]
+        split_rows = self.plan.rows is not None and not self._row_borders()
         row_tiles = [self._row_tiles()] if split_rows else []
         extents = (
-            [panels, *outer, *row_tiles] if self.columns_first else [*outer, panels, *row_tiles]
+            [panels, *outer, *row_tiles]
+            if self.plan.columns_first
+            else [*outer, panels, *row_tiles]
         )
-        if not self.columns_first and split_rows and not outer:
+        if not self.plan.columns_first and split_rows and not outer:
             extents = [*row_tiles, panels]
 
         def task(indices: list[Any]) -> Any:
-            if self.columns_first:
+            if self.plan.columns_first:
                 panel, *others = indices
             elif split_rows and not outer:
                 others, panel = [indices[0]], indices[1]
             else:
                 panel = indices[len(outer)]
                 others = [*indices[: len(outer)], *indices[len(outer) + 1 :]]
-            values = {axis.var: index for axis, index in zip(self.outer, others, strict=False)}
+            values = {axis.var: index for axis, index in zip(self.plan.outer, others, strict=False)}
             row_tile = others[-1] if split_rows else None
             return self._panel(panel, full, rest, values, row_tile)
 
@@ -116,7 +109,7 @@ class _Plan:
     def _panel(
         self, panel: Any, full: int, rest: int, values: Mapping[Any, Any], row_tile: Any
     ) -> Any:
-        width = self.tile.width
+        width = self.plan.tile.width
         tail = None
         if rest:
             tail = self._rows_of(values, row_tile, self.number(full * width), rest)
@@ -128,19 +121,21 @@ class _Plan:
         return tirx.IfThenElse(panel < self.number(full), whole, tail)
 
     def _row_tiles(self) -> int:
-        return -(-self.rows.extent // self.tile.rows) if self.rows else 1
+        return -(-self.plan.rows.extent // self.plan.tile.rows) if self.plan.rows else 1
 
     def _row_borders(self) -> list[Border]:
-        return [b for b in self.reduction.borders if b.axis is not None and b.axis is self.rows]
+        return [
+            b for b in self.reduction.borders if b.axis is not None and b.axis is self.plan.rows
+        ]
 
     def _rows_of(self, values: Mapping[Any, Any], row_tile: Any, column: Any, width: int) -> Any:
         """The tiles of rows of one panel that begins at ``column``."""
-        if self.rows is None:
+        if self.plan.rows is None:
             return self._tile(values, None, None, column, width)
-        height, last = self.tile.rows, self.rows.extent - self.tile.rows
+        height, last = self.plan.tile.rows, self.plan.rows.extent - self.plan.tile.rows
         if row_tile is not None:
             start = row_tile * self.number(height)
-            if self.rows.extent % height:
+            if self.plan.rows.extent % height:
                 start = tirx.min(start, self.number(last))
             return self._tile(values, start, None, column, width)
         starts = [min(number * height, last) for number in range(self._row_tiles())]
@@ -167,7 +162,7 @@ class _Plan:
         return all(
             border.first <= border.step * row + border.stride * step < border.last
             for border in self._row_borders()
-            for row in (start, start + self.tile.rows - 1)
+            for row in (start, start + self.plan.tile.rows - 1)
             for step in (0, border.reduced.extent - 1)
         )
 
@@ -178,7 +173,7 @@ class _Plan:
 
         ``known`` is the number of the first row where the rows of the tile have to be told apart.
         """
-        height = self.tile.rows if self.rows is not None else 1
+        height = self.plan.tile.rows if self.plan.rows is not None else 1
         reduction = self.reduction
         totals = tirx.decl_buffer((height * width,), reduction.dtype, "totals", scope="local")
         analyzer = sym.Analyzer()
@@ -187,16 +182,16 @@ class _Plan:
             return [lane + row * self.number(width)]
 
         def point(row: Any, lane: Any) -> dict[Any, Any]:
-            indices = {**values, self.columns.var: column + lane}
-            if self.rows is not None:
-                indices[self.rows.var] = start + row
+            indices = {**values, self.plan.columns.var: column + lane}
+            if self.plan.rows is not None:
+                indices[self.plan.rows.var] = start + row
             return indices
 
         def each(body: Any, rows: range) -> Any:
             return emit.loop(
                 len(rows),
                 lambda row: emit.vectors(
-                    width, self.lanes, lambda lane: body(row, lane), self.dtype
+                    width, self.plan.lanes, lambda lane: body(row, lane), self.dtype
                 ),
                 name="row",
                 kind=tirx.ForKind.UNROLLED,
@@ -224,10 +219,10 @@ class _Plan:
             return tirx.BufferStore(reduction.target, value, where)
 
         rows = range(height)
-        budget = _STATEMENTS // (height * len(emit.pieces(width, self.lanes)))
+        budget = _STATEMENTS // (height * len(emit.pieces(width, self.plan.lanes)))
         nest = self._steps(0, {}, rows, values, known, update, budget)
         parts: list[Any] = [tirx.AllocBuffer(totals)]
-        if self.early:
+        if self.plan.early:
             parts.append(self._asked(point, rows, width))
         parts += [each(initial, rows), nest, each(final, rows)]
         return emit.sequence(parts)
@@ -237,7 +232,7 @@ class _Plan:
 
         Else the tile's stores, and loads of as many lines, would wait for it at its end.
         """
-        line = tirx.const(self.lanes, self.dtype)
+        line = tirx.const(self.plan.lanes, self.dtype)
         reduction = self.reduction
         target = reduction.target[tuple(reduction.indices)]
         read = [load for load in loads(reduction.epilogue) if _is_alike(load, target)]
@@ -250,7 +245,7 @@ class _Plan:
 
         def ask_row(row: Any) -> Any:
             return emit.loop(
-                -(-width // self.lanes),
+                -(-width // self.plan.lanes),
                 lambda part: ask(row, part),
                 kind=tirx.ForKind.UNROLLED,
                 dtype=self.dtype,
@@ -289,7 +284,7 @@ class _Plan:
             return self._steps(level + 1, inner, left, values, known, update, remaining)
 
         borders = [border for border in reduction.borders if border.reduced is axis]
-        moving = [b for b in borders if b.axis is not None and b.axis is self.rows]
+        moving = [b for b in borders if b.axis is not None and b.axis is self.plan.rows]
         if moving and known is not None:
             statements = []
             for step in range(axis.extent):
@@ -343,99 +338,3 @@ def _divides(term: Any) -> bool:
     for kind in (tirx.FloorDiv, tirx.FloorMod):
         tvm_ffi.structural_walk(term, (kind, found.append), order="post")
     return bool(found)
-
-
-def _plan(reduction: Reduction, dtype: str, description: Description) -> _Plan | None:
-    """The axes and the size of the tiles; None where lanes would not be contiguous."""
-    if not reduction.axes:
-        return None
-    *others, columns = reduction.axes
-    if not reduction.indices[-1].same_as(columns.var) and not _ends_with(
-        reduction.indices[-1], columns
-    ):
-        return None
-    if any(border.axis is columns for border in reduction.borders):
-        return None
-    accesses = loads(reduction.term)
-    packed = _packed_width(accesses, columns)
-    bits = _bits(reduction.dtype)
-    lanes = min(description.lanes(bits), _below(columns.extent))
-    strides = [_column_stride(load, columns, packed or lanes) for load in accesses]
-    if not accesses or any(stride not in (0, 1) for stride in strides):
-        return None
-    rows = _row_axis(accesses, others)
-    width = packed or _free_width(rows, columns, lanes, description)
-    lanes = min(lanes, _below(width))
-    vectors = -(-min(width, columns.extent) // lanes)
-    distance = max((_row_stride(load, rows) for load in accesses), default=0) * bits // 8
-    shared = any(_row_stride(load, rows) == 0 for load in accesses) if rows else False
-    height = tiles.rows_for(rows.extent, vectors, description, distance) if rows else 1
-    outer = tuple(axis for axis in others if axis is not rows)
-    tile = tiles.Tile(height, width)
-    weights = sum(
-        math.prod(int(e) for e in load.source.shape) * bits // 8
-        for load in accesses
-        if rows is not None and _row_stride(load, rows) == 0
-    )
-    first = shared and weights > description.level2 // 2
-    size = math.prod(int(extent) for extent in reduction.target.shape) * bits // 8
-    early = size > description.level2 // 2 and extent_product(reduction.reduced) <= _SHORT
-    return _Plan(reduction, dtype, outer, rows, columns, tile, lanes, first, early)
-
-
-def _ends_with(index: Any, columns: Axis) -> bool:
-    equation = sym.detect_linear_equation(index, [columns.var])
-    return bool(len(equation)) and isinstance(equation[0], tirx.IntImm) and int(equation[0]) == 1
-
-
-def _below(extent: int) -> int:
-    """The greatest power of two that is not above."""
-    return 1 << (extent.bit_length() - 1)
-
-
-def _bits(dtype: str) -> int:
-    digits = "".join(c for c in dtype if c.isdigit())
-    return int(digits) if digits else 8
-
-
-def _packed_width(accesses: Sequence[Any], columns: Axis) -> int | None:
-    """The width of the panels in which an operand is packed; None where none is."""
-    for load in accesses:
-        last: Any = load.indices[-1] if len(load.indices) else None
-        packed = isinstance(last, tirx.FloorMod) and isinstance(last.b, tirx.IntImm)
-        if packed and last.a.same_as(columns.var):
-            return int(last.b.value)
-    return None
-
-
-def _column_stride(load: Any, columns: Axis, width: int) -> int | None:
-    """By how much an access moves from lane to lane of a tile; None where unevenly."""
-    dtype = columns.var.ty.dtype
-    lane, panel = tirx.Var("lane", dtype), tirx.Var("panel", dtype)
-    analyzer = sym.Analyzer()
-    analyzer.bind(lane, Range(0, width))
-    analyzer.bind(panel, Range(0, max(1, -(-columns.extent // width))))
-    where = panel * tirx.const(width, dtype) + lane
-    indices = [analyzer.simplify(substituted(i, {columns.var: where})) for i in load.indices]
-    return stride_of(load.source[tuple(indices)], lane)
-
-
-def _row_stride(load: Any, rows: Axis | None) -> int:
-    if rows is None:
-        return 0
-    stride = stride_of(load, rows.var)
-    return -1 if stride is None else abs(stride)
-
-
-def _row_axis(accesses: Sequence[Any], others: Sequence[Axis]) -> Axis | None:
-    """The axis along which something that was loaded is used again; else the last one."""
-    candidates = [axis for axis in others if axis.extent > 1]
-    shared = [a for a in candidates if any(_row_stride(load, a) == 0 for load in accesses)]
-    found = shared or candidates
-    return found[-1] if found else None
-
-
-def _free_width(rows: Axis | None, columns: Axis, lanes: int, description: Description) -> int:
-    width = tiles.packed_width(rows.extent if rows else 1, columns.extent, 32, description)
-    vectors = max(1, width // description.lanes(32))
-    return min(vectors * lanes, columns.extent if columns.extent < lanes else vectors * lanes)
