@@ -13,8 +13,13 @@ from typing import Any
 
 from tvm import relax, transform
 
-from tvm_nnef.schedules.cpu import fallback
+from tvm_nnef.schedules.cpu import math_functions, packing, rules
+from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.empty import with_first_values
+from tvm_nnef.schedules.graph.layout import channels_last
+from tvm_nnef.schedules.graph.patterns import annotate
+from tvm_nnef.schedules.graph.raising import raise_contractions
+from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.schedules.legalization import LEGALIZATIONS
 from tvm_nnef.tvm_compat import Module, PrimFunction, Target, prim_functions, update_functions
 
@@ -36,19 +41,30 @@ def schedule(mod: Module, target: Target) -> Module:
 
 
 def legalize(mod: Module, target: Target) -> Module:
-    """Every Relax operator as a call of a PrimFunc."""
-    return _run(mod, target, [relax.transform.LegalizeOps({**LEGALIZATIONS})])
+    """Every Relax operator as a call of a PrimFunc, in layouts that suit the target."""
+    if str(target.kind.name) in _CPUS:
+        mod = packing.pack(channels_last(simplify(raise_contractions(mod))), describe(target))
+    passes = [
+        relax.backend.DispatchSampling(),
+        relax.backend.DispatchSortScan(),
+        relax.transform.LegalizeOps({**LEGALIZATIONS}),
+    ]
+    return _run(mod, target, passes)
 
 
 def fuse(mod: Module, target: Target) -> Module:
     """PrimFuncs that follow each other merged into one, element-wise ones into their producers."""
-    passes = [
+    patterns = [
+        relax.transform.DeadCodeElimination(),
         relax.transform.AnnotateTIROpPattern(),
+    ]
+    passes = [
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
         relax.transform.DeadCodeElimination(),
     ]
-    return _run(mod, target, passes)
+    annotated = _run(mod, target, patterns)
+    return _run(annotate(annotated), target, passes)
 
 
 def schedule_kernels(mod: Module, target: Target) -> Module:
@@ -67,6 +83,11 @@ def schedule_kernels(mod: Module, target: Target) -> Module:
     return update_functions(mod, scheduled)
 
 
+def lowered_functions(target: Target) -> Callable[[PrimFunction], PrimFunction] | None:
+    """What is to be done with a PrimFunc after its loops are lowered; None for nothing."""
+    return math_functions.expand if str(target.kind.name) in _CPUS else None
+
+
 def report(mod: Module) -> list[Kernel]:
     """The kernels of a module in the order of their names."""
     return [
@@ -80,8 +101,11 @@ def _run(mod: Module, target: Target, passes: list[Any]) -> Module:
         return transform.Sequential(passes)(mod)
 
 
+_CPUS = ("llvm", "c")
+"""The kinds of targets that are CPUs."""
+
 _RULES: Mapping[str, Callable[[PrimFunction, Target], tuple[PrimFunction, str]]] = {
-    "llvm": fallback.apply,
-    "c": fallback.apply,
+    "llvm": rules.apply,
+    "c": rules.apply,
 }
 """What schedules a PrimFunc, by the kind of the target."""

@@ -22,6 +22,9 @@ RelaxExpression: TypeAlias = Any
 PrimExpression: TypeAlias = Any
 """A scalar expression of TIR."""
 
+BUFFER_LOAD: Any = tvm.ir.TensorLoad
+"""The class of a load from a buffer, whose ``source`` is the buffer."""
+
 PrimFunction: TypeAlias = Any
 """A ``tirx.PrimFunc``."""
 
@@ -129,6 +132,33 @@ def opaque_function(
     return function.with_attr({"tirx.noalias": True, "s_tir": True})
 
 
+def with_opaque_body(
+    function: PrimFunction, written: Sequence[Any], allocated: Sequence[Any], body: Any
+) -> PrimFunction:
+    """A function with the parameters and attributes of another, and a body of its own.
+
+    ``written`` are the parameters that the body writes, the last ones; ``allocated`` buffers live
+    inside the function. The result is one block that no schedule looks into.
+    """
+    made = opaque_function("kernel", list(function.params), written, allocated, body)
+    kept = {str(name): value for name, value in dict(function.attrs or {}).items()}
+    kept.pop("global_symbol", None)
+    return made.with_attr(kept) if kept else made
+
+
+def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:
+    """A buffer of another shape over the same elements, and the statement that declares it."""
+    view = tirx.decl_buffer(list(shape), buffer.dtype, f"{buffer.name}_view")
+    return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
+
+
+def prefetch(element: PrimExpression, *, writing: bool) -> Any:
+    """The statement that asks for the cache line of an element, to be read or written soon."""
+    keep, data = 3, 1
+    arguments = (tirx.address_of(element), int(writing), keep, data)
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", *arguments))
+
+
 def in_place_store(shape: Sequence[Any], dtype: str, scalars: Sequence[Any] = ()) -> PrimFunction:
     """A PrimFunc ``(value, index, stack, *scalars)`` that writes the value into the stack.
 
@@ -198,9 +228,57 @@ def update_functions(mod: Module, functions: Mapping[str, Any]) -> Module:
     return updated
 
 
-def compile_virtual_machine(mod: Module, target: Target) -> Any:
-    """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest."""
-    return relax.build(mod, target)
+def is_conditional(expression: PrimExpression) -> bool:
+    """Whether an expression is an ``if_then_else`` of condition, value and other value."""
+    operator = getattr(expression, "op", None)
+    return str(getattr(operator, "name", "")).split(".")[-1] == "if_then_else"
+
+
+def typed(dtype: str, lanes: int) -> Any:
+    """The type of a vector of so many elements, of a scalar for one."""
+    return tvm.ir.PrimType(dtype if lanes == 1 else f"{dtype}x{lanes}")
+
+
+def lanes_of(kind: Any) -> int:
+    """How many elements a scalar or vector type has."""
+    return int(tvm.DataType(str(kind.dtype)).lanes)
+
+
+_PIPELINE = "tvm_nnef"
+"""The name under which TVM knows our lowering of PrimFuncs."""
+
+
+@functools.cache
+def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
+    """Our lowering of PrimFuncs: TVM's own for schedules, and then ``expand`` for each function."""
+
+    @tvm.transform.module_pass(opt_level=0, name="expand_functions")  # type: ignore[untyped-decorator]
+    def expanded(mod: Module, context: Any) -> Module:
+        return update_functions(mod, {n: expand(f) for n, f in prim_functions(mod).items()})
+
+    def pipeline() -> tuple[Any, Any, Any]:
+        lowering, host, device = s_tir.pipeline.default_s_tir_pipeline()
+        return tvm.transform.Sequential([lowering, expanded]), host, device
+
+    tirx.register_tir_pipeline(_PIPELINE, pipeline)
+    return _PIPELINE
+
+
+def compile_virtual_machine(
+    mod: Module, target: Target, expand: Callable[[PrimFunction], PrimFunction] | None = None
+) -> Any:
+    """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest.
+
+    ``expand`` is applied to each PrimFunc after its loops are lowered. Every operator is a call of
+    a PrimFunc already, and every PrimFunc scheduled: TVM's own pipeline
+    would fold constants by compiling them, and fuse scheduled kernels anew.
+    """
+    generic = relax.backend.cpu_generic.pipeline
+    passes = [*generic.dataflow_lower_passes(target), *generic.finalize_passes(target)]
+    lowering = "default" if expand is None else _register_pipeline(expand)
+    return relax.build(
+        mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
+    )
 
 
 def host_cpu() -> tuple[str, str]:
@@ -219,6 +297,15 @@ def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
     missing = [f"-{name}" for name, present in states.items() if not present and name in model]
     extra = [f"+{name}" for name, present in states.items() if present and name not in model]
     return sorted([*missing, *extra])
+
+
+def target_features(target: Target) -> tuple[str, frozenset[str]]:
+    """The triple of a CPU target, and LLVM's names of the features that it has."""
+    if str(target.kind.name) != "llvm":
+        return "", frozenset()
+    attributes = target.attrs
+    triple = str(attributes["mtriple"]) if "mtriple" in attributes else host_cpu()[1]
+    return triple, frozenset(str(name) for name in codegen.llvm_get_cpu_features(target))
 
 
 def virtual_machine(library: Any) -> Any:

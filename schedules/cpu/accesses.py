@@ -28,6 +28,20 @@ def stride(region: Any, iterator: Any) -> int | None:
     return int(equation[0].value)
 
 
+def stride_of(load: Any, var: Any) -> int | None:
+    """By how many elements a load moves when a variable grows by one; None: not evenly."""
+    total, step = 0, 1
+    for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
+        equation = sym.detect_linear_equation(index, [var])
+        if not len(equation) or not isinstance(equation[0], tirx.IntImm):
+            return None
+        total += int(equation[0].value) * step
+        if not isinstance(extent, tirx.IntImm):
+            return None
+        step *= int(extent)
+    return total
+
+
 def contiguity(regions: Iterable[Any], iterator: Any) -> int:
     """How well the lanes of a vector can run along an iterator; the greater, the better.
 
@@ -41,9 +55,9 @@ def contiguity(regions: Iterable[Any], iterator: Any) -> int:
     return score
 
 
-def is_cheap(block: Any) -> bool:
-    """Whether computing the block's value twice costs no more than loading it."""
+def is_cheap(statement: Any) -> bool:
+    """Whether computing what a block or an expression says twice costs no more than loading it."""
     costly: list[Any] = []
     for kind in (Call, tirx.Div, tirx.FloorDiv, tirx.FloorMod, tirx.Mod):
-        tvm_ffi.structural_walk(block.body, (kind, costly.append), order="post")
+        tvm_ffi.structural_walk(statement, (kind, costly.append), order="post")
     return not costly

@@ -38,9 +38,9 @@ _GROWTH_OF_INLINED = 4
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
     """The scheduled function, and ``FALLBACK``, ``ORDERED`` or ``UNSCHEDULED``."""
     sch = s_tir.Schedule(IRModule({"main": function}))
-    if any(_is_ordered(sch, block) for block in _blocks(sch)):
-        return function, ORDERED
     try:
+        if any(_is_ordered(sch, block) for block in _blocks(sch)):
+            return function, ORDERED
         _inline(sch)
         for block in _blocks(sch):
             for part in _with_partial_results(sch, block):
@@ -131,7 +131,7 @@ def _inline(sch: Any) -> None:
             continue
         computed = sum(math.prod(consumer.extents) for consumer in consumers if consumer)
         allowed = math.prod(producer.extents) * _GROWTH_OF_INLINED
-        if is_cheap(producer.block) or (len(consumers) == 1 and computed < allowed):
+        if is_cheap(producer.block.body) or (len(consumers) == 1 and computed < allowed):
             sch.compute_inline(handle)
 
 

@@ -169,7 +169,7 @@ def test_dump_dir_receives_what_stands_after_each_stage(tmp_path):
     assert "R.add" in texts["0_bind.txt"]
     assert "R.add" not in texts["1_legalize.txt"]
     assert "T.vectorized" in texts["3_schedule.txt"]
-    assert "cpu.fallback" in texts["kernels.txt"]
+    assert "cpu.elementwise" in texts["kernels.txt"]
 
 
 def test_progress_is_silent_where_there_is_no_terminal(capfd):

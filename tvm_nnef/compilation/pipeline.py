@@ -70,7 +70,9 @@ def compile_module(
         "legalize": lambda mod: schedules.legalize(mod, resolved),
         "fuse": lambda mod: schedules.fuse(mod, resolved),
         "schedule": lambda mod: _scheduled(mod, resolved),
-        "compile": lambda mod: compile_virtual_machine(mod, resolved),
+        "compile": lambda mod: compile_virtual_machine(
+            mod, resolved, schedules.lowered_functions(resolved)
+        ),
     }
     for number, name in enumerate(STAGES):
         if progress is not None:

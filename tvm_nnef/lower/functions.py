@@ -141,7 +141,9 @@ def _nothing(x: PrimExpression) -> PrimExpression:
 
 
 def _ceildiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    return _negated(tirx.floordiv(_negated(x), y))
+    zero, one = tirx.const(0, dtype_of(x)), tirx.const(1, dtype_of(x))
+    exact = tirx.EQ(tirx.floormod(x, y), zero)
+    return tirx.floordiv(x, y) + tirx.Select(exact, zero, one)
 
 
 def _awaydiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:

@@ -1,0 +1,297 @@
+"""The rule for kernels without reduction: everything element by element, and copies.
+
+The innermost axis runs in vectors, the others in one parallel loop; neighbouring axes that all
+accesses run through together are one. A row that no vector divides ends in narrower vectors.
+
+Conditions that compare an axis with a number (concatenation, padding) divide the axis: each part
+has its own loop, without a condition in it, so that a concatenation becomes plain copies.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import sym, tirx
+from tvm.ir import Call, Range
+
+from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules.cpu.accesses import is_cheap, stride_of
+from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.merging import merge_axes
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, substituted
+from tvm_nnef.tvm_compat import PrimFunction, is_conditional, with_opaque_body
+
+NAME = "cpu.elementwise"
+
+PARALLEL_WORK = 1 << 15
+"""Elements below which starting threads takes longer than it saves."""
+
+_PARTS = 16
+"""Into how many parts an axis is divided at most."""
+
+
+def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
+    """The function in vectors and in parallel; None where something is reduced."""
+    if any(stage.reduced for stage in kernel.stages):
+        return None
+    results = kernel.results
+    kept = [s for s in kernel.stages if s in results or _is_needed_often(s, kernel)]
+    inside = {s.buffer: s for s in kernel.stages if s not in kept}
+    statements = []
+    for stage in kept:
+        value = inlined(stage.value, inside)
+        flat = Stage(stage.buffer, stage.axes, value)
+        statements.append(copy_statement(flat, kernel.index_type, description))
+    allocated = [s.buffer for s in kept if s not in results]
+    return with_opaque_body(
+        function, [s.buffer for s in results], allocated, emit.sequence(statements)
+    )
+
+
+def _is_needed_often(stage: Stage, kernel: Kernel) -> bool:
+    """Whether a value would be computed much more often than once where it is needed."""
+    uses = [(s, load) for s in kernel.stages for load in loads(s.value, stage.buffer)]
+    return not is_cheap(stage.value) and sum(s.work for s, _ in uses) > 2 * stage.work
+
+
+def copy_statement(stage: Stage, dtype: str, description: Description) -> Any:
+    """The loops that compute a stage without reduction."""
+    unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.extent == 1}
+    axes = [axis for axis in stage.axes if axis.extent != 1]
+    indices = tuple(unit.get(axis.var, axis.var) for axis in stage.axes)
+    value = substituted(stage.value, unit)
+    cuts = {axis: _cuts(value, axis) for axis in axes}
+    divided = [axis for axis in axes if len(cuts[axis]) > 2]
+    target = stage.buffer[indices] if indices else None
+    if target is None:
+        return tirx.BufferStore(stage.buffer, value, [])
+    merged = merge_axes(axes, (value, target), dtype, keep=divided)
+    value, target = merged.expressions
+    bits = int("".join(c for c in stage.dtype if c.isdigit()) or 8)
+    lanes = description.lanes(bits)
+    parallel = stage.work >= PARALLEL_WORK
+    crossing = _crossing(value, merged.axes)
+    if crossing is not None and not divided:
+        loops = _blocks(merged.axes, crossing, value, target, dtype, lanes, parallel)
+    elif not merged.axes:
+        loops = tirx.BufferStore(target.source, value, list(target.indices))
+    else:
+        *outer, inner = merged.axes
+        outer_parts = [list(itertools.pairwise(cuts.get(a, [0, a.extent]))) for a in outer]
+        inner_parts = list(itertools.pairwise(cuts.get(inner, [0, inner.extent])))
+        loops = emit.sequence(
+            [
+                _box(outer, box, inner, inner_parts, value, target, dtype, lanes, parallel)
+                for box in itertools.product(*outer_parts)
+            ]
+        )
+    return emit.sequence([*merged.views, loops])
+
+
+_BLOCK = 16
+"""Rows and columns of the blocks in which a transposition runs: a line of the cache has as many."""
+
+
+def _crossing(value: Any, axes: Sequence[Axis]) -> Axis | None:
+    """The axis along which something is contiguous that is strided along the last axis."""
+    if len(axes) < 2:
+        return None
+    for load in loads(value):
+        steps = {axis: stride_of(load, axis.var) for axis in axes}
+        if steps[axes[-1]] in (0, 1, None):
+            continue
+        return next((axis for axis in axes[:-1] if steps[axis] == 1 and axis.extent > 1), None)
+    return None
+
+
+def _blocks(
+    axes: Sequence[Axis],
+    crossing: Axis,
+    value: Any,
+    target: Any,
+    dtype: str,
+    lanes: int,
+    parallel: bool,
+) -> Any:
+    """Loops over blocks of the two axes that a transposition exchanges.
+
+    A block is computed in the order in which it is read, into a small buffer whose rows are one
+    element longer so that its columns fall into different places of the cache, and stored from
+    there. Blocks at the end overlap those in front of them.
+    """
+    inner = axes[-1]
+    sizes = {axis: min(_BLOCK, axis.extent) for axis in (crossing, inner)}
+    counts = [-(-a.extent // sizes[a]) if a in sizes else a.extent for a in axes]
+    pitch = sizes[crossing] + 1
+
+    def start(axis: Axis, number: Any) -> Any:
+        first = number * tirx.const(sizes[axis], dtype)
+        if axis.extent % sizes[axis] == 0:
+            return first
+        return tirx.min(first, tirx.const(axis.extent - sizes[axis], dtype))
+
+    def block(indices: list[Any]) -> Any:
+        where = {
+            axis.var: start(axis, index) if axis in sizes else index
+            for axis, index in zip(axes, indices, strict=True)
+        }
+        held = tirx.decl_buffer(
+            (pitch * sizes[inner],), target.source.dtype, "block", scope="local"
+        )
+
+        def here(row: Any, column: Any) -> dict[Any, Any]:
+            return {
+                **where,
+                crossing.var: where[crossing.var] + column,
+                inner.var: where[inner.var] + row,
+            }
+
+        def place(row: Any, column: Any) -> Any:
+            return row * tirx.const(pitch, dtype) + column
+
+        def read(row: Any, column: Any) -> Any:
+            computed = substituted(value, here(row, column))
+            return tirx.BufferStore(held, computed, [place(row, column)])
+
+        def write(row: Any, column: Any) -> Any:
+            indices = [substituted(i, here(row, column)) for i in target.indices]
+            return tirx.BufferStore(target.source, held[(place(row, column),)], indices)
+
+        rows = emit.loop(
+            sizes[inner],
+            lambda r: emit.vectors(sizes[crossing], lanes, lambda c: read(r, c), dtype),
+            dtype=dtype,
+        )
+        columns = emit.loop(
+            sizes[crossing],
+            lambda c: emit.vectors(sizes[inner], lanes, lambda r: write(r, c), dtype),
+            dtype=dtype,
+        )
+        return emit.sequence([tirx.AllocBuffer(held), rows, columns])
+
+    return emit.grid(counts, block, dtype, parallel=parallel)
+
+
+def _box(
+    outer: Sequence[Axis],
+    box: Sequence[tuple[int, int]],
+    inner: Axis,
+    parts: Sequence[tuple[int, int]],
+    value: Any,
+    target: Any,
+    dtype: str,
+    lanes: int,
+    parallel: bool,
+) -> Any:
+    """The loops over one part of each outer axis and all parts of the inner one."""
+
+    def row(indices: list[Any]) -> Any:
+        where = {
+            axis.var: index + tirx.const(first, dtype) if first else index
+            for axis, index, (first, _) in zip(outer, indices, box, strict=True)
+        }
+        return emit.sequence([_part(where, part) for part in parts])
+
+    def _part(where: Mapping[Any, Any], part: tuple[int, int]) -> Any:
+        first, last = part
+        analyzer = sym.Analyzer()
+        for axis, (low, high) in zip(outer, box, strict=True):
+            analyzer.bind(axis.var, Range(low, high))
+        analyzer.bind(inner.var, Range(first, last))
+        simple = with_known_conditions(value, analyzer)
+
+        def element(index: Any) -> Any:
+            here = {**where, inner.var: index + tirx.const(first, dtype) if first else index}
+            return tirx.BufferStore(
+                target.source,
+                substituted(simple, here),
+                [substituted(i, here) for i in target.indices],
+            )
+
+        return emit.strip(last - first, lanes, element, dtype)
+
+    extents = [last - first for first, last in box]
+    if not outer and parallel and len(parts) == 1:
+        return _long_row(inner, value, target, dtype, lanes)
+    return emit.grid(extents, row, dtype, parallel=parallel)
+
+
+def with_known_conditions(value: Any, analyzer: Any) -> Any:
+    """The value without the alternatives that the ranges of its axes rule out.
+
+    Nothing else is simplified: the analyzer's integers do not wrap around, those of a tensor do.
+    """
+
+    def chosen(choice: Any) -> Any:
+        if isinstance(choice, tirx.Select):
+            parts = (choice.condition, choice.true_value, choice.false_value)
+        elif is_conditional(choice):
+            parts = tuple(choice.args)
+        else:
+            return choice
+        condition, consequent, alternative = parts
+        if loads(condition):
+            return choice
+        known = analyzer.simplify(condition)
+        if not isinstance(known, tirx.IntImm):
+            return choice
+        return with_known_conditions(consequent if known.value else alternative, analyzer)
+
+    return tvm_ffi.structural_map(value, ((tirx.Select, Call), chosen), order="pre")
+
+
+def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int) -> Any:
+    """One row, divided among threads."""
+    chunk = max(lanes, PARALLEL_WORK // 8)
+    full, rest = divmod(inner.extent, chunk)
+
+    def element_at(start: Any) -> Any:
+        def element(index: Any) -> Any:
+            here = {inner.var: start + index}
+            return tirx.BufferStore(
+                target.source,
+                substituted(value, here),
+                [substituted(i, here) for i in target.indices],
+            )
+
+        return element
+
+    statements = []
+    if full:
+        statements.append(
+            emit.grid(
+                [full],
+                lambda i: emit.strip(
+                    chunk, lanes, element_at(i[0] * tirx.const(chunk, dtype)), dtype
+                ),
+                dtype,
+                parallel=True,
+            )
+        )
+    if rest:
+        start = tirx.const(full * chunk, dtype)
+        statements.append(emit.strip(rest, lanes, element_at(start), dtype))
+    return emit.sequence(statements)
+
+
+def _cuts(value: Any, axis: Axis) -> list[int]:
+    """Where conditions divide an axis: its ends, and what it is compared with between them."""
+    found: list[Any] = []
+    for kind in (tirx.LT, tirx.LE, tirx.GT, tirx.GE):
+        tvm_ffi.structural_walk(value, (kind, found.append), order="post")
+    cuts = {0, axis.extent}
+    for test in found:
+        equation = sym.detect_linear_equation(test.a - test.b, [axis.var])
+        if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
+            continue
+        slope, base = (int(c.value) for c in equation)
+        if abs(slope) != 1:
+            continue
+        behind = (tirx.LE, tirx.GT) if slope == 1 else (tirx.LT, tirx.GE)
+        cut = -base * slope + isinstance(test, behind)
+        if 0 < cut < axis.extent:
+            cuts.add(cut)
+    return sorted(cuts) if len(cuts) <= _PARTS + 1 else [0, axis.extent]

@@ -1,0 +1,131 @@
+"""Small pieces of loops: extents and functions of an index in, statements out.
+
+What all rules share that write their loops themselves. Knows nothing of stages.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from tvm_nnef.tvm_compat import PrimExpression
+
+Statement = Any
+Body = Callable[[Any], Statement]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some lanes of a row: where they begin, and how many there are (a power of two)."""
+
+    offset: int
+    lanes: int
+
+
+def pieces(extent: int, lanes: int) -> list[Piece]:
+    """A row of ``extent`` elements in vectors of at most ``lanes``, the widest ones first."""
+    found, offset = [], 0
+    while offset < extent:
+        while lanes > extent - offset:
+            lanes //= 2
+        found.append(Piece(offset, lanes))
+        offset += lanes
+    return found
+
+
+def loop(
+    extent: PrimExpression | int,
+    body: Body,
+    *,
+    name: str = "i",
+    kind: tirx.ForKind = tirx.ForKind.SERIAL,
+    dtype: str = "int64",
+    start: PrimExpression | int = 0,
+) -> Statement:
+    """A loop, or its body alone where it runs once."""
+    if isinstance(extent, int) and isinstance(start, int) and extent == 1:
+        return body(tirx.const(start, dtype))
+    var = tirx.Var(name, dtype)
+    first = tirx.const(start, dtype) if isinstance(start, int) else start
+    count = tirx.const(extent, dtype) if isinstance(extent, int) else extent
+    return tirx.For(var, first, count, kind, body(var))
+
+
+def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statement:
+    """The body for each of some elements, in vectors; it gets the number of the element.
+
+    Vectors of one width are written out one after the other.
+    """
+    statements = []
+    for width, group in itertools.groupby(pieces(extent, lanes), key=lambda piece: piece.lanes):
+        parts = list(group)
+
+        def part(number: Any, width: int = width, first: int = parts[0].offset) -> Statement:
+            offset = number * tirx.const(width, dtype) + tirx.const(first, dtype)
+            return loop(
+                width,
+                lambda lane: body(offset + lane),
+                name="lane",
+                kind=tirx.ForKind.VECTORIZED,
+                dtype=dtype,
+            )
+
+        kind = tirx.ForKind.UNROLLED
+        statements.append(loop(len(parts), part, name="part", kind=kind, dtype=dtype))
+    return sequence(statements)
+
+
+def strip(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statement:
+    """The body for each element of a row of any length: a loop of vectors, then narrower ones."""
+    wide = lanes * 2 if extent >= lanes * 2 else lanes
+    full, rest = divmod(extent, wide)
+
+    def whole(number: Any) -> Statement:
+        first = number * tirx.const(wide, dtype)
+        return loop(
+            wide,
+            lambda lane: body(first + lane),
+            name="lane",
+            kind=tirx.ForKind.VECTORIZED,
+            dtype=dtype,
+        )
+
+    statements = [loop(full, whole, name="vector", dtype=dtype)] if full else []
+    if rest:
+        start = tirx.const(full * wide, dtype)
+        statements.append(vectors(rest, lanes, lambda index: body(start + index), dtype))
+    return sequence(statements)
+
+
+def sequence(statements: Sequence[Statement]) -> Statement:
+    """Statements one after the other."""
+    flat: list[Statement] = []
+    for statement in statements:
+        flat += list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
+    return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
+
+
+def grid(
+    extents: Sequence[int], body: Callable[[list[Any]], Statement], dtype: str, *, parallel: bool
+) -> Statement:
+    """One loop over all points of a grid, in parallel where asked for."""
+    total = 1
+    for extent in extents:
+        total *= extent
+
+    def decoded(number: Any) -> Statement:
+        indices: list[Any] = []
+        rest, behind = number, total
+        for extent in extents:
+            behind //= extent
+            index = tirx.floordiv(rest, tirx.const(behind, dtype)) if behind > 1 else rest
+            rest = tirx.floormod(rest, tirx.const(behind, dtype)) if behind > 1 else rest
+            indices.append(index if extent > 1 else tirx.const(0, dtype))
+        return body(indices)
+
+    kind = tirx.ForKind.PARALLEL if parallel and total > 1 else tirx.ForKind.SERIAL
+    return loop(total, decoded, name="task", kind=kind, dtype=dtype)

@@ -1,0 +1,363 @@
+"""Convolutions and matrix products with their weights in panels.
+
+Enters: Relax functions whose convolutions are channels last. Leaves: the same, with those operators
+as calls of PrimFuncs that read weights in the order in which a register tile needs them: panels of
+some output channels, ``[O/width, K..., C, width]``, the last one filled up with zeros. Constants
+are packed here with NumPy; what is computed at run time is packed by a kernel of its own, where
+that pays. The loops of the PrimFuncs are left to the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from tvm_nnef.schedules.cpu import tiles
+from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
+from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dtype
+
+_MANY_ROWS = 64
+"""Taken for the number of rows where it is only known at run time."""
+
+_DIRECT_COLUMNS = 256
+"""An operand computed at run time with so many columns is read as it lies."""
+
+_FUSES_BEHIND = 4
+"""TVM's pattern of kernels that take element-wise ones behind them in (kOutEWiseFusable)."""
+
+
+def pack(mod: Module, description: Description) -> Module:
+    """The module with convolutions and matrix products over packed weights."""
+
+    def rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
+        rule = _RULES.get(operator_name(node))
+        return rule(operands, node, description) if rule else None
+
+    canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
+    return relax.transform.DeadCodeElimination()(canonical)
+
+
+def _bits(dtype: str) -> int:
+    return int("".join(c for c in dtype if c.isdigit()) or 8)
+
+
+def _count(extents: Sequence[Any]) -> int:
+    known = [extent for extent in extents if isinstance(extent, int)]
+    return math.prod(known) if len(known) == len(extents) else _MANY_ROWS
+
+
+def _call(
+    operands: Operands, function: Callable[..., Any], arguments: Sequence[Any], name: str
+) -> RelaxExpression:
+    return operands.builder.call_te(
+        function,
+        *arguments,
+        primfunc_name_hint=name,
+        primfunc_attrs={"op_pattern": _FUSES_BEHIND},
+    )
+
+
+def _convolution(operands: Operands, call: Any, description: Description) -> RelaxExpression | None:
+    attributes = call.attrs
+    layout = str(attributes.data_layout)
+    spatial = len(layout) - 2
+    channels_last = layout[0] == "N" and layout[-1] == "C"
+    if not channels_last or str(attributes.kernel_layout)[:2] != "OI":
+        return None
+    (_, dtype), (shape, _) = map(shape_and_dtype, call.args[:2])
+    result_shape, result_dtype = shape_and_dtype(call)
+    if result_dtype != dtype or not all(isinstance(extent, int) for extent in shape):
+        return None
+    window = _Window.of(attributes, spatial, shape[2:])
+    groups = int(attributes.groups)
+    plain = window.is_plain() and groups == 1
+    rows = _count(result_shape[:-1]) if plain else _count(result_shape[-2:-1])
+    columns, depth = shape[0] // groups, shape[1]
+    if columns == 1 and depth == 1:
+        weights = _depthwise_weights(operands, call.args[1])
+        function = _depthwise(window)
+    else:
+        width = tiles.packed_width(rows, columns, _bits(dtype), description)
+        weights = _packed_weights(operands, call.args[1], groups, width)
+        function = _dense(window, groups, columns, width)
+    if weights is None:
+        return None
+    return _call(operands, function, [call.args[0], weights], "conv")
+
+
+class _Window:
+    """Sizes of a convolution's windows over its spatial dimensions."""
+
+    def __init__(self, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int],
+                 before: Sequence[int], after: Sequence[int]) -> None:  # fmt: skip
+        """Takes one number for each spatial dimension."""
+        self.size, self.stride, self.dilation = list(size), list(stride), list(dilation)
+        self.before, self.after = list(before), list(after)
+
+    @staticmethod
+    def of(attributes: Any, spatial: int, size: Sequence[int]) -> _Window:
+        """The windows that the attributes of a convolution describe."""
+        padding = [int(p) for p in attributes.padding]
+        if len(padding) != 2 * spatial:
+            padding = padding * (2 * spatial // len(padding))
+        return _Window(
+            size,
+            [int(s) for s in attributes.strides],
+            [int(d) for d in attributes.dilation],
+            padding[:spatial],
+            padding[spatial:],
+        )
+
+    def is_plain(self) -> bool:
+        """Whether each position of the result sees one position of the data, the same one."""
+        ones = all(n == 1 for n in (*self.size, *self.stride))
+        return ones and not any((*self.before, *self.after))
+
+    def extents(self, data: Any) -> list[Any]:
+        """The spatial extents of the result."""
+        return [
+            (extent + before + after - (size - 1) * dilation - 1) // stride + 1
+            for extent, size, stride, dilation, before, after in zip(
+                data.shape[1:-1], self.size, self.stride, self.dilation, self.before, self.after,
+                strict=True,
+            )
+        ]  # fmt: skip
+
+    def axes(self) -> list[Any]:
+        """The axes of a sum over a window."""
+        return [te.reduce_axis((0, size), f"k{n}") for n, size in enumerate(self.size)]
+
+    def positions(self, where: Sequence[Any], steps: Sequence[Any]) -> list[Any]:
+        """The spatial position in the padded data of a step of a window."""
+        return [
+            position * stride + step * dilation
+            for position, stride, step, dilation in zip(
+                where, self.stride, steps, self.dilation, strict=True
+            )
+        ]
+
+    def padded(self, data: Any) -> Any:
+        """The data with zeros around it, where there is a padding."""
+        if not any((*self.before, *self.after)):
+            return data
+        shape = [
+            data.shape[0],
+            *(
+                extent + before + after
+                for extent, before, after in zip(
+                    data.shape[1:-1], self.before, self.after, strict=True
+                )
+            ),
+            data.shape[-1],
+        ]
+
+        def element(*indices: Any) -> Any:
+            spatial = indices[1:-1]
+            tests = []
+            for index, extent, before, after in zip(
+                spatial, data.shape[1:-1], self.before, self.after, strict=True
+            ):
+                tests += [index >= before] if before else []
+                tests += [index < extent + before] if after else []
+            inside = [index - before for index, before in zip(spatial, self.before, strict=True)]
+            value = data(indices[0], *inside, indices[-1])
+            return tirx.if_then_else(tirx.all(*tests), value, tirx.const(0, data.dtype))
+
+        return te.compute(shape, element, name="padded")
+
+
+def _dense(window: _Window, groups: int, columns: int, width: int) -> Callable[..., Any]:
+    def function(data: Any, weights: Any) -> Any:
+        source = window.padded(data)
+        depth = weights.shape[-2]
+        steps, channel = window.axes(), te.reduce_axis((0, depth), "c")
+
+        def element(batch: Any, *indices: Any) -> Any:
+            *where, output = indices
+            position = window.positions(where, steps)
+            if groups == 1:
+                value = source(batch, *position, channel)
+                weight = weights(output // width, *steps, channel, output % width)
+            else:
+                group, inner = output // columns, output % columns
+                value = source(batch, *position, group * depth + channel)
+                weight = weights(group, inner // width, *steps, channel, inner % width)
+            return te.sum(value * weight, axis=[*steps, channel])
+
+        shape = [data.shape[0], *window.extents(data), groups * columns]
+        return te.compute(shape, element, name="conv")
+
+    return function
+
+
+def _depthwise(window: _Window) -> Callable[..., Any]:
+    def function(data: Any, weights: Any) -> Any:
+        source, steps = window.padded(data), window.axes()
+
+        def element(batch: Any, *indices: Any) -> Any:
+            *where, channel = indices
+            value = source(batch, *window.positions(where, steps), channel)
+            return te.sum(value * weights(*steps, channel), axis=steps)
+
+        shape = [data.shape[0], *window.extents(data), data.shape[-1]]
+        return te.compute(shape, element, name="depthwise_conv")
+
+    return function
+
+
+def _depthwise_weights(operands: Operands, weights: RelaxExpression) -> RelaxExpression:
+    """``[C, 1, K...]`` as ``[K..., C]``."""
+    shape = shape_and_dtype(weights)[0]
+    order = [*range(2, len(shape)), 0, 1]
+    array = operands.view(weights)
+    if array is not None:
+        return constant(array.transpose(order).reshape(*shape[2:], shape[0]))
+    moved = operands.emit(relax.op.permute_dims(weights, order))
+    return operands.emit(relax.op.reshape(moved, (*shape[2:], shape[0])))
+
+
+def _packed_weights(
+    operands: Operands, weights: RelaxExpression, groups: int, width: int
+) -> RelaxExpression:
+    """``[G*O, C, K...]`` as panels ``[G, O/width, K..., C, width]``, G left out where it is 1."""
+    shape, dtype = shape_and_dtype(weights)
+    columns = shape[0] // groups
+    panels = -(-columns // width)
+    array = operands.view(weights)
+    if array is None:
+        return _packed_at_run_time(operands, weights, groups, width)
+    split = array.reshape(groups, columns, *shape[1:])
+    filled = np.zeros((groups, panels * width, *shape[1:]), dtype)
+    filled[:, :columns] = split
+    parts = filled.reshape(groups, panels, width, *shape[1:])
+    order = [0, 1, *range(4, parts.ndim), 3, 2]
+    packed = np.ascontiguousarray(parts.transpose(order))
+    return constant(packed[0] if groups == 1 else packed)
+
+
+def _packed_at_run_time(
+    operands: Operands, weights: RelaxExpression, groups: int, width: int
+) -> RelaxExpression:
+    shape, dtype = shape_and_dtype(weights)
+    columns = shape[0] // groups
+    panels = -(-columns // width)
+
+    def function(source: Any) -> Any:
+        def element(*indices: Any) -> Any:
+            group = 0 if groups == 1 else indices[0]
+            panel, *steps, channel, lane = indices if groups == 1 else indices[1:]
+            column = panel * width + lane
+            value = source(group * columns + column, channel, *steps)
+            if columns % width == 0:
+                return value
+            return tirx.if_then_else(column < columns, value, tirx.const(0, dtype))
+
+        lead = [] if groups == 1 else [groups]
+        return te.compute([*lead, panels, *shape[2:], shape[1], width], element, name="panels")
+
+    return operands.emit(operands.builder.call_te(function, weights, primfunc_name_hint="pack"))
+
+
+def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExpression | None:
+    """``[..., M, K]`` times ``[K, N]``, or times ``[..., K, N]`` with equal dimensions in front."""
+    left, right = call.args[0], call.args[1]
+    (left_shape, dtype), (right_shape, right_dtype) = map(shape_and_dtype, (left, right))
+    static = all(isinstance(extent, int) for extent in right_shape)
+    if len(left_shape) < 2 or len(right_shape) < 2 or not static:
+        return None
+    if {dtype, right_dtype, shape_and_dtype(call)[1]} != {dtype}:
+        return None
+    *lead, _, columns = right_shape
+    if columns == 1 or 0 in (*right_shape, *left_shape):
+        return None
+    if lead and tuple(left_shape[:-2]) != tuple(lead):
+        return None
+    rows = _count(left_shape[-2:-1] if lead else left_shape[:-1])
+    width = tiles.packed_width(rows, columns, _bits(dtype), description)
+    source, transposed = _source(operands, right)
+    if not lead:
+        panels = _matrix_panels(operands, source, transposed, width)
+    elif transposed or columns > _DIRECT_COLUMNS:
+        panels = _batch_panels(operands, source, transposed, width)
+    else:
+        return None
+    return _call(operands, _product(len(lead), columns, width), [left, panels], "matmul")
+
+
+def _source(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression, bool]:
+    """The operand, or what it is the transposition of (last two dimensions), and true for that."""
+    transposition = operands.call(right, "permute_dims")
+    if transposition is None:
+        return right, False
+    rank = len(transposition.ty.shape)
+    axes = transposition.attrs.axes
+    axes = [int(a) for a in axes] if axes is not None else list(reversed(range(rank)))
+    if axes != [*range(rank - 2), rank - 1, rank - 2]:
+        return right, False
+    return transposition.args[0], True
+
+
+def _matrix_panels(
+    operands: Operands, source: RelaxExpression, transposed: bool, width: int
+) -> RelaxExpression:
+    array = operands.view(source)
+    if array is None:
+        return _batch_panels(operands, source, transposed, width)
+    rows = array if transposed else array.T
+    columns, depth = rows.shape
+    panels = -(-columns // width)
+    packed = np.zeros((panels, depth, width), array.dtype)
+    for panel in range(panels):
+        part = rows[panel * width : (panel + 1) * width]
+        packed[panel, :, : len(part)] = part.T
+    return constant(packed)
+
+
+def _batch_panels(
+    operands: Operands, source: RelaxExpression, transposed: bool, width: int
+) -> RelaxExpression:
+    shape, dtype = shape_and_dtype(source)
+    *lead, first, second = shape
+    depth, columns = (second, first) if transposed else (first, second)
+    panels = -(-columns // width)
+
+    def function(matrix: Any) -> Any:
+        def element(*indices: Any) -> Any:
+            *batch, panel, step, lane = indices
+            column = panel * width + lane
+            place = (column, step) if transposed else (step, column)
+            value = matrix(*batch, *place)
+            if columns % width == 0:
+                return value
+            return tirx.if_then_else(column < columns, value, tirx.const(0, dtype))
+
+        return te.compute([*lead, panels, depth, width], element, name="panels")
+
+    return operands.emit(operands.builder.call_te(function, source, primfunc_name_hint="pack"))
+
+
+def _product(lead: int, columns: int, width: int) -> Callable[..., Any]:
+    def function(left: Any, panels: Any) -> Any:
+        step = te.reduce_axis((0, left.shape[-1]), "k")
+
+        def element(*indices: Any) -> Any:
+            *place, column = indices
+            weight = panels(*place[:lead], column // width, step, column % width)
+            return te.sum(left(*place, step) * weight, axis=step)
+
+        return te.compute([*left.shape[:-1], columns], element, name="matmul")
+
+    return function
+
+
+_Rule = Callable[[Operands, Any, Description], RelaxExpression | None]
+
+_RULES: Mapping[str, _Rule] = {
+    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),
+    "matmul": _matmul,
+}

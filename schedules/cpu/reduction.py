@@ -1,0 +1,320 @@
+"""The normal form of a kernel with one reduction: a sum of products, a pooling, a mean.
+
+Enters: a :class:`~stages.Kernel`. Leaves: a :class:`Reduction`, in which what follows element by
+element (the epilogue) is one expression of the total, borders that were padded are ranges instead
+of copies, axes of one value are gone, and neighbouring axes that all accesses run through together
+are one; or None where the kernel is of another kind. Writes no loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tvm_ffi
+from tvm import sym, tirx
+from tvm.ir import Range
+
+from tvm_nnef.schedules.cpu.merging import count, merge_axes
+from tvm_nnef.schedules.padding import read_padding
+from tvm_nnef.schedules.stages import (
+    Axis,
+    Kernel,
+    Stage,
+    at,
+    inlined,
+    loads,
+    substituted,
+)
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression
+
+_LONGEST_BORDER = 11
+"""A longer window is written out too often at a border: its padding is copied."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Border:
+    """Points of a reduction that lie in a padding and change nothing.
+
+    Only where ``first <= step * axis + stride * reduced < last`` is anything combined; ``axis`` is
+    None where the border does not depend on the element.
+    """
+
+    axis: Axis | None
+    step: int
+    reduced: Axis
+    stride: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """``target[indices] = epilogue(combine(init, term over all of reduced))`` for all of axes.
+
+    ``total`` is the variable of the epilogue that stands for the combined value. ``copies`` are
+    stages that are computed in front, into buffers of their own. ``views`` are statements that
+    declare buffers over the elements of others.
+    """
+
+    axes: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    term: PrimExpression
+    init: PrimExpression
+    combine: Any
+    dtype: str
+    target: Any
+    indices: tuple[PrimExpression, ...]
+    total: Any
+    epilogue: PrimExpression
+    borders: tuple[Border, ...] = ()
+    copies: tuple[Stage, ...] = ()
+    views: tuple[Any, ...] = ()
+
+
+def read_reduction(kernel: Kernel) -> Reduction | None:
+    """The normal form of a kernel with one reduction; None for any other kernel."""
+    reductions = [stage for stage in kernel.stages if stage.reduced]
+    results = kernel.results
+    if len(reductions) != 1 or len(results) != 1:
+        return None
+    (stage,), (result,) = reductions, results
+    position = kernel.stages.index(stage)
+    before, behind = kernel.stages[:position], kernel.stages[position + 1 :]
+    total = tirx.Var("total", stage.dtype)
+    epilogue = _epilogue(stage, result, {s.buffer: s for s in (*before, *behind)}, total)
+    if epilogue is None:
+        return None
+    inputs, copies = _prologue(stage, before)
+    value = inlined(stage.value, {s.buffer: s for s in inputs})
+    found = Reduction(
+        axes=stage.axes,
+        reduced=stage.reduced,
+        term=value,
+        init=stage.init,
+        combine=stage.combine,
+        dtype=stage.dtype,
+        target=result.buffer,
+        indices=tuple(axis.var for axis in stage.axes),
+        total=total,
+        epilogue=epilogue,
+        copies=tuple(copies),
+    )
+    found = _with_groups(_with_borders(found), kernel.index_type)
+    return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
+
+
+def _epilogue(
+    stage: Stage, result: Stage, others: Mapping[Any, Stage], total: Any
+) -> PrimExpression | None:
+    """The result as an expression of the total, at the axes of the reduction."""
+    if result is stage:
+        return total
+    extents = [axis.extent for axis in stage.axes]
+    if [axis.extent for axis in result.axes] != extents:
+        return None
+    axes = [axis.var for axis in stage.axes]
+    expression = inlined(at(result, axes), others)
+    own = loads(expression, stage.buffer)
+    plain = all(
+        all(_same_index(index, axis) for index, axis in zip(load.indices, stage.axes, strict=True))
+        for load in own
+    )
+    if not own or not plain:
+        return None
+
+    def replaced(load: Any) -> PrimExpression:
+        return total if load.source.same_as(stage.buffer) else load
+
+    return tvm_ffi.structural_map(expression, (BUFFER_LOAD, replaced))
+
+
+def _same_index(index: Any, axis: Axis) -> bool:
+    if axis.extent == 1 and isinstance(index, tirx.IntImm):
+        return int(index.value) == 0
+    return bool(index.same_as(axis.var))
+
+
+def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[Stage]]:
+    """What is computed inside of the reduction, and what in front of it.
+
+    Values that are cheap, and not computed more often than they are stored, move inside.
+    """
+    inside: list[Stage] = []
+    for candidate in before:
+        if _is_plain(candidate.value):
+            inside.append(candidate)
+    names = {s.buffer for s in inside}
+    return inside, [s for s in before if s.buffer not in names]
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is one element of another buffer, or a constant."""
+    return isinstance(value, (BUFFER_LOAD, tirx.FloatImm, tirx.IntImm))
+
+
+def _with_borders(reduction: Reduction) -> Reduction:
+    """Copies that only add a padding become borders, where the padding changes nothing."""
+    for copy in reduction.copies:
+        found = _border_of(reduction, copy)
+        if found is not None:
+            reduction = found
+    return reduction
+
+
+def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
+    if loads_of_any(reduction.copies, copy.buffer) or loads(reduction.epilogue, copy.buffer):
+        return None
+    padding = read_padding(copy)
+    uses = loads(reduction.term, copy.buffer)
+    if padding is None or len(uses) != 1 or not _is_neutral(reduction, padding.value, uses[0]):
+        return None
+    borders = []
+    for index, (first, last), axis in zip(uses[0].indices, padding.inside, copy.axes, strict=True):
+        if (first, last) == (0, axis.extent):
+            continue
+        border = _border(reduction, index, first, last)
+        if border is None:
+            return None
+        borders.append(border)
+
+    def shifted(load: Any) -> PrimExpression:
+        return at_source(load) if load.source.same_as(copy.buffer) else load
+
+    def at_source(load: Any) -> PrimExpression:
+        pairs = zip(copy.axes, load.indices, strict=True)
+        return substituted(padding.source, {axis.var: index for axis, index in pairs})
+
+    return replace(
+        reduction,
+        term=tvm_ffi.structural_map(reduction.term, (BUFFER_LOAD, shifted)),
+        borders=(*reduction.borders, *borders),
+        copies=tuple(other for other in reduction.copies if other is not copy),
+    )
+
+
+def loads_of_any(stages: Iterable[Stage], buffer: Any) -> bool:
+    """Whether some stage loads from a buffer."""
+    return any(loads(stage.value, buffer) for stage in stages)
+
+
+def _is_neutral(reduction: Reduction, value: Any, use: Any) -> bool:
+    """Whether combining a padded element changes nothing."""
+    if reduction.combine is tirx.Add:
+        term = reduction.term
+        while isinstance(term, tirx.Mul):
+            term = term.a if loads(term.a, use.source) else term.b
+        return float(value.value) == 0 and _is_that(term, use)
+    same = isinstance(reduction.init, type(value)) and reduction.init.value == value.value
+    return same and _is_that(reduction.term, use)
+
+
+def _is_that(term: Any, use: Any) -> bool:
+    return isinstance(term, BUFFER_LOAD) and term.source.same_as(use.source)
+
+
+def _border(reduction: Reduction, index: Any, first: int, last: int) -> Border | None:
+    """The border that an index with a padding in its dimension means."""
+    axes = [a for a in reduction.axes if _mentions(index, a)]
+    reduced = [a for a in reduction.reduced if _mentions(index, a)]
+    if len(axes) > 1 or len(reduced) != 1:
+        return None
+    equation = sym.detect_linear_equation(index, [a.var for a in (*axes, *reduced)])
+    if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
+        return None
+    *slopes, base = (int(c.value) for c in equation)
+    if min(slopes) <= 0 or reduced[0].extent > _LONGEST_BORDER:
+        return None
+    step = slopes[0] if axes else 0
+    axis = axes[0] if axes else None
+    return Border(axis, step, reduced[0], slopes[-1], first - base, last - base)
+
+
+def _mentions(expression: Any, axis: Axis) -> bool:
+    return count(expression, axis) > 0
+
+
+def _with_groups(reduction: Reduction, index_type: str) -> Reduction:
+    """A last axis that is divided into groups becomes two: the group, and what is in it.
+
+    Groups show where an operand takes the quotient of the axis on top of what is reduced; panels
+    of packed weights take quotient and remainder alone, and are left as they are.
+    """
+    if not reduction.axes:
+        return reduction
+    axis = reduction.axes[-1]
+    size = _group_size(reduction, axis)
+    if size is None:
+        return reduction
+    group = Axis(tirx.Var("g", index_type), axis.extent // size)
+    inner = Axis(tirx.Var("o", index_type), size)
+    analyzer = sym.Analyzer()
+    analyzer.bind(group.var, Range(0, group.extent))
+    analyzer.bind(inner.var, Range(0, inner.extent))
+    whole = {axis.var: group.var * tirx.const(size, index_type) + inner.var}
+
+    def split(expression: Any) -> Any:
+        def simplified(load: Any) -> Any:
+            return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
+
+        return tvm_ffi.structural_map(substituted(expression, whole), (BUFFER_LOAD, simplified))
+
+    return replace(
+        reduction,
+        axes=(*reduction.axes[:-1], group, inner),
+        term=split(reduction.term),
+        epilogue=split(reduction.epilogue),
+        indices=tuple(substituted(index, whole) for index in reduction.indices),
+    )
+
+
+def _group_size(reduction: Reduction, axis: Axis) -> int | None:
+    """The divisor of an axis in an index that adds something reduced to the quotient."""
+    for load in loads(reduction.term):
+        for index in load.indices:
+            if not any(_mentions(index, reduced) for reduced in reduction.reduced):
+                continue
+            divisions: list[Any] = []
+            tvm_ffi.structural_walk(index, (tirx.FloorDiv, divisions.append), order="post")
+            for division in divisions:
+                size = int(division.b.value) if isinstance(division.b, tirx.IntImm) else 0
+                if division.a.same_as(axis.var) and size > 0 and axis.extent % size == 0:
+                    return size
+    return None
+
+
+def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:
+    """Axes of one value are replaced by 0, except for the last one."""
+    zero = tirx.const(0, index_type)
+    bordered = [border.axis for border in reduction.borders]
+    gone = {a.var: zero for a in reduction.axes[:-1] if a.extent == 1 and a not in bordered}
+    return replace(
+        reduction,
+        axes=tuple(a for a in reduction.axes if a.var not in gone),
+        term=substituted(reduction.term, gone),
+        epilogue=substituted(reduction.epilogue, gone),
+        indices=tuple(substituted(index, gone) for index in reduction.indices),
+    )
+
+
+def _with_merged_axes(reduction: Reduction, kernel: Kernel) -> Reduction:
+    """Neighbouring axes that every access runs through together become one."""
+    bordered = [border.axis for border in reduction.borders if border.axis is not None]
+    target = reduction.target[tuple(reduction.indices)]
+    merged = merge_axes(
+        reduction.axes,
+        (reduction.term, reduction.epilogue, target),
+        kernel.index_type,
+        keep=(*bordered, *reduction.axes[-1:]),
+    )
+    term, epilogue, written = merged.expressions
+    return replace(
+        reduction,
+        axes=merged.axes,
+        term=term,
+        epilogue=epilogue,
+        target=written.source,
+        indices=tuple(written.indices),
+        views=(*reduction.views, *merged.views),
+    )

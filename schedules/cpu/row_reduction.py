@@ -1,0 +1,323 @@
+"""The rule for reductions along contiguous elements: softmax, normalisation, sums of rows.
+
+All stages of such a kernel run for one row before the next row begins, so the row stays in the
+first cache however many stages read it, and what a stage gives for the row stays in registers or
+in a small buffer of its own. Rows run in parallel. What is divided by a number of the row is
+multiplied by its reciprocal.
+
+A reduction keeps several vectors of partial results, since floating-point sums may not be reordered
+by the compiler, and joins them by halves at the end of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules.cpu.accesses import is_cheap
+from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product, loads, substituted
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, with_opaque_body
+
+NAME = "cpu.row_reduction"
+
+_PARTIAL_VECTORS = 4
+"""Vectors of partial results: as many additions are under way at once."""
+
+_STACK = 1 << 16
+"""Bytes of a row that are held on the stack; longer ones are allocated."""
+
+PARALLEL_WORK = 1 << 15
+
+
+def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
+    """The function row by row; None where its stages do not share their rows."""
+    rows = _rows(kernel)
+    if rows is None:
+        return None
+    plan = _Rows(kernel, rows, description)
+    extents = [extent for extent in rows if extent > 1] or [1]
+    work = sum(stage.work for stage in kernel.stages)
+
+    def row(indices: list[Any]) -> Any:
+        given = iter(indices)
+        zero = tirx.const(0, kernel.index_type)
+        place = [next(given) if extent > 1 else zero for extent in rows]
+        return plan.statement(place)
+
+    body = emit.grid(extents, row, kernel.index_type, parallel=work >= PARALLEL_WORK)
+    return with_opaque_body(function, [s.buffer for s in kernel.results], [], body)
+
+
+def _rows(kernel: Kernel) -> list[int] | None:
+    """The extents that all stages have in front: those of the reductions' results."""
+    reductions = [stage for stage in kernel.stages if stage.reduced]
+    if not reductions:
+        return None
+    ranks = {_row_rank(stage) for stage in reductions}
+    rank = max(ranks)
+    shapes = {tuple(axis.extent for axis in stage.axes[:rank]) for stage in kernel.stages}
+    if len(shapes) != 1 or any(len(stage.axes) < rank for stage in kernel.stages):
+        return None
+    if any(extent_product(stage.axes[rank:]) != 1 for stage in reductions):
+        return None
+    if not all(_stays_in_row(stage, kernel, rank) for stage in kernel.stages):
+        return None
+    if not all(_is_contiguous(stage) for stage in reductions):
+        return None
+    return list(shapes.pop())
+
+
+def _row_rank(stage: Stage) -> int:
+    """How many axes a stage has in front of those of extent 1 at its end."""
+    rank = len(stage.axes)
+    while rank and stage.axes[rank - 1].extent == 1:
+        rank -= 1
+    return rank
+
+
+def _stays_in_row(stage: Stage, kernel: Kernel, rank: int) -> bool:
+    """Whether a stage reads of the other stages its own row only."""
+    for load in loads(stage.value):
+        if kernel.stage_of(load.source) is None:
+            continue
+        for index, axis in zip(load.indices[:rank], stage.axes[:rank], strict=True):
+            zero = isinstance(index, tirx.IntImm) and axis.extent == 1
+            if not zero and not index.same_as(axis.var):
+                return False
+    return True
+
+
+def _is_contiguous(stage: Stage) -> bool:
+    """Whether the last reduced axis runs through neighbouring elements, and nothing else does."""
+    last = stage.reduced[-1]
+    for load in loads(stage.value):
+        for position, index in enumerate(load.indices):
+            found: list[Any] = []
+            tvm_ffi.structural_walk(index, (tirx.Var, found.append), order="post")
+            if not any(var.same_as(last.var) for var in found):
+                continue
+            if position != len(load.indices) - 1 or not index.same_as(last.var):
+                return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A kernel, the extents of its rows, and the CPU."""
+
+    kernel: Kernel
+    rows: list[int]
+    description: Description
+
+    def statement(self, place: Sequence[Any]) -> Any:
+        """All stages of one row."""
+        dtype = self.kernel.index_type
+        rank = len(self.rows)
+        kept: dict[Any, Any] = {}
+        inside: dict[Any, Stage] = {}
+        statements: list[Any] = []
+        for stage in self.kernel.stages:
+            result = stage in self.kernel.results
+            if not stage.reduced and not result and self._moves_inside(stage):
+                inside[stage.buffer] = stage
+                continue
+            value = self._resolved(stage.value, kept, inside, rank)
+            row = {axis.var: index for axis, index in zip(stage.axes, place, strict=False)}
+            value = substituted(value, row)
+            inner = stage.axes[rank:]
+            if stage.reduced:
+                value = substituted(value, {axis.var: self._zero() for axis in inner})
+            value = _with_reciprocals(value, inner)
+            size = extent_product(inner)
+            lanes = self.description.lanes(_bits(stage.dtype))
+            if not result or self._is_read(stage):
+                held = tirx.decl_buffer(
+                    (size,), stage.dtype, f"{stage.buffer.name}_row", scope=_scope(size)
+                )
+                statements.append(tirx.AllocBuffer(held))
+                kept[stage.buffer] = held
+            target: Any = kept.get(stage.buffer)
+            if stage.reduced:
+                statements += self._reduced(stage, value, target, lanes)
+                if result:
+                    zeros = [tirx.const(0, dtype)] * len(inner)
+                    total = target[(tirx.const(0, dtype),)]
+                    statements.append(tirx.BufferStore(stage.buffer, total, [*place, *zeros]))
+            else:
+                statements.append(self._elements(stage, inner, value, place, target, result, lanes))
+        return emit.sequence(statements)
+
+    def _moves_inside(self, stage: Stage) -> bool:
+        uses = [load for other in self.kernel.stages for load in loads(other.value, stage.buffer)]
+        return is_cheap(stage.value) or len(uses) == 1
+
+    def _is_read(self, stage: Stage) -> bool:
+        return stage.reduced != () or any(
+            loads(other.value, stage.buffer) for other in self.kernel.stages
+        )
+
+    def _resolved(
+        self, value: Any, kept: Mapping[Any, Any], inside: Mapping[Any, Stage], rank: int
+    ) -> Any:
+        """A value that reads what was kept of this row, and computes what moved inside."""
+
+        def replaced(load: Any) -> Any:
+            if load.source in kept:
+                held = kept[load.source]
+                stage = self.kernel.stage_of(load.source)
+                assert stage is not None
+                return held[(_flat(load.indices[rank:], stage.axes[rank:], self._zero()),)]
+            if load.source in inside:
+                stage = inside[load.source]
+                pairs = zip(stage.axes, load.indices, strict=True)
+                inner = substituted(stage.value, {axis.var: index for axis, index in pairs})
+                return self._resolved(inner, kept, inside, rank)
+            return load
+
+        return tvm_ffi.structural_map(value, (BUFFER_LOAD, replaced))
+
+    def _zero(self) -> Any:
+        return tirx.const(0, self.kernel.index_type)
+
+    def _elements(
+        self,
+        stage: Stage,
+        inner: Sequence[Axis],
+        value: Any,
+        place: Sequence[Any],
+        target: Any,
+        result: bool,
+        lanes: int,
+    ) -> Any:
+        """A stage without reduction, for one row."""
+        dtype = self.kernel.index_type
+        outer, last = ((), None) if not inner else (inner[:-1], inner[-1])
+
+        def at(where: Mapping[Any, Any]) -> Any:
+            computed = substituted(value, where)
+            indices = [substituted(axis.var, where) for axis in inner]
+            stores = []
+            if target is not None:
+                flat = _flat(indices, inner, self._zero())
+                stores.append(tirx.BufferStore(target, computed, [flat]))
+                computed = target[(flat,)]
+            if result:
+                stores.append(tirx.BufferStore(stage.buffer, computed, [*place, *indices]))
+            return emit.sequence(stores)
+
+        if last is None:
+            return at({})
+
+        def row(indices: list[Any]) -> Any:
+            where = {axis.var: index for axis, index in zip(outer, indices, strict=True)}
+            return emit.strip(
+                last.extent, lanes, lambda index: at({**where, last.var: index}), dtype
+            )
+
+        return emit.grid([axis.extent for axis in outer], row, dtype, parallel=False)
+
+    def _reduced(self, stage: Stage, value: Any, target: Any, lanes: int) -> list[Any]:
+        """Partial results in vectors, their union, and what is left over at the end of the row."""
+        dtype = self.kernel.index_type
+        *outer, last = stage.reduced
+        zero = self._zero()
+        width = lanes * _PARTIAL_VECTORS
+        while width > last.extent:
+            width //= 2
+        lanes = min(lanes, width)
+        full, rest = divmod(last.extent, width)
+        partial = tirx.decl_buffer((width,), stage.dtype, "partial", scope="local")
+
+        def combined(old: Any, where: Mapping[Any, Any]) -> Any:
+            return stage.combine(old, substituted(value, where))
+
+        def row(indices: list[Any]) -> Any:
+            where = {axis.var: index for axis, index in zip(outer, indices, strict=True)}
+
+            def step(number: Any) -> Any:
+                start = number * tirx.const(width, dtype)
+
+                def lane(index: Any) -> Any:
+                    new = combined(partial[(index,)], {**where, last.var: start + index})
+                    return tirx.BufferStore(partial, new, [index])
+
+                return emit.vectors(width, lanes, lane, dtype)
+
+            def left(index: Any) -> Any:
+                position = index + tirx.const(full * width, dtype)
+                new = combined(partial[(index,)], {**where, last.var: position})
+                return tirx.BufferStore(partial, new, [index])
+
+            parts = [emit.loop(full, step, name="k", dtype=dtype)]
+            if rest:
+                parts.append(emit.vectors(rest, lanes, left, dtype))
+            return emit.sequence(parts)
+
+        return [
+            tirx.AllocBuffer(partial),
+            emit.vectors(width, lanes, lambda i: tirx.BufferStore(partial, stage.init, [i]), dtype),
+            emit.grid([axis.extent for axis in outer], row, dtype, parallel=False),
+            tirx.BufferStore(
+                target, _joined(stage.combine, partial, width, min(lanes, width), dtype), [zero]
+            ),
+        ]
+
+
+def _joined(combine: Any, partial: Any, width: int, lanes: int, dtype: str) -> Any:
+    """All partial results in one: vectors first, then the halves of the last vector."""
+    if lanes == 1:
+        parts = [partial[(tirx.const(n, dtype),)] for n in range(width)]
+    else:
+        parts = [
+            partial[(tirx.Ramp(tirx.const(n, dtype), tirx.const(1, dtype), lanes),)]
+            for n in range(0, width, lanes)
+        ]
+    total = parts[0]
+    for part in parts[1:]:
+        total = combine(total, part)
+    return _halved(combine, total, lanes)
+
+
+def _halved(combine: Any, vector: Any, lanes: int) -> Any:
+    if lanes == 1:
+        return vector
+    var = tirx.Var("v", vector.ty)
+    half = lanes // 2
+    halves = [tirx.Shuffle([var], list(range(first, first + half))) for first in (0, half)]
+    return tirx.Let(var, vector, _halved(combine, combine(*halves), half))
+
+
+def _with_reciprocals(value: Any, inner: Sequence[Axis]) -> Any:
+    """Quotients by what is the same for the whole row as products, rounded once more."""
+    variables = [axis.var for axis in inner]
+
+    def replaced(division: Any) -> Any:
+        found: list[Any] = []
+        tvm_ffi.structural_walk(division.b, (tirx.Var, found.append), order="post")
+        varies = any(var in variables for var in found)
+        if varies or not loads(division.b) or "float" not in str(division.ty.dtype):
+            return division
+        return division.a * (tirx.const(1.0, str(division.ty.dtype)) / division.b)
+
+    return tvm_ffi.structural_map(value, (tirx.Div, replaced))
+
+
+def _flat(indices: Sequence[Any], axes: Sequence[Axis], zero: Any) -> Any:
+    total = zero
+    for index, axis in zip(indices, axes, strict=True):
+        total = total * axis.extent + index
+    return total
+
+
+def _bits(dtype: str) -> int:
+    return int("".join(c for c in dtype if c.isdigit()) or 8)
+
+
+def _scope(size: int) -> str:
+    return "local" if size * 4 <= _STACK else "global"

@@ -1,0 +1,1 @@
+"""Rewrites of Relax functions in front of legalization; they know no target's instructions."""

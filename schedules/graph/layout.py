@@ -1,0 +1,135 @@
+"""Channels last inside of a graph: convolutions and what stands around them run on N X C tensors.
+
+Enters: Relax functions with convolutions whose channels stand behind the batch. Leaves: the same
+functions, in which convolutions read and write channels last, and every operator between them that
+does not mind runs on the permuted tensor too. Tensors are permuted back only where an operator
+needs the original order, and at the edges of the graph. Chooses nothing about weights.
+
+A permutation in the graph itself only changes orders (:mod:`placement`). What is done with each
+operator stands in :mod:`layout_rules`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_nnef.schedules.graph.layout_rules import RULES
+from tvm_nnef.schedules.graph.placement import Order, Placed, extent_of
+from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.tvm_compat import (
+    Module,
+    RelaxExpression,
+    constant,
+    constant_array,
+    is_tensor,
+    prim_functions,
+    shape_and_dtype,
+)
+
+
+def channels_last(mod: Module) -> Module:
+    """The module with convolutions, and what is around them, channels last."""
+    walk = _Layout(mod)
+    for variable, function in list(mod.functions.items()):
+        if isinstance(function, relax.Function):
+            walk.builder_.update_func(variable, walk.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(walk.builder_.get())
+
+
+@mutator
+class _Layout(PyExprMutator):  # type: ignore[misc]
+    """Walks over bindings; ``placed`` knows the variables that have a permuted form."""
+
+    def __init__(self, mod: Module) -> None:
+        super().__init__(mod)
+        self.functions = prim_functions(mod)
+        self.placed: dict[Any, Placed] = {}
+        self.restored: dict[Any, Any] = {}
+
+    def visit_var_binding_(self, binding: Any) -> None:
+        made = self.permuted(binding.value)
+        if made is None:
+            super().visit_var_binding_(binding)
+            return
+        name = str(binding.var.name)
+        self.placed[binding.var] = Placed(self.builder_.emit(made.value, name), made.order)
+        if not isinstance(binding.var, relax.DataflowVar):
+            # A result of its block is bound inside the block, and in the original order.
+            value = self.normal(self.restoring(self.placed[binding.var]))
+            self.builder_.emit_normalized(relax.VarBinding(binding.var, value))
+            self.restored[binding.var] = binding.var
+
+    def visit_seq_expr_(self, sequence: Any) -> Any:
+        outside = dict(self.placed), dict(self.restored)
+        visited = super().visit_seq_expr_(sequence)
+        self.placed, self.restored = outside
+        return visited
+
+    def visit_var_(self, variable: Any) -> Any:
+        return self.plain(variable)
+
+    def visit_dataflow_var_(self, variable: Any) -> Any:
+        return self.plain(variable)
+
+    def plain(self, variable: Any) -> Any:
+        """A variable in the original order."""
+        if variable in self.restored:
+            return self.restored[variable]
+        placed = self.placed.get(variable)
+        if placed is None:
+            found = self.get_var_remap(variable)
+            return variable if found is None else found
+        value = self.restoring(placed)
+        if not value.same_as(placed.value):
+            value = self.builder_.emit(value)
+        self.restored[variable] = value
+        return value
+
+    def restoring(self, placed: Placed) -> Any:
+        """The expression of a permuted tensor in the original order."""
+        order = placed.order
+        inverse = [order.index(dimension) for dimension in range(len(order))]
+        if inverse == sorted(inverse):
+            return placed.value
+        shape = [placed.shape[d] for d in inverse]
+        moved = [d for d in order if extent_of(placed, d) != 1]
+        if moved == sorted(moved) and all(isinstance(e, int) for e in shape):
+            return relax.op.reshape(placed.value, tuple(shape))
+        return relax.op.permute_dims(placed.value, inverse)
+
+    def permuted(self, value: Any) -> Placed | None:
+        """The permuted form of what a variable is bound to; None where it stays as it is."""
+        if isinstance(value, relax.Var) and value in self.placed:
+            return self.placed[value]
+        rule = RULES.get(operator_name(value))
+        if rule is None or not is_tensor(value):
+            return None
+        return rule(self, value)
+
+    def placement(self, operand: Any) -> Placed | None:
+        """The permuted form of an operand, where it has one."""
+        return self.placed.get(operand) if isinstance(operand, relax.Var) else None
+
+    def in_order(self, operand: Any, order: Order) -> RelaxExpression:
+        """An operand in an order, by permuting it where it is not."""
+        placed = self.placement(operand)
+        if placed is not None and placed.order == order:
+            return placed.value
+        array = constant_array(operand)
+        if array is not None:
+            return constant(array.transpose(order))
+        found = self.visit_expr(operand)
+        if list(order) == sorted(order):
+            return found
+        shape = shape_and_dtype(found)[0]
+        moved = [d for d in order if shape[d] != 1]
+        if moved == sorted(moved) and all(isinstance(extent, int) for extent in shape):
+            return self.builder_.emit(relax.op.reshape(found, tuple(shape[d] for d in order)))
+        return self.builder_.emit(relax.op.permute_dims(found, list(order)))
+
+    def normal(self, expression: RelaxExpression) -> RelaxExpression:
+        """The expression with its type."""
+        return self.builder_.normalize(expression)

@@ -1,0 +1,350 @@
+"""How each operator runs on permuted tensors: a call in, its permuted result out, or None.
+
+A rule says what it needs in which order, and leaves to the walk where that comes from. An operator
+without a rule, or one whose rule gives None, gets its operands in the original order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm import relax
+
+from tvm_nnef.schedules.graph.placement import Order, Placed, Walk, extent_of, last
+from tvm_nnef.schedules.graph.rebuilding import tensors_of
+from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.schedules.stages import read_kernel
+from tvm_nnef.tvm_compat import (
+    RelaxExpression,
+    constant,
+    constant_array,
+    is_tensor,
+    shape_and_dtype,
+)
+
+Rule = Callable[[Walk, Any], Placed | None]
+
+
+def _convolution(walk: Walk, call: Any) -> Placed | None:
+    attributes = call.attrs
+    layout = str(attributes.data_layout)
+    if layout[:2] != "NC" or str(attributes.out_layout) not in ("", layout):
+        return None
+    rank = len(layout)
+    order = last(rank)
+    moved = "N" + layout[2:] + "C"
+    make = {3: relax.op.nn.conv1d, 4: relax.op.nn.conv2d, 5: relax.op.nn.conv3d}[rank]
+    data = walk.in_order(call.args[0], order)
+    weights = walk.visit_expr(call.args[1])
+    made = make(
+        data,
+        weights,
+        strides=list(attributes.strides),
+        padding=list(attributes.padding),
+        dilation=list(attributes.dilation),
+        groups=int(attributes.groups),
+        data_layout=moved,
+        kernel_layout=str(attributes.kernel_layout),
+        out_layout=moved,
+        out_dtype=attributes.out_dtype,
+    )
+    return Placed(made, order)
+
+
+_POOLS = {
+    "nn.max_pool1d": relax.op.nn.max_pool1d,
+    "nn.max_pool2d": relax.op.nn.max_pool2d,
+    "nn.max_pool3d": relax.op.nn.max_pool3d,
+    "nn.avg_pool1d": relax.op.nn.avg_pool1d,
+    "nn.avg_pool2d": relax.op.nn.avg_pool2d,
+    "nn.avg_pool3d": relax.op.nn.avg_pool3d,
+}
+
+
+def _pool(walk: Walk, call: Any) -> Placed | None:
+    layout = str(call.attrs.layout)
+    placed = walk.placement(call.args[0])
+    if placed is None or layout[:2] != "NC":
+        return None
+    options = {
+        "pool_size": list(call.attrs.pool_size),
+        "strides": list(call.attrs.strides),
+        "padding": list(call.attrs.padding),
+        "dilation": list(call.attrs.dilation),
+        "ceil_mode": bool(call.attrs.ceil_mode),
+        "count_include_pad": bool(call.attrs.count_include_pad),
+    }
+    pool = _POOLS[operator_name(call)]
+    if placed.order == last(len(layout)):
+        return Placed(pool(placed.value, layout="N" + layout[2:] + "C", **options), placed.order)
+    return _pool_over_last(walk, call, placed, options)
+
+
+def _pool_over_last(
+    walk: Walk, call: Any, placed: Placed, options: Mapping[str, Any]
+) -> Placed | None:
+    """Windows over the one dimension that is stored last, as a pooling of two dimensions."""
+    spatial = len(options["pool_size"])
+    used = [d for d in range(spatial) if int(options["pool_size"][d]) != 1]
+    padding = [int(p) for p in options["padding"]]
+    padding = padding if len(padding) == 2 * spatial else padding * (2 * spatial // len(padding))
+    others = [d for d in range(spatial) if d not in used]
+    idle = all(
+        int(options["strides"][d]) == 1 and padding[d] == padding[d + spatial] == 0 for d in others
+    )
+    if len(used) != 1 or placed.order[-1] != used[0] + 2 or not idle:
+        return None
+    if not all(isinstance(extent, int) for extent in placed.shape):
+        return None
+    (dimension,) = used
+    *rest, extent = placed.shape
+    rows = 1
+    for other in rest:
+        rows *= other
+    flat = walk.builder_.emit(relax.op.reshape(placed.value, (1, 1, rows, extent)))
+    pool = _POOLS[operator_name(call)[:-2] + "2d"]
+    made = pool(
+        flat,
+        pool_size=[1, options["pool_size"][dimension]],
+        strides=[1, options["strides"][dimension]],
+        padding=[0, padding[dimension], 0, padding[dimension + spatial]],
+        dilation=[1, options["dilation"][dimension]],
+        ceil_mode=options["ceil_mode"],
+        count_include_pad=options["count_include_pad"],
+    )
+    pooled = walk.builder_.emit(made)
+    shape = (*rest, shape_and_dtype(pooled)[0][-1])
+    return Placed(relax.op.reshape(pooled, shape), placed.order)
+
+
+def _elementwise(walk: Walk, call: Any) -> Placed | None:
+    """One tensor with a permuted form decides the order for all."""
+    rank = len(call.ty.shape)
+    placements = [walk.placement(operand) for operand in call.args]
+    full = [p for p in placements if p is not None and len(p.order) == rank]
+    if not full or not all(is_tensor(operand) for operand in call.args):
+        return None
+    sizes = [_elements(p.shape) for p in full]
+    order = full[sizes.index(max(sizes))].order
+    operands = [_aligned(walk, operand, order, rank) for operand in call.args]
+    return Placed(relax.Call(call.op, operands, call.attrs, call.ty_args), order)
+
+
+def _elements(shape: Sequence[Any]) -> int:
+    total = 1
+    for extent in shape:
+        total *= extent if isinstance(extent, int) else 1
+    return total
+
+
+def _aligned(walk: Walk, operand: Any, order: Order, rank: int) -> RelaxExpression:
+    """An operand that broadcasts as before against tensors in the order."""
+    shape = shape_and_dtype(operand)[0]
+    if not shape:
+        return walk.visit_expr(operand)
+    if len(shape) < rank:
+        wide = (1,) * (rank - len(shape)) + tuple(shape)
+        array = constant_array(operand)
+        if array is not None:
+            return constant(array.reshape(wide).transpose(order))
+        operand = walk.builder_.emit(relax.op.reshape(walk.visit_expr(operand), wide))
+    return walk.in_order(operand, order)
+
+
+def _concat(walk: Walk, call: Any) -> Placed | None:
+    items = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else None
+    if items is None or call.attrs.axis is None:
+        return None
+    placements = [walk.placement(item) for item in items]
+    known = [p for p in placements if p is not None]
+    if not known:
+        return None
+    order = known[0].order
+    values = [walk.in_order(item, order) for item in items]
+    axis = int(call.attrs.axis) % len(order)
+    return Placed(relax.op.concat(values, axis=order.index(axis)), order)
+
+
+def _permute(walk: Walk, call: Any) -> Placed | None:
+    placed = walk.placement(call.args[0])
+    if placed is None:
+        return None
+    rank = len(placed.order)
+    axes = call.attrs.axes
+    axes = [int(a) for a in axes] if axes is not None else list(reversed(range(rank)))
+    return Placed(placed.value, tuple(axes.index(dimension) for dimension in placed.order))
+
+
+def _reduction(walk: Walk, call: Any) -> Placed | None:
+    placed = walk.placement(call.args[0])
+    axes = call.attrs.axis
+    if placed is None or axes is None:
+        return None
+    rank = len(placed.order)
+    gone = {int(axis) % rank for axis in axes}
+    keep = bool(call.attrs.keepdims)
+    make = getattr(relax.op, operator_name(call))
+    made = make(placed.value, axis=[placed.order.index(a) for a in sorted(gone)], keepdims=keep)
+    if keep:
+        return Placed(made, placed.order)
+    left = [dimension for dimension in range(rank) if dimension not in gone]
+    return Placed(made, tuple(left.index(d) for d in placed.order if d not in gone))
+
+
+def _softmax(walk: Walk, call: Any) -> Placed | None:
+    placed = walk.placement(call.args[0])
+    if placed is None:
+        return None
+    axis = int(call.attrs.axis) % len(placed.order)
+    make = getattr(relax.op.nn, operator_name(call).removeprefix("nn."))
+    return Placed(make(placed.value, axis=placed.order.index(axis)), placed.order)
+
+
+def _expand(walk: Walk, call: Any) -> Placed | None:
+    """New dimensions of extent 1 are stored where they stand among their neighbours."""
+    placed = walk.placement(call.args[0])
+    if placed is None:
+        return None
+    rank = len(call.ty.shape)
+    new = sorted(int(axis) % rank for axis in call.attrs.axis)
+    old = [dimension for dimension in range(rank) if dimension not in new]
+    order = [old[dimension] for dimension in placed.order]
+    for dimension in new:
+        order.insert(1 if dimension else 0, dimension)
+    shape = tuple(
+        1 if dimension in new else placed.shape[placed.order.index(old.index(dimension))]
+        for dimension in order
+    )
+    return Placed(relax.op.reshape(placed.value, shape), tuple(order))
+
+
+def _squeeze(walk: Walk, call: Any) -> Placed | None:
+    placed = walk.placement(call.args[0])
+    if placed is None:
+        return None
+    rank = len(placed.order)
+    axes = call.attrs.axis
+    gone = [int(axis) % rank for axis in axes] if axes is not None else [
+        d for d in range(rank) if extent_of(placed, d) == 1
+    ]  # fmt: skip
+    left = [dimension for dimension in range(rank) if dimension not in gone]
+    order = tuple(left.index(d) for d in placed.order if d not in gone)
+    shape = tuple(extent_of(placed, d) for d in placed.order if d not in gone)
+    return Placed(relax.op.reshape(placed.value, shape), order)
+
+
+def _reshape(walk: Walk, call: Any) -> Placed | None:
+    """A reshape that splits or joins dimensions each for itself keeps the order of the groups."""
+    placed = walk.placement(call.args[0])
+    if placed is None:
+        return None
+    old = [extent_of(placed, dimension) for dimension in range(len(placed.order))]
+    new = list(shape_and_dtype(call)[0])
+    if not all(isinstance(extent, int) for extent in (*old, *new)):
+        return None
+    groups = _groups(old, new)
+    if groups is None:
+        return None
+    needed: list[int] = []
+    order: list[int] = []
+    taken: set[int] = set()
+    for dimension in placed.order:
+        if dimension in taken:
+            continue
+        sources, targets = next(g for g in groups if dimension in g[0])
+        taken.update(sources)
+        needed += sources
+        order += targets
+    value = placed.value
+    if needed != list(placed.order):
+        axes = [placed.order.index(dimension) for dimension in needed]
+        value = walk.builder_.emit(relax.op.permute_dims(value, axes))
+    shape = tuple(new[dimension] for dimension in order)
+    return Placed(relax.op.reshape(value, shape), tuple(order))
+
+
+def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+    """Which neighbouring dimensions become which; None where the extents tell nothing."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        sources, targets = [i], [j]
+        a, b = old[i], new[j]
+        i, j = i + 1, j + 1
+        while a != b:
+            if a < b and i < len(old):
+                a *= old[i]
+                sources.append(i)
+                i += 1
+            elif b < a and j < len(new):
+                b *= new[j]
+                targets.append(j)
+                j += 1
+            else:
+                return None
+        groups.append((sources, targets))
+    if any(extent != 1 for extent in (*old[i:], *new[j:])) or not groups:
+        return None
+    groups[-1][0].extend(range(i, len(old)))
+    groups[-1][1].extend(range(j, len(new)))
+    return groups
+
+
+def _kernel(walk: Walk, call: Any) -> Placed | None:
+    """A PrimFunc reads permuted operands as they are stored, and writes in the same order."""
+    if len(call.args) > 2 or not isinstance(call.args[1], relax.Tuple):
+        return None
+    arguments = list(call.args[1].fields)
+    placements = [walk.placement(argument) for argument in arguments]
+    known = [placed for placed in placements if placed is not None]
+    function = walk.functions.get(str(call.args[0].name_hint))
+    if not known or function is None:
+        return None
+    kernel = read_kernel(function)
+    if kernel is None or len(kernel.results) != 1:
+        return None
+    (result,) = kernel.results
+    order = max(known, key=lambda placed: _elements(placed.shape)).order
+    inputs = [p for p in kernel.parameters if not p.same_as(result.buffer)]
+    orders = {stage.buffer: order for stage in kernel.stages if len(stage.axes) == len(order)}
+    for buffer, placed in zip(inputs, placements, strict=True):
+        if placed is not None:
+            orders[buffer] = placed.order
+    values = [
+        placed.value if placed is not None else walk.visit_expr(argument)
+        for argument, placed in zip(arguments, placements, strict=True)
+    ]
+
+    def rebuilt(*tensors: Any) -> Any:
+        return tensors_of(kernel, tensors, orders)[result.buffer]
+
+    name = str(call.args[0].name_hint)
+    made = walk.builder_.call_te(rebuilt, *values, primfunc_name_hint=name)
+    return Placed(made, orders.get(result.buffer, tuple(range(len(result.axes)))))
+
+
+_UNARY = (
+    "nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu", "nn.dropout", "sigmoid",
+    "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "negative", "erf", "clip", "astype", "square",
+    "floor", "ceil", "round", "sign", "sin", "cos", "logical_not",
+)  # fmt: skip
+
+_BINARY = (
+    "add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "where", "equal",
+    "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
+)  # fmt: skip
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),
+    **dict.fromkeys(_POOLS, _pool),
+    **dict.fromkeys((*_UNARY, *_BINARY), _elementwise),
+    **dict.fromkeys(("mean", "sum", "max", "min", "prod", "variance", "std"), _reduction),
+    **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _softmax),
+    "call_tir": _kernel,
+    "concat": _concat,
+    "permute_dims": _permute,
+    "expand_dims": _expand,
+    "squeeze": _squeeze,
+    "reshape": _reshape,
+}

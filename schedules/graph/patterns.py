@@ -1,0 +1,63 @@
+"""How kernels may fuse: the attribute ``op_pattern``, where TVM's own analysis is too careful.
+
+TVM looks for equal indices, and finds none where a dimension of one element is read at 0. Changes
+the attribute of kernels without reduction only; the others keep what TVM says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from tvm_nnef.schedules.stages import Kernel, Stage, loads, read_kernel
+from tvm_nnef.tvm_compat import Module, prim_functions, update_functions
+
+_ELEMENTWISE, _BROADCAST, _INJECTIVE = range(3)
+"""TVM's numbers for the kinds of kernels (``OpPatternKind``)."""
+
+_ATTRIBUTE = "op_pattern"
+
+
+def annotate(mod: Module) -> Module:
+    """The module with a pattern for each kernel that computes element by element."""
+    found = {}
+    for name, function in prim_functions(mod).items():
+        if int((function.attrs or {}).get(_ATTRIBUTE, _INJECTIVE)) > _INJECTIVE:
+            continue
+        kernel = read_kernel(function)
+        if kernel is None or any(stage.reduced for stage in kernel.stages):
+            continue
+        found[name] = function.with_attr(_ATTRIBUTE, _pattern(kernel))
+    return update_functions(mod, found)
+
+
+def _pattern(kernel: Kernel) -> int:
+    return max(_stage_pattern(stage) for stage in kernel.stages)
+
+
+def _stage_pattern(stage: Stage) -> int:
+    """As TVM counts: what is broadcast does not keep a stage with equal indices from fusing."""
+    accesses = {_access(load, stage) for load in loads(stage.value)}
+    if not accesses or _INJECTIVE in accesses:
+        return _INJECTIVE
+    return _ELEMENTWISE if _ELEMENTWISE in accesses else _BROADCAST
+
+
+def _access(load: Any, stage: Stage) -> int:
+    """How the indices of a load follow from the axes of a stage."""
+    places = []
+    for index, extent in zip(load.indices, load.source.shape, strict=True):
+        unit = isinstance(index, tirx.IntImm) and index.value == 0 and int(extent) == 1
+        place = next((n for n, a in enumerate(stage.axes) if index.same_as(a.var)), None)
+        if place is None and not unit:
+            return _INJECTIVE
+        places.append(place)
+    known = [place for place in places if place is not None]
+    if known != sorted(set(known)):
+        return _INJECTIVE
+    same = len(places) == len(stage.axes) and all(
+        place == n or (place is None and stage.axes[n].extent == 1)
+        for n, place in enumerate(places)
+    )
+    return _ELEMENTWISE if same else _BROADCAST

@@ -1,0 +1,54 @@
+"""Tensors that are stored in another order of dimensions, and what a rule for them may ask.
+
+A tensor that was permuted is described by its *order*: dimension ``i`` of what is stored is
+dimension ``order[i]`` of the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tvm_nnef.tvm_compat import RelaxExpression, shape_and_dtype
+
+Order = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A tensor in another order of dimensions than the original has."""
+
+    value: RelaxExpression
+    order: Order
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The extents as they are stored."""
+        return shape_and_dtype(self.value)[0]
+
+
+class Walk(Protocol):
+    """The walk over a function, as the rules for its operators see it."""
+
+    builder_: Any
+    functions: Mapping[str, Any]
+
+    def placement(self, operand: Any) -> Placed | None:
+        """The permuted form of an operand, where it has one."""
+
+    def in_order(self, operand: Any, order: Order) -> RelaxExpression:
+        """An operand in an order, by permuting it where it is not."""
+
+    def visit_expr(self, expression: Any) -> Any:
+        """An operand in the original order."""
+
+
+def last(rank: int) -> Order:
+    """The order in which the dimension behind the first one comes last."""
+    return (0, *range(2, rank), 1)
+
+
+def extent_of(placed: Placed, dimension: int) -> Any:
+    """The extent of a dimension of the original."""
+    return placed.shape[placed.order.index(dimension)]

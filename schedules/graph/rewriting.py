@@ -1,0 +1,121 @@
+"""What the rewrites of Relax functions share: a walk over bindings, and looking at operands.
+
+A rewrite is a function from a call (its operands already rewritten) to an expression, or to None
+where it has nothing to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_nnef.tvm_compat import Module, RelaxExpression, constant_array
+
+Rewrite = Callable[["Operands", Any], RelaxExpression | None]
+
+
+class Operands:
+    """Looks through variables at what they are bound to, and counts the uses of old ones."""
+
+    def __init__(self, builder: Any, uses: dict[Any, int]) -> None:
+        """Takes the builder of the new function, and the uses of each variable of the old one."""
+        self.builder = builder
+        self._uses = uses
+
+    def definition(self, expression: RelaxExpression) -> RelaxExpression:
+        """What a variable is bound to; any other expression itself."""
+        while isinstance(expression, relax.Var):
+            bound = self.builder.lookup_binding(expression)
+            if bound is None:
+                return expression
+            expression = bound
+        return expression
+
+    def array(self, expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
+        """The value of an expression where it is a constant tensor."""
+        return constant_array(self.definition(expression))
+
+    def view(self, expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
+        """The value of a constant tensor, also where it is permuted or reshaped by calls."""
+        found = self.definition(expression)
+        name = operator_name(found)
+        if name not in ("permute_dims", "reshape"):
+            return constant_array(found)
+        inner = self.view(found.args[0])
+        if inner is None:
+            return None
+        if name == "reshape":
+            reshaped: np.ndarray[Any, Any] = inner.reshape([int(e) for e in found.ty.shape])
+            return reshaped
+        axes = found.attrs.axes
+        moved: np.ndarray[Any, Any] = inner.transpose(
+            None if axes is None else [int(axis) for axis in axes]
+        )
+        return moved
+
+    def call(self, expression: RelaxExpression, *names: str) -> Any:
+        """The call that an expression is bound to, if it is of one of the operators."""
+        found = self.definition(expression)
+        return found if operator_name(found) in names else None
+
+    def emit(self, expression: RelaxExpression) -> RelaxExpression:
+        """The expression bound to a variable, with its type."""
+        return self.builder.emit(expression)
+
+    def is_used_once(self, variable: Any) -> bool:
+        """Whether a variable has one use; those that a rewrite has made have one."""
+        return self._uses.get(variable, 1) == 1
+
+
+def operator_name(expression: RelaxExpression) -> str:
+    """The name of the operator that is called, without ``relax.``; empty for other expressions."""
+    operator = getattr(expression, "op", None)
+    return str(operator.name).removeprefix("relax.") if isinstance(operator, tvm.ir.Op) else ""
+
+
+def use_counts(function: Any) -> dict[Any, int]:
+    """How often each variable of a function is used."""
+    counts: dict[Any, int] = {}
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.Var):
+            counts[expression] = counts.get(expression, 0) + 1
+
+    relax.analysis.post_order_visit(function, visit)
+    return counts
+
+
+@mutator
+class _Walk(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: Module, rewrite: Rewrite) -> None:
+        super().__init__(mod)
+        self.rewrite = rewrite
+        self.operands = Operands(self.builder_, {})
+
+    def begin(self, function: Any) -> Any:
+        self.operands = Operands(self.builder_, use_counts(function))
+        return self.visit_expr(function)
+
+    def visit_call_(self, call: Any) -> Any:
+        visited = super().visit_call_(call)
+        made = self.rewrite(self.operands, visited)
+        return visited if made is None else made
+
+    def visit_tuple_getitem_(self, item: Any) -> Any:
+        visited = super().visit_tuple_getitem_(item)
+        made = self.rewrite(self.operands, visited)
+        return visited if made is None else made
+
+
+def rewritten(mod: Module, rewrite: Rewrite) -> Module:
+    """The module with a rewrite applied to each call and tuple item of its Relax functions."""
+    walk = _Walk(mod, rewrite)
+    for variable, function in list(mod.functions.items()):
+        if isinstance(function, relax.Function):
+            walk.builder_.update_func(variable, walk.begin(function))
+    return walk.builder_.get()

@@ -1,0 +1,202 @@
+"""Rewrites that make a graph simpler or cheaper on any target.
+
+Calls that change nothing go away; batch normalisation becomes one multiplication and one addition,
+and the multiplication goes into the constant weights of the convolution or matrix product in front
+of it; a sum over a stack becomes additions. Does not change shapes or the order of dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_nnef.schedules.graph import constants
+from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
+from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dtype
+
+
+def simplify(mod: Module) -> Module:
+    """The module in simpler terms, constants folded."""
+    canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, _rewrite))
+    return relax.transform.DeadCodeElimination()(canonical)
+
+
+def _rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
+    if isinstance(node, relax.TupleGetItem):
+        return _item(operands, node)
+    folded = constants.fold(operands, node)
+    if folded is not None:
+        return folded
+    rule = _RULES.get(operator_name(node))
+    return rule(operands, node) if rule else None
+
+
+def _item(operands: Operands, node: Any) -> RelaxExpression | None:
+    """The first result of batch normalisation and of dropout."""
+    if int(node.index) != 0:
+        return None
+    dropout = operands.call(node.tuple_value, "nn.dropout")
+    if dropout is not None:
+        return dropout.args[0]
+    norm = operands.call(node.tuple_value, "nn.batch_norm")
+    return None if norm is None or norm.attrs.training else _batch_norm(operands, norm)
+
+
+def _batch_norm(operands: Operands, call: Any) -> RelaxExpression | None:
+    statistics = [operands.array(argument) for argument in call.args[1:5]]
+    if any(array is None for array in statistics):
+        return None
+    gamma, beta, mean, variance = (
+        np.asarray(array, dtype="float64") for array in statistics if array is not None
+    )
+    factor = 1 / np.sqrt(variance + float(call.attrs.epsilon))
+    factor = factor * gamma if call.attrs.scale else factor
+    shift = -mean * factor + (beta if call.attrs.center else 0)
+    shape, dtype = shape_and_dtype(call.args[0])
+    along = [1] * len(shape)
+    along[int(call.attrs.axis)] = factor.size
+    product = relax.op.multiply(call.args[0], constant(factor.reshape(along).astype(dtype)))
+    product = operands.builder.normalize(product)
+    scaled = _multiply(operands, product)
+    scaled = operands.emit(product if scaled is None else scaled)
+    total = relax.op.add(scaled, constant(shift.reshape(along).astype(dtype)))
+    total = operands.builder.normalize(total)
+    merged = _add(operands, total)
+    return total if merged is None else merged
+
+
+def _multiply(operands: Operands, call: Any) -> RelaxExpression | None:
+    """A constant factor moves towards the constants that it can be multiplied into."""
+    factor = operands.array(call.args[1])
+    if factor is None:
+        return None
+    rank = len(call.ty.shape)
+    return _scaled(
+        operands, call.args[0], factor.reshape((1,) * (rank - factor.ndim) + factor.shape)
+    )
+
+
+def _scaled(
+    operands: Operands, expression: RelaxExpression, factor: np.ndarray[Any, Any]
+) -> RelaxExpression | None:
+    """An expression times a constant, where that costs no multiplication more than before."""
+    if not operands.is_used_once(expression):
+        return None
+    found = operands.definition(expression)
+    match operator_name(found):
+        case "add" if _is_affine(operands, found, factor):
+            inner = _scaled(operands, found.args[0], factor)
+            shift = operands.array(found.args[1])
+            if inner is None or shift is None:
+                return None
+            return relax.op.add(operands.emit(inner), constant(_product(shift, factor)))
+        case "multiply" if _is_affine(operands, found, factor):
+            other = operands.array(found.args[1])
+            assert other is not None
+            return relax.op.multiply(found.args[0], constant(_product(other, factor)))
+        case "nn.conv1d" | "nn.conv2d" | "nn.conv3d":
+            return _scaled_convolution(operands, found, factor)
+        case _:
+            return None
+
+
+def _is_affine(operands: Operands, call: Any, factor: np.ndarray[Any, Any]) -> bool:
+    """Whether the second operand is a constant that does not grow when it is scaled."""
+    other = operands.array(call.args[1])
+    if other is None:
+        return False
+    return int(np.prod(np.broadcast_shapes(other.shape, factor.shape))) <= max(
+        other.size, factor.size
+    )
+
+
+def _product(array: np.ndarray[Any, Any], factor: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    product: np.ndarray[Any, Any] = (array.astype("float64") * factor).astype(array.dtype)
+    return product
+
+
+def _scaled_convolution(
+    operands: Operands, call: Any, factor: np.ndarray[Any, Any]
+) -> RelaxExpression | None:
+    weights = operands.array(call.args[1])
+    layouts = str(call.attrs.data_layout)[:2], str(call.attrs.kernel_layout)[:2]
+    if weights is None or layouts != ("NC", "OI"):
+        return None
+    if factor.size not in (1, weights.shape[0]) or factor.size != factor.shape[1]:
+        return None
+    along = factor.reshape(-1, *[1] * (weights.ndim - 1))
+    return relax.Call(
+        call.op, [call.args[0], constant(_product(weights, along))], call.attrs, call.ty_args
+    )
+
+
+def _add(operands: Operands, call: Any) -> RelaxExpression | None:
+    """Two constants that are added one after the other are added at once."""
+    second = operands.array(call.args[1])
+    inner = operands.call(call.args[0], "add")
+    first = None if inner is None else operands.array(inner.args[1])
+    if first is None or second is None or first.size != second.size:
+        return None
+    return relax.op.add(inner.args[0], constant(first + second))
+
+
+def _stacked_sum(operands: Operands, call: Any) -> RelaxExpression | None:
+    """The sum over a new dimension: additions of what was stacked."""
+    stack = operands.call(call.args[0], "stack")
+    axes = call.attrs.axis
+    if stack is None or call.attrs.keepdims or axes is None or len(axes) != 1:
+        return None
+    rank = len(call.ty.shape) + 1
+    if int(axes[0]) % rank != int(stack.attrs.axis or 0) % rank:
+        return None
+    items = operands.definition(stack.args[0])
+    total = items.fields[0]
+    for item in items.fields[1:]:
+        total = operands.emit(relax.op.add(total, item))
+    return total
+
+
+def _same_shape(operands: Operands, call: Any) -> RelaxExpression | None:
+    """A change of shape to the shape that is there already."""
+    source, result = call.args[0].ty, call.ty
+    if source.shape is None or result.shape is None:
+        return None
+    same = len(source.shape) == len(result.shape) and all(
+        _equal(a, b) for a, b in zip(source.shape, result.shape, strict=True)
+    )
+    return call.args[0] if same else None
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(a.same_as(b)) or (
+        hasattr(a, "value") and hasattr(b, "value") and a.value == b.value
+    )
+
+
+def _reshape(operands: Operands, call: Any) -> RelaxExpression | None:
+    unchanged = _same_shape(operands, call)
+    if unchanged is not None:
+        return unchanged
+    inner = operands.call(call.args[0], "reshape")
+    return None if inner is None else relax.op.reshape(inner.args[0], call.args[1])
+
+
+def _permute(operands: Operands, call: Any) -> RelaxExpression | None:
+    axes = call.attrs.axes
+    if axes is None or [int(axis) for axis in axes] != list(range(len(axes))):
+        return None
+    return call.args[0]
+
+
+_RULES: Mapping[str, Callable[[Operands, Any], RelaxExpression | None]] = {
+    "multiply": _multiply,
+    "add": _add,
+    "sum": _stacked_sum,
+    "broadcast_to": _same_shape,
+    "reshape": _reshape,
+    "squeeze": _same_shape,
+    "permute_dims": _permute,
+}

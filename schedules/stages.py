@@ -1,0 +1,228 @@
+"""A PrimFunc as a list of stages: what each computes, free of any order of loops.
+
+Enters: a PrimFunc as lowering and fusion make it, one loop nest for each buffer. Leaves: a
+:class:`Kernel`, or None where the function is of another kind (ordered loops, several stores in a
+step, extents that are only known at run time, a position that is no plain index). Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
+
+_COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """An index of a stage: its variable, and how many values it takes from 0."""
+
+    var: Any
+    extent: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """One buffer: ``buffer[axes] = value``, or ``combine(init, value over all reduced)``.
+
+    ``combine`` makes the expression of two partial results; None for a stage without reduction.
+    """
+
+    buffer: Any
+    axes: tuple[Axis, ...]
+    value: PrimExpression
+    reduced: tuple[Axis, ...] = ()
+    init: PrimExpression | None = None
+    combine: Any = None
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the elements."""
+        return str(self.buffer.dtype)
+
+    @property
+    def work(self) -> int:
+        """How often the value is computed."""
+        return extent_product((*self.axes, *self.reduced))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """The stages of a PrimFunc in an order in which they can be computed, and its parameters."""
+
+    parameters: tuple[Any, ...]
+    stages: tuple[Stage, ...]
+    index_type: str
+
+    def stage_of(self, buffer: Any) -> Stage | None:
+        """The stage that computes a buffer; None for an input."""
+        return next((s for s in self.stages if s.buffer.same_as(buffer)), None)
+
+    @property
+    def results(self) -> list[Stage]:
+        """The stages whose buffers are parameters."""
+        return [s for s in self.stages if any(s.buffer.same_as(p) for p in self.parameters)]
+
+
+def extent_product(axes: Iterable[Axis]) -> int:
+    """The number of points of some axes."""
+    product = 1
+    for axis in axes:
+        product *= axis.extent
+    return product
+
+
+def read_kernel(function: PrimFunction) -> Kernel | None:
+    """The stages of a function; None where it is of another kind."""
+    realize = function.body
+    if not isinstance(realize, s_tir.SBlockRealize) or len(realize.block.iter_vars):
+        return None
+    body = realize.block.body
+    nests = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+    stages = []
+    for nest in nests:
+        stage = _stage(nest)
+        if stage is None:
+            return None
+        stages.append(stage)
+    types = {dtype_of(a.var) for s in stages for a in (*s.axes, *s.reduced)}
+    if not all(_is_static(load.source) for stage in stages for load in loads(stage.value)):
+        return None
+    written = [stage.buffer for stage in stages]
+    twice = any(a.same_as(b) for n, a in enumerate(written) for b in written[:n])
+    if len(types) > 1 or twice:
+        return None
+    return Kernel(tuple(function.params), tuple(stages), types.pop() if types else "int64")
+
+
+def loads(expression: PrimExpression, buffer: Any = None) -> list[Any]:
+    """The loads in an expression, of one buffer where it is given."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (BUFFER_LOAD, found.append), order="post")
+    if buffer is None:
+        return found
+    return [load for load in found if load.source.same_as(buffer)]
+
+
+def substituted(expression: PrimExpression, values: Mapping[Any, PrimExpression]) -> PrimExpression:
+    """The expression with variables replaced."""
+    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
+
+
+def at(stage: Stage, indices: Iterable[PrimExpression]) -> PrimExpression:
+    """The value of a stage without reduction at some indices."""
+    pairs = zip(stage.axes, indices, strict=True)
+    return substituted(stage.value, {axis.var: index for axis, index in pairs})
+
+
+def inlined(expression: PrimExpression, stages: Mapping[Any, Stage]) -> PrimExpression:
+    """The expression with the loads of some buffers replaced by what their stages compute."""
+
+    def replaced(load: Any) -> PrimExpression:
+        stage = stages.get(load.source)
+        if stage is None:
+            return load
+        return inlined(at(stage, load.indices), stages)
+
+    return tvm_ffi.structural_map(expression, (BUFFER_LOAD, replaced))
+
+
+def _stage(nest: Any) -> Stage | None:
+    loops: dict[Any, int] = {}
+    while isinstance(nest, tirx.For):
+        if not isinstance(nest.extent, tirx.IntImm) or nest.kind != tirx.ForKind.SERIAL:
+            return None
+        if not isinstance(nest.min, tirx.IntImm) or nest.min.value:
+            return None
+        loops[nest.loop_var] = int(nest.extent.value)
+        nest = nest.body
+    if not isinstance(nest, s_tir.SBlockRealize) or not _always(nest.predicate):
+        return None
+    block = nest.block
+    axes: list[Axis] = []
+    reduced: list[Axis] = []
+    for iterator, bound in zip(block.iter_vars, nest.iter_values, strict=True):
+        extent = loops.pop(bound, None) if isinstance(bound, tirx.Var) else _unit(bound)
+        if extent is None:
+            return None
+        plain = iterator.iter_type == tirx.IterVar.DataPar
+        (axes if plain else reduced).append(Axis(iterator.var, extent))
+    if any(axis.extent < 1 for axis in (*axes, *reduced)):
+        return None
+    if any(extent != 1 for extent in loops.values()) or len(block.alloc_buffers):
+        return None
+    return _stored(block, tuple(axes), tuple(reduced))
+
+
+def _always(predicate: Any) -> bool:
+    return isinstance(predicate, tirx.IntImm) and bool(predicate.value)
+
+
+def _unit(bound: Any) -> int | None:
+    return 1 if isinstance(bound, tirx.IntImm) and bound.value == 0 else None
+
+
+def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> Stage | None:
+    store = block.body
+    if not isinstance(store, tirx.BufferStore):
+        return None
+    ordered = _in_order(store.indices, axes)
+    if ordered is None or not _covers(store.buffer, ordered):
+        return None
+    if not reduced and block.init is None:
+        if loads(store.value, store.buffer):
+            return None
+        return Stage(store.buffer, ordered, store.value)
+    if not isinstance(block.init, tirx.BufferStore) or loads(block.init.value):
+        return None
+    value = store.value
+    if not isinstance(value, _COMBINERS) or not _is_self(value.a, store):
+        return None
+    if loads(value.b, store.buffer) or _uses(block.init.value, (*axes, *reduced)):
+        return None
+    return Stage(store.buffer, ordered, value.b, reduced, block.init.value, type(value))
+
+
+def _in_order(indices: Any, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:
+    """The axes in the order of the dimensions that they index; None for other indices."""
+    by_var = {axis.var: axis for axis in axes}
+    ordered = []
+    for index in indices:
+        axis = by_var.pop(index, None) if isinstance(index, tirx.Var) else None
+        if axis is None:
+            return None
+        ordered.append(axis)
+    return None if by_var else tuple(ordered)
+
+
+def _covers(buffer: Any, axes: tuple[Axis, ...]) -> bool:
+    shape = buffer.shape
+    return len(shape) == len(axes) and all(
+        isinstance(extent, tirx.IntImm) and int(extent.value) == axis.extent
+        for extent, axis in zip(shape, axes, strict=True)
+    )
+
+
+def _is_self(load: Any, store: Any) -> bool:
+    return (
+        isinstance(load, BUFFER_LOAD)
+        and load.source.same_as(store.buffer)
+        and all(a.same_as(b) for a, b in zip(load.indices, store.indices, strict=True))
+    )
+
+
+def _is_static(buffer: Any) -> bool:
+    return all(isinstance(extent, tirx.IntImm) for extent in buffer.shape)
+
+
+def _uses(expression: Any, axes: Iterable[Axis]) -> bool:
+    variables = [axis.var for axis in axes]
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
+    return any(var in variables for var in found)

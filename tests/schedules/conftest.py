@@ -1,0 +1,76 @@
+"""What the tests of schedules share: small Relax modules, built with and without schedules."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tvm_nnef import schedules
+from tvm_nnef.compilation.target import resolve
+from tvm_nnef.tvm_compat import compile_virtual_machine, runtime_tensor, virtual_machine
+
+
+def module(build: Any, *shapes: Any, dtype: str = "float32") -> Any:
+    """A module whose main applies ``build`` to inputs of the shapes."""
+    builder = relax.BlockBuilder()
+    inputs = [relax.Var(f"x{n}", relax.TensorType(s, dtype)) for n, s in enumerate(shapes)]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            output = builder.emit_output(build(*inputs))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def values(*shapes: Any, seed: int = 0) -> list[np.ndarray]:
+    """Normally distributed arrays of the shapes."""
+    generator = np.random.default_rng(seed)
+    return [generator.standard_normal(shape).astype("float32") for shape in shapes]
+
+
+def scheduled(mod: Any, target: Any = "native") -> Any:
+    """The module after all schedules."""
+    return schedules.schedule(mod, resolve(target))
+
+
+def run(mod: Any, arrays: Any, target: Any = "native") -> np.ndarray:
+    """What a scheduled module computes."""
+    resolved = resolve(target)
+    library = compile_virtual_machine(mod, resolved, schedules.lowered_functions(resolved))
+    return virtual_machine(library)["main"](*map(runtime_tensor, arrays)).numpy()
+
+
+def plain(mod: Any, arrays: Any) -> np.ndarray:
+    """What TVM computes with nothing of ours."""
+    machine = virtual_machine(relax.build(mod, tvm.target.Target("llvm")))
+    return machine["main"](*map(runtime_tensor, arrays)).numpy()
+
+
+def rules(mod: Any) -> set[str | None]:
+    """The rules that took the kernels of a module."""
+    return {kernel.rule for kernel in schedules.report(mod)}
+
+
+def agrees(build: Any, *shapes: Any, target: Any = "native", tolerance: float = 1e-5) -> Any:
+    """The scheduled module, after it was found to compute what TVM computes by itself."""
+    arrays = values(*shapes)
+    made = scheduled(module(build, *shapes), target)
+    expected = plain(module(build, *shapes), arrays)
+    found = run(made, arrays, target)
+    assert found.shape == expected.shape
+    scale = max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
+    return made
+
+
+@pytest.fixture
+def kernels() -> SimpleNamespace:
+    """The helpers of this file."""
+    return SimpleNamespace(
+        module=module, values=values, scheduled=scheduled, run=run, plain=plain, rules=rules,
+        agrees=agrees,
+    )  # fmt: skip

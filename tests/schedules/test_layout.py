@@ -1,0 +1,157 @@
+"""Rewrites of graphs: constants folded, factors in weights, channels last between the edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from tvm_nnef.schedules.graph.layout import channels_last
+from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.schedules.graph.simplify import simplify
+
+
+def weights(*shape):
+    values = np.random.default_rng(3).standard_normal(shape)
+    return relax.const(values.astype("float32"))
+
+
+def operators(mod):
+    return [
+        operator_name(binding.value)
+        for block in mod["main"].body.blocks
+        for binding in block.bindings
+    ]
+
+
+def conv(x):
+    return relax.op.nn.conv2d(x, weights(6, int(x.ty.shape[1]), 1, 1))
+
+
+def network(steps):
+    """A module that applies each step to the result of the one before it."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 4, 6, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            value = x
+            for step in steps:
+                value = builder.emit(step(value))
+            output = builder.emit_output(value)
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+BETWEEN = {
+    "relu": [relax.op.nn.relu],
+    "bias": [lambda y: relax.op.add(y, weights(1, 6, 1, 1))],
+    "bias_of_rank_three": [lambda y: relax.op.multiply(weights(6, 1, 1), y)],
+    "scalar": [lambda y: relax.op.divide(y, relax.const(2.0))],
+    "twice": [lambda y: relax.op.add(y, y)],
+    "pool": [lambda y: relax.op.nn.max_pool2d(y, [3, 3], [2, 2], [1, 1, 1, 1])],
+    "mean": [lambda y: relax.op.nn.avg_pool2d(y, [2, 2], [2, 2])],
+    "concat": [lambda y: relax.op.concat([y, y], 1)],
+    "softmax": [lambda y: relax.op.nn.softmax(y, 1)],
+    "shuffle": [
+        lambda y: relax.op.reshape(y, (2, 2, 3, 6, 8)),
+        lambda y: relax.op.permute_dims(y, [0, 2, 1, 3, 4]),
+        lambda y: relax.op.reshape(y, (2, 6, 6, 8)),
+    ],
+    "across_channels": [
+        lambda y: relax.op.expand_dims(y, 1),
+        lambda y: relax.op.nn.avg_pool3d(y, [3, 1, 1], padding=[1, 0, 0, 1, 0, 0],
+                                         count_include_pad=True),
+        lambda y: relax.op.squeeze(y, [1]),
+    ],
+    "keepdims": [lambda y: relax.op.mean(y, [2, 3], keepdims=True)],
+    "transposed_twice": [
+        lambda y: relax.op.permute_dims(y, [0, 2, 3, 1]), relax.op.exp,
+        lambda y: relax.op.permute_dims(y, [0, 3, 1, 2]),
+    ],
+}  # fmt: skip
+
+BEHIND = {
+    "sum_over_space": [lambda y: relax.op.sum(y, [2, 3])],
+    "sum_over_channels": [lambda y: relax.op.sum(y, [1])],
+    "flatten": [lambda y: relax.op.reshape(y, (2, -1))],
+    "slice": [lambda y: relax.op.strided_slice(y, [1], [1], [4])],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_what_stands_between_convolutions_runs_channels_last(kernels, name):
+    mod = network([conv, *BETWEEN[name], conv])
+    moved = channels_last(mod)
+    transpositions = operators(moved).count("permute_dims")
+    assert transpositions <= (3 if name == "shuffle" else 2)
+    (x,) = kernels.values((2, 4, 6, 8))
+    np.testing.assert_allclose(
+        kernels.plain(moved, [x]), kernels.plain(mod, [x]), rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_the_original_order_comes_back_where_it_is_needed(kernels, name):
+    mod = network([conv, relax.op.nn.relu, *BEHIND[name]])
+    (x,) = kernels.values((2, 4, 6, 8))
+    found, expected = kernels.plain(channels_last(mod), [x]), kernels.plain(mod, [x])
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_normalisation_goes_into_the_weights(kernels):
+    def normalised(y):
+        return relax.op.nn.batch_norm(
+            y, weights(6), weights(6), weights(6),
+            relax.const(np.linspace(1, 2, 6, dtype="float32")),
+            axis=1, training=False,
+        )  # fmt: skip
+
+    mod = network(
+        [conv, lambda y: relax.op.add(y, weights(1, 6, 1, 1)), normalised,
+         lambda y: relax.TupleGetItem(y, 0), relax.op.nn.relu]
+    )  # fmt: skip
+    simple = simplify(mod)
+    assert operators(simple) == ["nn.conv2d", "add", "nn.relu"]
+    (x,) = kernels.values((2, 4, 6, 8))
+    np.testing.assert_allclose(
+        kernels.plain(simple, [x]), kernels.plain(mod, [x]), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_convolution_that_is_used_twice_is_not_scaled():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 4, 6, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(conv(x))
+            z = builder.emit(relax.op.multiply(y, weights(1, 6, 1, 1)))
+            output = builder.emit_output(relax.op.add(y, z))
+        builder.emit_func_output(output)
+    assert operators(simplify(builder.get())) == ["nn.conv2d", "multiply", "add"]
+
+
+def test_calls_that_change_nothing_go():
+    mod = network(
+        [relax.op.nn.dropout, lambda y: relax.TupleGetItem(y, 0),
+         lambda y: relax.op.reshape(y, (2, 4, 6, 8)), lambda y: relax.op.reshape(y, (2, 4, 48)),
+         lambda y: relax.op.reshape(y, (8, 48))]
+    )  # fmt: skip
+    assert operators(simplify(mod)) == ["reshape"]
+
+
+def test_a_sum_over_a_stack_is_added_up(kernels):
+    mod = network(
+        [lambda y: relax.op.stack([y, y, y], 0), lambda y: relax.op.sum(y, [0])]
+    )  # fmt: skip
+    assert operators(simplify(mod)) == ["add", "add"]
+    (x,) = kernels.values((2, 4, 6, 8))
+    np.testing.assert_allclose(kernels.plain(simplify(mod), [x]), 3 * x, rtol=1e-6)
+
+
+def test_constants_are_folded(kernels):
+    def build(x):
+        return relax.op.add(x, relax.op.reshape(relax.op.exp(weights(15)), (5, 3)))
+
+    assert operators(simplify(kernels.module(build, (5, 3)))) == ["add"]

@@ -1,0 +1,158 @@
+"""Contractions written as loops: which operator they become, and that it is the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax, te, tirx
+
+from tvm_nnef.schedules.graph.raising import raise_contractions
+from tvm_nnef.schedules.graph.rewriting import operator_name
+
+
+def summed(shape, term, *extents):
+    """A sum over some axes: ``term`` gets all indices."""
+    axes = [te.reduce_axis((0, extent), f"r{n}") for n, extent in enumerate(extents)]
+    return te.compute(shape, lambda *i: te.sum(term(*i, *axes), axis=axes), name="formula")
+
+
+def padded(x, lead, total):
+    def element(n, c, i, j):
+        inside = tirx.all(i >= lead, i < lead + x.shape[2], j >= lead, j < lead + x.shape[3])
+        return tirx.if_then_else(inside, x(n, c, i - lead, j - lead), tirx.const(0.0, "float32"))
+
+    shape = (x.shape[0], x.shape[1], x.shape[2] + total, x.shape[3] + total)
+    return te.compute(shape, element, name="pad")
+
+
+def conv(x, w):
+    p = padded(x, 1, 2)
+    return summed(
+        (2, 5, 7, 9), lambda n, o, i, j, c, u, v: p(n, c, i + u, j + v) * w(o, c, u, v), 3, 3, 3
+    )
+
+
+def strided(x, w):
+    return summed(
+        (2, 5, 3, 3),
+        lambda n, o, i, j, c, u, v: w(o, c, u, v) * x(n, c, 2 * i + 2 * u, 3 * j + v), 3, 2, 3,
+    )  # fmt: skip
+
+
+def depthwise(x, w):
+    return summed((2, 6, 5, 7), lambda n, c, i, j, u, v: x(n, c, i + u, j + v) * w(c, u, v), 3, 3)
+
+
+def with_bias(x, w, b):
+    y = conv(x, w)
+    z = te.compute(y.shape, lambda n, o, i, j: te.max(y(n, o, i, j) + b(o), 0), name="relu")
+    return z
+
+
+def product(x, w):
+    return summed((7, 11), lambda i, j, k: x(i, k) * w(k, j), 13)
+
+
+CASES = {
+    "matmul": ("matmul", product, [(7, 13), (13, 11)]),
+    "matmul_of_rows": (
+        "matmul", lambda x, w: summed((7, 11), lambda i, j, k: x(i, k) * w(j, k), 13),
+        [(7, 13), (11, 13)]),
+    "batched": (
+        "matmul",
+        lambda x, w: summed((2, 7, 3, 11), lambda b, i, h, j, k: x(b, h, i, k) * w(b, j, h, k), 13),
+        [(2, 3, 7, 13), (2, 11, 3, 13)]),
+    "result_transposed": (
+        "matmul", lambda x, w: summed((11, 7), lambda j, i, k: x(i, k) * w(k, j), 13),
+        [(7, 13), (13, 11)]),
+    "two_sums": (
+        "matmul", lambda x, w: summed((7, 11), lambda i, j, k, m: x(i, k, m) * w(m, j, k), 4, 5),
+        [(7, 4, 5), (5, 11, 4)]),
+    "conv": ("nn.conv2d", conv, [(2, 3, 7, 9), (5, 3, 3, 3)]),
+    "strided": ("nn.conv2d", strided, [(2, 3, 8, 11), (5, 3, 2, 3)]),
+    "depthwise": ("nn.conv2d", depthwise, [(2, 6, 7, 9), (6, 3, 3)]),
+    "with_bias": ("nn.conv2d", with_bias, [(2, 3, 7, 9), (5, 3, 3, 3), (5,)]),
+    "channels_last": (
+        "nn.conv2d",
+        lambda x, w: summed(
+            (2, 5, 7, 8), lambda n, i, j, o, u, v, c: x(n, i + u, j + v, c) * w(u, v, c, o), 3, 3, 4
+        ),
+        [(2, 7, 9, 4), (3, 3, 4, 8)]),
+    "one_dimension": (
+        "nn.conv1d",
+        lambda x, w: summed((2, 5, 9), lambda n, o, i, c, u: x(n, c, i + u) * w(o, c, u), 4, 3),
+        [(2, 4, 11), (5, 4, 3)]),
+    "one_image": (
+        "nn.conv2d",
+        lambda x, w: summed(
+            (1, 5, 6, 6), lambda n, o, i, j, c, u, v: x(0, c, i + u, j + v) * w(o, c, u, v), 4, 2, 3
+        ),
+        [(1, 4, 7, 8), (5, 4, 2, 3)]),
+    "one_row": (
+        "matmul", lambda x, w: summed((1, 11), lambda i, j, k: x(0, k) * w(j, k), 13),
+        [(1, 13), (11, 13)]),
+    "pointwise": (
+        "nn.conv2d",
+        lambda x, w: summed((2, 5, 6, 7), lambda n, o, i, j, c: x(n, c, i, j) * w(o, c, 0, 0), 4),
+        [(2, 4, 6, 7), (5, 4, 1, 1)]),
+}  # fmt: skip
+
+LEFT_ALONE = {
+    "square": (lambda x: summed((7,), lambda i, k: x(i, k) * x(i, k), 13), [(7, 13)]),
+    "sum_of_one_operand": (
+        lambda x, w: summed((7, 11), lambda i, j, k: x(i, k) * w(0, j), 13), [(7, 13), (1, 11)]),
+    "diagonal": (
+        lambda x, w: summed((7,), lambda i, k: x(i, k) * w(k, i), 7), [(7, 7), (7, 7)]),
+    "backwards": (
+        lambda x, w: summed((5, 6), lambda i, j, k: x(i - k + 2) * w(k, j), 3), [(7,), (3, 6)]),
+}  # fmt: skip
+
+
+def module(function, shapes):
+    builder = relax.BlockBuilder()
+    inputs = [relax.Var(f"x{n}", relax.TensorType(s, "float32")) for n, s in enumerate(shapes)]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            output = builder.emit_output(builder.call_te(function, *inputs))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def operators(mod):
+    return [
+        operator_name(binding.value)
+        for block in mod["main"].body.blocks
+        for binding in block.bindings
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_contractions_become_operators_that_are_equal(kernels, name):
+    operator, function, shapes = CASES[name]
+    mod = module(function, shapes)
+    raised = raise_contractions(mod)
+    assert operator in operators(raised)
+    arrays = kernels.values(*shapes)
+    expected = kernels.plain(mod, arrays)
+    np.testing.assert_allclose(kernels.plain(raised, arrays), expected, rtol=1e-4, atol=1e-5)
+    scheduled = kernels.scheduled(mod)
+    assert "cpu.register_tile" in kernels.rules(scheduled)
+    np.testing.assert_allclose(kernels.run(scheduled, arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_what_is_no_contraction_stays_as_it_is(kernels, name):
+    function, shapes = LEFT_ALONE[name]
+    mod = module(function, shapes)
+    assert operators(raise_contractions(mod)) == ["call_tir"]
+    arrays = kernels.values(*shapes)
+    found = kernels.run(kernels.scheduled(mod), arrays)
+    np.testing.assert_allclose(found, kernels.plain(mod, arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_stages_around_a_contraction_fuse_with_it_again(kernels):
+    _, function, shapes = CASES["with_bias"]
+    mod = kernels.scheduled(module(function, shapes))
+    names = [variable.name_hint for variable in mod.get_global_vars()]
+    assert any(name.startswith("fused_conv") and "relu" in name for name in names)
+    assert "pad" not in names
