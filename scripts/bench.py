@@ -74,7 +74,9 @@ def with_weights(model: Any) -> Any:
             continue
         shape = [int(extent) for extent in known[node.input[0]]]
         if len(shape) > 1:
-            values = generator.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))
+            # Small in front of the softmax, which would else give one 1 and many 0.
+            scale = 2 if len(shape) > 2 else 1e-4
+            values = generator.standard_normal(shape) * np.sqrt(scale / np.prod(shape[1:]))
         else:
             values = generator.uniform(0.5, 1.5, shape)
         made.append(numpy_helper.from_array(values.astype("float32"), node.output[0]))

@@ -26,7 +26,7 @@ from tvm_nnef.tvm_compat import PrimFunction, is_conditional, with_opaque_body
 
 NAME = "cpu.elementwise"
 
-PARALLEL_WORK = 1 << 15
+PARALLEL_WORK = 1 << 16
 """Elements below which starting threads takes longer than it saves."""
 
 _PARTS = 16

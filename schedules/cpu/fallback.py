@@ -38,6 +38,8 @@ _GROWTH_OF_INLINED = 4
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
     """The scheduled function, and ``FALLBACK``, ``ORDERED`` or ``UNSCHEDULED``."""
     sch = s_tir.Schedule(IRModule({"main": function}))
+    if not _has_root(function):
+        return function, ORDERED
     try:
         if any(_is_ordered(sch, block) for block in _blocks(sch)):
             return function, ORDERED
@@ -91,6 +93,12 @@ class _Block:
         regions = [*self.block.reads, *self.block.writes]
         scored = [(contiguity(regions, self.iterators[n]), n) for n in candidates]
         return max((pair for pair in scored if self.extents[pair[1]] > 1), default=None)
+
+
+def _has_root(function: PrimFunction) -> bool:
+    """Whether a function is made of blocks; what is written as plain loops is not."""
+    body = function.body
+    return isinstance(body, s_tir.SBlockRealize) and str(body.block.name_hint) == "root"
 
 
 def _blocks(sch: Any) -> list[Any]:

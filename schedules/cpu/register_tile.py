@@ -78,33 +78,28 @@ class _Loops:
 
     def statement(self) -> Any:
         """All loops."""
-        full, rest = divmod(self.plan.columns.extent, self.plan.tile.width)
-        panels = full + (1 if rest else 0)
-        outer = [axis.extent for axis in self.plan.outer]
-        split_rows = self.plan.rows is not None and not self._row_borders()
-        row_tiles = [self._row_tiles()] if split_rows else []
-        extents = (
-            [panels, *outer, *row_tiles]
-            if self.plan.columns_first
-            else [*outer, panels, *row_tiles]
-        )
-        if not self.plan.columns_first and split_rows and not outer:
-            extents = [*row_tiles, panels]
+        plan = self.plan
+        full, rest = divmod(plan.columns.extent, plan.tile.width)
+        extents: dict[Any, int] = {axis.var: axis.extent for axis in plan.outer}
+        panels, row_tiles = "panels", "row tiles"
+        counts = {panels: full + (1 if rest else 0)}
+        if plan.rows is not None and not self._row_borders():
+            counts[row_tiles] = self._row_tiles()
+        if plan.columns_first:
+            order = [panels, *extents, row_tiles]
+        else:
+            order = [*extents, panels, row_tiles] if extents else [row_tiles, panels]
+        extents.update(counts)
+        loops = [name for name in order if name in extents]
 
         def task(indices: list[Any]) -> Any:
-            if self.plan.columns_first:
-                panel, *others = indices
-            elif split_rows and not outer:
-                others, panel = [indices[0]], indices[1]
-            else:
-                panel = indices[len(outer)]
-                others = [*indices[: len(outer)], *indices[len(outer) + 1 :]]
-            values = {axis.var: index for axis, index in zip(self.plan.outer, others, strict=False)}
-            row_tile = others[-1] if split_rows else None
+            values = dict(zip(loops, indices, strict=True))
+            panel, row_tile = values.pop(panels), values.pop(row_tiles, None)
             return self._panel(panel, full, rest, values, row_tile)
 
-        parallel = extent_product((*self.reduction.axes, *self.reduction.reduced)) >= PARALLEL_WORK
-        return emit.grid(extents, task, self.dtype, parallel=parallel)
+        work = extent_product((*self.reduction.axes, *self.reduction.reduced))
+        parallel = work >= PARALLEL_WORK
+        return emit.grid([extents[name] for name in loops], task, self.dtype, parallel=parallel)
 
     def _panel(
         self, panel: Any, full: int, rest: int, values: Mapping[Any, Any], row_tile: Any

@@ -2,7 +2,8 @@
 
 Calls that change nothing go away; batch normalisation becomes one multiplication and one addition,
 and the multiplication goes into the constant weights of the convolution or matrix product in front
-of it; a sum over a stack becomes additions. Does not change shapes or the order of dimensions.
+of it; a sum over a stack becomes additions; what is computed twice is computed once. Does not
+change shapes or the order of dimensions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dty
 def simplify(mod: Module) -> Module:
     """The module in simpler terms, constants folded."""
     canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, _rewrite))
-    return relax.transform.DeadCodeElimination()(canonical)
+    shared = relax.transform.EliminateCommonSubexpr()(canonical)
+    return relax.transform.DeadCodeElimination()(shared)
 
 
 def _rewrite(operands: Operands, node: Any) -> RelaxExpression | None:

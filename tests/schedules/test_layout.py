@@ -150,6 +150,13 @@ def test_a_sum_over_a_stack_is_added_up(kernels):
     np.testing.assert_allclose(kernels.plain(simplify(mod), [x]), 3 * x, rtol=1e-6)
 
 
+def test_what_is_computed_twice_is_computed_once(kernels):
+    def build(x):
+        return relax.op.add(relax.op.exp(x), relax.op.exp(x))
+
+    assert operators(simplify(kernels.module(build, (5, 3)))) == ["exp", "add"]
+
+
 def test_constants_are_folded(kernels):
     def build(x):
         return relax.op.add(x, relax.op.reshape(relax.op.exp(weights(15)), (5, 3)))

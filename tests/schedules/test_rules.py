@@ -199,6 +199,22 @@ def test_copies_and_elements(kernels, name, shape):
     assert kernels.rules(mod) == {ELEMENTS}
 
 
+OTHERS = {
+    "argmax": (lambda x: relax.op.argmax(x, 1), {"cpu.fallback"}),
+    "cumsum": (lambda x: relax.op.cumsum(x, 1), {"ordered"}),
+    "gather": (lambda x: relax.op.take(x, relax.const(np.array([2, 0, 4])), 0), {ELEMENTS}),
+    "resize": (
+        lambda x: relax.op.image.resize2d(relax.op.reshape(x, (1, 1, 7, 19)), (9, 30)),
+        {ELEMENTS}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_kernels_that_no_rule_is_made_for(kernels, name):
+    build, expected = OTHERS[name]
+    assert kernels.rules(kernels.agrees(build, (7, 19))) == expected
+
+
 def test_a_large_transposition_and_a_long_row_run_in_parallel(kernels):
     for build in (COPIES["transpose"], relax.op.exp):
         mod = kernels.agrees(build, (257, 259))
