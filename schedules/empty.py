@@ -15,6 +15,8 @@ def with_first_values(function: PrimFunction) -> PrimFunction:
     """The function with first values that do not depend on the reduction to have a step."""
     if not _has_symbols(function):
         return function
+    if not _has_root(function):
+        return function
     sch = s_tir.Schedule(IRModule({"main": function}))
     for handle in sch.get_child_blocks(sch.get_sblock("root")):
         block = sch.get(handle)
@@ -27,6 +29,11 @@ def with_first_values(function: PrimFunction) -> PrimFunction:
             continue
         sch.decompose_reduction(handle, loops[len(block.iter_vars) - len(reduced)])
     return sch.mod["main"].without_attr("global_symbol")
+
+
+def _has_root(function: PrimFunction) -> bool:
+    body = function.body
+    return isinstance(body, s_tir.SBlockRealize) and body.block.name_hint == "root"
 
 
 def _has_symbols(function: PrimFunction) -> bool:

@@ -12,12 +12,11 @@ from typing import Any, TypeAlias
 
 from tvm import relax, te, tirx
 
-from tvm_nnef.tvm_compat import PrimExpression, RelaxExpression, constant_array, dtype_of
+from tvm_nnef.schedules.extremes import Combination, greater, least, smaller
+from tvm_nnef.tvm_compat import PrimExpression, RelaxExpression, constant_array
 
 Legalization: TypeAlias = "Callable[[Any, Any], RelaxExpression]"
 """From a ``relax.BlockBuilder`` and a call to an expression."""
-
-_Combination: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
 
 
 def _max_pool(builder: Any, call: Any) -> RelaxExpression:
@@ -33,7 +32,7 @@ def _max_pool(builder: Any, call: Any) -> RelaxExpression:
 
     def pooled(data: Any) -> Any:
         source = _padded(data, axes, padding[:rank], padding[rank:])
-        reducer = te.comm_reducer(lambda x, y: _greater(x, y), _least, name="maximum")
+        reducer = te.comm_reducer(lambda x, y: greater(x, y), least, name="maximum")
 
         def element(*indices: PrimExpression) -> PrimExpression:
             loops = [te.reduce_axis((0, size), "window") for size in sizes]
@@ -62,18 +61,18 @@ def _padded(data: Any, axes: Sequence[int], before: Sequence[int], after: Sequen
             places[axis] = indices[axis] - front
             tests += [places[axis] >= 0] if front else []
             tests += [places[axis] < data.shape[axis]] if back else []
-        return tirx.if_then_else(tirx.all(*tests), data(*places), _least(data.dtype))
+        return tirx.if_then_else(tirx.all(*tests), data(*places), least(data.dtype))
 
     return te.compute(shape, element, name="pad")
 
 
-def _elementwise(function: _Combination, name: str) -> Legalization:
+def _elementwise(function: Combination, name: str) -> Legalization:
     """The legalization of an operator of two operands that broadcast."""
     return lambda builder, call: _combined(builder, call, call.args, function, name)
 
 
 def _combined(
-    builder: Any, call: Any, operands: Sequence[Any], function: _Combination, name: str
+    builder: Any, call: Any, operands: Sequence[Any], function: Combination, name: str
 ) -> RelaxExpression:
     """A function of the elements of two operands; a constant of rank 0 becomes a number."""
     numbers = [_number(operand) for operand in operands]
@@ -107,42 +106,12 @@ def _broadcast(data: Any, indices: Sequence[PrimExpression]) -> PrimExpression:
 
 def _relu(builder: Any, call: Any) -> RelaxExpression:
     zero = relax.const(0, str(call.ty.dtype))
-    return _combined(builder, call, [call.args[0], zero], _greater, "relu")
-
-
-def _is_real(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
-
-
-def _least(dtype: Any) -> PrimExpression:
-    name = str(dtype)
-    return tirx.const(float("-inf"), name) if _is_real(name) else tirx.min_value(name)
-
-
-def _greater(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    return _extreme(x, y, tirx.max, tirx.GT)
-
-
-def _smaller(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    return _extreme(x, y, tirx.min, tirx.LT)
-
-
-def _extreme(
-    x: PrimExpression, y: PrimExpression, function: _Combination, is_better: _Combination
-) -> PrimExpression:
-    if not _is_real(dtype_of(x)):
-        return function(x, y)
-    number, other = (x, y) if isinstance(x, tirx.FloatImm) else (y, x)
-    if isinstance(number, tirx.FloatImm):
-        return tirx.Select(is_better(number, other), number, other)
-    # TVM does not vectorize its own isnan.
-    number = x <= tirx.const(float("inf"), dtype_of(x))
-    return tirx.Select(number, tirx.Select(is_better(x, y), x, y), x)
+    return _combined(builder, call, [call.args[0], zero], greater, "relu")
 
 
 LEGALIZATIONS: Mapping[str, Legalization] = {
     **{f"relax.nn.max_pool{rank}d": _max_pool for rank in (1, 2, 3)},
     "relax.nn.relu": _relu,
-    "relax.maximum": _elementwise(_greater, "maximum"),
-    "relax.minimum": _elementwise(_smaller, "minimum"),
+    "relax.maximum": _elementwise(greater, "maximum"),
+    "relax.minimum": _elementwise(smaller, "minimum"),
 }

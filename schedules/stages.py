@@ -14,6 +14,7 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from tvm_nnef.schedules.extremes import extreme_of
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
 
 _COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
@@ -181,12 +182,20 @@ def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> St
         return Stage(store.buffer, ordered, store.value)
     if not isinstance(block.init, tirx.BufferStore) or loads(block.init.value):
         return None
-    value = store.value
-    if not isinstance(value, _COMBINERS) or not _is_self(value.a, store):
+    combination = _combination(store.value)
+    if combination is None or not _is_self(combination[1], store):
         return None
-    if loads(value.b, store.buffer) or _uses(block.init.value, (*axes, *reduced)):
+    combine, _, value = combination
+    if loads(value, store.buffer) or _uses(block.init.value, (*axes, *reduced)):
         return None
-    return Stage(store.buffer, ordered, value.b, reduced, block.init.value, type(value))
+    return Stage(store.buffer, ordered, value, reduced, block.init.value, combine)
+
+
+def _combination(value: Any) -> tuple[Any, PrimExpression, PrimExpression] | None:
+    """The function by which an expression combines two operands, and these."""
+    if isinstance(value, _COMBINERS):
+        return type(value), value.a, value.b
+    return extreme_of(value)
 
 
 def _in_order(indices: Any, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:

@@ -1,0 +1,60 @@
+"""The greater and the smaller of two, which keep what is no number: made, and found in expressions.
+
+TVM's own lose a NaN depending on where it stands. Knows expressions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tvm_ffi
+from tvm import tirx
+
+from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+
+Combination: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
+
+
+def extreme_of(value: Any) -> tuple[Combination, PrimExpression, PrimExpression] | None:
+    """The function that an expression is, and its operands; None where it is neither."""
+    if not isinstance(value, tirx.Select) or not isinstance(value.true_value, tirx.Select):
+        return None
+    left, right = value.false_value, value.true_value.false_value
+    for function in (greater, smaller):
+        if tvm_ffi.structural_equal(function(left, right), value):
+            return function, left, right
+    return None
+
+
+def _is_real(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
+
+
+def least(dtype: Any) -> PrimExpression:
+    """What is not greater than anything of a dtype."""
+    name = str(dtype)
+    return tirx.const(float("-inf"), name) if _is_real(name) else tirx.min_value(name)
+
+
+def greater(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """The greater one, NaN where one of them is."""
+    return _extreme(x, y, tirx.max, tirx.GT)
+
+
+def smaller(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """The smaller one, NaN where one of them is."""
+    return _extreme(x, y, tirx.min, tirx.LT)
+
+
+def _extreme(
+    x: PrimExpression, y: PrimExpression, function: Combination, is_better: Combination
+) -> PrimExpression:
+    if not _is_real(dtype_of(x)):
+        return function(x, y)
+    number, other = (x, y) if isinstance(x, tirx.FloatImm) else (y, x)
+    if isinstance(number, tirx.FloatImm):
+        return tirx.Select(is_better(number, other), number, other)
+    # TVM does not vectorize its own isnan.
+    number = x <= tirx.const(float("inf"), dtype_of(x))
+    return tirx.Select(number, tirx.Select(is_better(x, y), x, y), x)
