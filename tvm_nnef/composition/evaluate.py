@@ -236,7 +236,7 @@ def _subscript(node: nodes.Subscript, env: Environment) -> Value:
     target = evaluate(node.target, env)
     if target is None:
         return None
-    if isinstance(target, Tensor) and target in env.symbols.stacked:
+    if _is_single(node) and isinstance(target, Tensor) and target in env.symbols.stacked:
         hint = "make a tensor of it, with layout.stack or layout.concat"
         raise error("a pack whose length only a run tells", node.span, hint=hint)
     if _is_access(node, target):
@@ -246,11 +246,14 @@ def _subscript(node: nodes.Subscript, env: Environment) -> Value:
 
 def _is_access(node: nodes.Subscript, target: Value) -> bool:
     """Whether a subscript reads a tensor, rather than choosing tensors out of a pack."""
-    if not is_tensors(target):
-        return False
-    single = len(node.items) == 1 and not node.trailing_comma
-    return not (
-        isinstance(target, tuple) and single and not isinstance(node.items[0], nodes.Expand)
+    return is_tensors(target) and not (isinstance(target, tuple) and _is_single(node))
+
+
+def _is_single(node: nodes.Subscript) -> bool:
+    return (
+        len(node.items) == 1
+        and not node.trailing_comma
+        and not isinstance(node.items[0], nodes.Expand)
     )
 
 
