@@ -67,6 +67,11 @@ W = f32(4, 3, 3, 3)
 KEYS = np.array([3, 1, 2, 5, 4], "float32")
 
 CASES: dict[str, Case] = {
+    "extents that differ": Case(
+        "x: real[s|10]; q: real[3];", "real[~]",
+        "a = layout.slice{axes=[0],begin=[0],end=[s / 2]}(x); z = math.add(q, a);",
+        lambda n: (np.arange(n, dtype="float32"), np.ones(3, "float32")),
+        lambda x, q: x[: len(x) // 2] + q, sizes=(6, 7)),
     "elements": on_rows("y = math.exp(x); z = math.add(x, y);", lambda x: x + np.exp(x)),
     "matrix product": on_rows("z = linalg.matmul{transB=true}(x, x);", lambda x: x @ x.T),
     "sum over the symbol": on_rows("z = linalg.matmul{transA=true}(x, x);", lambda x: x.T @ x),

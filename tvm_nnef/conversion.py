@@ -1,5 +1,7 @@
 """``convert``: a model of another format, told by its content, handed to that format's converter.
 
+And back: a SkriptND model written as ONNX.
+
 Each converter is loaded when it is needed, and says what must be installed for it.
 """
 
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.diagnostics import did_you_mean, error
-from tvm_nnef.model import Model, save_model
+from tvm_nnef.model import Model, load_model, save_model
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -34,9 +36,14 @@ def convert(
     ``dtypes`` where the source leaves them open, and ``converters`` for operators of the user's
     own (:func:`tvm_nnef.converters.onnx.convert`).
 
+    Where ``path`` ends in ``.onnx``, ``source`` is a SkriptND model (what :func:`load_model` takes)
+    and is written as ONNX; ``options`` are then those of :func:`tvm_nnef.compose`.
+
     Raises NnefError for what cannot be converted, all of it at once, and for a format that is not
     known or whose package is not installed.
     """
+    if path is not None and Path(path).suffix == ".onnx":
+        return _exported(source, path, options)
     name = format or _told(source)
     if name not in FORMATS:
         hint = did_you_mean(name, FORMATS) or f"formats are {', '.join(FORMATS)}"
@@ -45,6 +52,15 @@ def convert(
     if path is not None:
         save_model(model, path)
     return model
+
+
+def _exported(source: Any, path: str | os.PathLike[str], options: dict[str, Any]) -> Model:
+    from tvm_nnef.api import compose
+
+    loaded = load_model(source)
+    writer = _converter("onnx.export")
+    writer.write(writer.export(compose(loaded, **options), loaded.variables), path)
+    return loaded
 
 
 def _told(source: Any) -> str:
@@ -65,5 +81,6 @@ def _converter(name: str) -> ModuleType:
     except ModuleNotFoundError as cause:
         if cause.name is None or cause.name.startswith("tvm_nnef"):
             raise
-        message = f"converting from {name} needs the package '{cause.name}'"
-        raise error(message, hint=f"pip install 'tvm-nnef[{name}]'") from cause
+        extra = name.partition(".")[0]
+        message = f"converting {extra} needs the package '{cause.name}'"
+        raise error(message, hint=f"pip install 'tvm-nnef[{extra}]'") from cause

@@ -346,3 +346,20 @@ def test_a_loop_gathers_as_many_items_as_data_decide(make_model: Any) -> None:
         final, items = run(X[0], np.array(False))
         np.testing.assert_array_equal(final, X[0])
         assert np.shape(items) == (0, 3)
+
+
+def test_and_back(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    text = (
+        "import math; import linalg;\n"
+        "graph G { @input { x: real[s|6,4]; } @output { z: real; } @variable { w: real[4,2]; }\n"
+        "@compose { h = linalg.matmul(x, w); z = math.max(h, 0.0); } }\n"
+    )
+    w = np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)
+    model = tvm_nnef.load_model(text, variables={"main.G.w": w})
+    tvm_nnef.convert(model, tmp_path / "model.onnx")
+    session = runtime.InferenceSession(str(tmp_path / "model.onnx"))
+    for size in (1, 5):
+        x = np.random.default_rng(size).standard_normal((size, 4)).astype(np.float32)
+        (found,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(found, np.maximum(x @ w, 0), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""``tvm-nnef convert SRC DST``: a model of another format written as a SkriptND model."""
+"""``tvm-nnef convert SRC DST``: an ONNX model written as a SkriptND model, or the other way."""
 
 from __future__ import annotations
 

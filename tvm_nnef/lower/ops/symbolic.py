@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tvm_nnef.extents import is_static, is_symbolic
+from tvm_nnef.extents import equal, is_static, is_symbolic
 from tvm_nnef.graph.nodes import Operand, Operation, Tensor, flatten
 from tvm_nnef.lower.ops import extremes, math
 
@@ -33,6 +33,16 @@ def _nowhere(operation: Operation) -> bool:
 
 def _anywhere(operation: Operation) -> bool:
     return True
+
+
+def _broadcast(operation: Operation) -> bool:
+    """Where each extent is 1, or certainly one of the result: Relax decides nothing at run time."""
+    kept = [extent for result in flatten(operation.results) for extent in result.shape]
+    return all(
+        any(equal(extent, other) for other in (1, *kept))
+        for operand in flatten(operation.operands)
+        for extent in operand.shape
+    )
 
 
 def _in_the_batch(operation: Operation) -> bool:
@@ -60,8 +70,14 @@ def _off_axis(operation: Operation) -> bool:
     return all(is_static(first.shape[axis]) for axis in axes)
 
 
+_BINARY = (
+    *("add", "sub", "mul", "div", "mod", "pow", "min", "max", "select"),
+    *("lt", "gt", "le", "ge", "eq", "ne", "and", "or", "xor"),
+)
+
 _RULES: Mapping[str, Callable[[Operation], bool]] = {
     **{name: _anywhere for name in math.MAPPINGS if name not in extremes.MAPPINGS},
+    **{f"math.{name}": _broadcast for name in _BINARY},
     **dict.fromkeys(
         ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
          "layout.unsqueeze", "layout.cast", "layout.concat", "layout.transpose", "layout.pad",
