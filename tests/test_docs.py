@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-import tvm_nnef
 from tvm_nnef.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
