@@ -246,3 +246,17 @@ def test_archive_member_that_points_outside(folder: Path, tmp_path: Path) -> Non
     found = check(archive)
     assert any(each.severity == "error" for each in found)
     assert not (tmp_path.parent / "parts.sknd").exists()
+
+
+def test_the_inputs_tell_the_evaluator_what_a_model_leaves_open() -> None:
+    text = (
+        "# dialect: tools\nimport layout;\n"
+        "graph G { @input { x: real[n]; ps: real[2]..(k|4); } @output { y: real; z: real; }\n"
+        "@compose { y = x; z = layout.concat{axis=0}(ps); } }\n"
+    )
+    x, ps = np.arange(3.0, dtype=np.float32), [np.full(2, i, np.float32) for i in range(3)]
+    y, z = evaluate(text, x, ps)
+    np.testing.assert_array_equal(y, x)
+    np.testing.assert_array_equal(z, [0, 0, 1, 1, 2, 2])
+    with pytest.raises(NnefError, match=r"give the shape: input_shapes=\{'x': \(1,\)\}"):
+        compose(text)

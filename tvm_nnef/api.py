@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.composition import compose_graph
+from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, check_variables, load_model
@@ -68,9 +69,9 @@ def evaluate(
 ) -> tuple[Any, ...]:
     """The outputs of a model for given inputs, by the NumPy reference evaluator.
 
-    ``inputs`` are arrays in the order of the graph's inputs, a list of arrays for a pack; the
-    result has NumPy arrays in the order of its outputs. A Graph takes its ``variables`` by full
-    name; a model has its own.
+    ``inputs`` are arrays in the order of the graph's inputs, a list of arrays for a pack; they
+    tell the shapes that the model leaves open. The result has NumPy arrays in the order of its
+    outputs. A Graph takes its ``variables`` by full name; a model has its own.
 
     Raises NnefError for inputs of another number, shape or type, and for what is wrong with the
     model.
@@ -81,9 +82,28 @@ def evaluate(
         graph, values = model_or_graph, variables or {}
     else:
         model = load_model(model_or_graph, **_load_options(compose_options, variables))
-        graph, values = compose(model, **compose_options), model.variables
+        graph, values = _composed_for(model, inputs, compose_options), model.variables
         check_variables(model, graph)
     return evaluate_graph(graph, inputs, values, machine_types=graph.machine_types or None)
+
+
+def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Graph:
+    """The graph of a model; shapes that it leaves open are those of the inputs that are given."""
+    from numpy import shape
+
+    try:
+        return compose(model, **options)
+    except NotGiven:
+        definition = find_graph(model.program, options.get("graph"))
+        if options.get("input_shapes") or len(inputs) != len(definition.inputs):
+            raise
+        shapes = {
+            parameter.name.name: list(map(shape, value))
+            if parameter.type.pack is not None
+            else shape(value)
+            for parameter, value in zip(definition.inputs, inputs, strict=True)
+        }
+        return compose(model, **{**options, "input_shapes": shapes})
 
 
 def from_nnef(

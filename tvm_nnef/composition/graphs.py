@@ -252,5 +252,10 @@ def _unknown(parameter: nodes.Parameter, what: str) -> NotGiven:
     name = parameter.name.name
     rank = len(parameter.type.shape or ()) or 2
     example = ",".join(["1"] * rank)
-    hint = f"give the shape: input_shapes={{'{name}': ({example})}}, or --shape {name}={example}"
+    if parameter.type.pack is None:
+        hint = (
+            f"give the shape: input_shapes={{'{name}': ({example},)}}, or --shape {name}={example}"
+        )
+    else:
+        hint = f"give the shapes of its items: input_shapes={{'{name}': [({example},), …]}}"
     return NotGiven(Diagnostic(f"{what} is not known", parameter.span, hint))
