@@ -112,8 +112,17 @@ def loads(expression: PrimExpression, buffer: Any = None) -> list[Any]:
 
 
 def substituted(expression: PrimExpression, values: Mapping[Any, PrimExpression]) -> PrimExpression:
-    """The expression with variables replaced."""
-    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
+    """The expression with variables replaced; what it binds is bound to variables of its own."""
+    own = tvm_ffi.structural_map(expression, (tirx.Let, _renewed))
+    return tvm_ffi.structural_map(own, (tirx.Var, lambda var: values.get(var, var)))
+
+
+def _renewed(let: Any) -> Any:
+    """The same binding with another variable: TVM takes two of one variable for a mistake."""
+    fresh = tirx.Var(let.var.name, dtype_of(let.var))
+    replaced = {let.var: fresh}
+    body = tvm_ffi.structural_map(let.body, (tirx.Var, lambda var: replaced.get(var, var)))
+    return tirx.Let(fresh, let.value, body)
 
 
 def at(stage: Stage, indices: Iterable[PrimExpression]) -> PrimExpression:

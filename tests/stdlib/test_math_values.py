@@ -56,8 +56,23 @@ UNARY: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+IN_VECTORS = frozenset({"exp", "log", "log2"})
+"""Functions that compiled take what is below the normal numbers for 0, or for the least of them."""
+
+
+def normal(function: Callable[..., Any]) -> Any:
+    """The numbers that are not subnormal, and whose values are not."""
+    least = np.finfo(np.float32).tiny
+    with np.errstate(all="ignore"):
+        sizes = np.abs(REALS), np.abs(function(np.float64(REALS)))
+    return REALS[np.logical_and.reduce([(size == 0) | ~(size < least) for size in sizes])]
+
+
 def test_functions_of_one_real(agree: Any) -> None:
-    cases: list[Any] = [(f"math.{name}", {}, [REALS], in_float64(f)) for name, f in UNARY.items()]
+    cases: list[Any] = [
+        (f"math.{name}", {}, [normal(f) if name in IN_VECTORS else REALS], in_float64(f))
+        for name, f in UNARY.items()
+    ]
     moderate = np.clip(REALS, -1e15, 1e15)
     cases += [
         ("math.rsqr", {}, [moderate], in_float64(lambda x: 1 / (x * x))),
