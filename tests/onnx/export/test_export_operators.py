@@ -340,6 +340,10 @@ def model(rows: list[str]) -> tuple[str, list[Any]]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_onnx_runtime_agrees(family: str, exported: Callable[..., Any]) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    version = tuple(map(int, runtime.__version__.split(".")[:2]))
+    if family == "pooling" and version < (1, 24):
+        pytest.skip("ONNX Runtime 1.23 divides windows at the edge by another count than 1.31")
     text, inputs = model(FAMILIES[family])
     exported(text, *inputs)
 
