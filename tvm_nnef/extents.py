@@ -288,7 +288,7 @@ def evaluate(expression: Extent | Condition | Tree, values: Mapping[str, int]) -
             return evaluate(consequent if evaluate(condition, values) else alternative, values)
         case [str(function), left, right]:
             first, second = evaluate(left, values), evaluate(right, values)
-            return {**FUNCTIONS, **_COMPARISONS}[function](first, second)
+            return _EVALUATED[function](first, second)
         case number:
             return number
 
@@ -318,6 +318,8 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     "eq": operator.eq,
     "ne": operator.ne,
 }
+
+_EVALUATED: Mapping[str, Callable[..., Any]] = {**FUNCTIONS, **_COMPARISONS}
 
 _OPERATORS: Mapping[str, tuple[str, int]] = {
     "or": ("||", 1),

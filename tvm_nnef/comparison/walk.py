@@ -20,7 +20,7 @@ from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.report import Report, Row
 from tvm_nnef.comparison.routes import COMPILED, Arrays, Runner, Setting, runner
 from tvm_nnef.diagnostics import NnefError, Note, error
-from tvm_nnef.graph.checks import complaint, symbols, to_json
+from tvm_nnef.graph.checks import check_known
 from tvm_nnef.graph.nodes import (
     Check,
     Graph,
@@ -70,11 +70,7 @@ class _Walk:
                 if isinstance(name, str):
                     self.symbols.setdefault(name, value)
                     self.carriers.setdefault(name, tensor)
-        for check in tuple(self.pending):
-            if symbols(check) <= self.symbols.keys():
-                self.pending.remove(check)
-                if message := complaint(to_json(check), self.symbols):
-                    raise error(message, check.span, notes=check.notes)
+        check_known(self.pending, self.symbols)
 
 
 def compare_routes(

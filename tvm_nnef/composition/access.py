@@ -18,16 +18,23 @@ def load(target: Value, indices: tuple[Value, ...] | None, span: Span) -> Value:
         return None
     if isinstance(target, tuple):
         return tuple(_load(item, indices, span) for item in target)
+    rows = index_rows(indices, span)
+    if rows is None:
+        return _load(target, indices, span)
+    return tuple(_load(target, row, span) for row in rows)
+
+
+def index_rows(indices: tuple[Value, ...], span: Span) -> list[tuple[Value, ...]] | None:
+    """The indices of each element, where some are packs without being expanded; None without."""
     lengths = {len(index) for index in indices if isinstance(index, tuple)}
     if not lengths:
-        return _load(target, indices, span)
+        return None
     if len(lengths) > 1:
         raise error(f"indices are packs of different lengths: {sorted(lengths)}", span)
-    rows = (
+    return [
         tuple(index[i] if isinstance(index, tuple) else index for index in indices)
         for i in range(lengths.pop())
-    )
-    return tuple(_load(target, row, span) for row in rows)
+    ]
 
 
 def _load(target: Value, indices: tuple[Value, ...], span: Span) -> Item:

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from tvm_nnef.composition.access import tensor_subscripts
+from tvm_nnef.composition.access import index_rows, tensor_subscripts
 from tvm_nnef.composition.evaluate import evaluate, known, subscripts
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.values import (
@@ -293,15 +293,9 @@ def _accessed(
     if indices is None or any(index is None for index in indices):
         raise error("an index is null", node.span)
     indices = tuple(defined(index) for index in indices)
-    lengths = {len(index) for index in indices if isinstance(index, tuple)}
-    if not lengths or isinstance(target, tuple):
+    rows = None if isinstance(target, tuple) else index_rows(indices, node.span)
+    if rows is None:
         return found, [indices] * len(found)
-    if len(lengths) > 1:
-        raise error(f"indices are packs of different lengths: {sorted(lengths)}", node.span)
-    rows = [
-        tuple(index[i] if isinstance(index, tuple) else index for index in indices)
-        for i in range(lengths.pop())
-    ]
     return found * len(rows), rows
 
 

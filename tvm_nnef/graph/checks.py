@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from tvm_nnef import extents
-from tvm_nnef.diagnostics import Span
+from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Check, Tensor
 
@@ -65,6 +65,18 @@ def complaint(check: CheckData, values: Mapping[str, int]) -> str | None:
         part if isinstance(part, str) else str(extents.evaluate(part["extent"], values))
         for part in check["message"]
     )
+
+
+def check_known(pending: list[Check], values: Mapping[str, int]) -> None:
+    """Makes the checks whose symbols have values, and takes them off the list.
+
+    Raises NnefError for the first that does not hold.
+    """
+    for check in tuple(pending):
+        if symbols(check) <= values.keys():
+            pending.remove(check)
+            if message := complaint(to_json(check), values):
+                raise error(message, check.span, notes=check.notes)
 
 
 def own_symbols(tensors: Iterable[Tensor]) -> frozenset[str]:

@@ -282,6 +282,13 @@ def operations(graph: Graph) -> Iterator[Node]:
             yield from operations(body)
 
 
+def updated_variables(*graphs: Graph) -> tuple[Tensor, ...]:
+    """The variables that graphs update, or graphs inside of them, each once."""
+    inner = (body for graph in graphs for node in operations(graph) for body in bodies(node))
+    found = (variable for graph in (*graphs, *inner) for variable, _ in graph.updates)
+    return tuple(dict.fromkeys(found))
+
+
 def _port_tensors(*graphs: Graph) -> tuple[Tensor, ...]:
     return flatten(tuple(port.operand for graph in graphs for port in graph.inputs))
 

@@ -21,7 +21,17 @@ from tvm import relax
 from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import error
 from tvm_nnef.extents import Extent
-from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Tensor, bodies, flatten, tensors
+from tvm_nnef.graph.nodes import (
+    Graph,
+    If,
+    Loop,
+    Node,
+    Tensor,
+    bodies,
+    flatten,
+    tensors,
+    updated_variables,
+)
 from tvm_nnef.lower.checks import block, decides, is_pure
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.sized import cut
@@ -53,7 +63,8 @@ _ENDLESS = 1 << 48
 
 def lower_if(node: If, walk: Walk) -> Lowered:
     """A call of a function that runs one of two others, those of the branches."""
-    results, captured, updates = flatten(node.results), _captured(node), updated_variables(node)
+    results, captured = flatten(node.results), _captured(node)
+    updates = updated_variables(*bodies(node))
     pure = _is_pure(node, walk)
     told = sizes(walk.known.values())
     arguments = [*map(walk.value, captured), *map(walk.new_value, updates), *told]
@@ -84,17 +95,8 @@ def lower_loop(node: Loop, walk: Walk) -> Lowered:
     """The steps one after the other where they are few and known, else calls by doubling."""
     if _is_unrolled(node) and not decides(node.body, walk.known):
         return _unrolled(node, walk)
-    name = identifier(f"{node.label}_loop")
-    pure = _is_pure(node, walk)
-    return _Repeated(node, walk, name, _captured(node), updated_variables(node), pure).run()
-
-
-def updated_variables(*nodes: Node) -> tuple[Tensor, ...]:
-    """The variables that the graphs inside of nodes update."""
-    graphs = [graph for node in nodes for graph in bodies(node)]
-    found = [variable for graph in graphs for variable, _ in graph.updates]
-    found += [variable for graph in graphs for variable in updated_variables(*graph.operations)]
-    return tuple(dict.fromkeys(found))
+    name, updates = identifier(f"{node.label}_loop"), updated_variables(*bodies(node))
+    return _Repeated(node, walk, name, _captured(node), updates, _is_pure(node, walk)).run()
 
 
 def _unrolled(node: Loop, walk: Walk) -> Lowered:

@@ -36,9 +36,8 @@ from tvm import relax
 from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
-from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, updated_variables
 from tvm_nnef.lower.checks import block, is_pure
-from tvm_nnef.lower.control_flow import updated_variables
 from tvm_nnef.lower.naming import INITIAL_STATE, Names, port_items
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
@@ -132,8 +131,7 @@ def _weights(
 
 def _state(graph: Graph) -> list[Tensor]:
     """The variables that a graph updates, or a graph inside of it."""
-    updated = {variable for variable, _ in graph.updates}
-    updated.update(updated_variables(*graph.operations))
+    updated = updated_variables(graph)
     return [variable for variable in graph.variables if variable in updated]
 
 

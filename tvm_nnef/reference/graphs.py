@@ -16,7 +16,7 @@ import numpy as np
 
 from tvm_nnef import extents
 from tvm_nnef.diagnostics import NnefError, Note, error
-from tvm_nnef.graph.checks import bound_check, complaint, extent_check, symbols, to_json
+from tvm_nnef.graph.checks import bound_check, check_known, complaint, extent_check, to_json
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.machine_types import assign, compute_types
 from tvm_nnef.graph.nodes import (
@@ -112,7 +112,7 @@ def _output(operand: Operand, values: Mapping[Tensor, Array]) -> Output:
 def _run_graph(graph: Graph, values: dict[Tensor, Array], context: _Run) -> dict[Tensor, Array]:
     """The arrays of the output tensors of a graph, from those of its input tensors."""
     context.pending.extend(graph.checks)
-    _check(context)
+    check_known(context.pending, context.symbols)
     outputs = _outputs(graph)
     kept = {*outputs, *(tensor for _, tensor in graph.updates)}
     last = {
@@ -141,15 +141,6 @@ def _run_body(body: Graph, values: Mapping[Tensor, Array], context: _Run) -> lis
 def _apart(context: _Run) -> _Run:
     """What a branch or a step sees: it knows the symbols so far, and keeps its own to itself."""
     return replace(context, symbols=dict(context.symbols), pending=[])
-
-
-def _check(context: _Run) -> None:
-    """Makes the checks whose symbols are known."""
-    for check in tuple(context.pending):
-        if symbols(check) <= context.symbols.keys():
-            context.pending.remove(check)
-            if message := complaint(to_json(check), context.symbols):
-                raise error(message, check.span, notes=check.notes)
 
 
 def _outputs(graph: Graph) -> tuple[Tensor, ...]:
@@ -309,7 +300,7 @@ def _define(node: Node, tensor: Tensor, shape: tuple[int, ...], context: _Run) -
             if tree in context.bounds:
                 check = bound_check(tensor, extent, context.bounds[tree], node.span)
                 context.pending.insert(0, check)
-            _check(context)
+            check_known(context.pending, context.symbols)
         if value != extents.evaluate(tree, context.symbols):
             check = extent_check(tensor, extent, value, node.span)
             raise _complaint(node, complaint(to_json(check), context.symbols) or "")

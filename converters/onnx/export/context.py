@@ -13,7 +13,7 @@ from tvm_nnef.converters.onnx.export.emitter import Array, Emitter, Shared
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.diagnostics import Diagnostic
 from tvm_nnef.extents import Extent
-from tvm_nnef.graph.nodes import Check, Graph, Tensor, bodies, operations
+from tvm_nnef.graph.nodes import Check, Tensor
 from tvm_nnef.reference.arithmetic import constant
 
 _LARGEST_FILLED = 1 << 16
@@ -112,13 +112,6 @@ def _array(tensor: Tensor, name: str) -> Array:
     if isinstance(tensor.value, tuple):
         return np.array([constant(item, dtype) for item in tensor.value], dtype).reshape(shape)
     return np.broadcast_to(constant(tensor.value, dtype), shape)
-
-
-def updated_variables(*graphs: Graph) -> tuple[Tensor, ...]:
-    """The variables that graphs update, or graphs inside of them."""
-    inner = [body for graph in graphs for node in operations(graph) for body in bodies(node)]
-    found = (variable for graph in (*graphs, *inner) for variable, _ in graph.updates)
-    return tuple(dict.fromkeys(found))
 
 
 def value_info(name: str, dtype: str, shape: Sequence[Extent]) -> onnx.ValueInfoProto:

@@ -11,10 +11,19 @@ from typing import TypeAlias
 
 import onnx
 
-from tvm_nnef.converters.onnx.export.context import Context, updated_variables, value_info
+from tvm_nnef.converters.onnx.export.context import Context, value_info
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
-from tvm_nnef.graph.nodes import Graph, If, Loop, Scan, Tensor, flatten, tensors
+from tvm_nnef.graph.nodes import (
+    Graph,
+    If,
+    Loop,
+    Scan,
+    Tensor,
+    flatten,
+    tensors,
+    updated_variables,
+)
 
 Walk: TypeAlias = Callable[[Graph, Emitter, Context], None]
 

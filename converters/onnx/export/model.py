@@ -15,13 +15,13 @@ from typing import Any
 
 import onnx
 
-from tvm_nnef.converters.onnx.export.context import Context, updated_variables, value_info
+from tvm_nnef.converters.onnx.export.context import Context, value_info
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.pruning import pruned
 from tvm_nnef.converters.onnx.export.walk import walk
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.machine_types import assign
-from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors
+from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors, updated_variables
 from tvm_nnef.reference.inputs import bind_variables
 
 OPSET = 21
