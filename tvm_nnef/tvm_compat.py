@@ -276,9 +276,12 @@ def compile_virtual_machine(
     generic = relax.backend.cpu_generic.pipeline
     passes = [*generic.dataflow_lower_passes(target), *generic.finalize_passes(target)]
     lowering = "default" if expand is None else _register_pipeline(expand)
-    return relax.build(
-        mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
-    )
+    # TVM lifts a condition out of a loop after it dropped from it what that loop made certain: a
+    # guard of a division by a symbol is gone where the loop would not have run. LLVM lifts safely.
+    with tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse"]):
+        return relax.build(
+            mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
+        )
 
 
 def host_cpu() -> tuple[str, str]:

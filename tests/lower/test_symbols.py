@@ -292,3 +292,20 @@ def test_random_formulas_give_at_every_size_what_the_evaluator_gives(make, made)
         except NnefError:
             continue  # it reads below or above an empty tensor
         np.testing.assert_array_equal(executable(*inputs)[0], expected, err_msg=f"{a}, {b}")
+
+
+def test_a_division_by_a_symbol_traps_nowhere(make) -> None:
+    extent = extents.mul(A, B)
+    x = Tensor("main.G.x", "int", (A, extent), "input")
+    y = Tensor("main.G.y", "int", (extent, B), "result")
+    i, j, k = map(Index, "ijk")
+    loops = (Loop(i, number(A)), Loop(j, number(extents.add(A, 1))), Loop(k, number(extent)))
+    taken = Load(x, (Subscript(j, True), Subscript(i, True, number(0), number(0))))
+    store = Store(y, (Subscript(i, True), Subscript(k, True)), "=", taken)
+    quotient = Binary("floordiv", i, number(B))
+    stated = Statement(loops, (store,), (), Binary("ne", quotient, number(1)))
+    tell = [Tensor(f"main.G.{s.name}", "int", (s,), "input") for s in (A, B)]
+    node = make.operation("test.formula", [x], [y], Formula((Fill(y, number(2)),), (stated,)))
+    graph = replace(make.graph([node], [*tell, x], [y]), bounds={"a": 4, "b": 4})
+    inputs = [np.zeros(extent, "int32") for extent in (4, 0, (4, 0))]
+    assert make.compiled(graph)(*inputs)[0].shape == (0, 0)
