@@ -7,6 +7,7 @@ tells by which rule. Knows TVM only, and nothing of the language that a module c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,9 @@ from tvm import relax, transform
 
 from tvm_nnef.schedules.cpu import math_functions, packing, rules
 from tvm_nnef.schedules.cpu.description import describe
-from tvm_nnef.schedules.empty import with_first_values
+from tvm_nnef.schedules.cpu.stack import on_stack
+from tvm_nnef.schedules.cpu.strided_loads import sorted_in_registers
+from tvm_nnef.schedules.divisions import with_hidden_dividends
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_contractions
@@ -25,6 +28,15 @@ from tvm_nnef.tvm_compat import Module, PrimFunction, Target, prim_functions, up
 
 RULE = "schedule_rule"
 """The attribute of a PrimFunc that names the rule by which it was scheduled."""
+
+TUNED = "tuned"
+"""The name of the rule of a kernel whose schedule was found by measuring."""
+
+Tuned = Callable[[str, PrimFunction, Callable[[], tuple[PrimFunction, str]]], PrimFunction | None]
+"""A tuned schedule of a PrimFunc, or None for none.
+
+Gets its name, the PrimFunc as the rules see it, and what applies the rules to it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +79,11 @@ def fuse(mod: Module, target: Target) -> Module:
     return _run(annotate(annotated), target, passes)
 
 
-def schedule_kernels(mod: Module, target: Target) -> Module:
+def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) -> Module:
     """Every PrimFunc scheduled, with the name of its rule in the attribute ``RULE``.
 
-    Raises NotImplementedError for a kind of target that there are no rules for.
+    Where ``tuned`` knows a kernel, it has the first word. Raises NotImplementedError for a kind of
+    target that there are no rules for.
     """
     rules = _RULES.get(str(target.kind.name))
     if rules is None:
@@ -78,14 +91,21 @@ def schedule_kernels(mod: Module, target: Target) -> Module:
     scheduled: dict[str, PrimFunction] = {}
     for name, function in prim_functions(mod).items():
         if RULE not in (function.attrs or {}):
-            result, rule = rules(with_first_values(function), target)
+            function = with_hidden_dividends(function)
+            by_rules = functools.partial(rules, function, target)
+            found = tuned(name, function, by_rules) if tuned is not None else None
+            result, rule = by_rules() if found is None else (found, TUNED)
             scheduled[name] = result.with_attr(RULE, rule)
     return update_functions(mod, scheduled)
 
 
 def lowered_functions(target: Target) -> Callable[[PrimFunction], PrimFunction] | None:
     """What is to be done with a PrimFunc after its loops are lowered; None for nothing."""
-    return math_functions.expand if str(target.kind.name) in _CPUS else None
+    return _lowered_for_cpu if str(target.kind.name) in _CPUS else None
+
+
+def _lowered_for_cpu(function: PrimFunction) -> PrimFunction:
+    return on_stack(sorted_in_registers(math_functions.expand(function)))
 
 
 def report(mod: Module) -> list[Kernel]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tvm import relax, te, tirx
+from tvm import relax, sym, te, tirx
 
 from tvm_nnef.schedules.extremes import Combination, greater, least, smaller
+from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
+from tvm_nnef.schedules.stages import substituted
 from tvm_nnef.tvm_compat import PrimExpression, RelaxExpression, constant_array
 
 Legalization: TypeAlias = "Callable[[Any, Any], RelaxExpression]"
@@ -28,10 +30,14 @@ def _max_pool(builder: Any, call: Any) -> RelaxExpression:
         [int(item) for item in getattr(attributes, name)]
         for name in ("pool_size", "strides", "dilation", "padding")
     )
-    shape = list(call.ty.shape.values)
 
-    def pooled(data: Any) -> Any:
-        source = _padded(data, axes, padding[:rank], padding[rank:])
+    def pooled(symbols: Symbols, data: Any) -> Any:
+        shape = _shape(call, symbols)
+        reach = [
+            (shape[axis] - 1) * stride + (size - 1) * step + 1
+            for axis, size, stride, step in zip(axes, sizes, strides, dilation, strict=True)
+        ]
+        source = _padded(data, axes, padding[:rank], _behind(data, axes, padding, reach))
         reducer = te.comm_reducer(lambda x, y: greater(x, y), least, name="maximum")
 
         def element(*indices: PrimExpression) -> PrimExpression:
@@ -43,7 +49,25 @@ def _max_pool(builder: Any, call: Any) -> RelaxExpression:
 
         return te.compute(shape, element, name="max_pool")
 
-    return builder.call_te(pooled, call.args[0], primfunc_name_hint="max_pool")
+    return call_te(builder, pooled, [call.args[0]], "max_pool")
+
+
+def _shape(call: Any, symbols: Symbols) -> list[PrimExpression]:
+    """The extents of what a call gives, in the symbols of its kernel."""
+    return [substituted(extent, symbols) for extent in call.ty.shape.values]
+
+
+def _behind(
+    data: Any, axes: Sequence[int], padding: Sequence[int], reach: Sequence[Any]
+) -> list[int]:
+    """The padding behind the data, which the last window may reach beyond (``ceil_mode``)."""
+    rank = len(axes)
+    behind = list(padding[rank:])
+    for place, (axis, front, end) in enumerate(zip(axes, padding[:rank], reach, strict=True)):
+        missing = sym.Analyzer().simplify(end - front - data.shape[axis])
+        if isinstance(missing, tirx.IntImm):
+            behind[place] = max(behind[place], int(missing))
+    return behind
 
 
 def _padded(data: Any, axes: Sequence[int], before: Sequence[int], after: Sequence[int]) -> Any:
@@ -80,7 +104,7 @@ def _combined(
         numbers[0] = None
     tensors = [o for o, number in zip(operands, numbers, strict=True) if number is None]
 
-    def combined(*data: Any) -> Any:
+    def combined(symbols: Symbols, *data: Any) -> Any:
         def element(*indices: PrimExpression) -> PrimExpression:
             rest = iter(data)
             left, right = (
@@ -88,9 +112,9 @@ def _combined(
             )
             return function(left, right)
 
-        return te.compute(list(call.ty.shape.values), element, name=name)
+        return te.compute(_shape(call, symbols), element, name=name)
 
-    return builder.call_te(combined, *tensors, primfunc_name_hint=name)
+    return call_te(builder, combined, tensors, name)
 
 
 def _number(operand: Any) -> PrimExpression | None:

@@ -10,17 +10,21 @@ from typing import Any
 
 from tvm import sym, tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.stages import Stage
 from tvm_nnef.tvm_compat import BUFFER_LOAD, is_conditional
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """``source`` where each axis is in its half-open range of ``inside``, else ``value``."""
+    """``source`` where each axis is in its half-open range of ``inside``, else ``value``.
+
+    An axis whose extent only a run tells is inside everywhere.
+    """
 
     source: Any
     value: Any
-    inside: list[tuple[int, int]]
+    inside: list[tuple[int, sizes.Extent]]
 
 
 def read_padding(stage: Stage) -> Padding | None:
@@ -44,7 +48,7 @@ def _conjunction(condition: Any) -> list[Any]:
     return [condition]
 
 
-def _narrow(ranges: dict[Any, tuple[int, int]], test: Any) -> bool:
+def _narrow(ranges: dict[Any, tuple[int, sizes.Extent]], test: Any) -> bool:
     """Narrows the range of one axis by a comparison; false for another kind of test."""
     if isinstance(test, (tirx.GT, tirx.GE)):
         test = (tirx.LT if isinstance(test, tirx.GT) else tirx.LE)(test.b, test.a)
@@ -56,6 +60,8 @@ def _narrow(ranges: dict[Any, tuple[int, int]], test: Any) -> bool:
         if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
             continue
         slope, base = (int(c.value) for c in equation)
+        if slope and not sizes.is_known(last):
+            return False
         limit = -base
         if slope == 1:
             ranges[var] = (first, min(last, limit if strict else limit + 1))

@@ -2,7 +2,8 @@
 
 Enters: a PrimFunc as lowering and fusion make it, one loop nest for each buffer. Leaves: a
 :class:`Kernel`, or None where the function is of another kind (ordered loops, several stores in a
-step, extents that are only known at run time, a position that is no plain index). Changes nothing.
+step, a position that is no plain index). An extent may be an expression of symbols. Nothing is
+changed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.extremes import extreme_of
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
 
@@ -25,7 +27,22 @@ class Axis:
     """An index of a stage: its variable, and how many values it takes from 0."""
 
     var: Any
-    extent: int
+    extent: sizes.Extent
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the extent is a number."""
+        return sizes.is_known(self.extent)
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether it certainly takes one value."""
+        return self.is_known and bool(self.extent == 1)
+
+    @property
+    def typical(self) -> int:
+        """The extent, or a guess where only a run tells it."""
+        return sizes.typical(self.extent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +66,7 @@ class Stage:
 
     @property
     def work(self) -> int:
-        """How often the value is computed."""
+        """How often the value is computed; a guess where only a run tells it."""
         return extent_product((*self.axes, *self.reduced))
 
 
@@ -72,11 +89,8 @@ class Kernel:
 
 
 def extent_product(axes: Iterable[Axis]) -> int:
-    """The number of points of some axes."""
-    product = 1
-    for axis in axes:
-        product *= axis.extent
-    return product
+    """The number of points of some axes; a guess where only a run tells it."""
+    return sizes.typical(sizes.product(axis.extent for axis in axes))
 
 
 def read_kernel(function: PrimFunction) -> Kernel | None:
@@ -93,8 +107,6 @@ def read_kernel(function: PrimFunction) -> Kernel | None:
             return None
         stages.append(stage)
     types = {dtype_of(a.var) for s in stages for a in (*s.axes, *s.reduced)}
-    if not all(_is_static(load.source) for stage in stages for load in loads(stage.value)):
-        return None
     written = [stage.buffer for stage in stages]
     twice = any(a.same_as(b) for n, a in enumerate(written) for b in written[:n])
     if len(types) > 1 or twice:
@@ -144,13 +156,13 @@ def inlined(expression: PrimExpression, stages: Mapping[Any, Stage]) -> PrimExpr
 
 
 def _stage(nest: Any) -> Stage | None:
-    loops: dict[Any, int] = {}
+    loops: dict[Any, sizes.Extent] = {}
     while isinstance(nest, tirx.For):
-        if not isinstance(nest.extent, tirx.IntImm) or nest.kind != tirx.ForKind.SERIAL:
+        if nest.kind != tirx.ForKind.SERIAL or _mentions(nest.extent, loops):
             return None
         if not isinstance(nest.min, tirx.IntImm) or nest.min.value:
             return None
-        loops[nest.loop_var] = int(nest.extent.value)
+        loops[nest.loop_var] = sizes.extent(nest.extent)
         nest = nest.body
     if not isinstance(nest, s_tir.SBlockRealize) or not _always(nest.predicate):
         return None
@@ -163,9 +175,10 @@ def _stage(nest: Any) -> Stage | None:
             return None
         plain = iterator.iter_type == tirx.IterVar.DataPar
         (axes if plain else reduced).append(Axis(iterator.var, extent))
-    if any(axis.extent < 1 for axis in (*axes, *reduced)):
+    if any(axis.is_known and axis.extent < 1 for axis in (*axes, *reduced)):
         return None
-    if any(extent != 1 for extent in loops.values()) or len(block.alloc_buffers):
+    idle = all(sizes.is_known(extent) and extent == 1 for extent in loops.values())
+    if not idle or len(block.alloc_buffers):
         return None
     return _stored(block, tuple(axes), tuple(reduced))
 
@@ -222,7 +235,7 @@ def _in_order(indices: Any, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:
 def _covers(buffer: Any, axes: tuple[Axis, ...]) -> bool:
     shape = buffer.shape
     return len(shape) == len(axes) and all(
-        isinstance(extent, tirx.IntImm) and int(extent.value) == axis.extent
+        sizes.same(sizes.extent(extent), axis.extent)
         for extent, axis in zip(shape, axes, strict=True)
     )
 
@@ -235,12 +248,12 @@ def _is_self(load: Any, store: Any) -> bool:
     )
 
 
-def _is_static(buffer: Any) -> bool:
-    return all(isinstance(extent, tirx.IntImm) for extent in buffer.shape)
-
-
 def _uses(expression: Any, axes: Iterable[Axis]) -> bool:
-    variables = [axis.var for axis in axes]
+    return _mentions(expression, [axis.var for axis in axes])
+
+
+def _mentions(expression: Any, variables: Iterable[Any]) -> bool:
+    known = list(variables)
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
-    return any(var in variables for var in found)
+    return any(var in known for var in found)

@@ -1,307 +1,203 @@
 """Speed of compiled models beside ONNX Runtime: a table, and the geometric mean of the ratios.
 
-The suite: the ``light_*`` models inside the ``onnx`` package with random weights in place of their
-constants, a transformer block, and single operators. Each model is built and run in the same
-process as ONNX Runtime, in turns, once with one thread and once with all; the best of several runs
-counts, on one thread in processor time, so that other processes disturb little. A ratio above 1
-says that we are faster. Models come in through TVM's own ONNX importer.
+Each model of ``bench_models`` is converted, built, and run in the same process as ONNX Runtime, in
+turns, once with one thread and once with all; the best of many runs counts, on one thread in
+processor time, so that other processes disturb little. A ratio above 1 says that we are faster,
+``peak`` is the share of what a loop of multiplications and additions in registers reaches. Building
+is from reading the ONNX file to the executable, in processor time. Memory is the largest that the
+process took for conversion and building, before ONNX Runtime came.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_models import SEED, Entry, suite
 
-SEED = 0
-PAUSE = 0.1
-BLOCK = 5
-ONE_THREAD = {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+MEBIBYTE = 1 << 20
+FLOOR = 0.8
+
+
+@dataclass(frozen=True)
+class Run:
+    """The best times with some number of threads: ours and ONNX Runtime's, in seconds."""
+
+    threads: int
+    ours: float
+    theirs: float
+    peak: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster we are."""
+        return self.theirs / self.ours
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one model: seconds, bytes, and the largest relative error."""
+    """What was measured of one model; memory in bytes, of the weights and of the whole process."""
 
     name: str
-    ours: float
-    theirs: float
+    runs: tuple[Run, ...]
     error: float
     build: float
     memory: int
+    weights: int
+    flop: int | None
+
+    @property
+    def allowed(self) -> int:
+        """How much memory building may take."""
+        return 4 * self.weights + 1024 * MEBIBYTE
 
     def __str__(self) -> str:
         """A line of the table."""
-        return (
-            f"{self.name:24}{1e3 * self.theirs:10.3f}{1e3 * self.ours:10.3f}"
-            f"{self.theirs / self.ours:8.2f}{self.error:10.1e}{self.build:8.1f}"
-            f"{self.memory / 2**30:8.2f}"
-        )
+        cells = [f"{self.name:18}"]
+        for run in self.runs:
+            share = "" if self.flop is None else f"{self.flop / run.ours / run.peak:.0%}"
+            cells.append(
+                f"{1e3 * run.theirs:10.3f}{1e3 * run.ours:10.3f}{run.ratio:7.2f}{share:>6}"
+            )
+        memory = f"{self.memory / MEBIBYTE:7.0f}{' >' if self.memory > self.allowed else ' <'}"
+        cells.append(f"{self.error:10.1e}{self.build:8.1f}{memory}{self.allowed / MEBIBYTE:5.0f}")
+        return "".join(cells)
 
 
-HEADER = f"{'':24}{'ORT ms':>10}{'ours ms':>10}{'ratio':>8}{'error':>10}{'build s':>8}{'GiB':>8}"
+def header(threads: Sequence[int]) -> str:
+    """The head of the table."""
+    runs = "".join(f"{f'ORT ms @{n}':>10}{'ours ms':>10}{'ratio':>7}{'peak':>6}" for n in threads)
+    return f"{'':18}{runs}{'error':>10}{'build s':>8}{'MiB':>7}{'allowed':>8}"
 
 
-def light_models() -> dict[str, Callable[[], Any]]:
-    """The networks inside the onnx package, weights made up."""
+def measured(name: str, file: Path, flop: int | None, seconds: float, counts: list[int]) -> Row:
+    """One line of the table, by building and running a model in this process."""
+    import tvm_nnef
+    from tvm_nnef.compilation.target import native
+    from tvm_nnef.measurement.onnx_runtime import largest_relative_error, open_session
+    from tvm_nnef.measurement.turns import timed_in_turns
+    from tvm_nnef.schedules.cpu.peak import fma_peak
+    from tvm_nnef.tvm_compat import use_threads
+
+    start = time.process_time()
+    executable = tvm_nnef.build(tvm_nnef.convert(file), progress=False)
+    build = time.process_time() - start
+    memory = peak_memory()
+    values = [random_input(port) for port in executable.inputs]
+    runs, error = [], 0.0
+    for threads in counts:
+        session = open_session(file, threads)
+        executable.threads = threads
+        theirs = session.prepared_in_order(values)
+        found, expected = executable(*values)[0], theirs()[0]
+        error = max(error, largest_relative_error(found, expected))
+        calls = [executable.prepared(*values), theirs]
+        times = timed_in_turns(calls, seconds, alone=threads == 1)
+        use_threads(threads)
+        peak = fma_peak(native(), threads) if flop else 1.0
+        runs.append(Run(threads, times[0].minimum, times[1].minimum, peak))
+    return Row(name, tuple(runs), error, build, memory, file.stat().st_size, flop)
+
+
+def peak_memory() -> int:
+    """The most bytes that this process ever held."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # What getrusage tells begins with what the parent held.
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def random_input(port: Any) -> Any:
+    """Random numbers for an input, small indices where it takes such."""
+    generator = np.random.default_rng(SEED)
+    if port.dtype.startswith("int"):
+        return generator.integers(0, 1000, port.shape).astype(port.dtype)
+    return generator.random(port.shape, dtype="float32").astype(port.dtype)
+
+
+def rows(entries: dict[str, Entry | Path], options: argparse.Namespace) -> Iterator[Row]:
+    """Each model in a process of its own, which bounds what one can do to the next."""
     import onnx
 
-    folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
-    return {
-        path.stem.removeprefix("light_"): lambda path=path: with_weights(onnx.load(path))
-        for path in sorted(folder.glob("light_*.onnx"))
-    }
-
-
-def with_weights(model: Any) -> Any:
-    """A model whose constants of one value are initializers with random ones."""
-    from onnx import numpy_helper
-
-    generator = np.random.default_rng(SEED)
-    graph = model.graph
-    known = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
-    kept, made = [], []
-    for node in graph.node:
-        if node.op_type != "ConstantOfShape" or node.input[0] not in known:
-            kept.append(node)
-            continue
-        shape = [int(extent) for extent in known[node.input[0]]]
-        if len(shape) > 1:
-            # Small in front of the softmax, which would else give one 1 and many 0.
-            scale = 2 if len(shape) > 2 else 1e-4
-            values = generator.standard_normal(shape) * np.sqrt(scale / np.prod(shape[1:]))
-        else:
-            values = generator.uniform(0.5, 1.5, shape)
-        made.append(numpy_helper.from_array(values.astype("float32"), node.output[0]))
-    used = {name for node in kept for name in node.input}
-    initializers = [item for item in (*graph.initializer, *made) if item.name in used]
-    names = {item.name for item in initializers}
-    inputs = [item for item in graph.input if item.name in used and item.name not in names]
-    for field, items in (("node", kept), ("initializer", initializers), ("input", inputs)):
-        del getattr(graph, field)[:]
-        getattr(graph, field).extend(items)
-    model.ir_version = max(model.ir_version, 4)
-    return model
-
-
-def made_model(nodes: Any, inputs: dict[str, tuple[int, ...]], weights: dict[str, Any]) -> Any:
-    """A model of nodes ``(operator, inputs, output, attributes)`` with the output ``y``."""
-    from onnx import TensorProto, helper, numpy_helper, shape_inference
-
-    made = [
-        helper.make_node(operator, names, [output], **attributes)
-        for operator, names, output, attributes in nodes
-    ]
-    graph = helper.make_graph(
-        made,
-        "model",
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 8
-    return shape_inference.infer_shapes(model)
-
-
-def normal(*shape: int) -> Any:
-    """Small random numbers."""
-    values = np.random.default_rng(SEED).standard_normal(shape) * 0.05
-    return values.astype("float32")
-
-
-def single_operators() -> dict[str, Callable[[], Any]]:
-    """Models of one operator each, of sizes that networks have."""
-    n = 384
-
-    def one(operator: str, shapes: Any, weights: Any = None, **attributes: Any) -> Any:
-        inputs = {f"x{number}": shape for number, shape in enumerate(shapes)}
-        names = [*inputs, *(weights or {})]
-        return made_model([(operator, names, "y", attributes)], inputs, weights or {})
-
-    return {
-        "conv 3x3": lambda: one(
-            "Conv", [(1, 64, 56, 56)], {"w": normal(64, 64, 3, 3)}, pads=[1] * 4
-        ),
-        "conv 1x1": lambda: one("Conv", [(1, 256, 28, 28)], {"w": normal(256, 256, 1, 1)}),
-        "depthwise 3x3": lambda: one(
-            "Conv", [(1, 144, 56, 56)], {"w": normal(144, 1, 3, 3)}, pads=[1] * 4, group=144
-        ),
-        "matmul": lambda: one("MatMul", [(n, 768)], {"w": normal(768, 3072)}),
-        "matmul of inputs": lambda: one("MatMul", [(n, 768), (768, 768)]),
-        "gemv": lambda: one("MatMul", [(1, 2048)], {"w": normal(2048, 1000)}),
-        "batched matmul": lambda: one("MatMul", [(12, n, n), (12, n, 64)]),
-        "softmax": lambda: one("Softmax", [(12, n, n)], axis=-1),
-        "layer norm": lambda: one(
-            "LayerNormalization", [(1, n, 768)], {"s": normal(768), "b": normal(768)}
-        ),
-        "tanh": lambda: one("Tanh", [(1, n, 3072)]),
-        "sigmoid": lambda: one("Sigmoid", [(1, n, 3072)]),
-        "erf": lambda: one("Erf", [(1, n, 3072)]),
-        "add": lambda: one("Add", [(1, n, 768), (1, n, 768)]),
-        "transpose": lambda: one("Transpose", [(1, n, 12, 64)], perm=[0, 2, 1, 3]),
-        "max pool": lambda: one(
-            "MaxPool", [(1, 64, 112, 112)], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4
-        ),
-        "reduce mean": lambda: one("ReduceMean", [(1, n, 768)], axes=[-1]),
-    }
-
-
-def transformer(rows: int = 128, width: int = 768, heads: int = 12, layers: int = 2) -> Any:
-    """Encoder layers of the shape of BERT-base."""
-    depth = width // heads
-    nodes: list[Any] = []
-    weights: dict[str, Any] = {
-        "half": np.float32(0.5), "one": np.float32(1), "root": np.float32(2**0.5),
-        "scale": np.float32(depth**-0.5), "split": np.array([1, rows, heads, depth], "int64"),
-        "join": np.array([1, rows, width], "int64"),
-    }  # fmt: skip
-
-    def dense(source: str, name: str, inputs: int, outputs: int) -> str:
-        weights[f"{name}.w"], weights[f"{name}.b"] = normal(inputs, outputs), normal(outputs)
-        nodes.append(("MatMul", [source, f"{name}.w"], f"{name}.p", {}))
-        nodes.append(("Add", [f"{name}.p", f"{name}.b"], name, {}))
-        return name
-
-    def norm(source: str, name: str) -> str:
-        weights[f"{name}.s"], weights[f"{name}.b"] = 1 + normal(width), normal(width)
-        inputs = [source, f"{name}.s", f"{name}.b"]
-        nodes.append(("LayerNormalization", inputs, name, {"axis": -1}))
-        return name
-
-    def split(source: str, name: str, order: list[int]) -> str:
-        nodes.append(("Reshape", [source, "split"], f"{name}.r", {}))
-        nodes.append(("Transpose", [f"{name}.r"], name, {"perm": order}))
-        return name
-
-    x = "x"
-    for layer in range(layers):
-        p = f"l{layer}."
-        q = split(dense(x, f"{p}q", width, width), f"{p}qs", [0, 2, 1, 3])
-        k = split(dense(x, f"{p}k", width, width), f"{p}ks", [0, 2, 3, 1])
-        v = split(dense(x, f"{p}v", width, width), f"{p}vs", [0, 2, 1, 3])
-        nodes += [
-            ("MatMul", [q, k], f"{p}qk", {}),
-            ("Mul", [f"{p}qk", "scale"], f"{p}scores", {}),
-            ("Softmax", [f"{p}scores"], f"{p}soft", {"axis": -1}),
-            ("MatMul", [f"{p}soft", v], f"{p}av", {}),
-            ("Transpose", [f"{p}av"], f"{p}at", {"perm": [0, 2, 1, 3]}),
-            ("Reshape", [f"{p}at", "join"], f"{p}a", {}),
-        ]
-        nodes.append(("Add", [x, dense(f"{p}a", f"{p}o", width, width)], f"{p}sum", {}))
-        x = norm(f"{p}sum", f"{p}n1")
-        hidden = dense(x, f"{p}h", width, 4 * width)
-        nodes += [
-            ("Div", [hidden, "root"], f"{p}g1", {}),
-            ("Erf", [f"{p}g1"], f"{p}g2", {}),
-            ("Add", [f"{p}g2", "one"], f"{p}g3", {}),
-            ("Mul", [hidden, f"{p}g3"], f"{p}g4", {}),
-            ("Mul", [f"{p}g4", "half"], f"{p}g", {}),
-        ]
-        nodes.append(("Add", [x, dense(f"{p}g", f"{p}d", 4 * width, width)], f"{p}sum2", {}))
-        x = norm(f"{p}sum2", f"{p}n2")
-    nodes.append(("Identity", [x], "y", {}))
-    return made_model(nodes, {"x": (1, rows, width)}, weights)
-
-
-def suite() -> dict[str, Callable[[], Any]]:
-    """All models by name."""
-    return {**light_models(), "bert-like": transformer, **single_operators()}
-
-
-def sessions(model: Any, threads: int) -> tuple[Callable[[], Any], Callable[[], Any], float]:
-    """What runs a model here, what runs it in ONNX Runtime, and the seconds that building took."""
-    import onnxruntime
-    from tvm.relax.frontend.onnx import from_onnx
-
-    from tvm_nnef import tvm_compat
-    from tvm_nnef.compilation.pipeline import compile_module
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    generator = np.random.default_rng(SEED)
-    inputs = {
-        item.name: generator.random(item.shape, dtype="float32") for item in session.get_inputs()
-    }
-    start = time.perf_counter()
-    library = compile_module(from_onnx(model), "native")
-    seconds = time.perf_counter() - start
-    tvm_compat.use_all_cores()
-    main = tvm_compat.virtual_machine(library)["main"]
-    tensors = [tvm_compat.runtime_tensor(array) for array in inputs.values()]
-    return lambda: main(*tensors), lambda: session.run(None, inputs), seconds
-
-
-def measured(name: str, model: Any, threads: int, seconds: float) -> Row:
-    """One line of the table; runs alternate for some seconds."""
-    clock = time.process_time if threads == 1 else time.perf_counter
-    ours, theirs, build = sessions(model, threads)
-    found, expected = ours(), theirs()[0]
-    found = (found if hasattr(found, "numpy") else found[0]).numpy()
-    error = float(np.abs(found - expected).max() / max(1e-30, np.abs(expected).max()))
-    best = [float("inf")] * 2
-    deadline = time.perf_counter() + seconds
-    while time.perf_counter() < deadline:
-        for place, call in enumerate((ours, theirs)):
-            # The threads of both spin for a while after a run, and would take cores from the other.
-            time.sleep(0 if threads == 1 else PAUSE)
-            for _ in range(1 if threads == 1 else BLOCK):
-                start = clock()
-                call()
-                best[place] = min(best[place], clock() - start)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Row(name, best[0], best[1], error, build, memory)
-
-
-def rows(names: list[str], threads: int, seconds: float) -> Iterator[Row]:
-    """Each model in a process of its own, which bounds what one can do to the next."""
-    environment = {**os.environ, **(ONE_THREAD if threads == 1 else {})}
-    for name in names:
-        command = [sys.executable, __file__, "--one", name, "--threads", str(threads)]
-        command += ["--seconds", str(seconds)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    for name, entry in entries.items():
+        with tempfile.TemporaryDirectory() as folder:
+            flop = None
+            if isinstance(entry, Path):
+                file = entry
+            else:
+                file, flop = Path(folder) / "model.onnx", entry.flop
+                onnx.save(entry.make(), file)
+            task = {"name": name, "file": str(file), "flop": flop, "counts": options.threads}
+            command = [sys.executable, __file__, "--one", json.dumps(task)]
+            command += ["--seconds", str(options.seconds)]
+            done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            print(f"{name:24} failed: {done.stderr.strip().splitlines()[-1][:200]}", flush=True)
+            reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+            print(f"{name:18} failed: {reason[:200]}", flush=True)
             continue
-        fields = done.stdout.strip().splitlines()[-1].split("\t")
-        yield Row(fields[0], *map(float, fields[1:5]), int(fields[5]))
+        found = json.loads(done.stdout.strip().splitlines()[-1])
+        yield Row(**{**found, "runs": tuple(Run(**run) for run in found["runs"])})
+
+
+def summary(found: Sequence[Row], counts: Sequence[int]) -> Iterator[str]:
+    """Geometric means, and the models that are behind."""
+    for place, threads in enumerate(counts):
+        ratios = {row.name: row.runs[place].ratio for row in found}
+        mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
+        yield f"{threads} thread(s): geometric mean {mean:.2f}"
+        for what, low, high in (("below 0.8", 0.0, FLOOR), ("0.8 to 1", FLOOR, 1.0)):
+            names = [
+                f"{name} {ratio:.2f}"
+                for name, ratio in sorted(ratios.items(), key=lambda pair: pair[1])
+                if low <= ratio < high
+            ]
+            yield f"  {what}: {', '.join(names) or 'none'}"
 
 
 def main() -> int:
     """Measure the models that were asked for and print the table."""
+    from tvm_nnef.tvm_compat import default_threads
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", help="names of models; all without")
-    parser.add_argument("--threads", type=int, help="1 or all; both without")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long each model runs")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("models", nargs="*", help="names of models, or ONNX files; all without")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", help="numbers of threads (default: 1, all)"
+    )
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long each model runs")
+    parser.add_argument("--json", help="a file to write what was measured to")
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    models = suite()
     if options.one:
-        row = measured(options.one, models[options.one](), options.threads, options.seconds)
-        values = (row.name, row.ours, row.theirs, row.error, row.build, row.memory)
-        print("\t".join(map(str, values)))
+        task = {**options.one, "file": Path(options.one["file"])}
+        print(json.dumps(asdict(measured(**task, seconds=options.seconds))))
         return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    for threads in [options.threads] if options.threads else [1, cores or 1]:
-        print(f"\n{threads} thread(s)\n{HEADER}")
-        ratios = []
-        for row in rows(options.models or list(models), threads, options.seconds):
-            print(row, flush=True)
-            ratios.append(row.theirs / row.ours)
-        if ratios:
-            print(f"{'geometric mean':44}{np.exp(np.mean(np.log(ratios))):8.2f}")
+    options.threads = options.threads or sorted({1, default_threads()})
+    models = suite()
+    unknown = [n for n in options.models if n not in models and not n.endswith(".onnx")]
+    if unknown:
+        parser.error(f"unknown models {', '.join(unknown)}; there are {', '.join(models)}")
+    chosen = {n: models[n] if n in models else Path(n) for n in options.models or models}
+    print(header(options.threads))
+    found = []
+    for row in rows(chosen, options):
+        print(row, flush=True)
+        found.append(row)
+    if found:
+        print(*summary(found, options.threads), sep="\n")
+    if options.json:
+        Path(options.json).write_text(json.dumps([asdict(row) for row in found], indent=1))
     return 0
 
 

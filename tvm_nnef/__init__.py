@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tvm_nnef.api import build, compare, compose, evaluate, from_nnef
+    from tvm_nnef.api import build, compare, compose, evaluate, from_nnef, tune
     from tvm_nnef.comparison import Report
     from tvm_nnef.conversion import convert
     from tvm_nnef.diagnostics import Diagnostic, NnefError
@@ -32,10 +32,11 @@ __all__ = [
     "load",
     "load_model",
     "save_model",
+    "tune",
 ]
 
 _HOMES = {
-    "tvm_nnef.api": ("build", "compare", "compose", "evaluate", "from_nnef"),
+    "tvm_nnef.api": ("build", "compare", "compose", "evaluate", "from_nnef", "tune"),
     "tvm_nnef.comparison": ("Report",),
     "tvm_nnef.conversion": ("convert",),
     "tvm_nnef.diagnostics": ("Diagnostic", "NnefError"),

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import tvm
 
     from tvm_nnef.comparison import Report
+    from tvm_nnef.measurement.kernel_report import KernelReport
     from tvm_nnef.runtime import Executable
+    from tvm_nnef.tuning.session import State, TuningReport
 
 
 def compose(
@@ -145,15 +147,20 @@ def build(
     target: Any = "native",
     *,
     progress: bool = True,
+    database: str | os.PathLike[str] | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
+    verbose: bool | Callable[[KernelReport], None] = False,
     **from_nnef_options: Any,
 ) -> Executable:
     """A model, or a module of :func:`from_nnef`, scheduled and compiled for a target.
 
-    ``"native"`` is the host CPU with its instruction set and all its cores. ``dump_dir`` receives
-    what stands after each stage.
+    ``"native"`` is the host CPU with its instruction set and all its cores. ``database`` is a
+    folder that :func:`tune` wrote. ``dump_dir`` receives what stands after each stage. ``verbose``
+    prints for each kernel the rule that scheduled it, its work, and its speed on this machine,
+    slowest first; a function is given the report instead.
 
-    Raises NnefError for an unknown target and for everything that is wrong with the model.
+    Raises NnefError for an unknown target, for everything that is wrong with the model, and for a
+    database that is none, or is for another target or version of TVM.
     """
     import tvm
 
@@ -163,13 +170,54 @@ def build(
         module = model_or_mod
     else:
         module = from_nnef(model_or_mod, **from_nnef_options)
-    return build_module(module, target, progress=progress, dump_dir=dump_dir)
+    return build_module(
+        module,
+        target,
+        progress=progress,
+        dump_dir=dump_dir,
+        database=database,
+        verbose=verbose,
+    )
+
+
+def tune(
+    model_or_mod: AnyModel | tvm.IRModule,
+    target: Any = "native",
+    *,
+    trials: int,
+    database: str | os.PathLike[str],
+    progress: bool | Callable[[State], None] = True,
+    **from_nnef_options: Any,
+) -> TuningReport:
+    """Searches faster schedules for the kernels of a model, by measuring them on this machine.
+
+    At most ``trials`` schedules are measured, those included that the folder ``database`` has of
+    these kernels already. What is found is kept there after each kernel's turn, so that an
+    interruption (KeyboardInterrupt is raised on) loses nothing, and the same call goes on where
+    it was. ``build(..., database=...)`` takes it: for each kernel the tuned schedule where it was
+    faster than that of the rules, both measured in turns, and the rules' else. ``progress`` shows
+    a bar, or is told the state after each trial.
+
+    Raises NnefError for everything that is wrong with the model, for a target whose code this
+    machine does not run, and for a folder that holds something else, or what was tuned for another
+    target or version of TVM.
+    """
+    import tvm
+
+    from tvm_nnef.tuning.session import tune_module
+
+    if isinstance(model_or_mod, tvm.IRModule):
+        module = model_or_mod
+    else:
+        module = from_nnef(model_or_mod, **from_nnef_options)
+    return tune_module(module, target, trials=trials, database=database, progress=progress)
 
 
 def compare(
     model: AnyModel,
     *inputs: Any,
-    routes: Sequence[str] = ("mapped", "reference"),
+    routes: Sequence[str] | None = None,
+    against: Any = None,
     rtol: float | None = None,
     atol: float | None = None,
     chained: bool = False,
@@ -181,16 +229,20 @@ def compare(
 ) -> Report:
     """Runs a model on two routes, tensor by tensor, up to the first tensor that differs.
 
-    Routes are ``mapped``, ``formula`` (both compiled for this CPU) and ``reference``. ``inputs``
-    are as for :func:`evaluate`; where there are none, they are random, from ``seed``. Compared are
-    the results of the operations, branches and loops at the outer level of the graph; where a
-    composition differs, those inside of it as well. ``lowerings`` are those of :func:`from_nnef`,
-    for the route ``mapped``.
+    Routes are ``mapped``, ``formula`` (both compiled for this CPU), ``reference``, and for a
+    converted model ``onnxruntime``: then the ONNX model ``against`` (a path or ModelProto; left
+    out, the file that the model was converted from) is executed, and its tensors are compared with
+    those of the same name. Left out, routes are ``mapped`` and ``reference``, or ``onnxruntime``
+    and ``mapped`` where ``against`` is given. ``inputs`` are as for :func:`evaluate`; where there
+    are none, they are random, from ``seed``. Compared are the results of the operations, branches
+    and loops at the outer level of the graph; where a composition differs, those inside of it as
+    well. ``lowerings`` are those of :func:`from_nnef`, for the route ``mapped``.
 
     Each operation is executed by itself, and the second route gets the operands that the first
-    has computed, so that the first difference is the first *wrong operator*, not the first place
-    where rounding has added up. With ``chained`` each route gets its own operands. Last, what the
-    first route gave is compared with what it gives when it is built as a whole.
+    has computed (with ``onnxruntime``, what that has found), so that the first difference is the
+    first *wrong operator*, not the first place where rounding has added up. With ``chained`` each
+    route gets its own operands. Last, what the first route gave is compared with what it gives when
+    it is built as a whole (not with ``onnxruntime``).
 
     Elements agree where they differ by at most ``atol + rtol * |first|``. ``rtol`` None means by
     machine type: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
@@ -202,7 +254,7 @@ def compare(
     Raises NnefError for everything that is wrong with the model or with what was given; a
     difference raises nothing: the :class:`Report` tells it.
     """
-    from tvm_nnef.comparison import Setting, compare_routes
+    from tvm_nnef.comparison import RECORDED, Setting, compare_routes, source_model
     from tvm_nnef.compilation.progress import progress_reported
     from tvm_nnef.random_inputs import random_inputs
     from tvm_nnef.reference.inputs import bind_inputs
@@ -211,12 +263,15 @@ def compare(
     graph = compose(loaded, **compose_options)
     check_variables(loaded, graph)
     bound = bind_inputs(graph, inputs or random_inputs(graph, seed), graph.machine_types)
+    chosen = routes or (("mapped", "reference") if against is None else ("onnxruntime", "mapped"))
+    source = source_model(loaded, against) if set(RECORDED).intersection(chosen) else None
+    setting = Setting(loaded.variables, lowerings or {}, graph, bound, source)
     with progress_reported("comparing") if progress else nullcontext() as report:
         return compare_routes(
             graph,
             bound,
-            Setting(loaded.variables, lowerings or {}),
-            routes=routes,
+            setting,
+            routes=chosen,
             rtol=rtol,
             atol=atol,
             chained=chained,

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FORMATS = ("onnx",)
 """The formats that can be converted, each a package of that name in ``tvm_nnef.converters``."""
 
+_ONNX_BEGINS = b"\x08"
+"""The first field of a ModelProto is its version, as Protobuf writes it."""
+
 
 def convert(
     source: Any,
@@ -48,7 +51,7 @@ def convert(
     if name not in FORMATS:
         hint = did_you_mean(name, FORMATS) or f"formats are {', '.join(FORMATS)}"
         raise error(f"unknown format '{name}'", hint=hint)
-    model: Model = _converter(name).convert(source, **options)
+    model: Model = converter(name).convert(source, **options)
     if path is not None:
         save_model(model, path)
     return model
@@ -58,7 +61,7 @@ def _exported(source: Any, path: str | os.PathLike[str], options: dict[str, Any]
     from tvm_nnef.api import compose
 
     loaded = load_model(source)
-    writer = _converter("onnx.export")
+    writer = converter("onnx.export")
     writer.write(writer.export(compose(loaded, **options), loaded.variables), path)
     return loaded
 
@@ -69,13 +72,32 @@ def _told(source: Any) -> str:
         return "onnx"
     if isinstance(source, bytes):
         return "onnx"
-    if isinstance(source, (str, os.PathLike)) and Path(source).suffix == ".onnx":
+    if not isinstance(source, (str, os.PathLike)):
+        hint = f"formats are {', '.join(FORMATS)}"
+        raise error(f"a {type(source).__name__} is no model of another format", hint=hint)
+    path = Path(source)
+    if path.suffix == ".onnx" or _begins(path) == _ONNX_BEGINS:
         return "onnx"
+    if path.is_dir() or path.suffix in (".sknd", ".tar", ".tgz"):
+        hint = "a SkriptND model is written as ONNX to a path that ends in .onnx"
+        raise error("this is no model of another format", hint=hint, file=str(source))
+    if not path.exists():
+        raise error("no such file", hint="give the path of a .onnx file", file=str(source))
     hint = f"say which one it is: format='{FORMATS[0]}'"
-    raise error(f"the format of {str(source)[:60]!r} is not known", hint=hint)
+    raise error("the format of the model is not known", hint=hint, file=str(source))
 
 
-def _converter(name: str) -> ModuleType:
+def _begins(path: Path) -> bytes:
+    """The first byte of a file, nothing for what is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1)
+    except (OSError, ValueError):
+        return b""
+
+
+def converter(name: str) -> ModuleType:
+    """A module of ``tvm_nnef.converters``; raises NnefError where its package is missing."""
     try:
         return importlib.import_module(f"tvm_nnef.converters.{name}")
     except ModuleNotFoundError as cause:

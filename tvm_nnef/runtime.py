@@ -114,7 +114,8 @@ class Executable:
 
     ``inputs`` and ``outputs`` describe the ports, in the order of the graph; ``bounds`` has the
     largest value of each symbol in their shapes; ``state`` holds the variables that ``@update``
-    changes, by name, as the last call has left them.
+    changes, by name, as the last call has left them. ``threads`` is how many threads a call uses,
+    and can be set: all cores at first, or what TVM_NUM_THREADS says.
     """
 
     inputs: tuple[PortInfo, ...]
@@ -124,7 +125,7 @@ class Executable:
 
     def __init__(self, library: Any, *, file: Path | None = None) -> None:
         """Takes what was compiled, or the library that was loaded from ``file``."""
-        tvm_compat.use_all_cores()
+        self.threads = tvm_compat.default_threads()
         self._library = library
         self._file = file
         self._machine = tvm_compat.virtual_machine(library)
@@ -160,15 +161,36 @@ class Executable:
         described = [_tensor(tensor) for tensor in self.metadata["state"]]
         self.state = State(described, list(self._machine[INITIAL_STATE]()) if described else [])
 
+    @property
+    def threads(self) -> int:
+        """How many threads a call uses, at most one for each core; NnefError below 1."""
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            hint = "1 or more; what is more than there are cores counts as all of them"
+            raise error(f"threads cannot be {count!r}", hint=hint)
+        self._threads = count
+
+    def prepared(self, *inputs: Any) -> Callable[[], object]:
+        """What runs the model on given inputs (random ones for none) and does nothing else.
+
+        Neither conversion nor checks of inputs is left in it, and the state stays as it is: it is
+        there to be timed.
+        """
+        arguments = self._arguments(inputs or random_inputs(self._graph))
+        return lambda: self._run(arguments)
+
     def benchmark(self, *inputs: Any, repeat: int = 10, warmup: int = 2) -> Timing:
         """How long a run takes, over ``repeat`` runs, with random inputs where none are given.
 
         Random inputs have the largest extents that there can be. The state stays as it is.
         """
-        arguments = self._arguments(inputs or random_inputs(self._graph))
+        call = self.prepared(*inputs)
         for _ in range(warmup):
-            self._run(arguments)
-        times = [_seconds(lambda: self._run(arguments)) for _ in range(repeat)]
+            call()
+        times = [_seconds(call) for _ in range(repeat)]
         return Timing(float(np.median(times)), min(times), sum(times) / repeat, repeat)
 
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -205,6 +227,7 @@ class Executable:
         return [*tensors, *self.state.tensors]
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
+        tvm_compat.use_threads(self._threads)
         try:
             result = self._machine["main"](*arguments)
         except (RuntimeError, TypeError) as problem:

@@ -31,6 +31,9 @@ PrimFunction: TypeAlias = Any
 Module: TypeAlias = Any
 """A ``tvm.IRModule``."""
 
+CALL: Any = tvm.ir.Call
+"""The class of a call, of an operator or intrinsic on arguments."""
+
 Target: TypeAlias = Any
 """A ``tvm.target.Target``."""
 
@@ -105,6 +108,11 @@ def buffer(shape: Sequence[Any], dtype: str, name: str) -> Any:
     return tirx.decl_buffer(tuple(shape), dtype, name, layout=None)
 
 
+def is_scalar(parameter: Any) -> bool:
+    """Whether a parameter of a PrimFunc is a number, not a buffer."""
+    return isinstance(parameter.ty, tvm.ir.PrimType)
+
+
 def opaque_function(
     name: str,
     parameters: Sequence[Any],
@@ -118,7 +126,7 @@ def opaque_function(
     ``allocated`` buffers live inside the function.
     """
     inputs = parameters[: len(parameters) - len(written)]
-    read = [each for each in inputs if not isinstance(each.ty, tvm.ir.PrimType)]
+    read = [each for each in inputs if not is_scalar(each)]
     block = s_tir.SBlock(
         [],
         [_whole(buffer) for buffer in read],
@@ -284,6 +292,17 @@ def compile_virtual_machine(
         )
 
 
+def compile_kernel(
+    function: PrimFunction, target: Target, expand: Callable[[PrimFunction], PrimFunction] | None
+) -> Callable[..., object]:
+    """The machine code of one scheduled PrimFunc, as :func:`compile_virtual_machine` makes it."""
+    mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    lowering = "default" if expand is None else _register_pipeline(expand)
+    with tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse"]):
+        compiled: Callable[..., object] = tirx.build(mod, target=target, pipeline=lowering)["main"]
+    return compiled
+
+
 def host_cpu() -> tuple[str, str]:
     """LLVM's name of the host CPU, and its target triple."""
     return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
@@ -321,17 +340,56 @@ def load_library(path: str) -> Any:
     return tvm.runtime.load_module(path)
 
 
-@functools.cache
-def use_all_cores() -> None:
-    """Let TVM's thread pool use every core that this process may run on.
+def default_threads() -> int:
+    """How many threads kernels use: one for each core that this process may run on.
 
-    TVM by itself takes half of the hardware threads. Nothing happens where the user has set
-    TVM_NUM_THREADS or OMP_NUM_THREADS, which TVM reads.
+    Where the user has set TVM_NUM_THREADS or OMP_NUM_THREADS, which TVM reads, it is that number,
+    though never more than there are cores.
     """
-    if "TVM_NUM_THREADS" in os.environ or "OMP_NUM_THREADS" in os.environ:
-        return
-    allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    cores = sorted(allowed(0)) if allowed else list(range(os.cpu_count() or 1))
+    cores = len(_cores())
+    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
+        if os.environ.get(name, "").isdecimal():
+            return min(max(1, int(os.environ[name])), cores)
+    return cores
+
+
+def use_threads(count: int) -> None:
+    """Let the kernels that this thread of Python calls run on so many threads, or on all cores."""
+    _prepare_threads()
+    count = min(count, len(_cores()))
+    if tvm.get_global_func("runtime.NumThreads")() != count:
+        _configure_threads(count)
+
+
+@functools.cache
+def _prepare_threads() -> None:
+    """Before anything else: TVM by itself takes half of the hardware threads, for good.
+
+    Its threads would also spin for a tenth of a second after each kernel, and the system makes who
+    spins wait when other processes want the cores. Some hundred microseconds bridge the way to the
+    next kernel.
+    """
+    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "2000")
+    _configure_threads(default_threads())
+
+
+def _configure_threads(count: int) -> None:
     share_all_cores = -3
-    configure = tvm.get_global_func("runtime.config_threadpool")
-    configure(share_all_cores, len(cores), [str(core) for core in cores])
+    cores = [str(core) for core in _cores()]
+    tvm.get_global_func("runtime.config_threadpool")(share_all_cores, count, cores)
+
+
+def _cores() -> list[int]:
+    """The numbers of the cores that this process may run on."""
+    allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
+    return sorted(allowed(0)) if allowed else list(range(os.cpu_count() or 1))
+
+
+def kernels_of(library: Any) -> Callable[[str], Callable[..., object] | None]:
+    """The machine code of the PrimFuncs of what :func:`compile_virtual_machine` gave, by name."""
+    parts = list(library.mod.imports)
+
+    def find(name: str) -> Callable[..., object] | None:
+        return next((part[name] for part in parts if part.implements_function(name)), None)
+
+    return find

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, array
 from tvm_nnef.converters.onnx.tensors import Argument, Attribute, Call, Result, Step, Tensor
-from tvm_nnef.converters.onnx.types import broadcast, kind
+from tvm_nnef.converters.onnx.types import Array, broadcast, kind
 
 Attributes: TypeAlias = "Mapping[str, Attribute | None]"
 
@@ -82,10 +82,22 @@ class Builder:
         self.steps.append(Call("layout.constant", (), given, (), (result,)))
         return result
 
+    def extent(self, extent: Extent) -> Tensor:
+        """An extent as a tensor of rank 0."""
+        if isinstance(extent, int):
+            return self.constant(extent, "int64")
+        return self.computed(Tensor("int64", (), extents=array([extent]).reshape(())))
+
     def constant(self, value: object, dtype: str | None = None, source: str = "") -> Tensor:
         """A tensor of known value."""
         array = np.asarray(value, None if dtype is None else np.dtype(dtype))
         return Tensor(str(array.dtype), array.shape, source, array)
+
+    def _changed(self, original: Tensor, value: Array) -> Tensor:
+        """A constant that was made of another, and is called like it."""
+        result = self.constant(value)
+        result.hint = original.source or original.hint
+        return result
 
     def binary(
         self,
@@ -120,8 +132,8 @@ class Builder:
         wanted = tuple(shape)
         if x.shape == wanted:
             return x
-        if x.value is not None:
-            return self.constant(x.value.reshape(wanted))
+        if x.value is not None and _known(wanted):
+            return self._changed(x, x.value.reshape(wanted))
         if not wanted:
             return self.call("layout.squeeze", x, as_shape=(), axes=list(range(x.rank)))
         if not x.rank:
@@ -133,7 +145,7 @@ class Builder:
         if list(order) == list(range(x.rank)):
             return x
         if x.value is not None:
-            return self.constant(np.transpose(x.value, order))
+            return self._changed(x, np.transpose(x.value, order))
         shape = [x.shape[axis] for axis in order]
         return self.call("layout.transpose", x, as_shape=shape, perm=list(order))
 
@@ -144,7 +156,7 @@ class Builder:
         extents = iter(x.shape)
         shape = [1 if axis in places else next(extents) for axis in range(rank)]
         if x.value is not None:
-            return self.constant(x.value.reshape(shape))
+            return self._changed(x, x.value.reshape(shape))
         return self.call("layout.unsqueeze", x, as_shape=shape, axes=places) if places else x
 
     def squeeze(self, x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -152,7 +164,7 @@ class Builder:
         places = sorted(axis % x.rank for axis in axes)
         shape = [extent for axis, extent in enumerate(x.shape) if axis not in places]
         if x.value is not None:
-            return self.constant(x.value.reshape(shape))
+            return self._changed(x, x.value.reshape(shape))
         return self.call("layout.squeeze", x, as_shape=shape, axes=places) if places else x
 
     def expand(self, x: Tensor, shape: Sequence[Extent]) -> Tensor:
@@ -185,9 +197,9 @@ class Builder:
         if stride == 1 and begin == 0 and count == x.shape[axis]:
             return x
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-        if x.value is not None:
+        if x.value is not None and _known((begin, count)):
             places = [int(begin) + stride * place for place in range(int(count))]
-            return self.constant(np.take(x.value, places, axis), source=x.source)
+            return self._changed(x, np.take(x.value, places, axis))
         if stride < 0 and end == -1:
             end -= x.shape[axis]
         return self.call(
@@ -199,3 +211,7 @@ class Builder:
         """A tensor of equal elements."""
         scalar = value if isinstance(value, Tensor) else self.constant(value, dtype)
         return self.call("layout.uniform", scalar, as_type=dtype, as_shape=shape, shape=shape)
+
+
+def _known(extents: Sequence[Extent]) -> bool:
+    return all(isinstance(each, int) for each in extents)

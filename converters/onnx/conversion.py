@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-import numpy as np
 import onnx
 
 from tvm_nnef.converters.onnx.backward import backward
@@ -22,10 +21,10 @@ from tvm_nnef.converters.onnx.folding import fold
 from tvm_nnef.converters.onnx.functions import expand
 from tvm_nnef.converters.onnx.inference import declared, infer, infer_model
 from tvm_nnef.converters.onnx.inputs import graph_inputs
-from tvm_nnef.converters.onnx.node import Node, attributes_of
+from tvm_nnef.converters.onnx.node import Node, attributes_of, converted_tensors
 from tvm_nnef.converters.onnx.propagation import propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
-from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.refusal import Unconvertible, explained
 from tvm_nnef.converters.onnx.registry import Table, find
 from tvm_nnef.converters.onnx.steps import hint, needed, results
 from tvm_nnef.converters.onnx.symbolic import Symbolic
@@ -35,6 +34,8 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
+
+_ORDER = "correct the model: nodes stand behind those whose results they read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +94,33 @@ def _run(
     """The outputs of a graph whose inputs are in scope; () where something was refused."""
     for tensor in graph.initializer:
         if tensor.name not in scope:
-            array = context.model.array(tensor)
-            scope[tensor.name] = Tensor(str(array.dtype), array.shape, tensor.name, array)
+            scope[tensor.name] = _initializer(context, tensor.name, tensor)
     for sparse in graph.sparse_initializer:
-        array = _dense(context, sparse)
-        scope[sparse.values.name] = Tensor(str(array.dtype), array.shape, sparse.values.name, array)
+        scope[sparse.values.name] = _initializer(context, sparse.values.name, sparse)
     for node in graph.node:
         _convert(context, node, scope, builder, opsets)
+    for value in graph.output:
+        if value.name not in scope:
+            message = f"nothing gives the output '{value.name}'"
+            file = context.model.path
+            context.problems.append(Diagnostic(message, hint="correct the model", file=file))
     found = [scope.get(value.name) for value in graph.output]
     return [each for each in found if each is not None]
+
+
+def _initializer(
+    context: _Context, name: str, tensor: onnx.TensorProto | onnx.SparseTensorProto
+) -> Tensor | None:
+    """A tensor of the model; None for one that cannot be read, which is told at the end."""
+    try:
+        if isinstance(tensor, onnx.TensorProto):
+            array = context.model.array(tensor)
+        else:
+            array = context.model.dense(tensor)
+    except NnefError as problem:
+        context.problems += problem.diagnostics
+        return None
+    return Tensor(str(array.dtype), array.shape, name, array)
 
 
 def _convert(
@@ -114,27 +133,27 @@ def _convert(
     """Puts the results of a node into the scope, whatever way there is to them."""
     unknown = [name for name in proto.input if name and name not in scope]
     if unknown:
-        _refuse(
-            context, proto, opsets, f"nothing gives its input '{unknown[0]}'", "correct the model"
-        )
+        reason = f"nothing gives its input '{unknown[0]}' before it"
+        _refuse(context, proto, opsets, Unconvertible(reason, _ORDER))
     inputs = [scope.get(name) if name else None for name in proto.input]
     missing = any(name and each is None for name, each in zip(proto.input, inputs, strict=True))
     if missing:
         scope.update(dict.fromkeys(filter(None, proto.output)))
         return
-    expected = infer(proto, inputs, opsets, context.declared, context.symbols)
-    computed = _propagated(proto, inputs, expected) or _folded(proto, inputs, expected, opsets)
-    if computed is not None:
-        scope.update(computed)
-        return
     start = len(builder.steps)
     try:
+        expected = infer(proto, inputs, opsets, context.declared, context.symbols)
+        computed = _propagated(proto, inputs, expected) or _folded(proto, inputs, expected, opsets)
+        if computed is not None:
+            scope.update(computed)
+            return
         _apply(context, proto, inputs, expected, scope, builder, opsets)
-    except Unconvertible as problem:
-        _refuse(context, proto, opsets, problem.reason, problem.hint)
+    except NnefError as problem:
+        context.problems += problem.diagnostics
         scope.update(dict.fromkeys(filter(None, proto.output)))
-    except ValueError as problem:
-        _refuse(context, proto, opsets, str(problem), "correct the model")
+    except Exception as problem:
+        # A converter, ours or a user's, may trip over a node in any way; the others go on.
+        _refuse(context, proto, opsets, explained(problem, proto, context.model.proto, opsets))
         scope.update(dict.fromkeys(filter(None, proto.output)))
     hint(builder.steps[start:], next(filter(None, proto.output), proto.op_type))
 
@@ -197,7 +216,7 @@ def _apply(
     bound = _bound(context, proto)
     node = Node(proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bound)
     converted = function(node, builder)
-    results = [converted] if isinstance(converted, Tensor) else list(converted)
+    results = converted_tensors(converted, function)
     for name, result in zip(proto.output, results, strict=False):
         if name and result is not None:
             scope[name] = result
@@ -263,20 +282,22 @@ def _refuse(
     context: _Context,
     proto: onnx.NodeProto,
     opsets: Mapping[str, int],
-    reason: str,
-    hint: str | None,
+    problem: Unconvertible,
 ) -> None:
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     name = proto.name or ", ".join(filter(None, proto.output)) or "without a name"
     operator = f"{domain}::{proto.op_type}" if domain else proto.op_type
-    message = f"node '{name}' ({operator}, opset {opsets.get(domain, '?')}): {reason}"
-    context.problems.append(Diagnostic(message, hint=hint, file=context.model.path))
+    version = opsets.get(domain)
+    place = f"{operator}, opset {version}" if version else f"{operator}, of no known opset"
+    message = f"node '{name}' ({place}): {problem.reason}"
+    context.problems.append(Diagnostic(message, hint=problem.hint, file=context.model.path))
 
 
 def _suggest(context: _Context, proto: onnx.NodeProto) -> str:
     known = [name for domain, name in context.table if domain == proto.domain]
     near = did_you_mean(proto.op_type, known)
-    own = f"give one: convert(…, converters={{'{proto.op_type}': function}})"
+    domain = "" if proto.domain in ("", "ai.onnx") else f"{proto.domain}::"
+    own = f"give one: convert(…, converters={{'{domain}{proto.op_type}': function}})"
     return f"{near} Or {own}" if near else own
 
 
@@ -292,16 +313,6 @@ def _read_by(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
                 yield from _read_names(inner)
-
-
-def _dense(context: _Context, sparse: onnx.SparseTensorProto) -> np.ndarray:
-    values, indices = context.model.array(sparse.values), context.model.array(sparse.indices)
-    dense = np.zeros(tuple(sparse.dims), values.dtype)
-    if indices.ndim == 1:
-        dense.reshape(-1)[indices] = values
-    else:
-        dense[tuple(indices.T)] = values
-    return dense
 
 
 def _copies(

@@ -166,7 +166,7 @@ def _target(result: Result) -> nodes.Target:
         case Tensor():
             return nodes.NameTarget(_name(result), span=NOWHERE)
         case Pack(length=length):
-            pack_ = nodes.Pack(_integer(length), span=NOWHERE)
+            pack_ = nodes.Pack(_extent(length), span=NOWHERE)
             return nodes.NameTarget(_name(result), pack=pack_, span=NOWHERE)
         case items:
             targets = tuple(nodes.NameTarget(_name(item), span=NOWHERE) for item in items)

@@ -106,6 +106,7 @@ def _open_input(model: OnnxModel, value: onnx.ValueInfoProto, known: Type) -> Di
     open_ = next((name for name in names if isinstance(name, str)), "n")
     message = f"the shape of input '{value.name}' is not known ({shown})"
     hint = (
-        f"give it: input_shapes={{'{value.name}': (…)}}, or bounds={{'{open_}': …}} to keep it open"
+        f"give it: input_shapes={{'{value.name}': (…)}} (--shape), "
+        f"or bounds={{'{open_}': 16}} (--bound {open_}=16) to keep it open"
     )
     return Diagnostic(message, hint=hint, file=model.path)

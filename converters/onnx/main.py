@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,8 +108,17 @@ def _tensors(node: If | Loop) -> Iterator[GraphTensor]:
 
 
 def _header(model: OnnxModel) -> str:
+    """Where a model comes from; the same for the same model wherever its file lies."""
     proto = model.proto
     producer = " ".join(filter(None, (proto.producer_name, proto.producer_version)))
     versions = ", ".join(f"{domain or 'ai.onnx'} {v}" for domain, v in model.opsets.items())
-    origin = f", made by {producer}" if producer else ""
-    return f"Converted from ONNX (opset {versions}){origin}."
+    file = "an ONNX model" if model.folder is None else f"'{Path(model.path).name}'"
+    origin = f", made by {_line(producer)}" if producer else ""
+    return (
+        f"Converted from {file} by tvm-nnef {version('tvm-nnef')}.\nONNX opset {versions}{origin}."
+    )
+
+
+def _line(text: str) -> str:
+    """A text of the source as one line of a comment."""
+    return " ".join(text.split())

@@ -7,10 +7,16 @@ import re
 from tvm_nnef.syntax.spelling import DRAFT, TOOLS
 
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
+_OUTPUT = re.compile(r"_output_0(?=$|_[a-z]+$)")
 _MODULES = frozenset(
     ("algo", "image", "layer", "layout", "linalg", "main", "math", "misc", "nn", "onnx", "quant",
      "rand")
 )  # fmt: skip
+
+
+def plain(name: str) -> str:
+    """A name without what torch's exporter says of every tensor: ``/conv/Conv_output_0``."""
+    return _OUTPUT.sub("", name) if name.startswith("/") else name
 
 
 class Namer:

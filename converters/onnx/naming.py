@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tvm_nnef.converters.onnx.conversion import ConvertedGraph
 from tvm_nnef.converters.onnx.emission import is_literal
-from tvm_nnef.converters.onnx.names import Namer
+from tvm_nnef.converters.onnx.names import Namer, plain
 from tvm_nnef.converters.onnx.steps import reads, results
 from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic
 from tvm_nnef.converters.onnx.tensors import Block, Branch, Call, Loop, Pack, Step, Tensor
@@ -23,10 +23,10 @@ def give_names(graph: ConvertedGraph) -> list[Tensor]:
             _name_symbols(extent, namer)
     variables = list(_variables(graph))
     for number, tensor in enumerate(variables, 1):
-        tensor.name = namer.name(tensor.source or tensor.hint or f"constant_{number}")
+        tensor.name = namer.name(plain(tensor.source or tensor.hint or f"constant_{number}"))
     for each in _made(graph.steps):
         if each.name is None:
-            each.name = namer.name(each.source or each.hint or "t")
+            each.name = namer.name(plain(each.source or each.hint or "t"))
     return variables
 
 
@@ -95,8 +95,11 @@ def _variables(graph: ConvertedGraph) -> Iterator[Tensor]:
 
 
 def item_names(result: Tensor | Pack) -> list[str]:
-    """The name of a tensor, or those of the items of a pack."""
+    """The name of a tensor, or those of the items of a pack.
+
+    A pack whose length only a run tells is one tensor.
+    """
     assert result.name is not None
-    if isinstance(result, Tensor):
+    if isinstance(result, Tensor) or not isinstance(result.length, int):
         return [result.name]
     return [f"{result.name}:{number}" for number in range(1, result.length + 1)]

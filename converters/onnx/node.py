@@ -164,6 +164,21 @@ class Node:
         return axis % rank if rank else 0
 
 
+def converted_tensors(converted: object, function: object) -> list[Tensor | None]:
+    """What an operator function gave as a list; refuses what are no tensors."""
+    found = [converted] if isinstance(converted, Tensor) else converted
+    if isinstance(found, Sequence) and all(isinstance(each, Tensor | None) for each in found):
+        return list(found)
+    name = getattr(function, "__qualname__", repr(function))
+    shown = (
+        ", ".join(sorted({type(each).__name__ for each in found}))
+        if isinstance(found, (list, tuple))
+        else type(found).__name__
+    )
+    reason = f"its converter '{name}' gives {shown} in place of a tensor, or a list of tensors"
+    raise Unconvertible(reason, "return what the builder gave")
+
+
 def attributes_of(proto: onnx.NodeProto) -> dict[str, Any]:
     """The attributes of a node by name; strings stay bytes."""
     return {each.name: helper.get_attribute_value(each) for each in proto.attribute}

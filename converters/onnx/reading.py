@@ -1,4 +1,4 @@
-"""An ONNX model from a file or a proto: checked for version, functions inlined, weights at hand.
+"""An ONNX model from a file or a proto: checked for versions, functions inlined, weights at hand.
 
 Leaves a ModelProto whose external data can be read from ``folder``. Nothing is converted here.
 """
@@ -6,19 +6,28 @@ Leaves a ModelProto whose external data can be read from ``folder``. Nothing is 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 from onnx import inliner, numpy_helper
 
+from tvm_nnef.converters.onnx.external import Unreadable, elements, inner_tensors, is_external
 from tvm_nnef.converters.onnx.types import DTYPE_OF, Array, type_name
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, error
 
-OLDEST_OPSET = 1
+UNNAMED = "<onnx model>"
+"""The name in messages of a model that came as bytes or as a proto."""
+
+_DAMAGED = "the file is damaged: save the model again"
+_OPSETS_SINCE = 3
+"""The version of the file format from which on a model says its operator sets."""
+
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 
 
@@ -28,7 +37,7 @@ class OnnxModel:
 
     proto: onnx.ModelProto = field(repr=False)
     path: str
-    folder: str
+    folder: str | None
 
     @property
     def opsets(self) -> Mapping[str, int]:
@@ -37,43 +46,62 @@ class OnnxModel:
 
     def array(self, tensor: onnx.TensorProto) -> Array:
         """The elements of a tensor of the model. Raises NnefError where they cannot be read."""
-        if tensor.data_type not in DTYPE_OF:
+        named = f"tensor '{tensor.name}'" if tensor.name else "a tensor"
+        dtype = DTYPE_OF.get(tensor.data_type)
+        if dtype is None:
             name = type_name(tensor.data_type)
             raise error(
-                f"tensor '{tensor.name}' has elements of type {name}, which cannot be converted",
+                f"{named} has elements of type {name}, which cannot be converted",
                 hint=f"types that can be: {', '.join(sorted(DTYPE_OF.values()))}",
                 file=self.path,
             )
         try:
-            found: Array = numpy_helper.to_array(tensor, self.folder)
-        except (OSError, ValueError, onnx.checker.ValidationError) as cause:
-            raise error(
-                f"tensor '{tensor.name}' cannot be read: {cause}",
-                hint="keep the files of external data beside the model",
-                file=self.path,
-            ) from cause
-        return found
+            return _elements(tensor, dtype, self.folder)
+        except Unreadable as cause:
+            message = f"{named} cannot be read: {cause}"
+            raise error(message, hint=cause.hint, file=self.path) from cause
+
+    def dense(self, sparse: onnx.SparseTensorProto) -> Array:
+        """The elements of a sparse tensor, zeros included. Raises NnefError like ``array``."""
+        values, indices = self.array(sparse.values), self.array(sparse.indices)
+        try:
+            dense = np.zeros(tuple(sparse.dims), values.dtype)
+            if indices.ndim == 1:
+                dense.reshape(-1)[indices] = values
+            else:
+                dense[tuple(indices.T)] = values
+        except (IndexError, ValueError) as cause:
+            message = f"the sparse tensor '{sparse.values.name}' cannot be read: {cause}"
+            raise error(message, hint="correct the model", file=self.path) from cause
+        return dense
 
 
 def read(source: Source) -> OnnxModel:
-    """Reads a model. Raises NnefError for a file that is none, and for versions before opset 7."""
+    """Reads a model.
+
+    Raises NnefError for a file that is none, for versions that nobody knows, for names that are
+    given twice, and for functions that cannot be inlined.
+    """
+    path, folder = UNNAMED, None
     if isinstance(source, onnx.ModelProto):
-        proto, path, folder = source, "<onnx model>", ""
+        proto = source
+    elif isinstance(source, bytes):
+        proto = _parse(source, path)
     else:
-        data = source if isinstance(source, bytes) else _bytes(source)
-        path = "<onnx model>" if isinstance(source, bytes) else str(source)
-        folder = "" if isinstance(source, bytes) else str(Path(os.fspath(source)).parent)
-        proto = _parse(data, path)
-    version = opsets_of(proto.opset_import).get("", 0)
-    if 0 < version < OLDEST_OPSET:
-        raise error(
-            f"the model is of opset {version}; {OLDEST_OPSET} is the oldest that is converted",
-            hint="raise it with onnx.version_converter.convert_version",
-            file=path,
-        )
+        path, folder = str(source), str(Path(os.fspath(source)).parent)
+        proto = _parse(_bytes(source), path)
+    _check_opsets(proto, path)
     if proto.functions:
-        proto = inliner.inline_local_functions(proto)
-    return OnnxModel(proto, path, folder)
+        proto = _inlined(proto, path)
+    problems = [Diagnostic(message, hint=hint, file=path) for message, hint in _wrong(proto.graph)]
+    if problems:
+        raise NnefError(problems)
+    model = OnnxModel(proto, path, folder)
+    for tensor in inner_tensors(proto.graph):
+        if is_external(tensor):
+            # What executes or infers single nodes knows no folder.
+            tensor.CopyFrom(numpy_helper.from_array(model.array(tensor), tensor.name))
+    return model
 
 
 def opsets_of(imports: object) -> dict[str, int]:
@@ -84,19 +112,108 @@ def opsets_of(imports: object) -> dict[str, int]:
     return found
 
 
+def _elements(tensor: onnx.TensorProto, dtype: str, folder: str | None) -> Array:
+    if any(extent < 0 for extent in tensor.dims):
+        raise Unreadable(f"its shape is {list(tensor.dims)}")
+    if is_external(tensor):
+        return elements(tensor, dtype, folder)
+    try:
+        found: Array = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError) as cause:
+        raise Unreadable(f"{cause}") from cause
+    return found
+
+
 def _bytes(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
-    except OSError as cause:
-        raise error(f"cannot be read: {cause.strerror}", file=str(path)) from cause
+    except (OSError, ValueError) as cause:
+        reason = getattr(cause, "strerror", None) or cause
+        raise error(f"cannot be read: {reason}", file=str(path)) from cause
 
 
 def _parse(data: bytes, path: str) -> onnx.ModelProto:
+    if not data:
+        raise error("the file is empty", hint="give a .onnx file", file=path)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
     except DecodeError as cause:
-        raise error("this is no ONNX model", hint="give a .onnx file", file=path) from cause
+        hint = "give a .onnx file; where it is one, it is damaged or cut off"
+        raise error("this is no ONNX model", hint=hint, file=path) from cause
     if not proto.HasField("graph"):
         raise error("the ONNX model has no graph", hint="give a .onnx file", file=path)
+    if not all(isinstance(text, str) for text in _texts(proto)):
+        raise error("the ONNX model has names that are no text", hint=_DAMAGED, file=path)
     return proto
+
+
+def _texts(message: Message) -> Iterator[object]:
+    """Every text of a model; one that is not in UTF-8 comes as bytes."""
+    if isinstance(message, onnx.TensorProto):
+        # To list the fields of a tensor would copy its elements.
+        yield from (message.name, message.doc_string)
+        for entry in message.external_data:
+            yield from _texts(entry)
+        return
+    for descriptor, value in message.ListFields():
+        items = (value,) if isinstance(value, (str, bytes, Message)) else value
+        if descriptor.type == FieldDescriptor.TYPE_STRING:
+            yield from items
+        elif descriptor.type == FieldDescriptor.TYPE_MESSAGE:
+            for item in items:
+                yield from _texts(item)
+
+
+def _check_opsets(proto: onnx.ModelProto, path: str) -> None:
+    """Raises NnefError for versions of the standard operators that this onnx does not know."""
+    newest = onnx.defs.onnx_opset_version()
+    version = opsets_of(proto.opset_import).get("")
+    if version is None and proto.ir_version >= _OPSETS_SINCE and _uses_standard(proto):
+        message = "the model does not say of which opset its operators are"
+        raise error(message, hint="add an opset_import for the domain ''", file=path)
+    if version is not None and not 1 <= version <= newest:
+        message = f"the model is of opset {version}; this onnx knows 1 to {newest}"
+        hint = "update the package 'onnx', or convert the model with onnx.version_converter"
+        raise error(message, hint=hint, file=path)
+
+
+def _uses_standard(proto: onnx.ModelProto) -> bool:
+    return any(node.domain in ("", "ai.onnx") for node in proto.graph.node)
+
+
+def _inlined(proto: onnx.ModelProto, path: str) -> onnx.ModelProto:
+    try:
+        return inliner.inline_local_functions(proto)
+    except (onnx.checker.ValidationError, RuntimeError, ValueError, DecodeError) as cause:
+        message = f"the functions of the model cannot be inlined: {_first_line(cause)}"
+        raise error(message, hint="correct the functions, or inline them", file=path) from cause
+
+
+def _first_line(cause: Exception) -> str:
+    return str(cause).strip().partition("\n")[0]
+
+
+def _wrong(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
+    """What is wrong with the names of a graph: messages and hints."""
+    hint = "a name of an ONNX graph stands for one value: correct the model"
+    given: dict[str, str] = {}
+    for kind, names in (
+        ("an initializer", (tensor.name for tensor in graph.initializer)),
+        ("a sparse initializer", (each.values.name for each in graph.sparse_initializer)),
+        ("a node", (name for node in graph.node for name in node.output if name)),
+    ):
+        for name in names:
+            if name in given:
+                yield f"'{name}' is given twice, by {given[name]} and by {kind}", hint
+            given[name] = kind
+    inputs = [value.name for value in graph.input]
+    for name in dict.fromkeys(inputs):
+        if not name:
+            yield "an input of the graph has no name", "name it"
+        elif inputs.count(name) > 1:
+            yield f"two inputs have the name '{name}'", hint
+        elif given.get(name) == "a node":
+            yield f"'{name}' is an input, and a node gives it again", hint
+    if not graph.output:
+        yield "the graph has no outputs, so that nothing is computed", "declare its outputs"

@@ -13,6 +13,7 @@ from tvm_nnef.converters.onnx.tensors import (
     Call,
     Loop,
     Pack,
+    Result,
     Step,
     Tensor,
 )
@@ -45,6 +46,7 @@ def reads(step: Step) -> Iterator[Tensor | Pack]:
                     yield from reads(inner)
         case Loop():
             yield from (start for _, start in step.carried if isinstance(start, Tensor))
+            yield from _deciding(inside.shape for inside, _ in step.carried)
             yield from (pack for _, pack in step.scans)
             if isinstance(step.count, Tensor):
                 yield step.count
@@ -63,24 +65,30 @@ def _deciding(attributes: Iterable[Attribute]) -> Iterator[Tensor]:
 
 
 def needed(steps: Sequence[Step], wanted: Iterable[Tensor]) -> list[Step]:
-    """The steps without those whose results nobody reads."""
+    """The steps without those whose results nobody reads; unread results of others are None."""
     read = {id(each) for each in wanted}
     kept: list[Step] = []
     for step in reversed(steps):
         if any(id(each) in read for each in results(step)):
-            kept.append(_pruned(step))
+            kept.append(_pruned(step, read))
             read |= {id(each) for each in reads(kept[-1])}
     return kept[::-1]
 
 
-def _pruned(step: Step) -> Step:
+def _pruned(step: Step, read: set[int]) -> Step:
     match step:
-        case Call():
-            return step
+        case Call(results=results):
+            return replace(step, results=_wanted(results, read))
         case Branch(_, consequent, alternative):
             return replace(step, consequent=_needed(consequent), alternative=_needed(alternative))
-        case Loop(body):
-            return replace(step, body=_needed(body))
+        case Loop(body, results=results):
+            return replace(step, body=_needed(body), results=_wanted(results, read))
+
+
+def _wanted(results: Sequence[Result], read: set[int]) -> tuple[Result, ...]:
+    """Results with None in place of tensors that nobody reads."""
+    unread = (isinstance(each, (Tensor, Pack)) and id(each) not in read for each in results)
+    return tuple(None if skip else each for skip, each in zip(unread, results, strict=True))
 
 
 def _needed(block: Block) -> Block:
@@ -88,14 +96,21 @@ def _needed(block: Block) -> Block:
 
 
 def hint(steps: Sequence[Step], name: str) -> None:
-    """Gives the results that the source does not know a name after the node they belong to."""
+    """Names what the source does not know after the node that it belongs to: results, constants."""
     for step in steps:
         match step:
             case Call(operator):
                 short = operator.rpartition(".")[2]
-                for each in results(step):
-                    each.hint = each.hint or f"{name}_{short}"
+                for given in reads(step):
+                    given.hint = given.hint or f"{name}_constant"
             case Branch(_, consequent, alternative):
+                short = "if"
                 hint((*consequent.steps, *alternative.steps), name)
             case Loop(body):
+                short = "loop"
                 hint(body.steps, name)
+                for _, start in step.carried:
+                    if isinstance(start, Tensor):
+                        start.hint = start.hint or f"{name}_start"
+        for each in results(step):
+            each.hint = each.hint or f"{name}_{short}"

@@ -128,13 +128,13 @@ def decided_by_data(tensor: Tensor, axis: int, bound: Extent) -> Symbolic:
 
 
 def minimum(left: Extent, right: Extent) -> Extent:
-    """The smaller one."""
-    return _combined("min", left, right)
+    """The smaller one, which bounds may decide."""
+    return _combined("min", left, right) if (less := _order(left, right)) is None else less[0]
 
 
 def maximum(left: Extent, right: Extent) -> Extent:
-    """The larger one."""
-    return _combined("max", left, right)
+    """The larger one, which bounds may decide."""
+    return _combined("max", left, right) if (less := _order(left, right)) is None else less[1]
 
 
 def product(shape: Sequence[Extent]) -> Extent:
@@ -213,7 +213,15 @@ def _combined(function: str, left: Extent, right: Extent) -> Extent:
     return Symbolic(found, symbols, product_)
 
 
-def _decided(function: str, left: Extent, right: Extent) -> bool:
+def _order(left: Extent, right: Extent) -> tuple[Extent, Extent] | None:
+    """Two extents, the smaller one first; None where only a run tells which one that is."""
+    if _known("le", left, right) is True:
+        return left, right
+    return (right, left) if _known("le", right, left) is True else None
+
+
+def _known(function: str, left: Extent, right: Extent) -> bool | None:
+    """Whether a comparison holds for all values that symbols may have, or for none; else None."""
     condition = extents.compare(function, _plain(left), _plain(right))
     if isinstance(condition, bool):
         return condition
@@ -223,8 +231,13 @@ def _decided(function: str, left: Extent, right: Extent) -> bool:
         if isinstance(each, Symbolic)
         for name, origin in each.symbols.items()
     }
-    found = extents.decide(condition, bounds)
+    return extents.decide(condition, bounds)
+
+
+def _decided(function: str, left: Extent, right: Extent) -> bool:
+    found = _known(function, left, right)
     if found is None:
+        condition = extents.compare(function, _plain(left), _plain(right))
         raise Unconvertible(
             f"whether {extents.text(condition)} holds only a run tells",
             "give the shapes of the inputs: convert(…, input_shapes={…})",

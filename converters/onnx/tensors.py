@@ -58,7 +58,7 @@ class Pack:
 
     dtype: str
     shape: Shape
-    length: int
+    length: Extent
     name: str | None = None
     hint: str = ""
     source: str = ""

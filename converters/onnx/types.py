@@ -77,6 +77,8 @@ def is_default(dtype: str) -> bool:
 
 def type_name(number: int) -> str:
     """ONNX's own name of an element type, for messages."""
+    if number not in onnx.TensorProto.DataType.values():
+        return f"number {number}"
     return str(onnx.TensorProto.DataType.Name(number)).lower()
 
 

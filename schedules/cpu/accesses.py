@@ -29,16 +29,20 @@ def stride(region: Any, iterator: Any) -> int | None:
 
 
 def stride_of(load: Any, var: Any) -> int | None:
-    """By how many elements a load moves when a variable grows by one; None: not evenly."""
+    """By how many elements a load moves when a variable grows by one; None: not evenly.
+
+    None also where a dimension behind has an extent that only a run tells.
+    """
     total, step = 0, 1
     for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
         equation = sym.detect_linear_equation(index, [var])
         if not len(equation) or not isinstance(equation[0], tirx.IntImm):
             return None
-        total += int(equation[0].value) * step
-        if not isinstance(extent, tirx.IntImm):
+        slope = int(equation[0].value)
+        if slope and not step:
             return None
-        step *= int(extent)
+        total += slope * step
+        step *= int(extent) if isinstance(extent, tirx.IntImm) else 0
     return total
 
 

@@ -17,6 +17,7 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Call, Range
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap, stride_of
 from tvm_nnef.schedules.cpu.description import Description
@@ -57,10 +58,12 @@ def _is_needed_often(stage: Stage, kernel: Kernel) -> bool:
     return not is_cheap(stage.value) and sum(s.work for s, _ in uses) > 2 * stage.work
 
 
-def copy_statement(stage: Stage, dtype: str, description: Description) -> Any:
-    """The loops that compute a stage without reduction."""
-    unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.extent == 1}
-    axes = [axis for axis in stage.axes if axis.extent != 1]
+def copy_statement(
+    stage: Stage, dtype: str, description: Description, *, threads: bool = True
+) -> Any:
+    """The loops that compute a stage without reduction, on several threads where it may be."""
+    unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.is_unit}
+    axes = [axis for axis in stage.axes if not axis.is_unit]
     indices = tuple(unit.get(axis.var, axis.var) for axis in stage.axes)
     value = substituted(stage.value, unit)
     cuts = {axis: _cuts(value, axis) for axis in axes}
@@ -72,7 +75,7 @@ def copy_statement(stage: Stage, dtype: str, description: Description) -> Any:
     value, target = merged.expressions
     bits = int("".join(c for c in stage.dtype if c.isdigit()) or 8)
     lanes = description.lanes(bits)
-    parallel = stage.work >= PARALLEL_WORK
+    parallel = threads and stage.work >= PARALLEL_WORK
     crossing = _crossing(value, merged.axes)
     if crossing is not None and not divided:
         loops = _blocks(merged.axes, crossing, value, target, dtype, lanes, parallel)
@@ -97,13 +100,14 @@ _BLOCK = 16
 
 def _crossing(value: Any, axes: Sequence[Axis]) -> Axis | None:
     """The axis along which something is contiguous that is strided along the last axis."""
-    if len(axes) < 2:
+    if len(axes) < 2 or not axes[-1].is_known:
         return None
+    outer = [axis for axis in axes[:-1] if axis.is_known and axis.extent > 1]
     for load in loads(value):
         steps = {axis: stride_of(load, axis.var) for axis in axes}
         if steps[axes[-1]] in (0, 1, None):
             continue
-        return next((axis for axis in axes[:-1] if steps[axis] == 1 and axis.extent > 1), None)
+        return next((axis for axis in outer if steps[axis] == 1), None)
     return None
 
 
@@ -123,23 +127,23 @@ def _blocks(
     there. Blocks at the end overlap those in front of them.
     """
     inner = axes[-1]
-    sizes = {axis: min(_BLOCK, axis.extent) for axis in (crossing, inner)}
-    counts = [-(-a.extent // sizes[a]) if a in sizes else a.extent for a in axes]
-    pitch = sizes[crossing] + 1
+    edges = {axis: min(_BLOCK, axis.extent) for axis in (crossing, inner)}
+    counts = [-(-a.extent // edges[a]) if a in edges else a.extent for a in axes]
+    pitch = edges[crossing] + 1
 
     def start(axis: Axis, number: Any) -> Any:
-        first = number * tirx.const(sizes[axis], dtype)
-        if axis.extent % sizes[axis] == 0:
+        first = number * tirx.const(edges[axis], dtype)
+        if axis.extent % edges[axis] == 0:
             return first
-        return tirx.min(first, tirx.const(axis.extent - sizes[axis], dtype))
+        return tirx.min(first, tirx.const(axis.extent - edges[axis], dtype))
 
     def block(indices: list[Any]) -> Any:
         where = {
-            axis.var: start(axis, index) if axis in sizes else index
+            axis.var: start(axis, index) if axis in edges else index
             for axis, index in zip(axes, indices, strict=True)
         }
         held = tirx.decl_buffer(
-            (pitch * sizes[inner],), target.source.dtype, "block", scope="local"
+            (pitch * edges[inner],), target.source.dtype, "block", scope="local"
         )
 
         def here(row: Any, column: Any) -> dict[Any, Any]:
@@ -161,13 +165,13 @@ def _blocks(
             return tirx.BufferStore(target.source, held[(place(row, column),)], indices)
 
         rows = emit.loop(
-            sizes[inner],
-            lambda r: emit.vectors(sizes[crossing], lanes, lambda c: read(r, c), dtype),
+            edges[inner],
+            lambda r: emit.vectors(edges[crossing], lanes, lambda c: read(r, c), dtype),
             dtype=dtype,
         )
         columns = emit.loop(
-            sizes[crossing],
-            lambda c: emit.vectors(sizes[inner], lanes, lambda r: write(r, c), dtype),
+            edges[crossing],
+            lambda c: emit.vectors(edges[inner], lanes, lambda r: write(r, c), dtype),
             dtype=dtype,
         )
         return emit.sequence([tirx.AllocBuffer(held), rows, columns])
@@ -177,9 +181,9 @@ def _blocks(
 
 def _box(
     outer: Sequence[Axis],
-    box: Sequence[tuple[int, int]],
+    box: Sequence[tuple[int, sizes.Extent]],
     inner: Axis,
-    parts: Sequence[tuple[int, int]],
+    parts: Sequence[tuple[int, sizes.Extent]],
     value: Any,
     target: Any,
     dtype: str,
@@ -195,7 +199,7 @@ def _box(
         }
         return emit.sequence([_part(where, part) for part in parts])
 
-    def _part(where: Mapping[Any, Any], part: tuple[int, int]) -> Any:
+    def _part(where: Mapping[Any, Any], part: tuple[int, sizes.Extent]) -> Any:
         first, last = part
         analyzer = sym.Analyzer()
         for axis, (low, high) in zip(outer, box, strict=True):
@@ -211,12 +215,17 @@ def _box(
                 [substituted(i, here) for i in target.indices],
             )
 
-        return emit.strip(last - first, lanes, element, dtype)
+        return emit.strip(_length(part), lanes, element, dtype)
 
-    extents = [last - first for first, last in box]
+    extents = [_length(part) for part in box]
     if not outer and parallel and len(parts) == 1:
         return _long_row(inner, value, target, dtype, lanes)
     return emit.grid(extents, row, dtype, parallel=parallel)
+
+
+def _length(part: tuple[int, sizes.Extent]) -> sizes.Extent:
+    first, last = part
+    return last - first if first else last
 
 
 def with_known_conditions(value: Any, analyzer: Any) -> Any:
@@ -246,19 +255,11 @@ def with_known_conditions(value: Any, analyzer: Any) -> Any:
 def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int) -> Any:
     """One row, divided among threads."""
     chunk = max(lanes, PARALLEL_WORK // 8)
+    if not inner.is_known:
+        return _symbolic_long_row(inner, value, target, dtype, lanes, chunk)
     full, rest = divmod(inner.extent, chunk)
 
-    def element_at(start: Any) -> Any:
-        def element(index: Any) -> Any:
-            here = {inner.var: start + index}
-            return tirx.BufferStore(
-                target.source,
-                substituted(value, here),
-                [substituted(i, here) for i in target.indices],
-            )
-
-        return element
-
+    element_at = _element_at(inner, value, target)
     statements = []
     if full:
         statements.append(
@@ -277,8 +278,41 @@ def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int) -> A
     return emit.sequence(statements)
 
 
-def _cuts(value: Any, axis: Axis) -> list[int]:
+def _symbolic_long_row(
+    inner: Axis, value: Any, target: Any, dtype: str, lanes: int, chunk: int
+) -> Any:
+    """One row whose length only a run tells, divided among threads."""
+    element_at = _element_at(inner, value, target)
+
+    def task(indices: list[Any]) -> Any:
+        start = indices[0] * tirx.const(chunk, dtype)
+        length = tirx.min(tirx.const(chunk, dtype), inner.extent - start)
+        return emit.strip(length, lanes, element_at(start), dtype)
+
+    return emit.grid([sizes.quotient_above(inner.extent, chunk)], task, dtype, parallel=True)
+
+
+def _element_at(inner: Axis, value: Any, target: Any) -> Any:
+    """What stores the element of a number behind a start."""
+
+    def element_at(start: Any) -> Any:
+        def element(index: Any) -> Any:
+            here = {inner.var: start + index}
+            return tirx.BufferStore(
+                target.source,
+                substituted(value, here),
+                [substituted(i, here) for i in target.indices],
+            )
+
+        return element
+
+    return element_at
+
+
+def _cuts(value: Any, axis: Axis) -> list[sizes.Extent]:
     """Where conditions divide an axis: its ends, and what it is compared with between them."""
+    if not axis.is_known:
+        return [0, axis.extent]
     found: list[Any] = []
     for kind in (tirx.LT, tirx.LE, tirx.GT, tirx.GE):
         tvm_ffi.structural_walk(value, (kind, found.append), order="post")

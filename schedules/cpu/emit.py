@@ -12,6 +12,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.tvm_compat import PrimExpression
 
 Statement = Any
@@ -50,8 +51,7 @@ def loop(
     if isinstance(extent, int) and isinstance(start, int) and extent == 1:
         return body(tirx.const(start, dtype))
     var = tirx.Var(name, dtype)
-    first = tirx.const(start, dtype) if isinstance(start, int) else start
-    count = tirx.const(extent, dtype) if isinstance(extent, int) else extent
+    first, count = sizes.number(start, dtype), sizes.number(extent, dtype)
     return tirx.For(var, first, count, kind, body(var))
 
 
@@ -79,8 +79,10 @@ def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statem
     return sequence(statements)
 
 
-def strip(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statement:
+def strip(extent: sizes.Extent, lanes: int, body: Body, dtype: str = "int64") -> Statement:
     """The body for each element of a row of any length: a loop of vectors, then narrower ones."""
+    if not isinstance(extent, int):
+        return _symbolic_strip(extent, lanes, body, dtype)
     wide = lanes * 2 if extent >= lanes * 2 else lanes
     full, rest = divmod(extent, wide)
 
@@ -101,6 +103,31 @@ def strip(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statemen
     return sequence(statements)
 
 
+def _symbolic_strip(extent: sizes.Extent, lanes: int, body: Body, dtype: str) -> Statement:
+    """A row whose length only a run tells: loops of ever narrower vectors, the last one of ones."""
+    statements: list[Statement] = []
+    done: Any = tirx.const(0, dtype)
+    for width in dict.fromkeys((lanes * 2, lanes, max(1, lanes // 4), 1)):
+
+        def whole(number: Any, width: int = width, start: Any = done) -> Statement:
+            first = start + number * tirx.const(width, dtype)
+            return loop(
+                width,
+                lambda lane: body(first + lane),
+                name="lane",
+                kind=tirx.ForKind.VECTORIZED,
+                dtype=dtype,
+            )
+
+        left = extent - done if statements else extent
+        count = sizes.quotient(left, width)
+        statements.append(loop(count, whole, name="vector", dtype=dtype))
+        if sizes.is_divisible(extent, width):
+            break
+        done = tirx.const(width, dtype) * sizes.number(sizes.quotient(extent, width), dtype)
+    return sequence(statements)
+
+
 def sequence(statements: Sequence[Statement]) -> Statement:
     """Statements one after the other."""
     flat: list[Statement] = []
@@ -110,22 +137,33 @@ def sequence(statements: Sequence[Statement]) -> Statement:
 
 
 def grid(
-    extents: Sequence[int], body: Callable[[list[Any]], Statement], dtype: str, *, parallel: bool
+    extents: Sequence[sizes.Extent],
+    body: Callable[[list[Any]], Statement],
+    dtype: str,
+    *,
+    parallel: bool,
 ) -> Statement:
     """One loop over all points of a grid, in parallel where asked for."""
-    total = 1
-    for extent in extents:
-        total *= extent
+    total = sizes.product(extents)
 
     def decoded(number: Any) -> Statement:
         indices: list[Any] = []
-        rest, behind = number, total
-        for extent in extents:
-            behind //= extent
-            index = tirx.floordiv(rest, tirx.const(behind, dtype)) if behind > 1 else rest
-            rest = tirx.floormod(rest, tirx.const(behind, dtype)) if behind > 1 else rest
-            indices.append(index if extent > 1 else tirx.const(0, dtype))
+        rest = number
+        for place, extent in enumerate(extents):
+            behind = _divisor(sizes.product(extents[place + 1 :]), dtype)
+            index = rest if behind is None else tirx.floordiv(rest, behind)
+            rest = rest if behind is None else tirx.floormod(rest, behind)
+            unit = sizes.is_known(extent) and extent == 1
+            indices.append(tirx.const(0, dtype) if unit else index)
         return body(indices)
 
-    kind = tirx.ForKind.PARALLEL if parallel and total > 1 else tirx.ForKind.SERIAL
+    single = sizes.is_known(total) and total <= 1
+    kind = tirx.ForKind.PARALLEL if parallel and not single else tirx.ForKind.SERIAL
     return loop(total, decoded, name="task", kind=kind, dtype=dtype)
+
+
+def _divisor(size: sizes.Extent, dtype: str) -> PrimExpression | None:
+    """An extent to divide by, never 0 wherever a pass may move the division; None for 1."""
+    if sizes.is_known(size):
+        return tirx.const(size, dtype) if size > 1 else None
+    return tirx.max(size, tirx.const(1, dtype))

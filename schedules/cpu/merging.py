@@ -13,6 +13,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.stages import Axis, loads
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, buffer_view
 
@@ -59,7 +60,7 @@ def _merged(merged: Merged, position: int, index_type: str) -> Merged | None:
         together = sum(_place(load, outer, inner) is not None for load in loads(expression))
         if count(expression, outer) != together or count(expression, inner) != together:
             return None
-    both = Axis(tirx.Var("m", index_type), outer.extent * inner.extent)
+    both = Axis(tirx.Var("m", index_type), sizes.product((outer.extent, inner.extent)))
     views: dict[Any, Any] = {}
     statements: list[Any] = []
 
@@ -68,8 +69,8 @@ def _merged(merged: Merged, position: int, index_type: str) -> Merged | None:
         if place is None:
             return load
         if load.source not in views:
-            shape = [int(extent) for extent in load.source.shape]
-            shape[place : place + 2] = [shape[place] * shape[place + 1]]
+            shape = [sizes.extent(extent) for extent in load.source.shape]
+            shape[place : place + 2] = [sizes.product(shape[place : place + 2])]
             views[load.source], statement = buffer_view(load.source, shape)
             statements.append(statement)
         indices = [*load.indices[:place], both.var, *load.indices[place + 2 :]]
@@ -88,6 +89,9 @@ def _place(load: Any, outer: Axis, inner: Axis) -> int | None:
         first, second = load.indices[place : place + 2]
         if first.same_as(outer.var) and second.same_as(inner.var):
             shape = load.source.shape
-            whole = int(shape[place]) == outer.extent and int(shape[place + 1]) == inner.extent
+            whole = all(
+                sizes.same(sizes.extent(shape[place + n]), axis.extent)
+                for n, axis in enumerate((outer, inner))
+            )
             return place if whole else None
     return None

@@ -9,20 +9,17 @@ that pays. The loops of the PrimFuncs are left to the rules.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import tiles
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dtype
-
-_MANY_ROWS = 64
-"""Taken for the number of rows where it is only known at run time."""
 
 _DIRECT_COLUMNS = 256
 """An operand computed at run time with so many columns is read as it lies."""
@@ -47,8 +44,7 @@ def _bits(dtype: str) -> int:
 
 
 def _count(extents: Sequence[Any]) -> int:
-    known = [extent for extent in extents if isinstance(extent, int)]
-    return math.prod(known) if len(known) == len(extents) else _MANY_ROWS
+    return sizes.typical(sizes.product(extents))
 
 
 def _call(
@@ -267,26 +263,28 @@ def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExp
     """``[..., M, K]`` times ``[K, N]``, or times ``[..., K, N]`` with equal dimensions in front."""
     left, right = call.args[0], call.args[1]
     (left_shape, dtype), (right_shape, right_dtype) = map(shape_and_dtype, (left, right))
-    static = all(isinstance(extent, int) for extent in right_shape)
-    if len(left_shape) < 2 or len(right_shape) < 2 or not static:
+    if len(left_shape) < 2 or len(right_shape) < 2:
         return None
     if {dtype, right_dtype, shape_and_dtype(call)[1]} != {dtype}:
         return None
     *lead, _, columns = right_shape
-    if columns == 1 or 0 in (*right_shape, *left_shape):
+    if sizes.same(columns, 1) or any(sizes.same(e, 0) for e in (*right_shape, *left_shape)):
         return None
-    if lead and tuple(left_shape[:-2]) != tuple(lead):
+    front = left_shape[:-2]
+    if lead and not (len(front) == len(lead) and all(map(sizes.same, front, lead))):
         return None
     rows = _count(left_shape[-2:-1] if lead else left_shape[:-1])
-    width = tiles.packed_width(rows, columns, _bits(dtype), description)
+    width = tiles.packed_width(rows, sizes.typical(columns), _bits(dtype), description)
     source, transposed = _source(operands, right)
     if not lead:
         panels = _matrix_panels(operands, source, transposed, width)
-    elif transposed or columns > _DIRECT_COLUMNS:
+    elif transposed or not sizes.is_known(columns) or columns > _DIRECT_COLUMNS:
         panels = _batch_panels(operands, source, transposed, width)
     else:
         return None
-    return _call(operands, _product(len(lead), columns, width), [left, panels], "matmul")
+    # A kernel has symbols of its own, and panels do not tell how many columns they hold.
+    arguments = [left, panels] if sizes.is_known(columns) else [left, panels, right]
+    return _call(operands, _product(len(lead), columns, width), arguments, "matmul")
 
 
 def _source(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression, bool]:
@@ -321,18 +319,19 @@ def _matrix_panels(
 def _batch_panels(
     operands: Operands, source: RelaxExpression, transposed: bool, width: int
 ) -> RelaxExpression:
-    shape, dtype = shape_and_dtype(source)
-    *lead, first, second = shape
-    depth, columns = (second, first) if transposed else (first, second)
-    panels = -(-columns // width)
+    _, dtype = shape_and_dtype(source)
 
     def function(matrix: Any) -> Any:
+        *lead, first, second = map(sizes.extent, matrix.shape)
+        depth, columns = (second, first) if transposed else (first, second)
+        panels = sizes.quotient_above(columns, width)
+
         def element(*indices: Any) -> Any:
             *batch, panel, step, lane = indices
             column = panel * width + lane
             place = (column, step) if transposed else (step, column)
             value = matrix(*batch, *place)
-            if columns % width == 0:
+            if sizes.is_divisible(columns, width):
                 return value
             return tirx.if_then_else(column < columns, value, tirx.const(0, dtype))
 
@@ -341,16 +340,19 @@ def _batch_panels(
     return operands.emit(operands.builder.call_te(function, source, primfunc_name_hint="pack"))
 
 
-def _product(lead: int, columns: int, width: int) -> Callable[..., Any]:
-    def function(left: Any, panels: Any) -> Any:
+def _product(lead: int, columns: sizes.Extent, width: int) -> Callable[..., Any]:
+    """The product with panels of ``columns``, or of those of a further tensor that tells them."""
+
+    def function(left: Any, panels: Any, told: Any = None) -> Any:
         step = te.reduce_axis((0, left.shape[-1]), "k")
+        count = columns if told is None else told.shape[-1]
 
         def element(*indices: Any) -> Any:
             *place, column = indices
             weight = panels(*place[:lead], column // width, step, column % width)
             return te.sum(left(*place, step) * weight, axis=step)
 
-        return te.compute([*left.shape[:-1], columns], element, name="matmul")
+        return te.compute([*left.shape[:-1], count], element, name="matmul")
 
     return function
 

@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu.merging import count, merge_axes
 from tvm_nnef.schedules.padding import read_padding
 from tvm_nnef.schedules.stages import (
@@ -73,8 +74,11 @@ class Reduction:
     views: tuple[Any, ...] = ()
 
 
-def read_reduction(kernel: Kernel) -> Reduction | None:
-    """The normal form of a kernel with one reduction; None for any other kernel."""
+def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
+    """The normal form of a kernel with one reduction; None for any other kernel.
+
+    With ``padded``, what is padded stays a copy, and neighbouring axes stay apart.
+    """
     reductions = [stage for stage in kernel.stages if stage.reduced]
     results = kernel.results
     if len(reductions) != 1 or len(results) != 1:
@@ -101,6 +105,9 @@ def read_reduction(kernel: Kernel) -> Reduction | None:
         epilogue=epilogue,
         copies=tuple(copies),
     )
+    found = _without_unit_steps(found, kernel.index_type)
+    if padded:
+        return _without_unit_axes(found, kernel.index_type)
     found = _with_groups(_with_borders(found), kernel.index_type)
     return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
 
@@ -111,8 +118,9 @@ def _epilogue(
     """The result as an expression of the total, at the axes of the reduction."""
     if result is stage:
         return total
-    extents = [axis.extent for axis in stage.axes]
-    if [axis.extent for axis in result.axes] != extents:
+    if len(result.axes) != len(stage.axes) or not all(
+        sizes.same(a.extent, b.extent) for a, b in zip(result.axes, stage.axes, strict=True)
+    ):
         return None
     axes = [axis.var for axis in stage.axes]
     expression = inlined(at(result, axes), others)
@@ -131,7 +139,7 @@ def _epilogue(
 
 
 def _same_index(index: Any, axis: Axis) -> bool:
-    if axis.extent == 1 and isinstance(index, tirx.IntImm):
+    if axis.is_unit and isinstance(index, tirx.IntImm):
         return int(index.value) == 0
     return bool(index.same_as(axis.var))
 
@@ -172,7 +180,7 @@ def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
         return None
     borders = []
     for index, (first, last), axis in zip(uses[0].indices, padding.inside, copy.axes, strict=True):
-        if (first, last) == (0, axis.extent):
+        if first == 0 and sizes.same(last, axis.extent):
             continue
         border = _border(reduction, index, first, last)
         if border is None:
@@ -224,7 +232,7 @@ def _border(reduction: Reduction, index: Any, first: int, last: int) -> Border |
     if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
         return None
     *slopes, base = (int(c.value) for c in equation)
-    if min(slopes) <= 0 or reduced[0].extent > _LONGEST_BORDER:
+    if min(slopes) <= 0 or not reduced[0].is_known or reduced[0].extent > _LONGEST_BORDER:
         return None
     step = slopes[0] if axes else 0
     axis = axes[0] if axes else None
@@ -241,7 +249,7 @@ def _with_groups(reduction: Reduction, index_type: str) -> Reduction:
     Groups show where an operand takes the quotient of the axis on top of what is reduced; panels
     of packed weights take quotient and remainder alone, and are left as they are.
     """
-    if not reduction.axes:
+    if not reduction.axes or not reduction.axes[-1].is_known:
         return reduction
     axis = reduction.axes[-1]
     size = _group_size(reduction, axis)
@@ -284,11 +292,31 @@ def _group_size(reduction: Reduction, axis: Axis) -> int | None:
     return None
 
 
+def _without_unit_steps(reduction: Reduction, index_type: str) -> Reduction:
+    """Reduced axes of one value are replaced by 0, except for the last one."""
+    zero = tirx.const(0, index_type)
+    left = [a for a in reduction.reduced if not a.is_unit] or [*reduction.reduced[-1:]]
+    gone = {a.var: zero for a in reduction.reduced if a not in left}
+    return replace(reduction, reduced=tuple(left), term=_with_plain_indices(reduction.term, gone))
+
+
+def _with_plain_indices(term: PrimExpression, gone: Mapping[Any, Any]) -> PrimExpression:
+    """A term without some variables, and without what that leaves of sums with 0."""
+    if not gone:
+        return term
+    analyzer = sym.Analyzer()
+
+    def simplified(load: Any) -> Any:
+        return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
+
+    return tvm_ffi.structural_map(substituted(term, gone), (BUFFER_LOAD, simplified))
+
+
 def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:
     """Axes of one value are replaced by 0, except for the last one."""
     zero = tirx.const(0, index_type)
     bordered = [border.axis for border in reduction.borders]
-    gone = {a.var: zero for a in reduction.axes[:-1] if a.extent == 1 and a not in bordered}
+    gone = {a.var: zero for a in reduction.axes[:-1] if a.is_unit and a not in bordered}
     return replace(
         reduction,
         axes=tuple(a for a in reduction.axes if a.var not in gone),

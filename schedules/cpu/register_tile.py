@@ -15,15 +15,15 @@ follows element by element is computed from the registers before anything is sto
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm_ffi
 from tvm import sym, tirx
 
-from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.cpu import emit, tiles
 from tvm_nnef.schedules.cpu.copies import copy_statement
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
@@ -42,6 +42,9 @@ NAME = "cpu.register_tile"
 _STATEMENTS = 320
 """How many multiply-adds of vectors are written out at most for one tile."""
 
+_SHRINKING = 3
+"""How much lower tiles for fewer rows are."""
+
 _UNROLLED = 8
 """The longest loop of a reduction that is written out."""
 
@@ -58,31 +61,44 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
     if plan is None:
         return None
     copied = [copy_statement(stage, kernel.index_type, description) for stage in reduction.copies]
-    loops = _Loops(reduction, plan, kernel.index_type).statement()
+    loops = Loops(reduction, plan, kernel.index_type).statement()
     body = emit.sequence([*reduction.views, *copied, loops])
     allocated = [stage.buffer for stage in reduction.copies]
     return with_opaque_body(function, [r.buffer for r in kernel.results], allocated, body)
 
 
 @dataclass(frozen=True, slots=True)
-class _Loops:
-    """Writes the loops of a reduction as its plan says."""
+class Loops:
+    """Writes the loops of a reduction as its plan says, the outer one parallel where it may be."""
 
     reduction: Reduction
     plan: Plan
     dtype: str
+    parallel: bool = True
 
-    def number(self, value: int) -> PrimExpression:
-        """A constant index."""
-        return tirx.const(value, self.dtype)
+    def number(self, value: sizes.Extent) -> PrimExpression:
+        """An extent as an index."""
+        return sizes.number(value, self.dtype)
 
     def statement(self) -> Any:
-        """All loops."""
+        """All loops; where only a run tells the number of rows, once for each height of tiles.
+
+        A tile must not be higher than there are rows.
+        """
+        rows, tile = self.plan.rows, self.plan.tile
+        if rows is None or rows.is_known or tile.rows <= sizes.factor(rows.extent):
+            return self._grid()
+        height = max(1, tile.rows // _SHRINKING)
+        lower = replace(self.plan, tile=tiles.Tile(height, tile.width))
+        others = replace(self, plan=lower).statement()
+        return tirx.IfThenElse(rows.extent >= self.number(tile.rows), self._grid(), others)
+
+    def _grid(self) -> Any:
+        """All loops, with tiles of one height."""
         plan = self.plan
-        full, rest = divmod(plan.columns.extent, plan.tile.width)
-        extents: dict[Any, int] = {axis.var: axis.extent for axis in plan.outer}
+        extents: dict[Any, sizes.Extent] = {axis.var: axis.extent for axis in plan.outer}
         panels, row_tiles = "panels", "row tiles"
-        counts = {panels: full + (1 if rest else 0)}
+        counts = {panels: sizes.quotient_above(plan.columns.extent, plan.tile.width)}
         if plan.rows is not None and not self._row_borders():
             counts[row_tiles] = self._row_tiles()
         if plan.columns_first:
@@ -95,44 +111,66 @@ class _Loops:
         def task(indices: list[Any]) -> Any:
             values = dict(zip(loops, indices, strict=True))
             panel, row_tile = values.pop(panels), values.pop(row_tiles, None)
-            return self._panel(panel, full, rest, values, row_tile)
+            return self._panel(panel, values, row_tile)
 
         work = extent_product((*self.reduction.axes, *self.reduction.reduced))
-        parallel = work >= PARALLEL_WORK
+        parallel = self.parallel and work >= PARALLEL_WORK
         return emit.grid([extents[name] for name in loops], task, self.dtype, parallel=parallel)
 
-    def _panel(
-        self, panel: Any, full: int, rest: int, values: Mapping[Any, Any], row_tile: Any
-    ) -> Any:
-        width = self.plan.tile.width
-        tail = None
-        if rest:
-            tail = self._rows_of(values, row_tile, self.number(full * width), rest)
-        if not full:
-            return tail
-        whole = self._rows_of(values, row_tile, panel * self.number(width), width)
-        if tail is None:
+    def _panel(self, panel: Any, values: Mapping[Any, Any], row_tile: Any) -> Any:
+        width, columns = self.plan.tile.width, self.plan.columns.extent
+        full = sizes.quotient(columns, width)
+        if sizes.is_known(full) and not full:
+            return self._rows_of(values, row_tile, self.number(0), columns)
+        first = panel * self.number(width)
+        overlapping = self.plan.overlapping and not sizes.is_divisible(columns, width)
+        if overlapping:
+            first = tirx.min(first, self.number(columns - width))
+        whole = self._rows_of(values, row_tile, first, width)
+        if overlapping or sizes.is_divisible(columns, width):
             return whole
+        first = self.number(full * width)
+        if sizes.is_known(columns):
+            tail = self._rows_of(values, row_tile, first, columns - full * width)
+        else:
+            tail = self._symbolic_tail(values, row_tile, first, columns - first)
         return tirx.IfThenElse(panel < self.number(full), whole, tail)
 
-    def _row_tiles(self) -> int:
-        return -(-self.plan.rows.extent // self.plan.tile.rows) if self.plan.rows else 1
+    def _symbolic_tail(
+        self, values: Mapping[Any, Any], row_tile: Any, first: Any, rest: sizes.Extent
+    ) -> Any:
+        """The columns behind the last whole tile, where only a run tells how many."""
+        if self.plan.filled:
+            return self._rows_of(values, row_tile, first, self.plan.tile.width, rest)
+        return emit.loop(
+            rest, lambda n: self._rows_of(values, row_tile, first + n, 1), dtype=self.dtype
+        )
+
+    def _row_tiles(self) -> sizes.Extent:
+        if self.plan.rows is None:
+            return 1
+        return sizes.quotient_above(self.plan.rows.extent, self.plan.tile.rows)
 
     def _row_borders(self) -> list[Border]:
         return [
             b for b in self.reduction.borders if b.axis is not None and b.axis is self.plan.rows
         ]
 
-    def _rows_of(self, values: Mapping[Any, Any], row_tile: Any, column: Any, width: int) -> Any:
-        """The tiles of rows of one panel that begins at ``column``."""
+    def _rows_of(
+        self, values: Mapping[Any, Any], row_tile: Any, column: Any, width: int, stored: Any = None
+    ) -> Any:
+        """The tiles of rows of one panel that begins at ``column``.
+
+        ``stored`` is how many of the columns are stored, where that is not all.
+        """
         if self.plan.rows is None:
-            return self._tile(values, None, None, column, width)
+            return self._tile(values, None, None, column, width, stored)
         height, last = self.plan.tile.rows, self.plan.rows.extent - self.plan.tile.rows
         if row_tile is not None:
             start = row_tile * self.number(height)
-            if self.plan.rows.extent % height:
+            if not sizes.is_divisible(self.plan.rows.extent, height):
                 start = tirx.min(start, self.number(last))
-            return self._tile(values, start, None, column, width)
+            return self._tile(values, start, None, column, width, stored)
         starts = [min(number * height, last) for number in range(self._row_tiles())]
         inside = [self._is_inside(start) for start in starts]
         regular = [n for n in range(len(starts)) if inside[n] and starts[n] == n * height]
@@ -144,12 +182,13 @@ class _Loops:
 
                 def tile(index: Any, first: int = start) -> Any:
                     row = index * self.number(height) + self.number(first)
-                    return self._tile(values, row, None, column, width)
+                    return self._tile(values, row, None, column, width, stored)
 
                 statements.append(emit.loop(len(regular), tile, name="tile", dtype=self.dtype))
                 continue
             known = None if inside[number] else start
-            statements.append(self._tile(values, self.number(start), known, column, width))
+            tile = self._tile(values, self.number(start), known, column, width, stored)
+            statements.append(tile)
         return emit.sequence(statements)
 
     def _is_inside(self, start: int) -> bool:
@@ -162,7 +201,13 @@ class _Loops:
         )
 
     def _tile(
-        self, values: Mapping[Any, Any], start: Any, known: int | None, column: Any, width: int
+        self,
+        values: Mapping[Any, Any],
+        start: Any,
+        known: int | None,
+        column: Any,
+        width: int,
+        stored: Any,
     ) -> Any:
         """One tile: totals, the reduction, the epilogue.
 
@@ -206,9 +251,9 @@ class _Loops:
 
             return each(step, rows)
 
-        def final(row: Any, lane: Any) -> Any:
+        def final(row: Any, lane: Any, held: Any = totals) -> Any:
             indices = point(row, lane)
-            total = totals[tuple(position(row, lane))]
+            total = held[tuple(position(row, lane))]
             value = substituted(reduction.epilogue, {**indices, reduction.total: total})
             where = [substituted(index, indices) for index in reduction.indices]
             return tirx.BufferStore(reduction.target, value, where)
@@ -219,8 +264,21 @@ class _Loops:
         parts: list[Any] = [tirx.AllocBuffer(totals)]
         if self.plan.early:
             parts.append(self._asked(point, rows, width))
-        parts += [each(initial, rows), nest, each(final, rows)]
-        return emit.sequence(parts)
+        parts += [each(initial, rows), nest]
+        if stored is None:
+            return emit.sequence([*parts, each(final, rows)])
+        # What is read at a place that a run tells does not stay in registers: a copy is.
+        copy = tirx.decl_buffer((height * width,), reduction.dtype, "copied", scope="local")
+
+        def kept(row: Any, lane: Any) -> Any:
+            place = position(row, lane)
+            return tirx.BufferStore(copy, totals[tuple(place)], place)
+
+        def stored_row(row: Any) -> Any:
+            return emit.loop(stored, lambda lane: final(row, lane, copy), dtype=self.dtype)
+
+        last = emit.loop(height, stored_row, name="row", dtype=self.dtype)
+        return emit.sequence([*parts, tirx.AllocBuffer(copy), each(kept, rows), last])
 
     def _asked(self, point: Any, rows: range, width: int) -> Any:
         """Asks early for the memory of the result and of what the epilogue reads beside it.
@@ -294,8 +352,8 @@ class _Loops:
             return emit.loop(
                 count, lambda k: deeper(k, rows, 1), name="k", start=first, dtype=self.dtype
             )
-        inner = math.prod(a.extent for a in reduction.reduced[level:])
-        if inner <= budget and axis.extent <= _UNROLLED:
+        inner = extent_product(reduction.reduced[level:])
+        if axis.is_known and inner <= budget and axis.extent <= _UNROLLED:
             return emit.sequence([deeper(self.number(k), rows, budget) for k in range(axis.extent)])
         return emit.loop(axis.extent, lambda k: deeper(k, rows, budget), name="k", dtype=self.dtype)
 

@@ -18,10 +18,11 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads, substituted
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, with_opaque_body
 
 NAME = "cpu.row_reduction"
@@ -41,42 +42,45 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
     if rows is None:
         return None
     plan = _Rows(kernel, rows, description)
-    extents = [extent for extent in rows if extent > 1] or [1]
+    moving = [axis.extent for axis in rows if not axis.is_unit]
     work = sum(stage.work for stage in kernel.stages)
 
     def row(indices: list[Any]) -> Any:
         given = iter(indices)
         zero = tirx.const(0, kernel.index_type)
-        place = [next(given) if extent > 1 else zero for extent in rows]
+        place = [zero if axis.is_unit else next(given) for axis in rows]
         return plan.statement(place)
 
-    body = emit.grid(extents, row, kernel.index_type, parallel=work >= PARALLEL_WORK)
+    body = emit.grid(moving or [1], row, kernel.index_type, parallel=work >= PARALLEL_WORK)
     return with_opaque_body(function, [s.buffer for s in kernel.results], [], body)
 
 
-def _rows(kernel: Kernel) -> list[int] | None:
-    """The extents that all stages have in front: those of the reductions' results."""
+def _rows(kernel: Kernel) -> Sequence[Axis] | None:
+    """The axes that all stages have in front: those of the reductions' results."""
     reductions = [stage for stage in kernel.stages if stage.reduced]
     if not reductions:
         return None
     ranks = {_row_rank(stage) for stage in reductions}
     rank = max(ranks)
-    shapes = {tuple(axis.extent for axis in stage.axes[:rank]) for stage in kernel.stages}
-    if len(shapes) != 1 or any(len(stage.axes) < rank for stage in kernel.stages):
+    rows = kernel.stages[0].axes[:rank]
+    if any(len(stage.axes) < rank for stage in kernel.stages):
         return None
-    if any(extent_product(stage.axes[rank:]) != 1 for stage in reductions):
+    for stage in kernel.stages:
+        if not all(sizes.same(a.extent, b.extent) for a, b in zip(rows, stage.axes, strict=False)):
+            return None
+    if not all(axis.is_unit for stage in reductions for axis in stage.axes[rank:]):
         return None
     if not all(_stays_in_row(stage, kernel, rank) for stage in kernel.stages):
         return None
     if not all(_is_contiguous(stage) for stage in reductions):
         return None
-    return list(shapes.pop())
+    return rows
 
 
 def _row_rank(stage: Stage) -> int:
     """How many axes a stage has in front of those of extent 1 at its end."""
     rank = len(stage.axes)
-    while rank and stage.axes[rank - 1].extent == 1:
+    while rank and stage.axes[rank - 1].is_unit:
         rank -= 1
     return rank
 
@@ -87,7 +91,7 @@ def _stays_in_row(stage: Stage, kernel: Kernel, rank: int) -> bool:
         if kernel.stage_of(load.source) is None:
             continue
         for index, axis in zip(load.indices[:rank], stage.axes[:rank], strict=True):
-            zero = isinstance(index, tirx.IntImm) and axis.extent == 1
+            zero = isinstance(index, tirx.IntImm) and axis.is_unit
             if not zero and not index.same_as(axis.var):
                 return False
     return True
@@ -97,22 +101,23 @@ def _is_contiguous(stage: Stage) -> bool:
     """Whether the last reduced axis runs through neighbouring elements, and nothing else does."""
     last = stage.reduced[-1]
     for load in loads(stage.value):
-        for position, index in enumerate(load.indices):
+        is_last = True
+        for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
             found: list[Any] = []
             tvm_ffi.structural_walk(index, (tirx.Var, found.append), order="post")
-            if not any(var.same_as(last.var) for var in found):
-                continue
-            if position != len(load.indices) - 1 or not index.same_as(last.var):
+            used = any(var.same_as(last.var) for var in found)
+            if used and not (is_last and index.same_as(last.var)):
                 return False
+            is_last = is_last and sizes.same(sizes.extent(extent), 1)
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A kernel, the extents of its rows, and the CPU."""
+    """A kernel, the axes in front of its rows, and the CPU."""
 
     kernel: Kernel
-    rows: list[int]
+    rows: Sequence[Axis]
     description: Description
 
     def statement(self, place: Sequence[Any]) -> Any:
@@ -134,7 +139,7 @@ class _Rows:
             if stage.reduced:
                 value = substituted(value, {axis.var: self._zero() for axis in inner})
             value = _with_reciprocals(value, inner)
-            size = extent_product(inner)
+            size = sizes.product(axis.extent for axis in inner)
             lanes = self.description.lanes(_bits(stage.dtype))
             if not result or self._is_read(stage):
                 held = tirx.decl_buffer(
@@ -228,10 +233,10 @@ class _Rows:
         *outer, last = stage.reduced
         zero = self._zero()
         width = lanes * _PARTIAL_VECTORS
-        while width > last.extent:
+        while last.is_known and width > last.extent:
             width //= 2
         lanes = min(lanes, width)
-        full, rest = divmod(last.extent, width)
+        full = sizes.quotient(last.extent, width)
         partial = tirx.decl_buffer((width,), stage.dtype, "partial", scope="local")
 
         def combined(old: Any, where: Mapping[Any, Any]) -> Any:
@@ -249,23 +254,34 @@ class _Rows:
 
                 return emit.vectors(width, lanes, lane, dtype)
 
+            behind = sizes.number(full, dtype) * tirx.const(width, dtype)
+
             def left(index: Any) -> Any:
-                position = index + tirx.const(full * width, dtype)
-                new = combined(partial[(index,)], {**where, last.var: position})
+                new = combined(partial[(index,)], {**where, last.var: behind + index})
                 return tirx.BufferStore(partial, new, [index])
 
+            def single(index: Any) -> Any:
+                new = combined(target[(zero,)], {**where, last.var: behind + index})
+                return tirx.BufferStore(target, new, [zero])
+
             parts = [emit.loop(full, step, name="k", dtype=dtype)]
-            if rest:
-                parts.append(emit.vectors(rest, lanes, left, dtype))
+            if symbolic:
+                parts.append(emit.loop(last.extent - behind, single, name="k", dtype=dtype))
+            elif last.extent > full * width:
+                parts.append(emit.vectors(last.extent - full * width, lanes, left, dtype))
             return emit.sequence(parts)
 
+        symbolic = not sizes.is_divisible(last.extent, width) and not last.is_known
+        joined = _joined(stage.combine, partial, width, min(lanes, width), dtype)
+        first = [tirx.BufferStore(target, stage.init, [zero])] if symbolic else []
+        if symbolic:
+            joined = stage.combine(target[(zero,)], joined)
         return [
             tirx.AllocBuffer(partial),
+            *first,
             emit.vectors(width, lanes, lambda i: tirx.BufferStore(partial, stage.init, [i]), dtype),
             emit.grid([axis.extent for axis in outer], row, dtype, parallel=False),
-            tirx.BufferStore(
-                target, _joined(stage.combine, partial, width, min(lanes, width), dtype), [zero]
-            ),
+            tirx.BufferStore(target, joined, [zero]),
         ]
 
 
@@ -319,5 +335,5 @@ def _bits(dtype: str) -> int:
     return int("".join(c for c in dtype if c.isdigit()) or 8)
 
 
-def _scope(size: int) -> str:
-    return "local" if size * 4 <= _STACK else "global"
+def _scope(size: sizes.Extent) -> str:
+    return "local" if sizes.is_known(size) and size * 4 <= _STACK else "global"

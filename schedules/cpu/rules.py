@@ -8,16 +8,18 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.cpu import copies, fallback, register_tile, row_reduction
+from tvm_nnef.schedules.cpu import copies, fallback, planes, register_tile, row_reduction
 from tvm_nnef.schedules.cpu.description import Description, describe
+from tvm_nnef.schedules.empty import with_first_values
 from tvm_nnef.schedules.stages import Kernel, loads, read_kernel
 from tvm_nnef.tvm_compat import PrimFunction, Target, dtype_of
 
 Rule = Callable[[PrimFunction, Kernel, Description], PrimFunction | None]
 
 RULES: tuple[tuple[str, Rule], ...] = (
-    (register_tile.NAME, register_tile.apply),
     (row_reduction.NAME, row_reduction.apply),
+    (register_tile.NAME, register_tile.apply),
+    (planes.NAME, planes.apply),
     (copies.NAME, copies.apply),
 )
 """The rules by name, in the order in which they are asked."""
@@ -46,4 +48,4 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
             scheduled = rule(function, kernel, description)
             if scheduled is not None:
                 return scheduled, name
-    return fallback.apply(function, target)
+    return fallback.apply(with_first_values(function), target)

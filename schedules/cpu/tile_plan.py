@@ -14,10 +14,13 @@ from typing import Any
 from tvm import sym, tirx
 from tvm.ir import Range
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import tiles
 from tvm_nnef.schedules.cpu.accesses import stride_of
 from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.merging import count
 from tvm_nnef.schedules.cpu.reduction import Reduction
+from tvm_nnef.schedules.cpu.strided_loads import WIDEST
 from tvm_nnef.schedules.stages import Axis, extent_product, loads, substituted
 
 _SHORT = 320
@@ -30,7 +33,9 @@ class Plan:
 
     ``outer`` are the axes that a tile has one value of, in their order; ``lanes`` is the width of
     its vectors. ``columns_first`` says that all rows go by before the next columns, ``early`` that
-    the memory of the result is asked for before the reduction.
+    the memory of the result is asked for before the reduction, ``filled`` that all operands can be
+    read behind the last column, up to the width of a tile, ``overlapping`` that the last columns
+    begin earlier where the tiles do not divide them.
     """
 
     outer: tuple[Axis, ...]
@@ -40,6 +45,8 @@ class Plan:
     lanes: int
     columns_first: bool
     early: bool
+    filled: bool = False
+    overlapping: bool = False
 
 
 def make_plan(reduction: Reduction, dtype: str, description: Description) -> Plan | None:
@@ -56,28 +63,69 @@ def make_plan(reduction: Reduction, dtype: str, description: Description) -> Pla
     accesses = loads(reduction.term)
     packed = _packed_width(accesses, columns)
     bits = _bits(reduction.dtype)
-    lanes = min(description.lanes(bits), _below(columns.extent))
+    lanes = min(description.lanes(bits), _below(columns.typical))
     strides = [_column_stride(load, columns, packed or lanes) for load in accesses]
-    if not accesses or any(stride not in (0, 1) for stride in strides):
+    if not accesses or any(stride is None or not 0 <= stride <= WIDEST for stride in strides):
         return None
     rows = _row_axis(accesses, others)
+    if any(_slides(load, columns, reduction) for load in accesses):
+        if not columns.is_known:
+            return None
+        return _sliding(reduction, others, rows, lanes, description)
+    if any(stride > 1 for stride in strides if stride is not None):
+        return None
     width = packed or _free_width(rows, columns, lanes, description)
     lanes = min(lanes, _below(width))
-    vectors = -(-min(width, columns.extent) // lanes)
+    vectors = -(-min(width, columns.typical) // lanes)
     distance = max((_row_stride(load, rows) for load in accesses), default=0) * bits // 8
     shared = any(_row_stride(load, rows) == 0 for load in accesses) if rows else False
-    height = tiles.rows_for(rows.extent, vectors, description, distance) if rows else 1
+    height = tiles.rows_for(rows.typical, vectors, description, distance) if rows else 1
     outer = tuple(axis for axis in others if axis is not rows)
     tile = tiles.Tile(height, width)
     weights = sum(
-        math.prod(int(e) for e in load.source.shape) * bits // 8
+        _elements(load.source) * bits // 8
         for load in accesses
         if rows is not None and _row_stride(load, rows) == 0
     )
     first = shared and weights > description.level2 // 2
-    size = math.prod(int(extent) for extent in reduction.target.shape) * bits // 8
+    size = _elements(reduction.target) * bits // 8
     early = size > description.level2 // 2 and extent_product(reduction.reduced) <= _SHORT
-    return Plan(outer, rows, columns, tile, lanes, first, early)
+    filled = packed is not None and all(_is_filled(load, columns, packed) for load in accesses)
+    return Plan(outer, rows, columns, tile, lanes, first, early, filled)
+
+
+def _elements(buffer: Any) -> int:
+    return math.prod(sizes.typical(sizes.extent(extent)) for extent in buffer.shape)
+
+
+_SLIDING_ROWS = 8
+"""Rows of a tile under sliding windows: they share what they load."""
+
+
+def _sliding(
+    reduction: Reduction,
+    others: Sequence[Axis],
+    rows: Axis | None,
+    lanes: int,
+    description: Description,
+) -> Plan:
+    """Tiles of one vector, under windows that slide along it."""
+    outer = tuple(axis for axis in others if axis is not rows)
+    height = min(_SLIDING_ROWS, description.registers // 2, rows.typical) if rows else 1
+    if rows:
+        height = -(-rows.typical // -(-rows.typical // height))
+    tile = tiles.Tile(height, lanes)
+    return Plan(outer, rows, reduction.axes[-1], tile, lanes, False, False, overlapping=True)
+
+
+def _slides(load: Any, columns: Axis, reduction: Reduction) -> bool:
+    """Whether a load moves along the columns with a step of the reduction, too."""
+    last: Any = load.indices[-1] if len(load.indices) else None
+    return (
+        last is not None
+        and count(last, columns) > 0
+        and any(count(last, axis) > 0 for axis in reduction.reduced)
+    )
 
 
 def _ends_with(index: Any, columns: Axis) -> bool:
@@ -105,13 +153,32 @@ def _packed_width(accesses: Sequence[Any], columns: Axis) -> int | None:
     return None
 
 
+def _is_filled(load: Any, columns: Axis, width: int) -> bool:
+    """Whether a load reads panels of columns that are filled up, or the same for all columns."""
+    uses = [count(index, columns) for index in load.indices]
+    if not any(uses):
+        return True
+    *_, lane = load.indices
+    panels = [n for n, used in enumerate(uses[:-1]) if used]
+    if len(panels) != 1 or sum(uses) != 2 or not isinstance(lane, tirx.FloorMod):
+        return False
+    index, extent = load.indices[panels[0]], sizes.extent(load.source.shape[panels[0]])
+    divided = isinstance(index, tirx.FloorDiv) and index.a.same_as(columns.var)
+    return (
+        divided
+        and sizes.extent(index.b) == width
+        and sizes.same(extent, sizes.quotient_above(columns.extent, width))
+    )
+
+
 def _column_stride(load: Any, columns: Axis, width: int) -> int | None:
     """By how much an access moves from lane to lane of a tile; None where unevenly."""
     dtype = columns.var.ty.dtype
     lane, panel = tirx.Var("lane", dtype), tirx.Var("panel", dtype)
     analyzer = sym.Analyzer()
     analyzer.bind(lane, Range(0, width))
-    analyzer.bind(panel, Range(0, max(1, -(-columns.extent // width))))
+    panels = sizes.quotient_above(columns.extent, width)
+    analyzer.bind(panel, Range(0, max(1, panels) if isinstance(panels, int) else panels))
     where = panel * tirx.const(width, dtype) + lane
     indices = [analyzer.simplify(substituted(i, {columns.var: where})) for i in load.indices]
     return stride_of(load.source[tuple(indices)], lane)
@@ -126,13 +193,14 @@ def _row_stride(load: Any, rows: Axis | None) -> int:
 
 def _row_axis(accesses: Sequence[Any], others: Sequence[Axis]) -> Axis | None:
     """The axis along which something that was loaded is used again; else the last one."""
-    candidates = [axis for axis in others if axis.extent > 1]
+    candidates = [axis for axis in others if axis.typical > 1]
     shared = [a for a in candidates if any(_row_stride(load, a) == 0 for load in accesses)]
     found = shared or candidates
     return found[-1] if found else None
 
 
 def _free_width(rows: Axis | None, columns: Axis, lanes: int, description: Description) -> int:
-    width = tiles.packed_width(rows.extent if rows else 1, columns.extent, 32, description)
+    extent = columns.typical
+    width = tiles.packed_width(rows.typical if rows else 1, extent, 32, description)
     vectors = max(1, width // description.lanes(32))
-    return min(vectors * lanes, columns.extent if columns.extent < lanes else vectors * lanes)
+    return min(vectors * lanes, extent if extent < lanes else vectors * lanes)

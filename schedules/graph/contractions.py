@@ -13,6 +13,7 @@ from typing import Any
 import tvm_ffi
 from tvm import sym, tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.padding import Padding, read_padding
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage
 from tvm_nnef.tvm_compat import BUFFER_LOAD
@@ -89,7 +90,7 @@ def _with_unit_axes(load: Any, stage: Stage) -> Any:
     tvm_ffi.structural_walk(stage.value, (tirx.Var, found.append), order="post")
     indices = list(load.indices)
     for place, (index, axis) in enumerate(zip(indices, stage.axes, strict=False)):
-        idle = axis.extent == 1 and not any(var.same_as(axis.var) for var in found)
+        idle = axis.is_unit and not any(var.same_as(axis.var) for var in found)
         if idle and _is_unit(index, load.source.shape[place]):
             indices[place] = axis.var
     return load.source[tuple(indices)]
@@ -126,7 +127,8 @@ def _are_plain(load: Any, windows: Sequence[Window | None], stage: Stage) -> boo
 
 def _is_unit(index: Any, extent: Any) -> bool:
     """Whether a dimension has one element, and that is read."""
-    return isinstance(index, tirx.IntImm) and index.value == 0 and int(extent) == 1
+    zero = isinstance(index, tirx.IntImm) and index.value == 0
+    return zero and sizes.same(sizes.extent(extent), 1)
 
 
 def _with_padding(
@@ -152,9 +154,10 @@ def _is_copy(stage: Stage) -> bool:
     value = stage.value
     if stage.reduced or not isinstance(value, BUFFER_LOAD):
         return False
-    shape = [int(extent) for extent in value.source.shape]
-    return shape == [axis.extent for axis in stage.axes] and all(
-        index.same_as(axis.var) for index, axis in zip(value.indices, stage.axes, strict=True)
+    shape = [sizes.extent(extent) for extent in value.source.shape]
+    return len(shape) == len(stage.axes) and all(
+        sizes.same(extent, axis.extent) and index.same_as(axis.var)
+        for extent, index, axis in zip(shape, value.indices, stage.axes, strict=True)
     )
 
 
@@ -168,7 +171,8 @@ def _is_shift(padding: Padding, copied: Stage) -> bool:
         if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
             return False
         slope, base = (int(c.value) for c in equation)
-        if slope != 1 or base != -first or last - first != int(extent):
+        length = last - first if first else last
+        if slope != 1 or base != -first or not sizes.same(length, sizes.extent(extent)):
             return False
     return True
 
@@ -181,7 +185,7 @@ def _moving(stage: Stage) -> list[Axis]:
     """The axes without those of extent 1 that the value does not mention."""
     found: list[Any] = []
     tvm_ffi.structural_walk(stage.value, (tirx.Var, found.append), order="post")
-    return [a for a in stage.axes if a.extent != 1 or any(var.same_as(a.var) for var in found)]
+    return [a for a in stage.axes if not a.is_unit or any(var.same_as(a.var) for var in found)]
 
 
 def matrix_axes(found: Contraction) -> tuple[list[Axis], list[Axis], list[Axis]] | None:

@@ -11,10 +11,10 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.graph.placement import Order, Placed, Walk, extent_of, last
-from tvm_nnef.schedules.graph.rebuilding import tensors_of
+from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
 from tvm_nnef.schedules.graph.rewriting import operator_name
-from tvm_nnef.schedules.stages import read_kernel
 from tvm_nnef.tvm_compat import (
     RelaxExpression,
     constant,
@@ -30,6 +30,8 @@ def _convolution(walk: Walk, call: Any) -> Placed | None:
     attributes = call.attrs
     layout = str(attributes.data_layout)
     if layout[:2] != "NC" or str(attributes.out_layout) not in ("", layout):
+        return None
+    if _stays(walk, call):
         return None
     rank = len(layout)
     order = last(rank)
@@ -50,6 +52,22 @@ def _convolution(walk: Walk, call: Any) -> Placed | None:
         out_dtype=attributes.out_dtype,
     )
     return Placed(made, order)
+
+
+_NARROW = 8
+"""Rows of fewer elements fill no vectors."""
+
+
+def _stays(walk: Walk, call: Any) -> bool:
+    """Whether a convolution is as fast in the order in which its data come.
+
+    Where each channel has a window of its own, vectors may run along rows instead of channels.
+    """
+    weights = shape_and_dtype(call.args[1])[0]
+    width = shape_and_dtype(call.args[0])[0][-1]
+    depthwise = weights[0] == int(call.attrs.groups) and weights[1] == 1
+    wide = isinstance(width, int) and width >= _NARROW
+    return bool(depthwise and wide and walk.placement(call.args[0]) is None)
 
 
 _POOLS = {
@@ -152,6 +170,16 @@ def _aligned(walk: Walk, operand: Any, order: Order, rank: int) -> RelaxExpressi
     return walk.in_order(operand, order)
 
 
+def _pad(walk: Walk, call: Any) -> Placed | None:
+    placed = walk.placement(call.args[0])
+    if placed is None:
+        return None
+    widths = list(call.attrs.pad_width)
+    moved = [widths[2 * dimension + side] for dimension in placed.order for side in (0, 1)]
+    mode, value = str(call.attrs.pad_mode), call.attrs.pad_value
+    return Placed(relax.op.nn.pad(placed.value, moved, mode, value), placed.order)
+
+
 def _concat(walk: Walk, call: Any) -> Placed | None:
     items = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else None
     if items is None or call.attrs.axis is None:
@@ -226,7 +254,7 @@ def _squeeze(walk: Walk, call: Any) -> Placed | None:
     rank = len(placed.order)
     axes = call.attrs.axis
     gone = [int(axis) % rank for axis in axes] if axes is not None else [
-        d for d in range(rank) if extent_of(placed, d) == 1
+        d for d in range(rank) if sizes.same(extent_of(placed, d), 1)
     ]  # fmt: skip
     left = [dimension for dimension in range(rank) if dimension not in gone]
     order = tuple(left.index(d) for d in placed.order if d not in gone)
@@ -241,8 +269,6 @@ def _reshape(walk: Walk, call: Any) -> Placed | None:
         return None
     old = [extent_of(placed, dimension) for dimension in range(len(placed.order))]
     new = list(shape_and_dtype(call)[0])
-    if not all(isinstance(extent, int) for extent in (*old, *new)):
-        return None
     groups = _groups(old, new)
     if groups is None:
         return None
@@ -264,7 +290,7 @@ def _reshape(walk: Walk, call: Any) -> Placed | None:
     return Placed(relax.op.reshape(value, shape), tuple(order))
 
 
-def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[list[int], list[int]]] | None:
     """Which neighbouring dimensions become which; None where the extents tell nothing."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
@@ -272,7 +298,9 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
         sources, targets = [i], [j]
         a, b = old[i], new[j]
         i, j = i + 1, j + 1
-        while a != b:
+        while not sizes.same(a, b):
+            if not (sizes.is_known(a) and sizes.is_known(b)):
+                return None
             if a < b and i < len(old):
                 a *= old[i]
                 sources.append(i)
@@ -284,7 +312,7 @@ def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], lis
             else:
                 return None
         groups.append((sources, targets))
-    if any(extent != 1 for extent in (*old[i:], *new[j:])) or not groups:
+    if not all(sizes.same(extent, 1) for extent in (*old[i:], *new[j:])) or not groups:
         return None
     groups[-1][0].extend(range(i, len(old)))
     groups[-1][1].extend(range(j, len(new)))
@@ -301,7 +329,7 @@ def _kernel(walk: Walk, call: Any) -> Placed | None:
     function = walk.functions.get(str(call.args[0].name_hint))
     if not known or function is None:
         return None
-    kernel = read_kernel(function)
+    kernel = kernel_at_call(function, arguments)
     if kernel is None or len(kernel.results) != 1:
         return None
     (result,) = kernel.results
@@ -316,11 +344,10 @@ def _kernel(walk: Walk, call: Any) -> Placed | None:
         for argument, placed in zip(arguments, placements, strict=True)
     ]
 
-    def rebuilt(*tensors: Any) -> Any:
-        return tensors_of(kernel, tensors, orders)[result.buffer]
+    def rebuilt(symbols: Symbols, *tensors: Any) -> Any:
+        return tensors_of(kernel, tensors, orders, symbols)[result.buffer]
 
-    name = str(call.args[0].name_hint)
-    made = walk.builder_.call_te(rebuilt, *values, primfunc_name_hint=name)
+    made = call_te(walk.builder_, rebuilt, values, str(call.args[0].name_hint))
     return Placed(made, orders.get(result.buffer, tuple(range(len(result.axes)))))
 
 
@@ -343,6 +370,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _softmax),
     "call_tir": _kernel,
     "concat": _concat,
+    "nn.pad": _pad,
     "permute_dims": _permute,
     "expand_dims": _expand,
     "squeeze": _squeeze,

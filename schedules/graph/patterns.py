@@ -10,6 +10,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.stages import Kernel, Stage, loads, read_kernel
 from tvm_nnef.tvm_compat import Module, prim_functions, update_functions
 
@@ -48,7 +49,8 @@ def _access(load: Any, stage: Stage) -> int:
     """How the indices of a load follow from the axes of a stage."""
     places = []
     for index, extent in zip(load.indices, load.source.shape, strict=True):
-        unit = isinstance(index, tirx.IntImm) and index.value == 0 and int(extent) == 1
+        unit = isinstance(index, tirx.IntImm) and index.value == 0
+        unit = unit and sizes.same(sizes.extent(extent), 1)
         place = next((n for n, a in enumerate(stage.axes) if index.same_as(a.var)), None)
         if place is None and not unit:
             return _INJECTIVE
@@ -57,7 +59,6 @@ def _access(load: Any, stage: Stage) -> int:
     if known != sorted(set(known)):
         return _INJECTIVE
     same = len(places) == len(stage.axes) and all(
-        place == n or (place is None and stage.axes[n].extent == 1)
-        for n, place in enumerate(places)
+        place == n or (place is None and stage.axes[n].is_unit) for n, place in enumerate(places)
     )
     return _ELEMENTWISE if same else _BROADCAST

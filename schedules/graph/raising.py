@@ -15,6 +15,7 @@ from typing import Any
 
 from tvm import relax, tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.graph.contractions import (
     Contraction,
     Window,
@@ -22,31 +23,42 @@ from tvm_nnef.schedules.graph.contractions import (
     convolution_axes,
     matrix_axes,
 )
-from tvm_nnef.schedules.graph.rebuilding import tensor_of
+from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensor_of
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, read_kernel
-from tvm_nnef.tvm_compat import BUFFER_LOAD, Module, RelaxExpression, is_tensor, prim_functions
+from tvm_nnef.tvm_compat import (
+    BUFFER_LOAD,
+    Module,
+    RelaxExpression,
+    is_tensor,
+    prim_functions,
+    shape_and_dtype,
+)
 
 
 def raise_contractions(mod: Module) -> Module:
     """The module with contractions in the form of operators."""
     functions = prim_functions(mod)
-    found: dict[str, tuple[Kernel, dict[Any, Contraction]]] = {}
+    found = {}
     for name, function in functions.items():
         kernel = read_kernel(function)
-        raised = {} if kernel is None else contractions(kernel)
-        if kernel is not None and raised:
-            found[name] = (kernel, raised)
+        if kernel is not None and contractions(kernel):
+            found[name] = function
     if not found:
         return mod
 
     def rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
         if operator_name(node) != "call_tir" or not is_tensor(node):
             return None
-        kernel, raised = found.get(str(node.args[0].name_hint), (None, {}))
-        if kernel is None or len(node.args) > 2:
+        function = found.get(str(node.args[0].name_hint))
+        if function is None or len(node.args) > 2:
             return None
-        return _taken_apart(operands, kernel, raised, list(node.args[1].fields))
+        arguments = list(node.args[1].fields)
+        kernel = kernel_at_call(function, arguments)
+        raised = {} if kernel is None else contractions(kernel)
+        if kernel is None or not raised:
+            return None
+        return _taken_apart(operands, kernel, raised, arguments)
 
     canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
     return relax.transform.DeadCodeElimination()(canonical)
@@ -76,7 +88,8 @@ def _taken_apart(
         elif contraction.is_product:
             values[stage.buffer] = _product(operands, contraction, values)
         else:
-            values[stage.buffer] = _convolution(operands, contraction, values)
+            made = _convolution(operands, contraction, values)
+            values[stage.buffer] = _called(operands, stage, values) if made is None else made
     return values[results[0]]
 
 
@@ -89,12 +102,11 @@ def _called(operands: Operands, stage: Stage, values: Mapping[Any, Any]) -> Rela
     """A stage as a kernel of its own."""
     sources: dict[Any, None] = dict.fromkeys(load.source for load in loads(stage.value))
 
-    def function(*tensors: Any) -> Any:
-        return tensor_of(stage, dict(zip(sources, tensors, strict=True)), {})
+    def function(symbols: Symbols, *tensors: Any) -> Any:
+        return tensor_of(stage, dict(zip(sources, tensors, strict=True)), {}, symbols)
 
-    name = str(stage.buffer.name)
     arguments = [values[source] for source in sources]
-    return operands.emit(operands.builder.call_te(function, *arguments, primfunc_name_hint=name))
+    return operands.emit(call_te(operands.builder, function, arguments, str(stage.buffer.name)))
 
 
 def _arranged(
@@ -102,7 +114,7 @@ def _arranged(
 ) -> RelaxExpression:
     """An operand with its dimensions in the order of some axes, and no others."""
     moving = [n for n, index in enumerate(load.indices) if isinstance(index, tirx.Var)]
-    shape = [int(extent) for extent in load.source.shape]
+    shape = list(shape_and_dtype(value)[0])
     value = _reshaped(operands, value, [shape[n] for n in moving], shape)
     order = [
         next(place for place, n in enumerate(moving) if load.indices[n].same_as(axis.var))
@@ -118,21 +130,21 @@ def _permuted(operands: Operands, value: RelaxExpression, order: Sequence[int]) 
 
 
 def _reshaped(
-    operands: Operands, value: RelaxExpression, shape: Sequence[int], old: Sequence[int]
+    operands: Operands,
+    value: RelaxExpression,
+    shape: Sequence[sizes.Extent],
+    old: Sequence[sizes.Extent],
 ) -> RelaxExpression:
-    if list(shape) == list(old):
+    if len(shape) == len(old) and all(map(sizes.same, shape, old)):
         return value
     return operands.emit(relax.op.reshape(value, tuple(shape)))
 
 
-def _size(axes: Sequence[Axis]) -> int:
-    total = 1
-    for axis in axes:
-        total *= axis.extent
-    return total
+def _size(axes: Sequence[Axis]) -> sizes.Extent:
+    return sizes.product(axis.extent for axis in axes)
 
 
-def _extents(axes: Sequence[Axis]) -> list[int]:
+def _extents(axes: Sequence[Axis]) -> list[sizes.Extent]:
     return [axis.extent for axis in axes]
 
 
@@ -167,8 +179,11 @@ _CONVOLUTIONS = {
 
 def _convolution(
     operands: Operands, found: Contraction, values: Mapping[Any, Any]
-) -> RelaxExpression:
-    """A convolution of the operands, arranged as ``[N, C, X...]`` and ``[O, C, X...]``."""
+) -> RelaxExpression | None:
+    """A convolution of the operands, arranged as ``[N, C, X...]`` and ``[O, C, X...]``.
+
+    None where its padding is no number, as only a run tells the extents.
+    """
     axes = convolution_axes(found)
     assert axes is not None
     stage, windows = found.stage, axes.windows
@@ -183,22 +198,25 @@ def _convolution(
     first = [axes.output] if axes.depthwise else [axes.output, axes.channel]
     weights = _arranged(operands, values[found.right.source], found.right, [*first, *steps])
     channels = axes.channel.extent
+    if not all(map(sizes.is_known, (channels, *_extents(steps)))):
+        return None
     if axes.depthwise:
         shape = [channels, 1, *_extents(steps)]
         weights = operands.emit(relax.op.reshape(weights, tuple(shape)))
     before = [0] * len(spatial)
-    extents = [int(found.source.shape[n]) for n in spatial]
+    extents = [shape_and_dtype(data)[0][2 + n] for n in range(len(spatial))]
     if found.padding is not None:
         before = [found.padding.inside[n][0] for n in spatial]
-    after = [
-        max(0, (w.axis.extent - 1) * w.stride + (w.step.extent - 1) * w.dilation + 1 - e - b)
-        for w, e, b in zip(windows, extents, before, strict=True)
-    ]
+    missing = [_missing(w, e, b) for w, e, b in zip(windows, extents, before, strict=True)]
+    known = [number for number in missing if sizes.is_known(number)]
+    if len(known) != len(missing):
+        return None
+    behind = [max(0, 1 - window.stride - n) for window, n in zip(windows, known, strict=True)]
     result = make(
-        _cropped(operands, data, windows, extents, before),
+        _cropped(operands, data, extents, behind),
         weights,
         strides=[window.stride for window in windows],
-        padding=[*before, *after],
+        padding=[*before, *(max(0, number) for number in known)],
         dilation=[window.dilation for window in windows],
         groups=channels if axes.depthwise else 1,
         data_layout=f"NC{letters}",
@@ -228,23 +246,24 @@ def _pointwise(
     return operands.emit(make(data, weights, **layouts))
 
 
+def _missing(window: Window, extent: sizes.Extent, before: int) -> sizes.Extent:
+    """How much further the last window reaches than data with a padding in front of it."""
+    last = (window.axis.extent - 1) * window.stride
+    reach = last + (window.step.extent - 1) * window.dilation + 1
+    missing = reach - extent - before
+    return missing if sizes.is_known(missing) else sizes.simplified(missing)
+
+
 def _cropped(
     operands: Operands,
     data: RelaxExpression,
-    windows: Sequence[Window],
-    extents: Sequence[int],
-    before: Sequence[int],
+    extents: Sequence[sizes.Extent],
+    behind: Sequence[int],
 ) -> RelaxExpression:
     """The data without what lies behind the last window, which would give more windows."""
-    ends = [
-        min(
-            extent,
-            (w.axis.extent - 1) * w.stride + (w.step.extent - 1) * w.dilation + w.stride - b,
-        )
-        for w, extent, b in zip(windows, extents, before, strict=True)
-    ]
-    if ends == list(extents):
+    if not any(behind):
         return data
-    count = len(windows)
+    count = len(extents)
+    ends = [extent - more for extent, more in zip(extents, behind, strict=True)]
     cut = relax.op.strided_slice(data, list(range(2, 2 + count)), [0] * count, ends)
     return operands.emit(cut)

@@ -6,40 +6,111 @@ stored in another order. What is computed stays the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
 from tvm import te, tirx
 
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, substituted
-from tvm_nnef.tvm_compat import BUFFER_LOAD, dtype_of
+from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, read_kernel, substituted
+from tvm_nnef.tvm_compat import (
+    BUFFER_LOAD,
+    PrimFunction,
+    RelaxExpression,
+    dtype_of,
+    is_tensor,
+    shape_and_dtype,
+)
 
 Order = tuple[int, ...]
+Symbols = dict[Any, Any]
+
+
+def kernel_at_call(function: PrimFunction, arguments: Sequence[Any]) -> Kernel | None:
+    """The kernel that a call computes, in the symbols of the call; None where it is no kernel.
+
+    ``arguments`` are Relax expressions for the parameters of the function without the results.
+    None also where their shapes do not tell all symbols of the function.
+    """
+    if not all(map(is_tensor, arguments)):
+        return None
+    values: dict[Any, Any] = {}
+    told: list[Any] = []
+    for parameter, argument in zip(function.params, arguments, strict=False):
+        for own, given in zip(parameter.shape, shape_and_dtype(argument)[0], strict=True):
+            told += [given] if isinstance(given, tirx.Var) else []
+            if isinstance(own, tirx.Var):
+                values.setdefault(own, sizes.number(given, dtype_of(own)))
+    if values:
+        replaced = (tirx.Var, lambda var: values.get(var, var))
+        function = tvm_ffi.structural_map(function, replaced)
+    kernel = read_kernel(function)
+    if kernel is None or len(kernel.parameters) != len(arguments) + len(kernel.results):
+        return None
+    return kernel if all(var in told for var in _symbols(kernel)) else None
+
+
+def _symbols(kernel: Kernel) -> list[Any]:
+    """The symbols in the extents of a kernel."""
+    found: list[Any] = []
+    for axis in (axis for stage in kernel.stages for axis in (*stage.axes, *stage.reduced)):
+        if not axis.is_known:
+            tvm_ffi.structural_walk(axis.extent, (tirx.Var, found.append), order="post")
+    return found
+
+
+def call_te(
+    builder: Any,
+    function: Callable[..., Any],
+    arguments: Sequence[RelaxExpression],
+    name: str,
+    attributes: Mapping[str, Any] | None = None,
+) -> RelaxExpression:
+    """A call of a new PrimFunc, whose tensors ``function(symbols, *tensors)`` makes.
+
+    A PrimFunc has symbols of its own: ``symbols`` are these, by those of the Relax function.
+    """
+
+    def made(*tensors: Any) -> Any:
+        symbols: Symbols = {}
+        for tensor, argument in zip(tensors, arguments, strict=True):
+            for own, given in zip(tensor.shape, shape_and_dtype(argument)[0], strict=True):
+                if isinstance(given, tirx.Var):
+                    symbols.setdefault(given, own)
+        return function(symbols, *tensors)
+
+    return builder.call_te(
+        made, *arguments, primfunc_name_hint=name, primfunc_attrs=dict(attributes or {}) or None
+    )
 
 
 def tensors_of(
-    kernel: Kernel, arguments: Sequence[Any], orders: Mapping[Any, Order]
+    kernel: Kernel, arguments: Sequence[Any], orders: Mapping[Any, Order], symbols: Symbols
 ) -> dict[Any, Any]:
     """The ``te`` tensor of each buffer of a kernel.
 
     ``arguments`` are the tensors of its parameters without the results; ``orders`` tells of some
-    buffers in which order the dimensions of their tensors are.
+    buffers in which order the dimensions of their tensors are; ``symbols`` replace the kernel's.
     """
     results = [stage.buffer for stage in kernel.results]
     inputs = [p for p in kernel.parameters if not any(p.same_as(r) for r in results)]
     tensors: dict[Any, Any] = dict(zip(inputs, arguments, strict=True))
     for stage in kernel.stages:
-        tensors[stage.buffer] = tensor_of(stage, tensors, orders)
+        tensors[stage.buffer] = tensor_of(stage, tensors, orders, symbols)
     return tensors
 
 
-def tensor_of(stage: Stage, tensors: Mapping[Any, Any], orders: Mapping[Any, Order]) -> Any:
+def tensor_of(
+    stage: Stage, tensors: Mapping[Any, Any], orders: Mapping[Any, Order], symbols: Symbols
+) -> Any:
     """The tensor that a stage computes from those of other buffers."""
     order = orders.get(stage.buffer, tuple(range(len(stage.axes))))
-    shape = [_extent(stage.axes[dimension]) for dimension in order]
+    shape = [_extent(stage.axes[dimension], symbols) for dimension in order]
     reduced = [
-        te.reduce_axis((tirx.const(0, dtype_of(axis.var)), _extent(axis)), str(axis.var.name))
+        te.reduce_axis(
+            (tirx.const(0, dtype_of(axis.var)), _extent(axis, symbols)), str(axis.var.name)
+        )
         for axis in stage.reduced
     ]
 
@@ -49,7 +120,8 @@ def tensor_of(stage: Stage, tensors: Mapping[Any, Any], orders: Mapping[Any, Ord
         return tensor(*(load.indices[dimension] for dimension in places))
 
     def element(*indices: Any) -> Any:
-        values = {stage.axes[d].var: index for d, index in zip(order, indices, strict=True)}
+        values = {**symbols}
+        values.update({stage.axes[d].var: i for d, i in zip(order, indices, strict=True)})
         values.update({a.var: r.var for a, r in zip(stage.reduced, reduced, strict=True)})
         value = tvm_ffi.structural_map(substituted(stage.value, values), (BUFFER_LOAD, loaded))
         if not reduced:
@@ -62,6 +134,7 @@ def tensor_of(stage: Stage, tensors: Mapping[Any, Any], orders: Mapping[Any, Ord
     return te.compute(shape, element, name=str(stage.buffer.name))
 
 
-def _extent(axis: Axis) -> Any:
+def _extent(axis: Axis, symbols: Symbols) -> Any:
     """An extent in the type of its axis, which its variable then has too."""
-    return tirx.const(axis.extent, dtype_of(axis.var))
+    extent = axis.extent if axis.is_known else substituted(axis.extent, symbols)
+    return sizes.number(extent, dtype_of(axis.var))

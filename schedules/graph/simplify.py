@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_nnef.schedules.graph import constants
+from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.graph import constants, convolutions
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dtype
 
@@ -167,15 +168,10 @@ def _same_shape(operands: Operands, call: Any) -> RelaxExpression | None:
     if source.shape is None or result.shape is None:
         return None
     same = len(source.shape) == len(result.shape) and all(
-        _equal(a, b) for a, b in zip(source.shape, result.shape, strict=True)
+        sizes.same(sizes.extent(a), sizes.extent(b))
+        for a, b in zip(source.shape, result.shape, strict=True)
     )
     return call.args[0] if same else None
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return bool(a.same_as(b)) or (
-        hasattr(a, "value") and hasattr(b, "value") and a.value == b.value
-    )
 
 
 def _reshape(operands: Operands, call: Any) -> RelaxExpression | None:
@@ -201,4 +197,5 @@ _RULES: Mapping[str, Callable[[Operands, Any], RelaxExpression | None]] = {
     "reshape": _reshape,
     "squeeze": _same_shape,
     "permute_dims": _permute,
+    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), convolutions.with_padding),
 }

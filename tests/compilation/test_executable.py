@@ -187,8 +187,8 @@ def test_metadata_of_a_module_that_names_no_ports():
 
 def test_all_cores_are_used_unless_the_user_says_otherwise():
     program = (
-        "import os, tvm; from tvm_nnef.tvm_compat import use_all_cores\n"
-        "use_all_cores(); print(tvm.get_global_func('runtime.NumThreads')())"
+        "import tvm; from tvm_nnef.tvm_compat import default_threads, use_threads\n"
+        "use_threads(default_threads()); print(tvm.get_global_func('runtime.NumThreads')())"
     )
 
     def threads(**environment: str) -> int:

@@ -147,7 +147,7 @@ def test_results_are_named_by_the_left_side(
     ("y = total(parts{k=3}(x));", "inside an expression"),
     ("a, b = relay(x); y = a;", "result"),
     ("y = relay(x, x);", "input"),
-    ("y = total([]);", "'n' is not defined"),
+    ("y = total([]);", "input 'xs' of 'main.total' is an empty pack"),
 ])  # fmt: skip
 def test_left_and_right_must_agree(refused: Refused, compose: str, words: str) -> None:
     refused(graph_text(compose), words)

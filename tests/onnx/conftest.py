@@ -17,7 +17,7 @@ EXPECTED = Path(__file__).parent / "expected_failures.txt"
 COMPILED = EXPECTED.with_name("expected_failures_compiled.txt")
 _TYPES = frozenset(
     ("FLOAT", "FLOAT16", "DOUBLE", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16",
-     "UINT32", "UINT64")
+     "UINT32", "UINT64", "BFLOAT16")
 )  # fmt: skip
 _REVERSE = "ReverseSequence"
 _RANDOM = ("Bernoulli", "RandomNormalLike", "RandomUniformLike", "ImageDecoder")
@@ -43,17 +43,23 @@ class Case:
             ]
             yield given, [_array(y) for y in outputs]
 
+    def operators(self) -> set[str]:
+        """The operators of the model, those of inner graphs included."""
+        return set(_operators(self.model.graph.node))
+
     def check(self, found: Sequence[Any], expected: Sequence[np.ndarray]) -> None:
         """Types and shapes must be equal, and integers and booleans too."""
         assert len(found) == len(expected), f"{len(found)} outputs, {len(expected)} expected"
         for ours, theirs in zip(map(np.asarray, found), expected, strict=True):
             assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-            if theirs.dtype.kind == "f":
+            if theirs.dtype.kind == "f" or theirs.dtype.name == "bfloat16":
                 atol = max(self.atol, 1e-3 if theirs.dtype == np.float16 else self.atol)
+                # Two units in the last place: the products and the softmax of attention round each.
+                rtol = max(self.rtol, 2**-6 if theirs.dtype.name == "bfloat16" else self.rtol)
                 # What should be zero in a spectrum is the rounding of the one who summed it up.
                 atol = max(atol, 1e-6 if "dft" in self.name else atol)
                 wide = ours.astype(np.float64), theirs.astype(np.float64)
-                np.testing.assert_allclose(*wide, rtol=self.rtol, atol=atol)
+                np.testing.assert_allclose(*wide, rtol=rtol, atol=atol)
             else:
                 np.testing.assert_array_equal(ours, theirs)
 
@@ -64,7 +70,7 @@ def _array(value: Any) -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def suite() -> Mapping[str, Case]:
-    """The core cases by name: float16, 32 and 64, integers and booleans.
+    """The core cases by name: float16, 32 and 64, bfloat16, integers and booleans.
 
     Without training, random numbers, decoded images, sequences, optionals, and ai.onnx.ml.
     """
@@ -144,7 +150,7 @@ def _is_core(case: Case) -> bool:
     if any(value.type.WhichOneof("value") != "tensor_type" for value in values):
         return False
     names = {onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in values}
-    operators = set(_operators(case.model.graph.node))
+    operators = case.operators()
     apart = any("Sequence" in name or "Optional" in name for name in operators - {_REVERSE})
     return names <= _TYPES and not apart and not operators.intersection(_RANDOM)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ def test_open_extents_need_a_number_or_a_bound(make_model: Any) -> None:
     )
     with pytest.raises(NnefError, match=r"shape of input 'x' is not known \(n, 3\)") as caught:
         tvm_nnef.convert(proto)
-    assert "bounds={'n': …}" in (caught.value.diagnostics[0].hint or "")
+    assert "bounds={'n': 16}" in (caught.value.diagnostics[0].hint or "")
     assert "x: real[2, 3]" in text(tvm_nnef.convert(proto, input_shapes={"x": (2, 3)}))
     assert "x: real[n|8, 3]" in text(tvm_nnef.convert(proto, bounds={"n": 8}))
     with pytest.raises(NnefError, match="no input 'y'"):
@@ -242,12 +243,16 @@ def test_the_command_writes_a_model(
     source, target = tmp_path / "m.onnx", tmp_path / "m.nnef2"
     onnx.save(proto, source)
     assert main(["convert", str(source), str(target), "--shape", "x=2,3"]) == 0
-    assert "1 variables" in capsys.readouterr().out
-    written = (target / "main.sknd").read_text()
-    assert written.startswith("# Converted from ONNX (opset ai.onnx 17, own 1), made by someone.")
+    assert "graph 'net', 1 variable\n" in capsys.readouterr().out
+    written = (target / "main.sknd").read_text().splitlines()
+    assert written[0] == f"# Converted from 'm.onnx' by tvm-nnef {version('tvm-nnef')}."
+    assert written[1] == "# ONNX opset ai.onnx 17, own 1, made by someone."
     assert (target / "main.net.w.dat").is_file()
     assert main(["convert", str(source), str(target)]) == 1
-    assert "bounds" in capsys.readouterr().err
+    assert "--bound n=16" in capsys.readouterr().err
+    for bound in ("n=5", "5"):
+        assert main(["convert", str(source), str(target), "--bound", bound]) == 0
+        assert "x: real[n|5, 3];" in (target / "main.sknd").read_text()
 
 
 @pytest.mark.parametrize(
@@ -255,7 +260,9 @@ def test_the_command_writes_a_model(
     [
         ("missing.onnx", "cannot be read"),
         (b"not a model", "no ONNX model|no graph"),
-        ("model.pt", "format of 'model.pt' is not known"),
+        ("model.pt", "no such file"),
+        (np.zeros(3), "ndarray is no model of another format"),
+        (".", "no model of another format"),
     ],
 )
 def test_what_is_no_model(source: Any, message: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tvm import relax
 
 TILE, ROWS, ELEMENTS = "cpu.register_tile", "cpu.row_reduction", "cpu.elementwise"
+PLANES = "cpu.planes"
 
 
 def weights(*shape):
@@ -55,8 +56,8 @@ CONVOLUTIONS = {
 def test_convolutions(kernels, name, target):
     build, shape = CONVOLUTIONS[name]
     mod = kernels.agrees(build, shape, target=target)
-    assert kernels.rules(mod) <= {TILE, ELEMENTS}
-    assert TILE in kernels.rules(mod)
+    assert kernels.rules(mod) <= {TILE, PLANES, ELEMENTS}
+    assert kernels.rules(mod) & {TILE, PLANES}
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -139,6 +140,51 @@ def test_poolings_behind_a_convolution(kernels, name):
 
     mod = kernels.agrees(build, (2, 3, 11, 13))
     assert kernels.rules(mod) <= {TILE, ELEMENTS}
+
+
+WINDOWS = {
+    **{name: POOLINGS[name] for name in ("maximum", "ceiling", "mean", "mean_with_padding")},
+    "no_padding": lambda x: relax.op.nn.max_pool2d(x, [2, 2], [2, 2]),
+    "stride_three": lambda x: relax.op.nn.max_pool2d(x, [3, 3], [3, 3], [1, 1, 1, 1]),
+    "stride_five": lambda x: relax.op.nn.max_pool2d(x, [3, 3], [5, 5], [1, 1, 1, 1]),
+    "dilated": lambda x: relax.op.nn.max_pool2d(x, [3, 3], [1, 1], [2, 2, 2, 2], [2, 2]),
+    "one_row": lambda x: relax.op.nn.avg_pool2d(x, [1, 3], [1, 2], [0, 1, 0, 1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["native", "llvm"])
+@pytest.mark.parametrize("shape", [(2, 3, 11, 13), (1, 17, 40, 70), (1, 1, 5, 33), (1, 20, 6, 4)])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_over_planes(kernels, name, shape, target):
+    mod = kernels.agrees(WINDOWS[name], shape, target=target)
+    if name not in ("stride_five", "one_row"):
+        assert kernels.rules(mod) <= {TILE, PLANES, ELEMENTS}
+
+
+DEPTHWISE = {
+    "plain": ((3, 3), {}),
+    "padded": ((3, 3), {"padding": [1, 1, 1, 1]}),
+    "strided": ((5, 5), {"padding": [2, 2, 2, 2], "strides": [2, 2]}),
+    "one_sided": ((2, 3), {"padding": [0, 0, 1, 2], "strides": [1, 3]}),
+    "dilated": ((3, 3), {"padding": [2, 3, 2, 3], "dilation": [2, 3]}),
+    "wide": ((1, 7), {"padding": [0, 3, 0, 3]}),
+}
+
+
+@pytest.mark.parametrize("shape", [(1, 19, 15, 14), (2, 3, 33, 65), (1, 18, 9, 8), (1, 37, 7, 7)])
+@pytest.mark.parametrize("name", DEPTHWISE)
+def test_depthwise_convolutions_of_planes(kernels, name, shape):
+    kernel, options = DEPTHWISE[name]
+    build = conv(shape[1], shape[1], kernel, groups=shape[1], **options)
+    mod = kernels.agrees(build, shape)
+    assert kernels.rules(mod) <= ({TILE, PLANES} if shape[-1] >= 8 else {TILE, ELEMENTS})
+
+
+def test_windows_over_rows_of_a_sequence(kernels):
+    mod = kernels.agrees(
+        lambda x: relax.op.nn.max_pool1d(x, [3], [2], [1, 1]), (2, 5, 37)
+    )
+    assert kernels.rules(mod) == {PLANES}
 
 
 def last(x):

@@ -106,8 +106,13 @@ def test_the_kind_is_found_from_the_content(kind: str, name: str, tmp_path: Path
     assert container.place("main.sknd") == f"{tmp_path}/{name}/main.sknd"
 
 
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-def test_a_text_with_a_line_break_is_a_model(line_end: str) -> None:
+def test_a_name_with_a_brace_is_a_file_where_there_is_one(tmp_path: Path) -> None:
+    folder(tmp_path, {"a{b}.sknd": TEXT})
+    assert open_container(str(tmp_path / "a{b}.sknd")).main == "a{b}.sknd"
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r", " "])
+def test_a_text_with_a_line_break_or_a_brace_is_a_model(line_end: str) -> None:
     container = open_container(f"graph G {{{line_end}}}")
     assert container.names() == ("main.sknd",)
     assert container.read_source("main.sknd").text == f"graph G {{{line_end}}}"

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
 _TRUTH = {"true": True, "false": False}
 _ROUTES = ("mapped", "formula", "reference")
+
+Adds = Callable[[argparse._ActionsContainer], None]
+"""Puts options into a parser."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """A command: the module of this name runs it, and these put its options together."""
+
+    name: str
+    help: str
+    options: Sequence[Adds]
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -18,123 +32,26 @@ def make_parser() -> argparse.ArgumentParser:
     version = f"tvm-nnef {metadata.version('tvm-nnef')}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    model, composing, inputs = _model_options(), _composing_options(), _input_options()
-
-    check = commands.add_parser(
-        "check", parents=[model, composing], help="tell everything that is wrong with a model"
-    )
-    check.add_argument("--quiet", action="store_true", help="say nothing where all is well")
-
-    run = commands.add_parser(
-        "run", parents=[model, composing, inputs], help="compile a model for this CPU and run it"
-    )
-    run.add_argument(
-        "--output",
-        "-o",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="a .npy file to write for each output, in order",
-    )
-    run.add_argument("--target", default="native", help="a TVM target (default: native)")
-    run.add_argument(
-        "--route",
-        choices=_ROUTES,
-        default="mapped",
-        help="how operators are executed (default: mapped)",
-    )
-    run.add_argument("--top", type=int, default=5, metavar="N", help="classes to print")
-
-    compare = commands.add_parser(
-        "compare",
-        parents=[model, composing, inputs],
-        help="run a model on two routes, and find the first operator that differs",
-    )
-    compare.add_argument(
-        "--routes",
-        nargs=2,
-        choices=_ROUTES,
-        default=["mapped", "reference"],
-        metavar="ROUTE",
-        help="mapped, formula or reference (default: mapped reference)",
-    )
-    compare.add_argument(
-        "--rtol", type=float, metavar="X", help="relative tolerance (default: by machine type)"
-    )
-    compare.add_argument(
-        "--atol",
-        type=float,
-        metavar="X",
-        help="absolute tolerance (default: the relative one of a typical element)",
-    )
-    compare.add_argument(
-        "--chained",
-        action="store_true",
-        help="give each route its own operands, so that rounding adds up",
-    )
-    compare.add_argument("--json", action="store_true", help="print the report as JSON")
-
-    show = commands.add_parser("show", parents=[model, composing], help="print the composed graph")
-    show.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
-    show.add_argument("--json", action="store_true", help="print it as JSON")
-    show.add_argument("--bodies", action="store_true", help="print what operators consist of, too")
-
-    build = commands.add_parser(
-        "build", parents=[model, composing], help="compile a model into a library"
-    )
-    build.add_argument("--target", default="native", help="a TVM target (default: native)")
-    build.add_argument(
-        "--output", "-o", required=True, metavar="FILE", help="the library: model.so"
-    )
-    build.add_argument("--dump-dir", metavar="DIR", help="write what stands after each stage")
-
-    convert = commands.add_parser(
-        "convert", help="write a model of another format (ONNX) as a SkriptND model"
-    )
-    convert.add_argument("source", help="the model: a .onnx file")
-    convert.add_argument("destination", help="a folder, or an archive (.tar, .tgz)")
-    convert.add_argument("--format", help="the format of the source (default: told from it)")
-    _add_shape_option(convert)
-
-    ops = commands.add_parser("ops", help="list the standard operators, or describe one")
-    ops.add_argument("name", nargs="?", help="an operator (nn.conv) or a module (nn)")
-    ops.add_argument("--model", help="the operators of a model's own modules instead")
-    _add_reading_options(ops)
+    for each in _COMMANDS:
+        command = commands.add_parser(each.name, help=each.help)
+        for add in each.options:
+            add(command)
     return parser
 
 
-def _model_options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("model", help="a model folder, a .sknd file, or a .tar or .tgz archive")
-    _add_reading_options(parser)
-    return parser
+def _model(parser: argparse._ActionsContainer) -> None:
+    text = "a model folder, a .sknd file, or a .tar or .tgz archive"
+    parser.add_argument("model", help=text)
 
 
-def _add_reading_options(parser: argparse.ArgumentParser) -> None:
+def _reading(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--dialect", choices=("auto", "draft", "tools"), default="auto")
     parser.add_argument(
         "--search-path", action="append", default=[], metavar="DIR", help="where modules are found"
     )
 
 
-def _input_options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument(
-        "--input",
-        "-i",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="a .npy file or an image for each input, in order (default: random numbers)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of random inputs")
-    return parser
-
-
-def _composing_options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(add_help=False)
+def _composing(parser: argparse._ActionsContainer) -> None:
     group = parser.add_argument_group("composing")
     group.add_argument("--graph", help="the graph of the model (default: the first)")
     group.add_argument(
@@ -145,14 +62,13 @@ def _composing_options() -> argparse.ArgumentParser:
         type=_attribute,
         help="a graph attribute: batch=8, mode=fast, sizes=1,2,3",
     )
-    _add_shape_option(group)
+    _shapes(group)
     group.add_argument(
         "--type", action="append", default=[], metavar="T=int", type=_pair, help="a generic type"
     )
-    return parser
 
 
-def _add_shape_option(parser: argparse._ActionsContainer) -> None:
+def _shapes(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--shape",
         action="append",
@@ -163,6 +79,198 @@ def _add_shape_option(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def _bounds(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--bound",
+        action="append",
+        default=[],
+        metavar="NAME=16",
+        type=_bound,
+        help="ONNX: keep an extent open up to so much; without a name, all that are open",
+    )
+
+
+def _inputs(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--input",
+        "-i",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="a .npy file or an image for each input, in order (default: random numbers)",
+    )
+    parser.add_argument("--seed", type=_seed, default=0, help="seed of random inputs")
+
+
+def _target(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--target", default="native", help="a TVM target (default: native)")
+
+
+def _check(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--quiet", action="store_true", help="say nothing where all is well")
+
+
+def _run(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--output",
+        "-o",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="a .npy file to write for each output, in order",
+    )
+    parser.add_argument(
+        "--route",
+        choices=_ROUTES,
+        default="mapped",
+        help="how operators are executed (default: mapped)",
+    )
+    parser.add_argument("--top", type=int, default=5, metavar="N", help="classes to print")
+
+
+def _compare(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--against",
+        metavar="ONNX",
+        help="the ONNX model that the model was converted from, run by ONNX Runtime",
+    )
+    parser.add_argument(
+        "--routes",
+        nargs=2,
+        choices=(*_ROUTES, "onnxruntime"),
+        metavar="ROUTE",
+        help="mapped, formula, reference or onnxruntime (default: mapped reference; "
+        "with --against, and for a .onnx file: onnxruntime mapped)",
+    )
+    parser.add_argument(
+        "--rtol", type=_tolerance, metavar="X", help="relative tolerance (default: by machine type)"
+    )
+    parser.add_argument(
+        "--atol",
+        type=_tolerance,
+        metavar="X",
+        help="absolute tolerance (default: the relative one of a typical element)",
+    )
+    parser.add_argument(
+        "--chained",
+        action="store_true",
+        help="give each route its own operands, so that rounding adds up",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _show(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument(
+        "--bodies", action="store_true", help="print what operators consist of, too"
+    )
+
+
+def _build(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--output", "-o", required=True, metavar="FILE", help="the library: model.so"
+    )
+    parser.add_argument("--dump-dir", metavar="DIR", help="write what stands after each stage")
+    parser.add_argument("--database", metavar="DIR", help="use the schedules that tune found")
+    parser.add_argument(
+        "--verbose", action="store_true", help="tell each kernel's rule, work and measured speed"
+    )
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+
+
+def _tune(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--trials",
+        type=_count,
+        required=True,
+        metavar="N",
+        help="schedules to measure; those that the database has already count",
+    )
+    parser.add_argument(
+        "--database", required=True, metavar="DIR", help="the folder to keep what is found in"
+    )
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+
+
+def _bench(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--against",
+        metavar="ONNX",
+        help="run this model in ONNX Runtime, in turns with ours (default: a MODEL of ONNX)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=_count,
+        nargs="+",
+        metavar="N",
+        help="numbers of threads (default: 1, and all cores)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=3.0,
+        metavar="S",
+        help="how long each number of threads is measured (default: 3)",
+    )
+    parser.add_argument("--database", metavar="DIR", help="use the schedules that tune found")
+    parser.add_argument("--json", action="store_true", help="print the times as JSON")
+
+
+def _convert(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("source", help="a .onnx file; or a SkriptND model, to be written as ONNX")
+    parser.add_argument(
+        "destination", help="a folder, or an archive (.tar, .tgz); or a .onnx file to write"
+    )
+    parser.add_argument("--format", help="the format of the source (default: told from it)")
+
+
+def _ops(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("name", nargs="?", help="an operator (nn.conv) or a module (nn)")
+    parser.add_argument("--model", help="the operators of a model's own modules instead")
+
+
+_COMMANDS = (
+    _Command(
+        "check",
+        "tell everything that is wrong with a model",
+        (_model, _reading, _composing, _check),
+    ),
+    _Command(
+        "run",
+        "compile a model for this CPU and run it",
+        (_model, _reading, _composing, _inputs, _run, _target),
+    ),
+    _Command(
+        "compare",
+        "run a model on two routes, and find the first operator that differs",
+        (_model, _reading, _composing, _bounds, _inputs, _compare),
+    ),
+    _Command("show", "print the composed graph", (_model, _reading, _composing, _show)),
+    _Command(
+        "build", "compile a model into a library", (_model, _reading, _composing, _target, _build)
+    ),
+    _Command(
+        "tune",
+        "search for faster schedules by measuring, into a folder that build reads",
+        (_model, _reading, _composing, _target, _tune),
+    ),
+    _Command(
+        "bench",
+        "measure the speed of a model, beside ONNX Runtime where it is one of ONNX",
+        (_model, _reading, _composing, _bounds, _inputs, _bench),
+    ),
+    _Command(
+        "convert",
+        "write an ONNX model as a SkriptND model, or the other way",
+        (_convert, _shapes, _bounds),
+    ),
+    _Command("ops", "list the standard operators, or describe one", (_ops, _reading)),
+)
+
+
 def compose_options(options: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of ``compose`` that the command line gives."""
     return {
@@ -171,6 +279,13 @@ def compose_options(options: argparse.Namespace) -> dict[str, Any]:
         "types": dict(options.type),
         "input_shapes": dict(options.shape),
     }
+
+
+def convert_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of ``convert`` for an ONNX model that the command line gives."""
+    bounds = dict(options.bound)
+    everywhere = bounds.pop("", 0)
+    return {"input_shapes": dict(options.shape), "bounds": bounds or everywhere}
 
 
 def load_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -215,6 +330,35 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
         message = f"expected INPUT=1,3,224,224, found '{text}'"
         raise argparse.ArgumentTypeError(message) from None
     return name, extents
+
+
+def _bound(text: str) -> tuple[str, int]:
+    name, _, value = text.rpartition("=")
+    if not value.isdecimal() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"expected NAME=16 or a number, found '{text}'")
+    return name, int(value)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1, found '{text}'")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number from 0 on, found '{text}'")
+    return int(text)
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number such as 1e-4, found '{text}'")
+    return value
 
 
 def plural(number: int, word: str) -> str:

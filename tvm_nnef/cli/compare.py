@@ -1,39 +1,53 @@
-"""``tvm-nnef compare MODEL``: two routes through a model, up to the first tensor that differs."""
+"""``tvm-nnef compare MODEL``: two routes through a model, up to the first tensor that differs.
+
+A ``.onnx`` file is converted first, and ONNX Runtime is one of the routes.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from tvm_nnef.api import compare, compose
-from tvm_nnef.cli.arguments import compose_options, load_options
+from tvm_nnef.cli.arguments import compose_options, convert_options, load_options
 from tvm_nnef.cli.inputs import read_inputs
 from tvm_nnef.comparison import Report
 from tvm_nnef.comparison.report import WIDTH
+from tvm_nnef.conversion import convert
 from tvm_nnef.model import check_variables, load_model
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the report; the exit status is 1 where the routes differ."""
-    model = load_model(options.model, **load_options(options))
+    composing, against = compose_options(options), options.against
+    if Path(options.model).suffix == ".onnx":
+        model, against = (
+            convert(options.model, **convert_options(options)),
+            against or options.model,
+        )
+        composing["input_shapes"] = {}
+    else:
+        model = load_model(options.model, **load_options(options))
     inputs = []
     if options.input:
-        graph = compose(model, **compose_options(options))
+        graph = compose(model, **composing)
         check_variables(model, graph)
         inputs = read_inputs(model, graph, options.input, options.seed)
     report = compare(
         model,
         *inputs,
         routes=options.routes,
+        against=against,
         rtol=options.rtol,
         atol=options.atol,
         chained=options.chained,
         seed=options.seed,
-        **compose_options(options),
+        **composing,
     )
     if options.json:
         print(json.dumps(report.to_json(), indent=2))

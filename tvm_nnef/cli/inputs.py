@@ -68,6 +68,9 @@ def _read(model: Model, name: str, tensor: Tensor, file: str) -> Any:
             return np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as cause:
             raise error(f"no readable .npy file: {cause}", file=file) from None
+    if Path(file).suffix in (".npy", ".npz"):
+        hint = "numpy.save writes one; a .npz file holds several arrays: save each by itself"
+        raise error("no readable .npy file", file=file, hint=hint)
     image = model.metadata.inputs.get(name)
     if image is None:
         hint = "give a .npy file, or describe the image in model.json"

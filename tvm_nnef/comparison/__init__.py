@@ -1,7 +1,8 @@
 """Two routes held against each other, tensor by tensor: a Graph and inputs in, a Report out."""
 
 from tvm_nnef.comparison.report import Report, Row
-from tvm_nnef.comparison.routes import ROUTES, Setting
+from tvm_nnef.comparison.routes import RECORDED, ROUTES, Setting
+from tvm_nnef.comparison.source import source_model
 from tvm_nnef.comparison.walk import compare_routes
 
-__all__ = ["ROUTES", "Report", "Row", "Setting", "compare_routes"]
+__all__ = ["RECORDED", "ROUTES", "Report", "Row", "Setting", "compare_routes", "source_model"]

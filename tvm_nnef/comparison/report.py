@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.comparison.differences import Difference
+from tvm_nnef.comparison.source import Origin
 from tvm_nnef.diagnostics import Diagnostic, Note, Span
 from tvm_nnef.graph.nodes import Node, Tensor, operator_name
 
@@ -25,7 +26,9 @@ class Row:
     """One tensor that two routes have computed, and the node of the graph that gives it.
 
     ``sides`` says what is compared. ``node`` is None where the graph was executed as a whole.
-    ``depth`` counts the compositions that were opened to get here.
+    ``depth`` counts the compositions that were opened to get here. ``origin`` is the node of the
+    source of a converted model, where a side executes that, and ``parts`` the other nodes that the
+    conversion has made of it.
     """
 
     tensor: Tensor
@@ -33,6 +36,8 @@ class Row:
     difference: Difference
     sides: tuple[str, str]
     depth: int = 0
+    origin: Origin | None = None
+    parts: tuple[Node, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -66,7 +71,9 @@ class Row:
         left, right = self.sides
         place = f"in '{self.label}' ({self.operator}): " if self.label else f"{self.operator}: "
         message = f"{place}{left} and {right} give different values of '{self.tensor.short_name}'"
-        notes = [Note(text) for text in self._findings()]
+        notes = [] if self.origin is None else [Note(f"it is {self.origin}")]
+        notes += [Note(text) for text in self._findings()]
+        notes += [Note(f"together with {_titled(part)}", part.span) for part in self.parts]
         if body_agrees:
             text = f"all operations in its body agree: look at how '{self.operator}' is mapped"
             notes.append(Note(text))
@@ -85,6 +92,7 @@ class Row:
             "line": place.line,
             "column": place.column,
             "depth": self.depth,
+            "source": None if self.origin is None else asdict(self.origin),
             "sides": list(self.sides),
             "agrees": self.agrees,
             "shapes": [list(shape) for shape in found.shapes],
@@ -119,6 +127,9 @@ class Row:
     def _hint(self) -> str | None:
         if self.node is None:
             return "what fuses and schedules kernels is to be looked at: build with dump_dir"
+        if self.origin is not None:
+            text = "the conversion is wrong; else it is how the operator is lowered"
+            return f"where 'mapped' and 'reference' agree on it, {text}"
         third = {"mapped", "formula", "reference"} - set(self.sides)
         (third_route,) = third if len(third) == 1 else ("",)
         return f"compare each with '{third_route}' to tell which is right" if third_route else None
@@ -128,7 +139,8 @@ class Row:
 class Report:
     """The comparison of two routes through a graph, up to the first tensor that differs.
 
-    ``count`` is the number of tensors at the graph's outer level. ``print`` shows a table.
+    ``count`` is the number of tensors at the graph's outer level that can be compared, ``lead`` the
+    route whose tensors were the operands. ``print`` shows a table.
     """
 
     graph: str
@@ -136,6 +148,7 @@ class Report:
     chained: bool
     count: int
     rows: tuple[Row, ...]
+    lead: str
 
     @property
     def agrees(self) -> bool:
@@ -168,7 +181,7 @@ class Report:
     def summary(self) -> str:
         """The outcome in a line."""
         routes = f"{self.routes[0]} and {self.routes[1]}"
-        how = "each route on its own tensors" if self.chained else f"operands of {self.routes[0]}"
+        how = "each route on its own tensors" if self.chained else f"operands of {self.lead}"
         compared = sum(row.depth == 0 and row.node is not None for row in self.rows)
         row = self.first_difference
         if row is None:
@@ -225,6 +238,10 @@ def _measures(row: Row) -> tuple[str, str, str, str]:
         return kind, line, f"equal{nans}", ""
     share = f"{found.share:.2%}" if found.share < 10 else "✗"
     return kind, line, f"{found.largest:.2g}{nans}", share
+
+
+def _titled(node: Node) -> str:
+    return f"'{node.label}' ({operator_name(node)})" if node.label else operator_name(node)
 
 
 def _number(value: bool | int | float) -> str:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from tvm_nnef.comparison.differences import Array
+from tvm_nnef.comparison.source import SourceModel
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Tensor, flatten
 
@@ -22,10 +23,17 @@ Runner: TypeAlias = Callable[[Graph, Arrays], Arrays]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all graphs of a comparison share: arrays by full name, and a user's own lowerings."""
+    """What all graphs of a comparison share: arrays by full name, and a user's own lowerings.
+
+    For a route that executes a model as a whole: the graph and its inputs, and, where the model was
+    converted, what it was converted from.
+    """
 
     variables: Mapping[str, Any]
     lowerings: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    graph: Graph | None = None
+    inputs: Arrays = field(default_factory=dict)
+    source: SourceModel | None = None
 
 
 def runner(route: str, setting: Setting) -> Runner:
@@ -64,6 +72,14 @@ def _compiled(
     return {**outputs, **_updated(graph, executable.state)}
 
 
+def _recorded(setting: Setting) -> Runner:
+    if setting.source is None or setting.graph is None:
+        hint = "give a .onnx file, as the model or against it: --against model.onnx"
+        raise error("the route 'onnxruntime' needs the ONNX model", hint=hint)
+    found = setting.source.execute(setting.graph, setting.inputs)
+    return lambda graph, _: {each: found[each] for each in _outputs(graph) if each in found}
+
+
 def _inputs(graph: Graph) -> tuple[Tensor, ...]:
     return flatten(tuple(port.operand for port in graph.inputs))
 
@@ -80,9 +96,13 @@ ROUTES: Mapping[str, Callable[[Setting], Runner]] = {
     "mapped": lambda setting: partial(_compiled, "mapped", setting),
     "formula": lambda setting: partial(_compiled, "formula", setting),
     "reference": lambda setting: partial(_reference, setting),
+    "onnxruntime": _recorded,
 }
 """Makes the runner of each route. A runner that can only execute the model as a whole (that of
 another library, for a converted model) runs it once and answers each graph from what it found."""
+
+RECORDED = ("onnxruntime",)
+"""The routes that execute the model as a whole, and have the tensors that its source knows."""
 
 COMPILED = ("mapped", "formula")
 """The routes whose kernels are fused when a graph is built as a whole."""

@@ -5,7 +5,8 @@ Enters: a Graph with machine types, arrays of its inputs, the runners of two rou
 ``comparison/differences.py``.
 
 Each node is executed as a graph of its own. Unless ``chained``, the second route gets the operands
-that the first has computed. So a difference is the fault of the node where it appears, and of
+that the first has computed, or, where one route executes the model as a whole, what that one has
+found. So a difference is the fault of the node where it appears, and of
 nothing before it: rounding cannot accumulate from one node to the next, nor grow at a threshold,
 and the tolerance is that of a single operation.
 """
@@ -18,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from tvm_nnef import extents
 from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.report import Report, Row
-from tvm_nnef.comparison.routes import COMPILED, Arrays, Runner, Setting, runner
+from tvm_nnef.comparison.routes import COMPILED, RECORDED, Arrays, Runner, Setting, runner
+from tvm_nnef.comparison.source import Origin, SourceModel
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import check_known
 from tvm_nnef.graph.nodes import (
@@ -43,7 +45,8 @@ class _Walk:
 
     ``symbols`` has the values of the extents that the run has told so far, by name, and
     ``carriers`` a tensor for each: a node may need an extent that none of its operands has.
-    ``pending`` are the graph's checks that wait for others.
+    ``pending`` are the graph's checks that wait for others. ``parts`` are the nodes
+    that led to a tensor which the source of a converted model does not know.
     """
 
     graph: Graph
@@ -51,6 +54,8 @@ class _Walk:
     runners: tuple[Runner, Runner]
     rtol: float | None
     atol: float | None
+    source: SourceModel | None = None
+    parts: dict[Tensor, tuple[Node, ...]] = field(default_factory=dict)
     carriers: dict[str, Tensor] = field(default_factory=dict)
     symbols: dict[str, int] = field(default_factory=dict)
     pending: list[Check] = field(default_factory=list)
@@ -58,9 +63,38 @@ class _Walk:
     def row(self, tensor: Tensor, node: Node, arrays: Sequence[Array], depth: int) -> Row:
         """The comparison of a tensor of a node."""
         first, second = arrays
-        return Row(
-            tensor, node, difference(first, second, self.rtol, self.atol), self.routes, depth
-        )
+        apart = difference(first, second, self.rtol, self.atol)
+        origin = self.origin(tensor)
+        parts = () if origin is None else self._parts(node)
+        return Row(tensor, node, apart, self.routes, depth, origin, parts)
+
+    @property
+    def lead(self) -> int:
+        """The number of the route whose tensors are the operands.
+
+        The second one where only that executes the model as a whole.
+        """
+        return int(self.routes[0] not in RECORDED and self.routes[1] in RECORDED)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a route has only the tensors that the source knows."""
+        return any(route in RECORDED for route in self.routes)
+
+    def note_parts(self, node: Node) -> None:
+        """Remembers the node for those that go on with what the source does not know."""
+        if self.recorded:
+            whole = (*self._parts(node), node)
+            unknown = (each for each in flatten(node.results) if self.origin(each) is None)
+            self.parts.update((each, whole) for each in unknown)
+
+    def _parts(self, node: Node) -> tuple[Node, ...]:
+        found = (part for each in flatten(node.operands) for part in self.parts.get(each, ()))
+        return tuple(dict.fromkeys(found))
+
+    def origin(self, tensor: Tensor) -> Origin | None:
+        """The node of the source that gives a tensor, where a route executes the source."""
+        return self.source.origin(tensor) if self.source and self.recorded else None
 
     def define(self, arrays: Arrays) -> None:
         """Takes the extents that arrays tell, and makes the checks that waited for them."""
@@ -98,15 +132,18 @@ def compare_routes(
         raise error(f"two routes are compared, but {len(routes)} are given")
     first, second = routes
     runners = (runner(first, setting), runner(second, setting))
-    walk = _Walk(graph, (first, second), runners, rtol, atol, pending=list(graph.checks))
+    pending = list(graph.checks)
+    walk = _Walk(graph, (first, second), runners, rtol, atol, setting.source, pending=pending)
     walk.define(inputs)
     values = [dict(inputs), dict(inputs)] if chained else [dict(inputs)]
     rows = list(_level(walk, graph, values, progress))
-    if all(row.agrees for row in rows) and len(graph.operations) > 1:
+    if all(row.agrees for row in rows) and len(graph.operations) > 1 and not walk.recorded:
         for number, computed in enumerate(values):
             rows += _whole(walk, number, inputs, computed)
-    count = len(flatten(tuple(result for node in graph.operations for result in node.results)))
-    return Report(graph.name, walk.routes, chained, count, tuple(rows))
+    results = flatten(tuple(result for node in graph.operations for result in node.results))
+    count = sum(not walk.recorded or walk.origin(each) is not None for each in results)
+    lead = walk.routes[walk.lead]
+    return Report(graph.name, walk.routes, chained, count, tuple(rows), lead)
 
 
 def _level(
@@ -128,18 +165,23 @@ def _level(
         single = _single(walk, level, node)
         operands = (values[0], values[-1])
         found = [_run(walk, number, single, arrays) for number, arrays in enumerate(operands)]
+        shared = [tensor for tensor in found[0] if tensor in found[1]]
         rows = [
-            walk.row(tensor, node, [each[tensor] for each in found], depth) for tensor in found[0]
+            walk.row(tensor, node, [each[tensor] for each in found], depth) for tensor in shared
         ]
         yield from rows
         if not all(row.agrees for row in rows):
-            if isinstance(node, Operation) and isinstance(node.body, Graph):
+            if isinstance(node, Operation) and isinstance(node.body, Graph) and not walk.recorded:
                 yield from _level(walk, node.body, values, depth=depth + 1)
             return
+        walk.note_parts(node)
         results = flatten(node.results)
-        walk.define({tensor: found[0][tensor] for tensor in results})
-        for arrays, computed in zip(values, found, strict=False):
-            arrays.update((tensor, computed[tensor]) for tensor in results)
+        # What one route does not know is taken from the other.
+        known = {**found[1 - walk.lead], **found[walk.lead]}
+        walk.define({tensor: known[tensor] for tensor in results})
+        computed = [known] if len(values) == 1 else found
+        for arrays, each in zip(values, computed, strict=True):
+            arrays.update((tensor, each[tensor]) for tensor in results if tensor in each)
             for tensor in (*flatten(node.operands), *results):
                 if last.get(tensor, -1) <= position and tensor not in walk.carriers.values():
                     arrays.pop(tensor, None)

@@ -7,7 +7,8 @@ machine runs. What each stage does stands in the module that it calls.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from tvm import relax
 
 from tvm_nnef import schedules
 from tvm_nnef.compilation.metadata import with_metadata
-from tvm_nnef.compilation.target import resolve
+from tvm_nnef.compilation.target import resolve, runs_here
 from tvm_nnef.diagnostics import error
+from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.tvm_compat import Module, Target, compile_virtual_machine
 
@@ -26,6 +28,9 @@ STAGES = ("bind", "legalize", "fuse", "schedule", "compile")
 Progress = Callable[[str, int, int], None]
 """Is told the name of the stage that begins, its number from 0, and the number of stages."""
 
+Verbose = Callable[[KernelReport], None]
+"""Is told what became of each kernel."""
+
 
 def build_module(
     mod: Module,
@@ -33,20 +38,42 @@ def build_module(
     *,
     progress: bool | Progress = False,
     dump_dir: str | os.PathLike[str] | None = None,
+    database: str | os.PathLike[str] | None = None,
+    verbose: bool | Verbose = False,
 ) -> Executable:
     """The executable of a module for a target.
 
     ``progress`` is what is told of each stage, or true for a bar on standard error, plain
-    lines where that is no terminal. Raises NnefError for an unknown target.
+    lines where that is no terminal. ``database`` is a folder that ``tune`` wrote. ``verbose`` is
+    what is told the report of the kernels, or true to print it; kernels are timed for it where
+    this machine runs code for the target. Raises NnefError for an unknown target, and for a
+    database that cannot be used.
     """
-    if not isinstance(progress, bool):
-        return Executable(compile_module(mod, target, dump_dir=dump_dir, progress=progress))
-    if not progress:
-        return Executable(compile_module(mod, target, dump_dir=dump_dir))
+    with _reporting(progress) as report:
+        stages = compile_stages(mod, target, dump_dir=dump_dir, progress=report, database=database)
+    executable = Executable(stages["compile"])
+    if verbose:
+        from tvm_nnef.measurement.kernels import kernel_report
+
+        found = kernel_report(
+            stages["fuse"],
+            stages["schedule"],
+            stages["compile"],
+            here=runs_here(resolve(target)),
+            threads=executable.threads,
+        )
+        found.print() if isinstance(verbose, bool) else verbose(found)
+    return executable
+
+
+def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress | None]:
+    if progress is False:
+        return nullcontext()
+    if progress is not True:
+        return nullcontext(progress)
     from tvm_nnef.compilation.progress import progress_reported
 
-    with progress_reported() as report:
-        return Executable(compile_module(mod, target, dump_dir=dump_dir, progress=report))
+    return progress_reported()
 
 
 def compile_module(
@@ -55,31 +82,56 @@ def compile_module(
     *,
     dump_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    database: str | os.PathLike[str] | None = None,
 ) -> Any:
     """The executable (``relax.VMExecutable``) of a module for a target.
+
+    Takes and raises what :func:`compile_stages` does.
+    """
+    stages = compile_stages(mod, target, dump_dir=dump_dir, progress=progress, database=database)
+    return stages["compile"]
+
+
+def compile_stages(
+    mod: Module,
+    target: object,
+    *,
+    dump_dir: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    database: str | os.PathLike[str] | None = None,
+    last: str = STAGES[-1],
+) -> Mapping[str, Any]:
+    """What the stages ``fuse``, ``schedule`` and ``compile`` gave, by name, up to the ``last``.
 
     ``dump_dir`` receives a file for each stage with what stands after it, and the list of kernels
     with the rules that scheduled them.
 
-    Raises NnefError for an unknown target and for one that there are no schedules for.
+    Raises NnefError for an unknown target and for one that there are no schedules for, and where
+    ``database`` is no database for this target and version of TVM.
     """
     resolved = resolve(target)
+    tuned = _tuned_kernels(database, resolved)
     dump = _dumping(dump_dir)
     stages: dict[str, Callable[[Module], Any]] = {
         "bind": lambda mod: with_metadata(_bound(mod)),
         "legalize": lambda mod: schedules.legalize(mod, resolved),
         "fuse": lambda mod: schedules.fuse(mod, resolved),
-        "schedule": lambda mod: _scheduled(mod, resolved),
+        "schedule": lambda mod: _scheduled(mod, resolved, tuned),
         "compile": lambda mod: compile_virtual_machine(
             mod, resolved, schedules.lowered_functions(resolved)
         ),
     }
+    found: dict[str, Any] = {}
     for number, name in enumerate(STAGES):
         if progress is not None:
             progress(name, number, len(STAGES))
         mod = stages[name](mod)
         dump(number, name, mod)
-    return mod
+        if name not in ("bind", "legalize"):
+            found[name] = mod
+        if name == last:
+            break
+    return found
 
 
 def _bound(mod: Module) -> Module:
@@ -96,11 +148,21 @@ def _bound(mod: Module) -> Module:
     return relax.transform.BindParams("main", values)(bare)
 
 
-def _scheduled(mod: Module, target: Target) -> Module:
+def _scheduled(mod: Module, target: Target, tuned: schedules.Tuned | None) -> Module:
     try:
-        return schedules.schedule_kernels(mod, target)
+        return schedules.schedule_kernels(mod, target, tuned)
     except NotImplementedError as problem:
         raise error(str(problem), hint="build for a CPU, such as 'native'") from None
+
+
+def _tuned_kernels(
+    database: str | os.PathLike[str] | None, target: Target
+) -> schedules.Tuned | None:
+    if database is None:
+        return None
+    from tvm_nnef.tuning.database import Database
+
+    return Database.opened(database, target).tuned
 
 
 def _dumping(directory: str | os.PathLike[str] | None) -> Callable[[int, str, Any], None]:

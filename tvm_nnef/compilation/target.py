@@ -85,6 +85,14 @@ def native() -> Target:
     return tvm.target.Target(description)
 
 
+def runs_here(target: Target) -> bool:
+    """Whether this machine runs what is compiled for a target: a CPU of its kind, no newer one."""
+    if str(target.kind.name) != "llvm":
+        return False
+    (triple, features), (own, present) = map(tvm_compat.target_features, (target, native()))
+    return triple.split("-")[0] == own.split("-")[0] and features <= present
+
+
 def _made(description: str | dict[str, Any], text: str) -> Target:
     try:
         return tvm.target.Target(description)

@@ -20,6 +20,7 @@ from tvm_nnef.composition.values import Environment, Value, describe, pack_type,
 from tvm_nnef.diagnostics import NnefError, Note, Span, did_you_mean, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Operand, Tensor, tensors
+from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.syntax import nodes
 
@@ -87,6 +88,8 @@ def _bind_types(definition: CheckedDefinition, call: Invocation, env: Environmen
         if name not in types:
             example = f"{definition.name}<real>(…)"
             hint = f"give it between angle brackets, as in {example}"
+            for parameter, operand in zip(definition.inputs, call.operands, strict=True):
+                _check_empty(parameter, operand, definition, call, env)
             raise error(f"type '{name}' cannot be deduced", call.place, hint=hint)
         allowed = _ALLOWED[dtype.base.name]
         if types[name] not in allowed:
@@ -298,8 +301,30 @@ def _bind_inputs(
         else:
             binder.bind_null(parameter)
     for parameter, operand in zip(definition.inputs, operands, strict=True):
+        _check_empty(parameter, operand, definition, call, env)
         env.names[parameter.name.name] = operand
     return tuple(operands)
+
+
+def _check_empty(
+    parameter: nodes.Parameter,
+    operand: Operand,
+    definition: CheckedDefinition,
+    call: Invocation,
+    env: Environment,
+) -> None:
+    """Refuses an empty pack whose items would have told the shape of a result."""
+    if operand != ():
+        return
+    told = {name.name for name in used_names(parameter.type.shape)} - env.names.keys()
+    shapes = (name for output in definition.outputs for name in used_names(output.type.shape))
+    unknown = next((name.name for name in shapes if name.name in told), None)
+    if unknown is not None:
+        name = parameter.name.name
+        message = f"input '{name}' of '{definition.qualified_name}' is an empty pack"
+        note = Note(f"'{name}' is declared here, and tells '{unknown}'", parameter.span)
+        hint = "give it at least one tensor: the shape of the result follows from its items"
+        raise error(message, call.place, hint=hint, notes=(note,))
 
 
 def _default_input(parameter: nodes.Parameter, env: Environment, constant: MakeConstant) -> Operand:

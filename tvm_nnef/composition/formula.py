@@ -49,7 +49,10 @@ def expand(
     Raises NnefError, such as for an access with a wrong number of indices.
     """
     statements = [
-        statement for lowering in lowerings for statement in _expand_lowering(lowering, env)
+        statement
+        for lowering in lowerings
+        if _written(lowering, env)
+        for statement in _expand_lowering(lowering, env)
     ]
     updates = _updates(lowerings, env)
     fills: list[formula.Fill] = []
@@ -73,13 +76,17 @@ def _updates(lowerings: Sequence[nodes.Lowering], env: Environment) -> dict[Tens
     """The operator that accumulates into each tensor; no entry for one that is only assigned."""
     found: dict[Tensor, str] = {}
     for lowering in lowerings:
-        node: nodes.Expression = lowering.target
-        while isinstance(node, nodes.Subscript):
-            node = node.target
         if lowering.operator in _NULL_ELEMENTS:
-            operand = as_operand(known(node, env), node.span)
-            found.update(dict.fromkeys(tensors(operand), lowering.operator))
+            found.update(dict.fromkeys(_written(lowering, env), lowering.operator))
     return found
+
+
+def _written(lowering: nodes.Lowering, env: Environment) -> tuple[Tensor, ...]:
+    """The tensors that a statement is about: none where its left side is an empty pack."""
+    node: nodes.Expression = lowering.target
+    while isinstance(node, nodes.Subscript):
+        node = node.target
+    return tensors(as_operand(known(node, env), node.span))
 
 
 def _fill(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
-from tvm_nnef.graph.formula import Formula, ScalarType
+from tvm_nnef.graph.formula import Constant, Formula, ScalarType, scalars, walk
 from tvm_nnef.graph.nodes import (
     Graph,
     If,
@@ -70,7 +70,7 @@ def assign(
     _infer(graph, types, standard)
     _default(types, standard, every_tensor(graph))
     named_tensors = {tensor for name in named for tensor in known[name]}
-    for tensor in _on_the_way(graph, inside=False):
+    for tensor in _on_the_way(graph):
         if types[tensor] in _NARROW and tensor not in named_tensors:
             types[tensor] = "float32"
     return types
@@ -79,17 +79,31 @@ def assign(
 def compute_types(operation: Operation, types: Mapping[Tensor, str]) -> dict[ScalarType, str]:
     """The dtypes in which the formula of an operation computes (design law 11).
 
-    int is int64 where a tensor that the formula reads or writes needs more than int32 holds
-    (uint32 included), and real is float64 where one of them is; else int32 and float32.
+    int is int64 where a tensor that the formula reads or writes, or a number that it names, needs
+    more than int32 holds (uint32 included), and real is float64 where one of the tensors is; else
+    int32 and float32.
     """
-    captures = operation.body.captures if isinstance(operation.body, Formula) else ()
+    formula = operation.body if isinstance(operation.body, Formula) else None
     touched = flatten((*operation.operands, *operation.results))
-    present = {types[tensor] for tensor in (*touched, *captures)}
+    present = {types[tensor] for tensor in (*touched, *(formula.captures if formula else ()))}
+    wide = present & {"int64", "uint64", "uint32"} or (formula and _names_large_number(formula))
     return {
         "real": "float64" if "float64" in present else "float32",
-        "int": "int64" if present & {"int64", "uint64", "uint32"} else "int32",
+        "int": "int64" if wide else "int32",
         "bool": "bool",
     }
+
+
+def _names_large_number(formula: Formula) -> bool:
+    return any(
+        isinstance(inner, Constant)
+        and inner.type == "int"
+        and isinstance(inner.value, int)
+        and not -(2**31) <= inner.value < 2**31
+        for statement in formula.statements
+        for scalar in scalars(statement)
+        for inner in walk(scalar)
+    )
 
 
 def _by_name(graph: Graph) -> dict[str, tuple[Tensor, ...]]:
@@ -126,21 +140,34 @@ def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:
     return Diagnostic(f"'{dtype}' is no machine type for {subject}", hint=f"use one of {fitting}")
 
 
-def _on_the_way(graph: Graph, *, inside: bool) -> Iterator[Tensor]:
+def _on_the_way(graph: Graph, results: frozenset[Tensor] | None = None) -> Iterator[Tensor]:
     """What operators of the standard library compute and use besides their operands and results.
 
-    ``inside`` tells whether the graph belongs to the body of such an operator.
+    ``results`` are those of the outermost such operator to whose body the graph belongs.
     """
-    ports = flatten(tuple(port.operand for port in (*graph.inputs, *graph.outputs)))
+    inputs = flatten(tuple(port.operand for port in graph.inputs))
     for node in graph.operations:
-        if inside:
+        if results is not None:
             constants = (each for each in flatten(node.operands) if each.role == "constant")
-            yield from {*flatten(node.results), *constants}.difference(ports)
+            yield from {*flatten(node.results), *constants}.difference(results, inputs)
+            if isinstance(node, Operation) and isinstance(node.body, Formula):
+                yield from (each for each in node.body.captures if each.role == "constant")
         for body in _graphs_of(node):
-            library = isinstance(node, Operation) and _is_of_library(body)
-            yield from _on_the_way(body, inside=inside or library)
-        if inside and isinstance(node, Operation) and isinstance(node.body, Formula):
-            yield from (each for each in node.body.captures if each.role == "constant")
+            yield from _on_the_way(body, _results_inside(node, body, results))
+
+
+def _results_inside(
+    node: Node, body: Graph, results: frozenset[Tensor] | None
+) -> frozenset[Tensor] | None:
+    """Which outputs of a body are results of the outermost operator, as those of its node are."""
+    outputs = _outputs(body)
+    if results is None:
+        library = isinstance(node, Operation) and _is_of_library(body)
+        return frozenset(outputs) if library else None
+    if isinstance(node, Loop):
+        return frozenset(outputs)
+    pairs = zip(outputs, flatten(node.results), strict=True)
+    return frozenset(output for output, result in pairs if result in results)
 
 
 def _graphs_of(node: Node) -> tuple[Graph, ...]:

@@ -40,6 +40,24 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
     return tirx.Cast(dtype, value)
 
 
+def opaque(value: PrimExpression) -> PrimExpression:
+    """A large int, or the negative zero, that TVM does not look into; any other value as it is.
+
+    TVM joins the constants of nested sums, products and quotients without wrapping them, and
+    refuses what their type cannot hold. Of 0.0 and -0.0 it chooses any.
+    """
+    dtype = dtype_of(value)
+    bits = {"int32": 32, "float32": 32, "int64": 64, "float64": 64}.get(dtype, 0)
+    match value:
+        case tirx.IntImm() if bits and abs(value.value) >= 2 ** (bits // 2 - 1):
+            pattern = value.value % 2**bits
+        case tirx.FloatImm() if bits and value.value == 0 and math.copysign(1, value.value) < 0:
+            pattern = 2 ** (bits - 1)
+        case _:
+            return value
+    return tirx.call_intrin(dtype, "tirx.reinterpret", tirx.const(pattern, f"uint{bits}"))
+
+
 def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
     """A real as an int; the conversion of the hardware is undefined outside of the limits."""
     least, greatest = tirx.min_value(dtype), tirx.max_value(dtype)
@@ -56,7 +74,8 @@ def select(
 ) -> PrimExpression:
     """One of two values; both may be evaluated, which vectorises."""
     if dtype_of(consequent) == "bool":
-        return tirx.Or(tirx.And(condition, consequent), tirx.And(tirx.Not(condition), alternative))
+        otherwise = tirx.And(_opposite(condition), alternative)
+        return tirx.Or(tirx.And(condition, consequent), otherwise)
     return tirx.Select(condition, consequent, alternative)
 
 
@@ -70,7 +89,29 @@ def is_real_type(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
+def _opposite(x: PrimExpression) -> PrimExpression:
+    """True where a condition is false.
+
+    TVM takes ``not x < y`` for ``y <= x``, which neither is where one of them is no number, and
+    knows nothing of single bits. Comparisons of ints, as those of indices, it may well turn around.
+    """
+    return tirx.Not(x) if _compares_ints(x) else tirx.bitwise_xor(x, tirx.const(True, "bool"))
+
+
+def _compares_ints(condition: PrimExpression) -> bool:
+    match condition:
+        case tirx.And() | tirx.Or():
+            return _compares_ints(condition.a) and _compares_ints(condition.b)
+        case tirx.Not():
+            return _compares_ints(condition.a)
+        case tirx.LT() | tirx.LE() | tirx.GT() | tirx.GE() | tirx.EQ() | tirx.NE():
+            return not is_real(condition.a)
+    return isinstance(condition, tirx.IntImm)
+
+
 def _negated(x: PrimExpression) -> PrimExpression:
+    if isinstance(x, tirx.FloatImm):
+        return opaque(tirx.const(-x.value, dtype_of(x)))
     return -x if is_real(x) else tirx.const(0, dtype_of(x)) - x
 
 
@@ -129,11 +170,21 @@ def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter
         if isinstance(y, tirx.IntImm):
             special = {0: lambda: zero, -1: lambda: by_minus_one(x)}.get(int(y.value))
             return special() if special else divide(x, y)
-        safe = tirx.Select(tirx.any(y == zero, y == -one), one, y)
+        same = _sealed(y)
+        safe = tirx.Select(tirx.any(same == zero, same == -one), one, same)
         general = tirx.Select(y == -one, by_minus_one(x), divide(x, safe))
         return tirx.Select(y == zero, zero, general)
 
     return emit
+
+
+def _sealed(x: PrimExpression) -> PrimExpression:
+    """The same int, of which the analysis of TVM knows nothing.
+
+    It drops a guard that a loop, a condition or a Select around it makes certain, though a Select
+    evaluates both of its values and what was guarded may move in front of the loop.
+    """
+    return tirx.bitwise_or(x, tirx.const(0, dtype_of(x)))
 
 
 def _nothing(x: PrimExpression) -> PrimExpression:
@@ -192,6 +243,7 @@ def _integer_power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     squares = [x]
     for _ in range(bits):
         squares.append(squares[-1] * squares[-1])
+    squares = list(map(opaque, squares))
     factors = [tirx.Select(_has_bit(y, bit), squares[bit], one) for bit in range(bits)]
     low = _product(factors, dtype)
     high = _power_of_unit(squares[bits], tirx.shift_right(y, tirx.const(bits, dtype)))
@@ -222,7 +274,7 @@ def _power_of_unit(x: PrimExpression, n: PrimExpression) -> PrimExpression:
         factors = [
             n - tirx.const(term - 1, dtype),
             tirx.shift_right(rest, tirx.const(twos, dtype)),
-            tirx.const(signed, dtype),
+            opaque(tirx.const(signed, dtype)),
             total,
         ]
         total = one + _product(factors, dtype)
@@ -241,21 +293,22 @@ def _product(factors: Sequence[PrimExpression], dtype: str) -> PrimExpression:
 
 def _equal(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     if dtype_of(x) == "bool":
-        return tirx.Not(_exclusive(x, y))
+        return _opposite(_exclusive(x, y))
+    if is_real(x) and not isinstance(y, tirx.FloatImm):
+        # TVM takes x == x for true.
+        return tirx.And(x <= y, x >= y)
     return tirx.EQ(x, y)
 
 
 def _differ(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     if dtype_of(x) == "bool":
         return _exclusive(x, y)
-    # TVM's comparison does not hold for what is no number, which differs from everything.
-    unknown = [each for each in (x, y) if is_real(each) and not isinstance(each, tirx.FloatImm)]
-    return tirx.any(tirx.NE(x, y), *map(tirx.isnan, unknown))
+    return _opposite(_equal(x, y)) if is_real(x) else tirx.NE(x, y)
 
 
 def _exclusive(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     # The LLVM code generator cannot compare two truth values.
-    return tirx.And(tirx.Or(x, y), tirx.Not(tirx.And(x, y)))
+    return tirx.bitwise_xor(x, y)
 
 
 def _tanh(x: PrimExpression) -> PrimExpression:
@@ -295,7 +348,7 @@ def _from_c_library(name: str, *operands: PrimExpression) -> PrimExpression:
 
 UNARY: Mapping[str, UnaryEmitter] = {
     "neg": _negated,
-    "not": tirx.Not,
+    "not": _opposite,
     "abs": _absolute,
     "sign": _sign,
     "round": _round,

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from tvm import relax, tirx
 
 from tvm_nnef import extents, tvm_compat
+from tvm_nnef.lower.algo import first_places, nonmax_suppress
 from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
-from tvm_nnef.lower.ops.algo import nonmax_suppress
 from tvm_nnef.lower.scalars import INDEX_TYPE, literal
 from tvm_nnef.lower.sized import cut
 from tvm_nnef.lower.symbols import occurring, own, untold
@@ -74,5 +74,6 @@ def _front(invocation: Invocation) -> Lowered:
 INTRINSICS: Mapping[str, LoweringFunction] = {
     "front": _front,
     "layout.nonzero": _nonzero,
+    "algo._first_places": first_places,
     "algo.nonmax_suppress": nonmax_suppress,
 }

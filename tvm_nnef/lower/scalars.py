@@ -37,8 +37,8 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.bounds import Ranges, above, below, interval, ranges_of, within
-from tvm_nnef.lower.functions import BINARY, UNARY, cast, select
-from tvm_nnef.tvm_compat import PrimExpression
+from tvm_nnef.lower.functions import BINARY, UNARY, cast, opaque, select
+from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
 INDEX_TYPE = "int64"
 
@@ -80,13 +80,17 @@ class Emitter:
         """The scalar in the compute type of its type."""
         match scalar:
             case Constant(kind, value):
-                return literal(value, self.types[kind])
+                return opaque(literal(value, self.types[kind]))
             case Index(name):
                 return cast(self.indices[name], self.types["int"])
             case Local(name):
                 return self.value(self._local(name))
             case Unary(function, operand):
                 return UNARY[function](self.value(operand))
+            case Binary("sub", left, right) if left == right and left.type == "real":
+                # TVM takes x - x for 0, also where x is infinite or no number.
+                x = self.value(left)
+                return x + x * literal(-1, dtype_of(x))
             case Binary(function, left, right):
                 return BINARY[function](self.value(left), self.value(right))
             case Select(condition, consequent, alternative):

@@ -41,19 +41,19 @@ _LARGEST_INSERTED = 32
 """Up to this many elements are selected by insertion, more by merging."""
 
 
-def first_places(
-    shape: Shape, axis: int, count: int | None, dtype: str, *, largest: bool
+def places_in_order(
+    shape: Shape, axis: int, count: int | None, dtype: str, *, most: int | None, largest: bool
 ) -> PrimFunction:
     """A function ``(data, places)``: the places, along an axis, of the first elements in order.
 
-    ``places`` is an int32 that has ``count`` elements along the axis, or all for None. Of equal
-    elements the first one is first, and what is no number comes last.
+    ``places`` is an int32 that has ``count`` elements along the axis, ``most`` where that many are
+    there. Of equal elements the first one is first, and what is no number comes last.
     """
     data = buffer("data", shape, dtype)
     length = data.shape[axis]
-    kept = length if count is None else count
     before, after = data.shape[:axis], data.shape[axis + 1 :]
-    places = buffer("places", (*before, kept, *after), PLACE)
+    places = buffer("places", (*before, count, *after), PLACE)
+    kept = places.shape[axis]
 
     def row(axes: Sequence[PrimExpression]) -> Statement:
         def at(place: PrimExpression) -> Sequence[PrimExpression]:
@@ -65,12 +65,12 @@ def first_places(
         def put(number: PrimExpression, place: PrimExpression) -> Statement:
             return store(places, tirx.Cast(PLACE, place), *at(number))
 
-        if count is not None and count <= _LARGEST_INSERTED:
-            return _insert(length, count, comes_first, put)
+        if most and most <= _LARGEST_INSERTED:
+            return _insert(length, most, kept, comes_first, put)
         return _merge(length, kept, comes_first, put)
 
     rows = nest((*before, *after), row, parallel=True)
-    return function("first_places", [data, places], 1, rows)
+    return function("places_in_order", [data, places], 1, rows)
 
 
 def _precedes(x: PrimExpression, y: PrimExpression, largest: bool) -> PrimExpression:
@@ -82,10 +82,14 @@ def _precedes(x: PrimExpression, y: PrimExpression, largest: bool) -> PrimExpres
 
 
 def _insert(
-    length: PrimExpression, count: int, comes_first: Order, put: Callable[..., Statement]
+    length: PrimExpression,
+    most: int,
+    count: PrimExpression,
+    comes_first: Order,
+    put: Callable[..., Statement],
 ) -> Statement:
-    """The first ``count`` places, kept in order while the row is read once."""
-    last = wide(count - 1)
+    """The first ``count`` places, at most ``most``, kept in order while the row is read once."""
+    last = wide(most - 1)
 
     def body(kept: Buffer, filled: Buffer, hole: Buffer) -> Statement:
         def move(place: PrimExpression, before: PrimExpression) -> Statement:
@@ -96,23 +100,23 @@ def _insert(
         def read(place: PrimExpression) -> Statement:
             end = tirx.min(filled[0], last)
             # what is there for no element yet is the first one, which is not compared
-            enters = tirx.Or(filled[0] < count, comes_first(place, kept[last]))
+            enters = tirx.Or(filled[0] < most, comes_first(place, kept[last]))
             return when(
                 enters,
                 store(hole, end, 0),
                 loop(end, lambda distance: move(place, end - 1 - distance)),
                 store(kept, place, hole[0]),
-                store(filled, tirx.min(filled[0] + 1, wide(count)), 0),
+                store(filled, tirx.min(filled[0] + 1, wide(most)), 0),
             )
 
         return sequence(
             store(filled, wide(0), 0),
-            loop(count, lambda number: store(kept, wide(0), number)),
+            loop(most, lambda number: store(kept, wide(0), number)),
             loop(length, read),
             loop(count, lambda number: put(number, kept[number])),
         )
 
-    return allocating([(count,), (1,), (1,)], body)
+    return allocating([(most,), (1,), (1,)], body)
 
 
 def _merge(

@@ -15,7 +15,7 @@ import numpy as np
 from tvm import relax
 
 from tvm_nnef import extents, tvm_compat
-from tvm_nnef.diagnostics import NnefError, Note, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.checks import bound_check, extent_check
 from tvm_nnef.graph.formula import Constant as Number
@@ -51,8 +51,16 @@ UserLowering: TypeAlias = Callable[[Any, Operation, "tuple[LoweredOperand, ...]"
 """Lowers an operation, given the ``relax.BlockBuilder`` and its operands; None declines."""
 
 
-class LoweringError(RuntimeError):
-    """A mapping or a body does not give what the Graph says: a bug of tvm_nnef, not of a model."""
+class LoweringError(NnefError):
+    """A mapping or a body does not give what the Graph says: a bug of tvm_nnef, not of a model.
+
+    It is told like any other error, with the operation's place, so that a user can go around it.
+    """
+
+
+def _defect(message: str, span: Span | None = None) -> LoweringError:
+    hint = "this is a mistake of tvm_nnef, please report it; the route 'formula' may go around it"
+    return LoweringError(Diagnostic(message, span, hint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +147,7 @@ class Walk:
             elif tensor.role == "constant":
                 array = _constant(tensor, self.machine_types[tensor])
             else:
-                raise LoweringError(f"nothing computes tensor '{tensor.name}'")
+                raise _defect(f"nothing computes tensor '{tensor.name}'")
             self.constants[tensor] = tvm_compat.constant(array)
         return self.constants[tensor]
 
@@ -256,7 +264,7 @@ class Walk:
             if from_user:
                 hint = "correct the function that 'lowerings' maps the operator to"
                 raise error(message, node.span, hint=hint)
-            raise LoweringError(message)
+            raise _defect(message, node.span)
         if fit is None:
             kind = tvm_compat.tensor_type(tensor.shape, expected)
             if learns:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tvm_nnef.graph.nodes import Operation
-from tvm_nnef.reference.arithmetic import Array
+from tvm_nnef.reference.arithmetic import Array, kind_of
 from tvm_nnef.reference.boxes import nonmax_suppress
 
 Intrinsic = Callable[[Operation, Sequence[Array]], Sequence[Array]]
@@ -24,6 +24,21 @@ def _nonzero(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]
     return (np.stack(np.nonzero(data)),)
 
 
+def _first_places(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+    """Positions of the k first items along an axis in order of value; of equal ones the first."""
+    (data,) = operands
+    axis, count = operation.attributes["axis"], operation.attributes["k"]
+    assert isinstance(axis, int) and isinstance(count, int)
+    if kind_of(data.dtype) == "real":
+        # What is no number is sorted behind all others; so is its opposite.
+        wide = data.astype(np.result_type(data, np.float32))
+        keys = -wide if operation.attributes["largest"] else wide
+    else:
+        keys = ~data if operation.attributes["largest"] else data
+    order = np.argsort(keys, axis, kind="stable")
+    return (np.take(order, range(min(count, data.shape[axis])), axis),)
+
+
 def _front(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
     """The first items of a buffer along ``axes``, as many as the count says."""
     buffer, count = operands
@@ -36,6 +51,7 @@ def _front(operation: Operation, operands: Sequence[Array]) -> Sequence[Array]:
 INTRINSICS: Mapping[str, Intrinsic] = {
     "front": _front,
     "layout.nonzero": _nonzero,
+    "algo._first_places": _first_places,
     "algo.nonmax_suppress": nonmax_suppress,
 }
 """By the qualified name of the operator."""

@@ -183,10 +183,11 @@ class _Single(Container):
 def open_container(model: ModelPath) -> Container:
     """Open an NNEF 2 model: a folder, an archive, a ``.sknd`` file, or SkriptND text.
 
-    A ``str`` with a line break is a text. The path of a file named ``main.sknd`` stands for the
-    folder around it; any other single file is a model of one module and has no ``.dat`` files.
-    An archive may hold the model inside one leading folder. Raises :class:`NnefError` for a
-    missing path, a damaged or hostile archive, and a place without ``main.sknd``.
+    A ``str`` with a line break, or with a brace where no file has that name, is a text. The path
+    of a file named ``main.sknd`` stands for the folder around it; any other single file is a model
+    of one module and has no ``.dat`` files. An archive may hold the model inside one leading
+    folder. Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a place
+    without ``main.sknd``.
     """
     container = open_files(model)
     if container.main is None:
@@ -199,7 +200,7 @@ def open_files(model: ModelPath) -> Container:
 
     ``main`` is None where there is no ``main.sknd``.
     """
-    if isinstance(model, str) and ("\n" in model or "\r" in model):
+    if isinstance(model, str) and _is_text(model):
         return _Single(TEXT_PATH, MAIN_FILE, model.encode("utf-8", "surrogatepass"))
     path = Path(model)
     try:
@@ -314,6 +315,10 @@ def _nnef1_hint(path: str) -> str:
     return f"this is an NNEF 1 model ({NNEF1_FILE}): convert it first: tvm-nnef convert {path} NEW"
 
 
+def _is_text(model: str) -> bool:
+    return any(end in model for end in "\r\n") or ("{" in model and not os.path.exists(model))
+
+
 def _near(path: Path) -> str:
     """A hint for a path that is not there: the nearest name beside it."""
     parent = path.parent
@@ -321,7 +326,7 @@ def _near(path: Path) -> str:
         near = did_you_mean(path.name, (entry.name for entry in parent.iterdir()))
     except (OSError, ValueError):
         return f"the folder '{parent}' is not there either"
-    return near or f"{_KINDS}; a text has at least one line break"
+    return near or f"{_KINDS}; a text has a line break or a brace"
 
 
 def _walk(folder: Path) -> Iterator[str]:

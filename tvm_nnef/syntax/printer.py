@@ -233,7 +233,10 @@ class _Printer:
 
 def _wrap(statement: str, indent: str) -> str:
     """Break a long line between words; every line break is white space to the parser."""
-    if len(indent) + len(statement) <= WIDTH or "{\n" in statement:
+    head, brace, inside = statement.partition("{\n")
+    if brace:
+        return _wrap(f"{head}{{", indent) + f"\n{inside}"
+    if len(indent) + len(statement) <= WIDTH:
         return indent + statement
     words, lines = _WORDS.findall(statement), list[str]()
     while words:
@@ -245,15 +248,18 @@ def _wrap(statement: str, indent: str) -> str:
 
 
 def _words_on_line(words: list[str], room: int) -> int:
-    """How many words to put on a line: to the outermost comma or colon in its latter half."""
+    """How many words to put on a line: to the outermost comma or colon in its latter half.
+
+    To an earlier word where that leaves a list in one piece.
+    """
     length, depth = -1, 0
-    breaks: list[tuple[int, bool, int]] = []
+    breaks: list[tuple[float, bool, int]] = []
     for position, word in enumerate(words, 1):
         length += 1 + len(word)
         if length > room and breaks:
             return -min(breaks)[2]
         bare = _STRING.sub("", word)
         depth += sum(map(bare.count, "([{")) - sum(map(bare.count, ")]}"))
-        if 2 * length > room:
-            breaks.append((depth, not word.endswith((",", ":")), -position))
+        early = 0.0 if 2 * length > room else 1.5
+        breaks.append((depth + early, not word.endswith((",", ":")), -position))
     return len(words)

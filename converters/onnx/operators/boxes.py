@@ -9,9 +9,8 @@ import numpy as np
 from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.decided import extents_of
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, minimum, numbers, product
+from tvm_nnef.converters.onnx.symbolic import Extent, array, maximum, minimum, numbers, product
 from tvm_nnef.converters.onnx.tensors import Tensor
 
 
@@ -61,17 +60,38 @@ def _sliced(
 def _cut(x: Tensor, axis: int, start: Extent, end: Extent, step: int, builder: Builder) -> Tensor:
     """A part of a dimension, where only a run tells extent, start or end."""
     extent = x.shape[axis]
+    if step == 1 and _says_one(start, end) and not isinstance(extent, int):
+        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        return builder.call("onnx.one_slice", x, as_shape=shape, axis=axis, place=start)
     begin = start + extent if isinstance(start, int) and start < 0 else start
     stop = end + extent if isinstance(end, int) and end < 0 else end
     if step < 0:
-        if start != -1 or not isinstance(end, int) or end > -HUGE:
-            raise Unconvertible("it goes backwards through a part that only a run tells")
-        return builder.slice(x, axis, extent - 1, -1, step)
+        return _turned(x, axis, minimum(begin, extent - 1), maximum(stop, -1), step, builder)
     if isinstance(stop, int) and stop >= HUGE:
         stop = extent
     elif not (isinstance(end, int) and end < 0):
         stop = minimum(stop, extent)
     return builder.slice(x, axis, minimum(begin, extent), stop, step)
+
+
+def _says_one(start: Extent, end: Extent) -> bool:
+    """Whether a part is the first or the last element, which every dimension is taken to have."""
+    return isinstance(end, int) and ((start == 0 and end == 1) or (start == -1 and end >= HUGE))
+
+
+def _turned(
+    x: Tensor, axis: int, begin: Extent, stop: Extent, step: int, builder: Builder
+) -> Tensor:
+    """A part of a dimension backwards from ``begin`` on; ``stop`` may be -1, beyond the front."""
+    starts: list[Extent] = [0] * x.rank
+    steps = [1] * x.rank
+    starts[axis], steps[axis] = maximum(begin, 0), step
+    shape = list(x.shape)
+    shape[axis] = maximum(-((stop - begin) // -step), 0)
+    start = Tensor("int64", (x.rank,), extents=array(starts))
+    return builder.call(
+        "onnx.slice_at", x, start, builder.constant(np.array(steps)), as_shape=shape, shape=shape
+    )
 
 
 HUGE = 2**31 - 1
@@ -178,7 +198,9 @@ def _padded(
 def _far(x: Tensor, pads: Sequence[int], method: str) -> bool:
     extents = (*x.shape, *x.shape)
     return method == "REFLECT" and any(
-        count >= extent for count, extent in zip(pads, extents, strict=True) if count
+        not isinstance(extent, int) or count >= extent
+        for count, extent in zip(pads, extents, strict=True)
+        if count
     )
 
 

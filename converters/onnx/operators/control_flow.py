@@ -17,7 +17,7 @@ from tvm_nnef.converters.onnx.decided import extents_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Shape, number
+from tvm_nnef.converters.onnx.symbolic import Shape
 from tvm_nnef.converters.onnx.tensors import Block, Branch, Loop, Pack, Result, Tensor
 
 
@@ -264,7 +264,7 @@ def _scan(
     scanned = inputs[len(inputs) - count :]
     axes = node.integers("scan_input_axes") or [0] * count
     backward = directions or [0] * count
-    length = number(scanned[0].shape[axes[0]])
+    length = scanned[0].shape[axes[0]]
     packs: list[Pack] = []
     items: list[Tensor] = []
     for x, axis, turned in zip(scanned, axes, backward, strict=True):

@@ -4,58 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import decided
+from tvm_nnef.converters.onnx.decided import decided, extents_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, number, numbers
+from tvm_nnef.converters.onnx.symbolic import Extent, array, minimum, number
 from tvm_nnef.converters.onnx.tensors import Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How one dimension is resized; a scale is known, or a tensor of rank 0."""
+    """How one dimension is resized; a scale is known, or a tensor, or None: the size divided."""
 
     axis: int
-    size: int
-    scale: float | Tensor
+    size: Extent
+    scale: float | Tensor | None
     start: float | Tensor
     end: float | Tensor
+
+
+_Scales: TypeAlias = "Sequence[float | Tensor]"
 
 
 @operator("Upsample", since=7)
 def upsample(node: Node, builder: Builder) -> Tensor:
     """The old name of Resize, with scales from the corner."""
-    x = node.input(0)
-    given = node.reals("scales")
-    scales: Sequence[float | Tensor]
-    scales = given if given is not None else _numbers(node, 1, x.rank, builder)
-    shape = numbers(node.known_shape() or _scaled(x, scales))
-    axes = [
-        _Axis(axis, shape[axis], scales[axis], 0.0, 1.0)
-        for axis in range(x.rank)
-        if shape[axis] != x.shape[axis]
-    ]
-    mode = node.text("mode", "nearest")
-    return _resized(node, x, axes, mode, "asymmetric", "floor", builder)
-
-
-def _scaled(x: Tensor, scales: Sequence[float | Tensor]) -> list[int]:
-    if not all(isinstance(scale, float) for scale in scales):
-        raise Unconvertible("its scales arrive at run time", "freeze them to an initializer")
-    pairs = zip(numbers(x.shape), scales, strict=True)
-    return [int(extent * scale) for extent, scale in pairs if isinstance(scale, float)]
+    return _from_the_corner(node, node.reals("scales"), builder)
 
 
 @operator("Resize", since=10)
 def resize_10(node: Node, builder: Builder) -> Tensor:
     """Scales from the corner, and the nearest element below."""
-    x, shape = node.input(0), numbers(node.shape())
-    scales = _numbers(node, 1, x.rank, builder)
+    return _from_the_corner(node, None, builder)
+
+
+def _from_the_corner(node: Node, given: _Scales | None, builder: Builder) -> Tensor:
+    x = node.input(0)
+    scales = given or _numbers(node, 1, x.rank, builder)
+    shape = node.known_shape() or _scaled(node, range(x.rank), scales, builder)
     axes = [
         _Axis(axis, shape[axis], scales[axis], 0.0, 1.0)
         for axis in range(x.rank)
@@ -67,20 +59,23 @@ def resize_10(node: Node, builder: Builder) -> Tensor:
 @operator("Resize", since=11)
 def resize_11(node: Node, builder: Builder) -> Tensor:
     """Any of the ways of Resize, by scales or by sizes."""
-    x, shape = node.input(0), list(node.shape())
+    x, known = node.input(0), node.known_shape()
     places = [axis % x.rank for axis in node.integers("axes") or range(x.rank)]
     transform = node.text("coordinate_transformation_mode", "half_pixel")
     count = len(places)
-    scales: Sequence[float | Tensor]
+    scales: Sequence[float | Tensor | None]
     if node.optional(2) is not None and node.input(2).size:
-        scales = _numbers(node, 2, count, builder)
+        factors = _numbers(node, 2, count, builder)
+        if known is None and transform == "tf_crop_and_resize":
+            raise Unconvertible("its region decides on its shape", "give sizes in place of scales")
+        scales, shape = factors, known or _scaled(node, places, factors, builder)
     else:
-        scales = _scales_of_sizes(node, x, places, builder)
-    roi: Sequence[float | Tensor] = [0.0] * count + [1.0] * count
+        scales, shape = _sized(node, places, builder)
+    roi: _Scales = [0.0] * count + [1.0] * count
     if transform == "tf_crop_and_resize":
         roi = _numbers(node, 1, 2 * count, builder)
     axes = [
-        _Axis(axis, number(shape[axis]), scales[place], roi[place], roi[place + count])
+        _Axis(axis, shape[axis], scales[place], roi[place], roi[place + count])
         for place, axis in enumerate(places)
         if not _unchanged(x, shape, axis, scales[place], transform)
     ]
@@ -89,7 +84,7 @@ def resize_11(node: Node, builder: Builder) -> Tensor:
 
 
 def _unchanged(
-    x: Tensor, shape: Sequence[Extent], axis: int, scale: float | Tensor, transform: str
+    x: Tensor, shape: Sequence[Extent], axis: int, scale: float | Tensor | None, transform: str
 ) -> bool:
     same = shape[axis] == x.shape[axis]
     if transform == "tf_crop_and_resize":
@@ -107,25 +102,71 @@ def _numbers(node: Node, position: int, count: int, builder: Builder) -> list[fl
     ]
 
 
-def _scales_of_sizes(
-    node: Node, x: Tensor, axes: Sequence[int], builder: Builder
-) -> Sequence[float | Tensor]:
-    """The scales that lead to sizes; one for all where the aspect ratio is kept."""
-    policy, sizes = node.text("keep_aspect_ratio_policy", "stretch"), node.input(3)
-    if policy == "stretch":
-        shape = node.shape()
-        return [number(shape[axis]) / number(x.shape[axis]) for axis in axes]
-    if sizes.value is not None:
+def _scaled(node: Node, axes: Sequence[int], scales: _Scales, builder: Builder) -> list[Extent]:
+    """The shape that scales lead to, rounded down."""
+    shape = list(node.input(0).shape)
+    for axis, scale in zip(axes, scales, strict=True):
+        if isinstance(scale, Tensor):
+            size = builder.binary("math.mul", scale, _real(shape[axis], scale.dtype, builder))
+            (shape[axis],) = extents_of(builder.cast(size, "int64"), node.bound, builder)
+        else:
+            # The decimal that a scale is meant to be: 0.7, and not the float32 below it.
+            ratio = Fraction(str(np.float32(scale)))
+            shape[axis] = shape[axis] * ratio.numerator // ratio.denominator
+    return shape
+
+
+def _real(extent: Extent, dtype: str, builder: Builder) -> Tensor:
+    """An extent as a scalar of a type of reals."""
+    if isinstance(extent, int):
+        return builder.constant(extent, dtype)
+    return builder.cast(builder.extent(extent), dtype)
+
+
+def _sized(
+    node: Node, axes: Sequence[int], builder: Builder
+) -> tuple[Sequence[float | Tensor | None], Sequence[Extent]]:
+    """The scales that lead to sizes, and the shape; one scale where the aspect ratio is kept."""
+    x, sizes, known = node.input(0), node.input(3), node.known_shape()
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    if policy != "stretch":
+        return _in_proportion(node, axes, policy == "not_larger", builder)
+    shape = list(known or x.shape)
+    if known is None:
+        wanted = node.extents(3) or extents_of(sizes, node.bound, builder)
+        for axis, extent in zip(axes, wanted, strict=True):
+            shape[axis] = extent
+    pairs = [(shape[axis], x.shape[axis]) for axis in axes]
+    scales = [
+        size / extent if isinstance(size, int) and isinstance(extent, int) else None
+        for size, extent in pairs
+    ]
+    return scales, shape
+
+
+def _in_proportion(
+    node: Node, axes: Sequence[int], smaller: bool, builder: Builder
+) -> tuple[Sequence[float | Tensor], Sequence[Extent]]:
+    x, sizes, known = node.input(0), node.input(3), node.known_shape()
+    if sizes.value is not None and known is not None:
         found = [
             float(size) / number(x.shape[axis])
             for size, axis in zip(sizes.value, axes, strict=True)
         ]
-        return [min(found) if policy == "not_larger" else max(found)] * len(axes)
-    extents = builder.constant(np.array([x.shape[axis] for axis in axes]), "float64")
+        return [min(found) if smaller else max(found)] * len(axes), known
+    own = Tensor("int64", (len(axes),), extents=array([x.shape[axis] for axis in axes]))
+    extents = builder.cast(own, "float64")
     ratios = builder.binary("math.div", builder.cast(sizes, "float64"), extents)
-    name = "min" if policy == "not_larger" else "max"
+    name = "min" if smaller else "max"
     scale = builder.call(f"math.{name}_reduce", ratios, as_shape=(), axes=[0], squeeze=True)
-    return [scale] * len(axes)
+    if known is not None:
+        return [scale] * len(axes), known
+    whole = builder.call("math.round", builder.binary("math.mul", extents, scale))
+    shape = list(x.shape)
+    wanted = extents_of(builder.cast(whole, "int64"), node.bound, builder)
+    for axis, extent in zip(axes, wanted, strict=True):
+        shape[axis] = extent
+    return [scale] * len(axes), shape
 
 
 _MODES = {"nearest": "NEAREST", "linear": "LINEAR", "bilinear": "LINEAR", "cubic": "CUBIC"}
@@ -193,8 +234,8 @@ def _interpolated(
     antialias = node.flag("antialias")
     if antialias:
         # Towards smaller sizes the kernel is as much wider; how much, the extents bound.
-        extent = number(x.shape[axis.axis])
-        reach = -(-reach * max(extent, axis.size) // max(axis.size, 1)) + 1
+        extent, size = number(x.shape[axis.axis]), number(axis.size)
+        reach = -(-reach * max(extent, size) // max(size, 1)) + 1
     outside = node.flag("exclude_outside")
     scale = axis.scale
     weights = builder.call(
@@ -270,21 +311,21 @@ def max_roi_pool(node: Node, builder: Builder) -> Tensor:
 @operator("CenterCropPad", since=18)
 def center_crop_pad(node: Node, builder: Builder) -> Tensor:
     """The middle of the tensor, or the tensor in the middle of zeros."""
-    x, shape = node.input(0), node.shape()
+    x, known = node.input(0), node.known_shape()
+    shape = list(known or x.shape)
+    if known is None:
+        sizes = node.extents(1) or extents_of(node.input(1), node.bound, builder)
+        for axis, size in zip(node.integers("axes") or range(x.rank), sizes, strict=True):
+            shape[axis] = size
     for axis, (extent, wanted) in enumerate(zip(x.shape, shape, strict=True)):
-        if wanted < extent:
-            begin = (extent - wanted) // 2
-            x = builder.slice(x, axis, begin, begin + wanted)
-        elif wanted > extent:
-            front = (wanted - extent) // 2
-            grown = (*x.shape[:axis], wanted, *x.shape[axis + 1 :])
-            x = builder.call(
-                "layout.pad",
-                x,
-                as_shape=grown,
-                axes=[axis],
-                padding=[front, wanted - extent - front],
-            )
+        kept = minimum(extent, wanted)
+        begin, front = (extent - kept) // 2, (wanted - kept) // 2
+        x = builder.slice(x, axis, begin, begin + kept)
+        if kept == wanted:
+            continue
+        grown = (*x.shape[:axis], wanted, *x.shape[axis + 1 :])
+        padding = [front, wanted - kept - front]
+        x = builder.call("layout.pad", x, as_shape=grown, axes=[axis], padding=padding)
     return x
 
 

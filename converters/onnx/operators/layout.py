@@ -11,7 +11,15 @@ from tvm_nnef.converters.onnx.decided import extents_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, maximum, numbers, product, quotient
+from tvm_nnef.converters.onnx.symbolic import (
+    Extent,
+    Shape,
+    largest,
+    maximum,
+    numbers,
+    product,
+    quotient,
+)
 from tvm_nnef.converters.onnx.tensors import Tensor
 from tvm_nnef.converters.onnx.types import broadcast
 
@@ -63,7 +71,7 @@ def squeeze(node: Node, builder: Builder) -> Tensor:
     """Dimensions of extent 1 taken away, by default all of them."""
     x, axes = node.input(0), _axes(node)
     if axes is None and node.optional(1) is not None:
-        return builder.reshape(x, node.shape())
+        return builder.reshape(x, node.known_shape() or extents_without(node, builder))
     if axes is None:
         axes = [axis for axis, extent in enumerate(x.shape) if extent == 1]
     return builder.squeeze(x, axes)
@@ -73,7 +81,29 @@ def squeeze(node: Node, builder: Builder) -> Tensor:
 def unsqueeze(node: Node, builder: Builder) -> Tensor:
     """Dimensions of extent 1 put in."""
     x, axes = node.input(0), _axes(node)
-    return builder.reshape(x, node.shape()) if axes is None else builder.unsqueeze(x, axes)
+    if axes is not None:
+        return builder.unsqueeze(x, axes)
+    given = node.input(1)
+    found = builder.call(
+        "onnx.extents_with", given, as_type="int64", as_shape=(x.rank + given.size,),
+        extents=list(x.shape),
+    )  # fmt: skip
+    return builder.reshape(x, node.known_shape() or extents_of(found, _greatest(x), builder))
+
+
+def extents_without(node: Node, builder: Builder, keep: bool = False) -> Shape:
+    """The shape of input 0 without the axes of input 1, or with 1 at them; a run tells those."""
+    x, axes = node.input(0), node.input(1)
+    rank = x.rank if keep else x.rank - axes.size
+    found = builder.call(
+        "onnx.extents_without", axes, as_type="int64", as_shape=(rank,), extents=list(x.shape),
+        keep=keep,
+    )  # fmt: skip
+    return extents_of(found, _greatest(x), builder)
+
+
+def _greatest(x: Tensor) -> int:
+    return max(map(largest, x.shape), default=1)
 
 
 @operator("Transpose")
@@ -124,7 +154,9 @@ def split(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     if given is not None:
         sizes = given
     elif node.optional(1) is not None:
-        sizes = [node.shape(position)[axis] for position in range(count)]
+        known = [node.known_shape(position) for position in range(count)]
+        found = extents_of(node.input(1), node.bound, builder) if None in known else ()
+        sizes = list(found) or [each[axis] for each in known if each]
     if sizes is None:
         part = -(-extent // count)
         last = extent - part * (count - 1)
@@ -197,9 +229,11 @@ def arange(node: Node, builder: Builder) -> Tensor:
 @operator("EyeLike", since=9)
 def eye_like(node: Node, builder: Builder) -> Tensor:
     """Ones on a diagonal."""
-    rows, columns = numbers(node.input(0).shape)
-    eye = np.eye(rows, columns, node.integer("k"), np.dtype(node.dtype()))
-    return builder.constant(eye)
+    shape, k, dtype = node.input(0).shape, node.integer("k"), node.dtype()
+    if all(isinstance(extent, int) for extent in shape):
+        return builder.constant(np.eye(*numbers(shape), k, np.dtype(dtype)))
+    one = builder.constant(1, dtype)
+    return builder.call("onnx.eye", one, as_shape=shape, shape=shape, k=k)
 
 
 @operator("Trilu", since=14)
@@ -213,11 +247,13 @@ def trilu(node: Node, builder: Builder) -> Tensor:
 @operator("OneHot", since=9)
 def one_hot(node: Node, builder: Builder) -> Tensor:
     """A row of zeros and a one for each index; ``values`` says what these are."""
-    index, values, shape = builder.cast(node.input(0), "int64"), node.input(2), node.shape()
+    index, values, known = builder.cast(node.input(0), "int64"), node.input(2), node.known_shape()
     axis = node.axis(index.rank + 1, -1)
+    (depth,) = (known[axis],) if known else extents_of(node.input(1), node.bound, builder)
+    shape = (*index.shape[:axis], depth, *index.shape[axis:])
     return builder.call(
         "onnx.one_hot", index, values, as_type=values.dtype, as_shape=shape, axis=axis,
-        depth=shape[axis],
+        depth=depth,
     )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.operators.linear import matrix_product
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import Converter
+from tvm_nnef.converters.onnx.symbolic import Extent
 from tvm_nnef.converters.onnx.symbolic import number as number_of
-from tvm_nnef.converters.onnx.symbolic import numbers
 from tvm_nnef.converters.onnx.tensors import Block, Loop, Pack, Tensor
 
 Activation: TypeAlias = "Callable[[Tensor, Builder], Tensor]"
@@ -265,7 +265,7 @@ def _direction(
 ) -> list[Tensor]:
     """The outputs of one direction (time, batch, hidden), then its last states."""
     direction = _weights(node, kind, number, builder)
-    time, batch, _ = numbers(x.shape)
+    time, batch, _ = x.shape
     x = _turned(x, lengths, builder) if backward else x
     gates = matrix_product(x, builder.transpose(direction.weight, [1, 0]), builder)
     if direction.input_bias is not None:
@@ -308,15 +308,17 @@ def _start(
     node: Node,
     position: int,
     number: int,
-    batch: int,
+    batch: Extent,
     direction: Direction,
     batch_first: bool,
     builder: Builder,
 ) -> Tensor:
     given = node.optional(position)
     if given is None:
-        zeros = np.zeros((batch, direction.hidden), np.dtype(node.input(0).dtype))
-        return builder.constant(zeros)
+        dtype = node.input(0).dtype
+        if not isinstance(batch, int):
+            return builder.full(0.0, (batch, direction.hidden), dtype)
+        return builder.constant(np.zeros((batch, direction.hidden)), dtype)
     if batch_first:
         given = builder.transpose(given, [1, 0, 2])
     return builder.squeeze(builder.slice(given, 0, number, number + 1), [0])

@@ -8,9 +8,11 @@ from functools import partial
 from typing import TypeAlias
 
 from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import extents_of
 from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.operators.layout import extents_without
 from tvm_nnef.converters.onnx.registry import Converter, operator
-from tvm_nnef.converters.onnx.symbolic import number, product
+from tvm_nnef.converters.onnx.symbolic import Extent, number, product, quotient
 from tvm_nnef.converters.onnx.tensors import Tensor
 
 Step: TypeAlias = "Callable[[Tensor, Builder], Tensor]"
@@ -111,22 +113,27 @@ def reduce_axes(join: str, x: Tensor, axes: Sequence[int], keep: bool, builder: 
 
 def _joined_at(join: str, x: Tensor, node: Node, builder: Builder) -> Tensor:
     """Over axes that arrive at run time, into the shape that the model declares."""
-    shape, axes = node.shape(), node.input(1)
+    keep = node.flag("keepdims", True)
+    shape = node.known_shape() or extents_without(node, builder, keep)
+    axes = node.input(1)
     if x.kind == "bool":
         wide = _joined_at(join, builder.cast(x, "int32"), node, builder)
         # The maximum of nothing is the least number, which is no truth.
         return builder.binary("math.gt" if join == "max" else "math.ne", wide, 0, "bool")
     strides = builder.call("onnx.reduce_strides", axes, as_shape=(x.rank,), extents=list(x.shape))
-    volume = number(product(shape))
+    volume = product(shape)
     name = "sum" if join == "mean" else join
     flat = builder.call(f"onnx.{name}_at", x, strides, as_shape=(volume,), volume=volume)
     if join == "mean":
-        count = number(x.size) // max(volume, 1)
-        if x.kind == "real":
-            flat = builder.binary("math.div", flat, float(count))
-        else:
-            flat = builder.binary("onnx.truncate_div", flat, count)
+        count = quotient(x.shape, shape)
+        flat = _divided(flat, builder.extent(count), builder)
     return builder.reshape(flat, shape)
+
+
+def _divided(x: Tensor, count: Tensor, builder: Builder) -> Tensor:
+    if x.kind == "real":
+        return builder.binary("math.div", x, builder.cast(count, x.dtype))
+    return builder.binary("onnx.truncate_div", x, builder.cast(count, x.dtype))
 
 
 REDUCTIONS = tuple(Converter(name, 1, _reduce) for name in _REDUCTIONS)
@@ -184,18 +191,22 @@ def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
     """The greatest (or least) elements along an axis, in order, and where they stand."""
     x = node.input(0)
     axis, largest = node.axis(x.rank, -1), node.flag("largest", True)
-    given = node.value(1)
+    given = node.extents(1)
+    known = node.known_shape(0) or node.known_shape(1)
     if node.has("k"):
-        count = node.integer("k")
+        count: Extent = node.integer("k")
     elif given is not None:
-        count = int(given.reshape(()))
+        (count,) = given
     else:
-        count = number((node.known_shape(0) or node.shape(1))[axis])
-    shape = tuple(count if place == axis else extent for place, extent in enumerate(x.shape))
+        (count,) = (known[axis],) if known else extents_of(node.input(1), node.bound, builder)
+    # Where only a run tells how many, all of them are sorted, and the first ones taken.
+    taken = count if isinstance(count, int) else x.shape[axis]
+    shape = tuple(taken if place == axis else extent for place, extent in enumerate(x.shape))
     wide = x if x.kind == "real" else builder.cast(x, "float64")
     values, indices = Tensor(wide.dtype, shape), Tensor("int64", shape)
-    builder.add("algo.top_k", (wide,), (values, indices), k=count, axis=axis, largest=largest)
-    return builder.cast(values, x.dtype), indices
+    builder.add("algo.top_k", (wide,), (values, indices), k=taken, axis=axis, largest=largest)
+    found = builder.slice(values, axis, 0, count), builder.slice(indices, axis, 0, count)
+    return builder.cast(found[0], x.dtype), found[1]
 
 
 def _softmax_axes(node: Node, x: Tensor) -> list[int]:

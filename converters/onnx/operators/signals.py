@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import extents_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import Converter, operator
-from tvm_nnef.converters.onnx.symbolic import number
-from tvm_nnef.converters.onnx.tensors import Argument, Tensor
+from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic, number
+from tvm_nnef.converters.onnx.tensors import Tensor
 
 
 @operator("DFT", since=17)
@@ -43,20 +44,22 @@ def dft_20(node: Node, builder: Builder) -> Tensor:
 
 def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
     x, inverse, onesided = node.input(0), node.flag("inverse"), node.flag("onesided")
-    length: Argument = node.optional(1)
+    length: Tensor | Extent | None = node.optional(1)
     known = node.known_shape()
     if isinstance(length, Tensor):
         length = builder.reshape(length, ())
     else:
-        length = 2 * (number(x.shape[axis]) - 1) if inverse and onesided else number(x.shape[axis])
+        length = 2 * (x.shape[axis] - 1) if inverse and onesided else x.shape[axis]
     if isinstance(length, Tensor) and length.value is not None:
         length = int(length.value)
-    if isinstance(length, int):
-        count = length // 2 + 1 if onesided and not inverse else length
-    elif known is not None:
-        count = number(known[axis])
+    if known is not None:
+        count = known[axis]
     else:
-        raise Unconvertible("'dft_length' arrives at run time", "freeze it to an initializer")
+        if isinstance(length, Tensor):
+            (length,) = extents_of(length, node.bound, builder)
+        count = length // 2 + 1 if onesided and not inverse else length
+    if isinstance(length, Symbolic):
+        length = builder.extent(length)
     parts = 1 if inverse and onesided else 2
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 : -1], parts)
     return _exactly(
@@ -111,7 +114,7 @@ _WINDOWS = {
 def _window(node: Node, builder: Builder) -> Tensor:
     a, b, c = _WINDOWS[node.operator]
     size = builder.reshape(node.input(0), ())
-    (count,) = node.shape()
+    (count,) = node.known_shape() or extents_of(size, node.bound, builder)
     found = builder.call(
         "onnx.cosine_window", size, as_type="float64", as_shape=(count,), count=count,
         a=a, b=b, c=c, periodic=node.flag("periodic", True),

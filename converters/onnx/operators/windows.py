@@ -6,7 +6,7 @@ not what SkriptND means by them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,7 +16,7 @@ from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, maximum, number, numbers
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, maximum, minimum, number, numbers
 from tvm_nnef.converters.onnx.tensors import Attribute, Tensor
 
 
@@ -98,8 +98,7 @@ def window_of(node: Node, inside: Sequence[Extent], size: Sequence[int]) -> Wind
         if ceil:
             count = -(-room // step) + 1
             # The last window must begin in the input or the padding in front of it.
-            if (count - 1) * step >= extent + before[axis]:
-                count -= 1
+            count = minimum(count, (extent + before[axis] - 1) // step + 1)
         out.append(count)
     return Window(
         tuple(size), tuple(stride), tuple(dilation), tuple(before), tuple(after), tuple(inside),
@@ -233,15 +232,30 @@ def average_pool(node: Node, builder: Builder) -> Tensor:
     plain = {"axes": axes, **_geometry(window)}
     if not any((*window.before, *window.after)) and not window.ceil:
         return builder.call("nn.avg_pool", x, as_shape=shape, ignore_border=False, more=plain)
-    if not border and not window.ceil:
-        return builder.call("nn.avg_pool", x, as_shape=shape, more=plain)
-    counts = window.counts(border)
-    if (counts == prod(window.size)).all():
-        return builder.call("nn.avg_pool", x, as_shape=shape, ignore_border=False, more=plain)
     if not border:
         return builder.call("nn.avg_pool", x, as_shape=shape, more=plain)
+    counts = None if not window.ceil else _counts(window, x.dtype, plain, builder)
+    if counts is None:
+        return builder.call("nn.avg_pool", x, as_shape=shape, ignore_border=False, more=plain)
     total = builder.call("nn.sum_pool", x, as_shape=shape, more=plain)
-    return builder.binary("math.div", total, builder.constant(counts, x.dtype))
+    return builder.binary("math.div", total, counts)
+
+
+def _counts(
+    window: Window, dtype: str, geometry: Mapping[str, Attribute | None], builder: Builder
+) -> Tensor | None:
+    """How many elements of input and padding each window has, None where all have as many."""
+    if all(isinstance(each, int) for each in (*window.inside, *window.out)):
+        known = window.counts(True)
+        return None if (known == prod(window.size)).all() else builder.constant(known, dtype)
+    rank = len(window.size)
+    behind = [all_ - own for all_, own in zip(window.padding[rank:], window.after, strict=True)]
+    padded = [sum(extents) for extents in zip(window.inside, window.before, window.after, strict=True)]
+    ones = builder.full(1.0, (1, 1, *padded), dtype)
+    return builder.call(
+        "nn.sum_pool", ones, as_shape=(1, 1, *window.out),
+        more={**geometry, "padding": [*([0] * rank), *behind]},
+    )  # fmt: skip
 
 
 @operator("LpPool")

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm_nnef.lower.invocation import LoweringFunction
-from tvm_nnef.lower.ops import algo, layout, linalg, math, nn
+from tvm_nnef.lower.ops import layout, linalg, math, nn
 
 MAPPINGS: Mapping[str, LoweringFunction] = {
-    **algo.MAPPINGS,
     **layout.MAPPINGS,
     **math.MAPPINGS,
     **linalg.MAPPINGS,

@@ -14,10 +14,11 @@ from typing import Any, TypeAlias
 from tvm import te, tirx
 
 from tvm_nnef.graph.nodes import tensors
-from tvm_nnef.lower.functions import unless_nan
+from tvm_nnef.lower.functions import is_real, unless_nan
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.ops.common import computes_natively, forward
+from tvm_nnef.lower.scalars import literal
 from tvm_nnef.tvm_compat import PrimExpression, RelaxExpression, shape_and_dtype
 
 TeTensor: TypeAlias = Any
@@ -102,7 +103,7 @@ def _first(
         return tirx.Select(keep, left[0], right[0]), tirx.Select(keep, left[1], right[1])
 
     def null(index_type: str, value_type: str) -> tuple[PrimExpression, PrimExpression]:
-        return tirx.max_value(index_type), tirx.const(worst, value_type)
+        return tirx.max_value(index_type), literal(worst, str(value_type))
 
     reducer = te.comm_reducer(combine, null, name="first_extreme")
     loops = [te.reduce_axis((0, data.shape[axis]), "candidate") for axis in reduced]
@@ -119,10 +120,11 @@ def _first(
         place: PrimExpression = tirx.const(0, dtype)
         for loop, axis in zip(loops, reduced, strict=True):
             place = place * data.shape[axis].astype(dtype) + loop.var.astype(dtype)
-        best, least = (tirx.const(number, data.dtype) for number in (-worst, worst))
-        instead = tirx.Select(place < tirx.const(1, dtype), best, least)
-        number = unless_nan(value, value, instead)
-        return reducer((place, number), axis=loops)
+        if is_real(value):
+            best, least = (literal(number, str(data.dtype)) for number in (-worst, worst))
+            instead = tirx.Select(place < tirx.const(1, dtype), best, least)
+            value = unless_nan(value, value, instead)
+        return reducer((place, value), axis=loops)
 
     return te.compute(shape, element, name="first_extreme")[0]
 

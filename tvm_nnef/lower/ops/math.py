@@ -2,9 +2,10 @@
 
 Not here, as Relax differs in value: integer division, remainders and powers (Relax traps on zero),
 ``round`` (halves to even), ``sign``, ``tanh`` and ``atanh`` (nothing is left of a small number),
-minimum and maximum of reals unless one is a constant (Relax loses NaN), ``ne`` of reals (to Relax
-NaN is unequal to nothing), ``min_reduce`` and ``max_reduce`` (as minimum and maximum; and Relax
-starts at the least finite number, not at infinity). Their own formulas are lowered.
+minimum and maximum of reals unless one is a constant (Relax loses NaN), ``eq`` and ``ne`` of reals
+and ``not`` (once fused, TVM takes x == x for true and the opposite of x < y for y <= x, NaN or not),
+``min_reduce`` and ``max_reduce`` (as minimum and maximum; and Relax starts at the least finite
+number, not at infinity). Their own formulas are lowered.
 """
 
 from __future__ import annotations
@@ -102,6 +103,13 @@ def _unless_zero(function: Function, kinds: frozenset[str]) -> LoweringFunction:
         return None if zero else mapping(invocation)
 
     return checked
+
+
+def _difference(invocation: Invocation) -> Lowered:
+    """A difference, unless of a tensor and itself: TVM takes it for zero, NaN or not."""
+    if invocation.tensor(0) is invocation.tensor(1):
+        return None
+    return _broadcasting(relax.op.subtract, _NUMBERS)(invocation)
 
 
 def _power(invocation: Invocation) -> Lowered:
@@ -213,19 +221,17 @@ _ELEMENTWISE: Mapping[str, Function] = {
     "asinh": relax.op.asinh,
     "acosh": relax.op.acosh,
     "abs": relax.op.abs,
-    "not": relax.op.logical_not,
     "floor": relax.op.floor,
     "ceil": relax.op.ceil,
 }
 
 _BINARY: Mapping[str, tuple[Function, frozenset[str]]] = {
     "add": (relax.op.add, _NUMBERS),
-    "sub": (relax.op.subtract, _NUMBERS),
     "lt": (relax.op.less, _NUMBERS),
     "gt": (relax.op.greater, _NUMBERS),
     "le": (relax.op.less_equal, _NUMBERS),
     "ge": (relax.op.greater_equal, _NUMBERS),
-    "eq": (relax.op.equal, _NUMBERS),
+    "eq": (relax.op.equal, _INT),
     "ne": (relax.op.not_equal, _INT),
     "and": (relax.op.logical_and, _BOOL),
     "or": (relax.op.logical_or, _BOOL),
@@ -236,6 +242,7 @@ MAPPINGS: Mapping[str, LoweringFunction] = {
     **{f"math.{name}": _broadcasting(*row) for name, row in _BINARY.items()},
     "math.iden": _identity,
     "math.rcp": _reciprocal,
+    "math.sub": _difference,
     "math.mul": _unless_zero(relax.op.multiply, _NUMBERS),
     "math.div": _unless_zero(relax.op.divide, _REAL),
     "math.pow": _power,

@@ -201,7 +201,7 @@ def _relu(invocation: Invocation) -> Lowered:
 
 
 def _prelu(invocation: Invocation) -> Lowered:
-    if not computes_natively(invocation):
+    if invocation.result.type != "real" or not computes_natively(invocation):
         return None
     axis = forward(invocation.number("axis"), invocation.tensor(0).rank)
     return relax.op.nn.prelu(*invocation.operands, axis=axis)

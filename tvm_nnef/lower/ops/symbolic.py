@@ -82,12 +82,12 @@ _RULES: Mapping[str, Callable[[Operation], bool]] = {
         ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
          "layout.unsqueeze", "layout.cast", "layout.concat", "layout.transpose", "layout.pad",
          "linalg.matmul", "nn.linear", "nn.relu", "nn.prelu", "nn.gelu", "nn.sigmoid", "nn.silu",
-         "nn.erf", "nn.softmax", "algo.top_k"),
+         "nn.erf", "nn.softmax"),
         _anywhere,
     ),
     **dict.fromkeys(("nn.conv", "nn.max_pool", "nn.avg_pool"), _in_the_batch),
     **dict.fromkeys(
-        ("layout.slice", "layout.split", "layout.unstack", "nn.batch_norm", "algo.top_k"),
+        ("layout.slice", "layout.split", "layout.unstack", "nn.batch_norm"),
         _off_axis,
     ),
 }  # fmt: skip

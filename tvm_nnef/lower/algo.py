@@ -1,69 +1,54 @@
-"""Mappings of the module ``algo``: the largest elements, and the boxes that overlap no better one.
+"""Intrinsics of the module ``algo``: the largest elements, and the boxes that overlap no better one.
 
 Both sort, for which Relax calls functions of TVM that its runtime library does not have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax, te
+from tvm import relax
 
 from tvm_nnef import extents
 from tvm_nnef.extents import Extent
-from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.boxes import box_rows, boxes_apart
 from tvm_nnef.lower.checks import learn
-from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
-from tvm_nnef.lower.kernels import call_kernel
+from tvm_nnef.lower.invocation import Invocation, Lowered
 from tvm_nnef.lower.loops import INDEX
 from tvm_nnef.lower.ops.common import forward
-from tvm_nnef.lower.sorting import PLACE, first_places
+from tvm_nnef.lower.sorting import PLACE, places_in_order
 from tvm_nnef.lower.symbols import own
 from tvm_nnef.tvm_compat import PrimFunction, RelaxExpression, tensor_type
 
 
-def _top_k(invocation: Invocation) -> Lowered:
-    values, indices = invocation.operation.results
-    assert isinstance(values, Tensor) and isinstance(indices, Tensor)
-    axis = forward(invocation.number("axis"), values.rank)
-    count = values.shape[axis]
-    if not extents.is_static(count) or any(extents.equal(extent, 0) for extent in values.shape):
-        return None
-    largest = bool(invocation.attribute("largest"))
-    places = _first_places(invocation, 0, axis, count, largest=largest)
-
-    def taken(data: Any, at: Any) -> Any:
-        def element(*axes: Any) -> Any:
-            return data(*axes[:axis], at(*axes), *axes[axis + 1 :])
-
-        return te.compute(at.shape, element, name="taken")
-
-    (operand,) = invocation.operands
-    found = call_kernel(invocation.builder, taken, [operand, places], "taken")
-    types = invocation.machine_types
-    made = ((found, types[values]), (places, types[indices]))
-    return tuple(_converted(invocation, value, dtype) for value, dtype in made)
+def first_places(invocation: Invocation) -> Lowered:
+    """``algo._first_places``: the positions of the first k elements along an axis."""
+    shape, dtype = invocation.result.shape, invocation.dtype
+    if any(extents.equal(extent, 0) for extent in shape):
+        return relax.op.zeros(shape, dtype)
+    axis = forward(invocation.number("axis"), len(shape))
+    largest, most = bool(invocation.attribute("largest")), invocation.attribute("k")
+    places = invocation.builder.normalize(
+        _in_order(invocation, 0, axis, shape[axis], most, largest=largest)
+    )
+    return places if dtype == PLACE else relax.op.astype(places, dtype)
 
 
-def _converted(invocation: Invocation, value: RelaxExpression, dtype: str) -> RelaxExpression:
-    normal = invocation.builder.normalize(value)
-    return normal if str(normal.ty.dtype) == dtype else relax.op.astype(normal, dtype)
-
-
-def _first_places(
-    invocation: Invocation, operand: int, axis: int, count: int | None, *, largest: bool
+def _in_order(
+    invocation: Invocation, operand: int, axis: int, count: Extent, most: Any, *, largest: bool
 ) -> RelaxExpression:
-    """The places of the first elements of an operand along an axis; None: of all of them."""
+    """The places of the first ``count``, which is no more than ``most``, of an operand's elements."""
     tensor = invocation.tensor(operand)
-    known = [extent if extents.is_static(extent) else None for extent in tensor.shape]
-    kept = tensor.shape[axis] if count is None else count
-    shape = (*tensor.shape[:axis], kept, *tensor.shape[axis + 1 :])
+    shape = (*tensor.shape[:axis], count, *tensor.shape[axis + 1 :])
+    known, kept, limit = (
+        [extent if extents.is_static(extent) else None for extent in part]
+        for part in (tensor.shape, [count], [most])
+    )
     dtype = invocation.machine_types[tensor]
-    kernel = first_places(known, axis, count, dtype, largest=largest)
+    kernel = places_in_order(known, axis, kept[0], dtype, most=limit[0], largest=largest)
     arguments, result = [invocation.operands[operand]], (shape, PLACE)
-    return _call(invocation.builder, "first_places", kernel, arguments, [result])[0]
+    return _call(invocation.builder, "places_in_order", kernel, arguments, [result])[0]
 
 
 def _call(
@@ -90,7 +75,7 @@ def nonmax_suppress(invocation: Invocation) -> Lowered:
     width = extents.minimum(limit, count)
     (symbol,) = own(invocation.result.shape)
     builder, rows = invocation.builder, (batch, kinds)
-    order = _first_places(invocation, 1, 2, None, largest=True)
+    order = _in_order(invocation, 1, 2, count, count, largest=True)
     overlap = invocation.real("iou_threshold")
     kernel = boxes_apart(
         invocation.machine_types[invocation.tensor(0)],
@@ -105,5 +90,3 @@ def nonmax_suppress(invocation: Invocation) -> Lowered:
     listed = (invocation.result.shape, invocation.dtype)
     return _call(builder, "box_rows", box_rows(invocation.dtype), [chosen, counts], [listed])[0]
 
-
-MAPPINGS: Mapping[str, LoweringFunction] = {"algo.top_k": _top_k}

@@ -1,0 +1,105 @@
+"""A model executed by ONNX Runtime, with the values between its nodes told as well.
+
+Enters: an ONNX model and arrays by the names of its inputs. Leaves: arrays by the names of values,
+and which node gives each. Nothing is converted, and nothing is compared here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tvm_nnef.converters.onnx.reading import OnnxModel
+from tvm_nnef.converters.onnx.types import Array
+from tvm_nnef.diagnostics import error
+
+_FOLDER = "session.model_external_initializers_file_folder_path"
+_IR_VERSION = 10
+"""What older releases of ONNX Runtime read; nothing that came later changes what nodes compute."""
+
+_LIMIT = 2**31 - 1
+"""As many bytes as Protobuf can write."""
+
+
+def makers(model: OnnxModel) -> dict[str, tuple[str, str]]:
+    """By the name of each value between nodes: the node's name and its operator.
+
+    A node without a name is called by its number. Nodes inside of branches and loops are not told
+    of, those of the model's functions are.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for number, node in enumerate(model.proto.graph.node):
+        operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        for name in filter(None, node.output):
+            found[name] = (node.name or f"number {number}", operator)
+    return found
+
+
+def execute(
+    model: OnnxModel, inputs: Mapping[str, Array], wanted: Collection[str]
+) -> dict[str, Array]:
+    """The values that are wanted, by name, as ONNX Runtime computes them node by node.
+
+    It does not optimize, so that each is what its node alone makes of the node's inputs. Raises
+    NnefError where ONNX Runtime is not installed, refuses the model, or fails to run it.
+    """
+    runtime = _runtime()
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    proto.ir_version = min(proto.ir_version, _IR_VERSION)
+    given = {value.name for value in proto.graph.output}
+    proto.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in dict.fromkeys(wanted) if name not in given
+    )
+    names = list(dict.fromkeys(wanted))
+    try:
+        session = runtime.InferenceSession(
+            _serialized(model, proto), _options(runtime, model), providers=["CPUExecutionProvider"]
+        )
+        known = {value.name for value in session.get_inputs()}
+        feeds = {name: array for name, array in inputs.items() if name in known}
+        found = session.run(names, feeds)
+    except _failures(runtime) as cause:
+        hint = "compare the routes 'mapped' and 'reference' instead"
+        text = str(cause).strip().splitlines()[0]
+        message = f"ONNX Runtime {runtime.__version__} cannot run the model: {text}"
+        raise error(message, hint=hint, file=model.path) from cause
+    return {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
+
+
+def _runtime() -> Any:
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as cause:
+        hint = "pip install 'tvm-nnef[onnx]'"
+        message = "the route 'onnxruntime' needs the package 'onnxruntime'"
+        raise error(message, hint=hint) from cause
+    return onnxruntime
+
+
+def _options(runtime: Any, model: OnnxModel) -> Any:
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    if model.folder:
+        options.add_session_config_entry(_FOLDER, str(Path(model.folder).resolve()))
+    return options
+
+
+def _serialized(model: OnnxModel, proto: onnx.ModelProto) -> bytes:
+    if proto.ByteSize() > _LIMIT:
+        hint = "save it with external data (onnx.save, save_as_external_data=True)"
+        raise error("the model is too large to be handed over", hint=hint, file=model.path)
+    data: bytes = proto.SerializeToString()
+    return data
+
+
+def _failures(runtime: Any) -> tuple[type[Exception], ...]:
+    """What a session raises for a model or inputs that it does not take."""
+    kinds = vars(runtime.capi.onnxruntime_pybind11_state).values()
+    raised = (each for each in kinds if isinstance(each, type) and issubclass(each, Exception))
+    return (ValueError, RuntimeError, *raised)

@@ -1,0 +1,40 @@
+"""Small buffers of a kernel on its stack.
+
+Enters: a PrimFunc whose loops are lowered. Leaves: the same, its ``local`` buffers of few bytes
+marked for the stack, from where LLVM lifts them into registers. TVM would ask its runtime for each
+of them, anew for each tile or row, and nothing that lies in such memory stays in registers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from tvm_nnef.tvm_compat import PrimFunction
+
+BYTES = 1 << 16
+"""Larger buffers are left to the runtime: the stack of a thread has a few megabytes."""
+
+_MARK = "disable_lower_builtin"
+"""TVM's annotation for what is not to become a call of its runtime."""
+
+
+def on_stack(function: PrimFunction) -> PrimFunction:
+    """The function with its small local buffers on the stack."""
+    return function.with_body(
+        tvm_ffi.structural_map(function.body, (tirx.AllocBuffer, _marked), order="post")
+    )
+
+
+def _marked(allocation: Any) -> Any:
+    buffer = allocation.buffer
+    extents = [extent for extent in buffer.shape if isinstance(extent, tirx.IntImm)]
+    if str(buffer.scope()) != "local" or len(extents) != len(buffer.shape):
+        return allocation
+    bits = int("".join(c for c in str(buffer.dtype).split("x")[0] if c.isdigit()) or 8)
+    if math.prod(int(extent) for extent in extents) * bits > 8 * BYTES:
+        return allocation
+    return tirx.AllocBuffer(buffer, {**allocation.annotations, _MARK: tirx.IntImm("int32", 1)})

@@ -1,0 +1,31 @@
+"""``tvm-nnef tune MODEL``: faster schedules searched by measuring, kept for ``build --database``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from tvm_nnef.api import tune
+from tvm_nnef.cli.arguments import compose_options, load_options
+
+_INTERRUPTED = 130
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tunes and tells what came out; an interruption keeps what was found until then."""
+    try:
+        report = tune(
+            options.model,
+            options.target,
+            trials=options.trials,
+            database=options.database,
+            **load_options(options),
+            **compose_options(options),
+        )
+    except KeyboardInterrupt:
+        kept = f"what was found is in {options.database}"
+        print(f"interrupted; {kept}, and the same command goes on", file=sys.stderr)
+        return _INTERRUPTED
+    print(json.dumps(report.to_json(), indent=2) if options.json else report.summary())
+    return 0

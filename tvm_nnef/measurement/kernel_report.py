@@ -1,0 +1,149 @@
+"""What is told of the kernels of a model: rules, work and speed, slowest first, in three shapes.
+
+A table for terminals, plain lines, JSON. Measures nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tvm_nnef.measurement.work import Work
+
+NOT_TIMED = "The kernels were not timed: this machine does not run code for the target."
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """A kernel: the rule that scheduled it, how often it is called, its work, and its time.
+
+    ``work`` and ``seconds`` are those of one call, None where data decide about extents;
+    ``calls`` counts places in the model, so that what stands in a loop counts once.
+    """
+
+    name: str
+    rule: str
+    calls: int
+    work: Work | None
+    seconds: float | None
+
+    @property
+    def total(self) -> float | None:
+        """The seconds of all calls."""
+        return None if self.seconds is None else self.calls * self.seconds
+
+    @property
+    def gflops(self) -> float | None:
+        """Operations in a nanosecond; None where there are none, or no time."""
+        return self._rate(self.work.flop if self.work else 0)
+
+    @property
+    def gigabytes(self) -> float | None:
+        """Bytes in a nanosecond, alike."""
+        return self._rate(self.work.bytes if self.work else 0)
+
+    def _rate(self, amount: int) -> float | None:
+        return amount / self.seconds / 1e9 if amount and self.seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReport:
+    """The kernels of a model, slowest first; ``threads`` is None where nothing was timed."""
+
+    rows: tuple[KernelRow, ...]
+    threads: int | None
+
+    @property
+    def total(self) -> float:
+        """The seconds of all calls of all kernels that were timed."""
+        return sum(row.total or 0.0 for row in self.rows)
+
+    def share(self, row: KernelRow) -> float | None:
+        """A kernel's part of the time of all."""
+        return None if row.total is None or not self.total else row.total / self.total
+
+    def summary(self) -> str:
+        """How many kernels each rule took, and the time of all together."""
+        rules: dict[str, int] = {}
+        for row in self.rows:
+            rules[row.rule] = rules.get(row.rule, 0) + 1
+        by_rule = ", ".join(f"{rule} {count}" for rule, count in sorted(rules.items()))
+        kernels = f"{len(self.rows)} kernels: {by_rule}." if self.rows else "No kernels."
+        if self.threads is None:
+            return f"{kernels} {NOT_TIMED}"
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        flop = sum(row.calls * row.work.flop for row in self.rows if row.work)
+        speed = f", {flop / self.total / 1e9:.1f} GFLOP/s" if self.total else ""
+        return f"{kernels} One after the other {_milliseconds(self.total)} ms on {threads}{speed}."
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as what JSON can hold, times in seconds."""
+        rows = [
+            {
+                "name": row.name,
+                "rule": row.rule,
+                "calls": row.calls,
+                "flop": row.work.flop if row.work else None,
+                "bytes": row.work.bytes if row.work else None,
+                "seconds": row.seconds,
+                "share": self.share(row),
+            }
+            for row in self.rows
+        ]
+        return {"threads": self.threads, "seconds": self.total, "kernels": rows}
+
+    def lines(self) -> list[str]:
+        """The same as text, a line for each kernel under a line of headings, aligned."""
+        table = [list(_COLUMNS), *(self._cells(row) for row in self.rows)]
+        widths = [max(len(row[n]) for row in table) for n in range(len(_COLUMNS))]
+        aligned = [
+            "  ".join(
+                cell.ljust(width) if n < _TEXTS else cell.rjust(width)
+                for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in table
+        ]
+        return [*aligned, "", self.summary()]
+
+    def print(self) -> None:
+        """Prints a table where standard output is a terminal, else lines."""
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            print("\n".join(self.lines()))
+            return
+        table = Table(box=None, header_style="bold")
+        for number, column in enumerate(_COLUMNS):
+            table.add_column(column, justify="left" if number < _TEXTS else "right")
+        for row in self.rows:
+            share = self.share(row) or 0.0
+            style = "red" if share > 0.2 else "yellow" if share > 0.05 else ""
+            table.add_row(*self._cells(row), style=style)
+        console.print(table)
+        console.print()
+        console.print(self.summary(), soft_wrap=True)
+
+    def _cells(self, row: KernelRow) -> list[str]:
+        share = self.share(row)
+        return [
+            row.name,
+            row.rule,
+            str(row.calls),
+            "" if row.work is None else f"{row.work.flop / 1e6:.2f}",
+            "" if row.work is None else f"{row.work.bytes / 1e6:.2f}",
+            "" if row.seconds is None else f"{1e6 * row.seconds:.1f}",
+            "" if row.gflops is None else f"{row.gflops:.1f}",
+            "" if row.gigabytes is None else f"{row.gigabytes:.1f}",
+            "" if share is None else f"{share:.1%}",
+        ]
+
+
+_COLUMNS = ("kernel", "rule", "calls", "MFLOP", "MB", "us", "GFLOP/s", "GB/s", "time")
+_TEXTS = 2
+"""How many columns hold text, and stand at the left."""
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3f}" if seconds < 0.1 else f"{1e3 * seconds:.0f}"

@@ -1,0 +1,152 @@
+"""The kernels of a module that was built, each timed alone: modules and a library in, a report out.
+
+A kernel runs by itself on random data, over and over: what it reads is as near as the caches allow,
+and the sum over all kernels leaves out what the virtual machine needs between them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from tvm import relax, tirx
+
+from tvm_nnef import schedules, tvm_compat
+from tvm_nnef.measurement.kernel_report import KernelReport, KernelRow
+from tvm_nnef.measurement.work import extent_value, work_of
+from tvm_nnef.schedules.cpu.rules import divides_data
+from tvm_nnef.tvm_compat import Module, PrimFunction, prim_functions
+
+SECONDS = 8.0
+"""How long the timing of all kernels of a model may take."""
+
+_PATIENCE = 0.2
+"""How long one kernel is timed, where there are few."""
+
+_PATTERN = 1 << 16
+"""How many random numbers are made; larger buffers repeat them."""
+
+
+def kernel_report(
+    fused: Module, scheduled: Module, library: Any, *, here: bool, threads: int
+) -> KernelReport:
+    """The report of a module, from before scheduling, after it, and compiled.
+
+    Kernels are timed where the library runs ``here``, on so many threads.
+    """
+    functions, calls = prim_functions(fused), calls_of(scheduled)
+    bounds = _bounds(scheduled)
+    rules = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
+    seconds: Mapping[str, float | None] = {}
+    if here:
+        tvm_compat.use_threads(threads)
+        seconds = _timed(functions, library, bounds)
+    rows = [
+        KernelRow(
+            name=name,
+            rule=rules.get(name, "none"),
+            calls=calls.get(name, 0),
+            work=work_of(function, bounds),
+            seconds=seconds.get(name),
+        )
+        for name, function in functions.items()
+    ]
+    rows.sort(key=lambda row: (-(row.total or 0.0), -(row.work.flop if row.work else 0), row.name))
+    return KernelReport(tuple(rows), threads if here else None)
+
+
+def calls_of(mod: Module) -> Counter[str]:
+    """How often each PrimFunc stands in the Relax functions, by its name."""
+    found: Counter[str] = Counter()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, tvm_compat.CALL) and expression.args:
+            first = expression.args[0]
+            operator = str(getattr(expression.op, "name", ""))
+            if operator.startswith("relax.call_tir") and hasattr(first, "name_hint"):
+                found[str(first.name_hint)] += 1
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return found
+
+
+def _bounds(mod: Module) -> Mapping[str, int]:
+    """The largest values of symbols, where the functions of a module tell them."""
+    found: dict[str, int] = {}
+    for function in mod.functions.values():
+        bounds = (function.attrs or {}).get("tir_var_upper_bound", {})
+        found.update({str(name): int(value) for name, value in dict(bounds).items()})
+    return found
+
+
+def _timed(
+    functions: Mapping[str, PrimFunction], library: Any, bounds: Mapping[str, int]
+) -> dict[str, float | None]:
+    patience = min(_PATIENCE, SECONDS / 2 / max(1, len(functions)))
+    machine_code = tvm_compat.kernels_of(library)
+    found: dict[str, float | None] = {}
+    for name, function in functions.items():
+        arguments = random_arguments(function, bounds)
+        kernel = machine_code(name)
+        timed = arguments is not None and kernel is not None
+        found[name] = best_time(kernel, arguments, patience) if timed else None
+    return found
+
+
+def best_time(kernel: Callable[..., object], arguments: Sequence[Any], patience: float) -> float:
+    """The shortest of the runs of a kernel in so many seconds; of two at least."""
+    times: list[float] = []
+    deadline = time.perf_counter() + patience
+    while len(times) < 2 or time.perf_counter() < deadline:
+        start = time.perf_counter()
+        kernel(*arguments)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[Any] | None:
+    """What a PrimFunc may be called with; None where an extent is only known at run time.
+
+    Ints are 0, which is an index of everything, or 1 where they are divided by.
+    """
+    integer = int(_divides(function))
+    arguments = []
+    for parameter in function.params:
+        if tvm_compat.is_scalar(parameter):
+            value = extent_value(parameter, bounds)
+            if value is None:
+                return None
+            arguments.append(value)
+            continue
+        shape = [extent_value(extent, bounds) for extent in parameter.shape]
+        if any(extent is None for extent in shape):
+            return None
+        array = _random(tuple(e for e in shape if e is not None), str(parameter.dtype), integer)
+        if array is None:
+            return None
+        arguments.append(tvm_compat.runtime_tensor(array))
+    return arguments
+
+
+def _divides(function: PrimFunction) -> bool:
+    stores: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, stores.append), order="post")
+    return any(divides_data(store.value) for store in stores)
+
+
+def _random(shape: tuple[int, ...], dtype: str, integer: int) -> Any:
+    """An array of the shape; None for a dtype that NumPy does not have."""
+    generator = np.random.default_rng(0)
+    if dtype.startswith(("int", "uint")):
+        return np.full(shape, integer, dtype)
+    if dtype == "bool":
+        return np.resize(generator.integers(0, 2, _PATTERN).astype(bool), shape)
+    if dtype in ("float16", "float32", "float64"):
+        return np.resize(generator.standard_normal(_PATTERN).astype(dtype), shape)
+    return None

@@ -1,0 +1,177 @@
+"""How much a kernel has to do, counted in its loops: a PrimFunc before scheduling in, numbers out.
+
+Counts what the formula asks for, not what a schedule makes of it: a convolution by another
+algorithm, or one computed twice at the edge of tiles, has the same work. Runs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from tvm_nnef.tvm_compat import (
+    BUFFER_LOAD,
+    CALL,
+    PrimExpression,
+    PrimFunction,
+    dtype_of,
+    is_conditional,
+    is_scalar,
+)
+
+_ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod,
+               tirx.Max, tirx.Min)  # fmt: skip
+_FREE_CALLS = ("if_then_else", "reinterpret", "likely")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """``flop`` is the number of operations on elements, ``bytes`` what has to be moved for them.
+
+    An element that is read often counts once, as far as one element of the result needs it at all.
+    """
+
+    flop: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class _Count:
+    """What was seen so far: operations, and by buffer how often it is accessed."""
+
+    flop: int = 0
+    accesses: dict[Any, int] = field(default_factory=dict)
+
+    def access(self, buffer: Any, times: int) -> None:
+        self.accesses[buffer] = self.accesses.get(buffer, 0) + times
+
+
+def work_of(function: PrimFunction, bounds: Mapping[str, int]) -> Work | None:
+    """The work of one call; symbols have the values in ``bounds``, by name.
+
+    None where it depends on data, or on a symbol that has no value.
+    """
+    count = _Count()
+    try:
+        _statement(function.body, 1, count, bounds)
+        sizes = {b: _bytes(b, bounds) for b in function.params if not is_scalar(b)}
+    except _Unknown:
+        return None
+    moved = (
+        min(size, count.accesses.get(buffer, 0) * _item_bytes(buffer))
+        for buffer, size in sizes.items()
+    )
+    return Work(count.flop, sum(moved))
+
+
+def extent_value(extent: Any, bounds: Mapping[str, int]) -> int | None:
+    """The number that an extent is, at the bounds of its symbols; None where one has none."""
+    try:
+        return _number(extent, bounds)
+    except _Unknown:
+        return None
+
+
+class _Unknown(Exception):
+    """An extent that only a run tells."""
+
+
+def _number(extent: Any, bounds: Mapping[str, int]) -> int:
+    match extent:
+        case int():
+            return extent
+        case tirx.IntImm():
+            return int(extent.value)
+        case tirx.Var() if str(extent.name) in bounds:
+            return bounds[str(extent.name)]
+        case tirx.Cast():
+            return _number(extent.value, bounds)
+    operation = next((f for kind, f in _INTEGER.items() if isinstance(extent, kind)), None)
+    if operation is None:
+        raise _Unknown
+    try:
+        return int(operation(_number(extent.a, bounds), _number(extent.b, bounds)))
+    except ZeroDivisionError:
+        raise _Unknown from None
+
+
+_INTEGER: Mapping[Any, Any] = {
+    tirx.Add: lambda a, b: a + b,
+    tirx.Sub: lambda a, b: a - b,
+    tirx.Mul: lambda a, b: a * b,
+    tirx.FloorDiv: lambda a, b: a // b,
+    tirx.FloorMod: lambda a, b: a % b,
+    tirx.Max: max,
+    tirx.Min: min,
+}
+
+
+def _bytes(buffer: Any, bounds: Mapping[str, int]) -> int:
+    extents = [_number(extent, bounds) for extent in buffer.shape]
+    return math.prod(extents) * _item_bytes(buffer)
+
+
+def _item_bytes(buffer: Any) -> int:
+    digits = "".join(c for c in str(buffer.dtype) if c.isdigit())
+    return max(1, int(digits) // 8) if digits else 1
+
+
+def _statement(statement: Any, times: int, count: _Count, bounds: Mapping[str, int]) -> None:
+    match statement:
+        case tirx.SeqStmt():
+            for part in statement.seq:
+                _statement(part, times, count, bounds)
+        case tirx.For():
+            extent = max(0, _number(statement.extent, bounds))
+            _statement(statement.body, times * extent, count, bounds)
+        case s_tir.SBlockRealize():
+            _statement(statement.block.body, times, count, bounds)
+        case tirx.IfThenElse():
+            _statement(statement.then_case, times, count, bounds)
+            if statement.else_case is not None:
+                _statement(statement.else_case, times, count, bounds)
+        case tirx.BufferStore():
+            count.access(statement.buffer, times)
+            for part in (statement.value, *statement.indices):
+                _expression(part, times, count)
+        case tirx.While():
+            raise _Unknown
+        case _ if getattr(statement, "body", None) is not None:
+            _statement(statement.body, times, count, bounds)
+
+
+def _expression(expression: PrimExpression, times: int, count: _Count) -> bool:
+    """Counts an expression; gives whether it has an element of a tensor in it.
+
+    Arithmetic without one is about indices, and costs nothing that counts.
+    """
+    if isinstance(expression, BUFFER_LOAD):
+        count.access(expression.source, times)
+        for index in expression.indices:
+            _expression(index, times, count)
+        return True
+    found = [_expression(part, times, count) for part in _parts(expression)]
+    if any(found) and _is_operation(expression):
+        count.flop += times
+    return any(found)
+
+
+def _parts(expression: PrimExpression) -> list[Any]:
+    """The expressions that an expression is made of."""
+    names = ("a", "b", "condition", "true_value", "false_value", "value", "body")
+    if isinstance(expression, CALL):
+        parts = list(expression.args)
+    else:
+        parts = [getattr(expression, name, None) for name in names]
+    return [part for part in parts if hasattr(part, "ty")]
+
+
+def _is_operation(expression: PrimExpression) -> bool:
+    if isinstance(expression, CALL):
+        name = str(getattr(expression.op, "name", "")).split(".")[-1]
+        return not is_conditional(expression) and name not in _FREE_CALLS
+    return isinstance(expression, _ARITHMETIC) and dtype_of(expression) != "bool"

@@ -1,0 +1,256 @@
+"""What tuning has found, in a folder: a file that says for what, and one file for each kernel.
+
+The files are JSON, and each is written whole or not at all, so that any moment is a good one to
+stop. Everything read is checked: a folder may be damaged, or come from anybody.
+
+- ``database.json``: ``format``, the version of TVM (``tvm``), the ``target``;
+- ``<hash>.json``: a :class:`Record`, under the hash of the PrimFunc as it is before scheduling.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+
+from tvm_nnef import tvm_compat
+from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.tuning.traces import Trace, complaint, function_of, scheduled_by
+from tvm_nnef.tvm_compat import PrimFunction, Target
+
+FORMAT = 1
+HEADER = "database.json"
+MAX_BYTES = 16 << 20
+MAX_TRACES = 16
+"""How many of the best schedules of a kernel are kept, for a search that goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A schedule and the seconds that it took while searching."""
+
+    seconds: float
+    trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of a kernel.
+
+    ``traces`` are the best schedules that were measured, the fastest first, of so many ``trials``.
+    ``chosen`` is the one that was faster than the ``rule`` when both were measured in turns, on
+    ``threads``, and ``tuned_seconds`` and ``rule_seconds`` are what was measured then; None where
+    the rule was as good. ``rule_hash`` tells the rule's schedule from that of later rules.
+    """
+
+    name: str
+    rule: str
+    rule_hash: str
+    threads: int
+    trials: int
+    rule_seconds: float
+    tuned_seconds: float | None = None
+    chosen: Trace | None = None
+    traces: tuple[Measured, ...] = ()
+
+
+@dataclass(slots=True)
+class Database:
+    """A folder of records for a target; ``stale`` names kernels whose rules changed since."""
+
+    folder: Path
+    stale: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def opened(path: str | os.PathLike[str], target: Target, *, create: bool = False) -> Database:
+        """The database in a folder, a new one where there is none and ``create`` says so.
+
+        Raises NnefError where the folder is none, is for another target or version of TVM, or
+        cannot be read or made.
+        """
+        folder = Path(path)
+        header = folder / HEADER
+        expected = _header(target)
+        if not header.is_file():
+            if not create or (folder.exists() and not _is_empty_folder(folder)):
+                hint = None if create else "tune writes one: tvm-nnef tune MODEL --database DIR"
+                raise error(f"'{folder}' is no tuning database", hint=hint)
+            _create(folder)
+            write_json(header, expected)
+            return Database(folder)
+        found = _read_json(header)
+        if found.get("format") != FORMAT:
+            raise error(f"the tuning database is of format {found.get('format')!r}", file=header)
+        for key, what in (("tvm", "version of TVM"), ("target", "target")):
+            if found.get(key) != expected[key]:
+                raise error(
+                    f"the tuning database is for another {what}: {_short(found.get(key))}, "
+                    f"here it is {_short(expected[key])}",
+                    file=str(header),
+                    hint="tune into another folder",
+                )
+        return Database(folder)
+
+    def read(self, function: PrimFunction) -> Record | None:
+        """What is known of a PrimFunc; NnefError where its file is damaged."""
+        file = self._file(function)
+        if not file.is_file():
+            return None
+        return _record(_read_json(file), file)
+
+    def write(self, function: PrimFunction, record: Record) -> None:
+        """Keeps a record; the file is that before or that after, at any moment."""
+        content = {
+            "format": FORMAT,
+            "name": record.name,
+            "rule": record.rule,
+            "rule_hash": record.rule_hash,
+            "threads": record.threads,
+            "trials": record.trials,
+            "rule_seconds": record.rule_seconds,
+            "tuned_seconds": record.tuned_seconds,
+            "chosen": record.chosen,
+            "traces": [{"seconds": each.seconds, "trace": each.trace} for each in record.traces],
+        }
+        write_json(self._file(function), content)
+
+    def tuned(
+        self, name: str, function: PrimFunction, by_rules: Callable[[], tuple[PrimFunction, str]]
+    ) -> PrimFunction | None:
+        """The tuned schedule of a PrimFunc; None where there is none that beats the rules.
+
+        Raises NnefError where its file is damaged.
+        """
+        record = self.read(function)
+        if record is None or record.chosen is None:
+            return None
+        if record.rule_hash != hash_of(by_rules()[0]):
+            self.stale.append(name)
+            return None
+        schedule = scheduled_by(function, record.chosen)
+        if schedule is None:
+            raise _damaged(self._file(function), "its schedule does not fit the kernel")
+        return function_of(schedule)
+
+    def _file(self, function: PrimFunction) -> Path:
+        return self.folder / f"{hash_of(function)}.json"
+
+
+def hash_of(function: PrimFunction) -> str:
+    """A name for what a PrimFunc is, whatever its variables are called."""
+    return f"{tvm_ffi.structural_hash(function) % (1 << 64):016x}"
+
+
+def write_json(file: Path, content: Mapping[str, Any]) -> None:
+    """Writes a file so that it is there whole or as it was before; NnefError where it cannot."""
+    try:
+        descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=".draft")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                json.dump(content, stream)
+            Path(draft).replace(file)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+    except OSError as problem:
+        raise error(f"cannot write '{file}': {problem.strerror}") from None
+
+
+def _header(target: Target) -> dict[str, Any]:
+    described = json.loads(json.dumps(dict(target.export()), default=_plain_target))
+    return {"format": FORMAT, "tvm": tvm_compat.version(), "target": described}
+
+
+def _plain_target(value: Any) -> Any:
+    """TVM's own containers as those of JSON."""
+    if isinstance(value, Mapping):
+        return {str(key): item for key, item in value.items()}
+    return list(value) if hasattr(value, "__iter__") else str(value)
+
+
+def _create(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise error(f"cannot make the folder '{folder}': {problem.strerror}") from None
+
+
+def _is_empty_folder(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise _damaged(file, "it is too large")
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise error(f"cannot read the tuning database: {problem.strerror}", file=file) from None
+    except (ValueError, RecursionError) as problem:
+        raise _damaged(file, f"it is no JSON ({problem})") from None
+    if not isinstance(content, dict):
+        raise _damaged(file, "a JSON object is expected")
+    return content
+
+
+def _record(content: Mapping[str, Any], file: Path) -> Record:
+    try:
+        measured = tuple(
+            Measured(_seconds(each["seconds"]), _checked(each["trace"], file))
+            for each in content["traces"][:MAX_TRACES]
+        )
+        chosen, tuned = content["chosen"], content["tuned_seconds"]
+        return Record(
+            name=str(content["name"]),
+            rule=str(content["rule"]),
+            rule_hash=str(content["rule_hash"]),
+            threads=_number(content["threads"]),
+            trials=_number(content["trials"]),
+            rule_seconds=_seconds(content["rule_seconds"]),
+            tuned_seconds=None if tuned is None else _seconds(tuned),
+            chosen=None if chosen is None else _checked(chosen, file),
+            traces=measured,
+        )
+    except (KeyError, TypeError, ValueError) as problem:
+        raise _damaged(file, f"an entry is missing or of another type ({problem})") from None
+
+
+def _checked(trace: Any, file: Path) -> Trace:
+    problem = complaint(trace)
+    if problem is not None:
+        raise _damaged(file, problem)
+    checked: Trace = trace
+    return checked
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"seconds are a number, not {value!r}")
+    if not math.isfinite(value) or value <= 0:
+        raise ValueError(f"seconds are more than 0, not {value!r}")
+    return float(value)
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError(f"a count is expected, not {value!r}")
+    return value
+
+
+def _damaged(file: Path, reason: str) -> NnefError:
+    hint = "remove the file to have the kernel tuned anew"
+    if file.name == HEADER:
+        hint = "tune into another folder"
+    return error(f"the tuning database is damaged: {reason}", file=str(file), hint=hint)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) < 200 else f"{text[:200]}…"

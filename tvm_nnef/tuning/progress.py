@@ -1,0 +1,94 @@
+"""How far tuning is, for the person who waits: a bar over a table, or plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tvm_nnef.tuning.session import State, Told, TuningReport
+
+PATIENCE = 2.0
+"""Seconds from one line to the next."""
+
+_ROWS = 12
+"""How many kernels the table shows, those that take longest."""
+
+
+@contextmanager
+def tuning_reported() -> Iterator[Told]:
+    """Reports on standard error for as long as the block runs."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(console)
+        return
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*(TextColumn(c) if isinstance(c, str) else c for c in columns), console=console)
+    task = bar.add_task("tuning", total=None)
+    begun: list[int] = []
+    with Live(bar, console=console, transient=True, refresh_per_second=4) as live:
+
+        def told(state: State) -> None:
+            if not begun:
+                # What a database had already says nothing of the time that is left.
+                begun.append(state.done)
+            bar.update(
+                task,
+                description=f"tuning {state.searching}",
+                completed=state.done - begun[0],
+                total=state.wanted - begun[0],
+            )
+            live.update(Group(kernel_table(state.report), bar))
+
+        yield told
+
+
+def kernel_table(report: TuningReport) -> Table:
+    """The kernels that take longest: by the rules, the best so far, and trials."""
+    table = Table(box=None, header_style="bold")
+    for head in ("kernel", "rule", "calls", "rule us", "best us", "gain", "trials"):
+        table.add_column(head, justify="left" if head in ("kernel", "rule") else "right")
+    for kernel in report.kernels[:_ROWS]:
+        table.add_row(
+            kernel.name,
+            kernel.rule,
+            str(kernel.calls),
+            f"{1e6 * kernel.rule_seconds:.1f}",
+            f"{1e6 * kernel.seconds:.1f}",
+            f"{kernel.rule_seconds / kernel.seconds:.2f}" if kernel.tuned else "",
+            str(kernel.trials),
+            style="green" if kernel.tuned else "",
+        )
+    return table
+
+
+def _lines(console: Console) -> Told:
+    start = last = time.monotonic()
+    begun: list[int] = []
+
+    def told(state: State) -> None:
+        nonlocal last
+        if not begun:
+            begun.append(state.done)
+        now = time.monotonic()
+        if now - last <= PATIENCE:
+            return
+        last = now
+        fresh = state.done - begun[0]
+        left = (
+            f", {(now - start) / fresh * (state.wanted - state.done):.0f} s left" if fresh else ""
+        )
+        kernel = next(k for k in state.report.kernels if k.name == state.searching)
+        times = f"{1e6 * kernel.seconds:.1f} us, {1e6 * kernel.rule_seconds:.1f} us by the rules"
+        console.print(
+            f"tuning: {state.done} of {state.wanted} trials{left}; {kernel.name}: {times}",
+            soft_wrap=True,
+            highlight=False,
+        )
+
+    return told

@@ -1,0 +1,182 @@
+"""The search for a schedule of one kernel: TVM's evolutionary search, driven a batch at a time.
+
+Enters: a PrimFunc as the rules see it, with what the rules make of it. Leaves: a record, which is
+up to date after every batch, so that a search can stop at any moment and go on from the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import tvm
+from tvm import s_tir
+from tvm.s_tir import meta_schedule
+
+from tvm_nnef.measurement.kernels import random_arguments
+from tvm_nnef.tuning import trial
+from tvm_nnef.tuning.database import MAX_TRACES, Database, Measured, Record, hash_of
+from tvm_nnef.tuning.traces import as_module, complaint, function_of, scheduled_by, trace_of
+from tvm_nnef.tvm_compat import PrimFunction, Target
+
+BATCH = 8
+"""How many schedules the search proposes before it is told how fast they were."""
+
+_POPULATION, _RANDOM, _GENERATIONS = 128, 32, 3
+_ENDLESS = 1 << 20
+
+
+class KernelSearch:
+    """A kernel, what is known of it (``record``), and the search for more.
+
+    ``calls`` is how often the model runs it. ``exhausted`` says that there is nothing more to try.
+    """
+
+    def __init__(
+        self, name: str, calls: int, function: PrimFunction, rule: tuple[PrimFunction, str],
+        target: Target, threads: int, known: Record | None,
+    ) -> None:  # fmt: skip
+        """Times the rule's schedule; ValueError where the kernel cannot be called alone."""
+        arguments = random_arguments(function, {})
+        by_rule = trial.compiled(rule[0], target)
+        if arguments is None or by_rule is None:
+            raise ValueError(f"kernel '{name}' cannot be timed by itself")
+        self.name, self.calls, self.function = name, calls, function
+        self._arguments, self._by_rule, self._target = arguments, by_rule, target
+        self._threads = threads
+        self._context: Any = None
+        self.exhausted = False
+        seconds = trial.seconds_of(by_rule, arguments)
+        fresh = Record(name, rule[1], hash_of(rule[0]), threads, 0, seconds)
+        self.record = fresh
+        if known is not None:
+            self.record = replace(fresh, trials=known.trials, traces=known.traces)
+            if (known.rule_hash, known.threads) == (fresh.rule_hash, threads):
+                self.record = known
+            elif known.traces:
+                # Other rules or threads: what was measured says nothing of who is faster now.
+                self._judge()
+
+    @property
+    def seconds(self) -> float:
+        """The time of the kernel as it would be built now."""
+        tuned = self.record.tuned_seconds
+        return self.record.rule_seconds if tuned is None else tuned
+
+    def step(self, batch: int, told: Callable[[], None]) -> None:
+        """Measures a batch, and compares the best with the rule; ``told`` after each trial.
+
+        The record holds what was found when it is interrupted, too.
+        """
+        candidates = self._candidates()
+        if not candidates:
+            self.exhausted = True
+            return
+        best_before = self._best
+        results = []
+        for candidate in candidates[:batch]:
+            results.append(self._tried(candidate))
+            told()
+        if len(results) == len(candidates):
+            self._context.notify_runner_results(candidates, results)
+        else:
+            # The search wants to hear of all that it proposed, or to begin anew.
+            self._context = None
+        if self._best < best_before:
+            self._judge()
+
+    @property
+    def _best(self) -> float:
+        traces = self.record.traces
+        return traces[0].seconds if traces else float("inf")
+
+    def _candidates(self) -> list[Any]:
+        try:
+            if self._context is None:
+                self._context = self._started()
+            found = self._context.generate_measure_candidates()
+        except (tvm.error.InternalError, RuntimeError, s_tir.ScheduleError):
+            return []
+        return [] if found is None else list(found)
+
+    def _started(self) -> Any:
+        """The context of a search that knows the schedules of the record."""
+        strategy = meta_schedule.search_strategy.EvolutionarySearch(
+            population_size=_POPULATION,
+            init_min_unmeasured=_RANDOM,
+            genetic_num_iters=_GENERATIONS,
+        )
+        target = tvm.target.Target({**dict(self._target.export()), "num-cores": self._threads})
+        context = meta_schedule.TuneContext(
+            mod=as_module(self.function),
+            target=target,
+            space_generator="post-order-apply",
+            search_strategy=strategy,
+            num_threads=1,
+            rand_state=1 + self.record.trials,
+        )
+        spaces = context.generate_design_space()
+        self._known = meta_schedule.database.MemoryDatabase()
+        self._workload = self._known.commit_workload(context.mod)
+        context.pre_tuning(
+            _ENDLESS, BATCH, spaces, self._known, meta_schedule.cost_model.RandomModel(seed=0)
+        )
+        for measured in self.record.traces:
+            schedule = scheduled_by(self.function, measured.trace)
+            if schedule is not None:
+                self._commit(schedule, measured.seconds)
+        return context
+
+    def _commit(self, schedule: Any, seconds: float) -> None:
+        record = meta_schedule.database.TuningRecord(
+            schedule.trace, self._workload, [seconds], self._target
+        )
+        self._known.commit_tuning_record(record)
+
+    def _tried(self, candidate: Any) -> Any:
+        """The result of a candidate for the search; what it found is put into the record."""
+        trials = self.record.trials + 1
+        self.record = replace(self.record, trials=trials)
+        kernel = trial.compiled(function_of(candidate.sch), self._target)
+        trace = trace_of(candidate.sch)
+        if kernel is None or complaint(trace) is not None:
+            return meta_schedule.runner.RunnerResult(None, "it cannot be compiled or kept")
+        best = min(self._best, self.record.rule_seconds)
+        seconds = trial.seconds_of(kernel, self._arguments, best)
+        self._commit(candidate.sch, seconds)
+        kept = sorted([*self.record.traces, Measured(seconds, trace)], key=lambda m: m.seconds)
+        self.record = replace(self.record, traces=tuple(kept[:MAX_TRACES]))
+        return meta_schedule.runner.RunnerResult([seconds], None)
+
+    def _judge(self) -> None:
+        """The best schedule beside the rule's, in turns: if it wins, it is the one to be built.
+
+        A schedule that computes something else is struck out, and the next one is looked at.
+        """
+        for measured in self.record.traces:
+            verdict = self._compared(measured)
+            if verdict is None or not verdict.same:
+                rest = tuple(each for each in self.record.traces if each is not measured)
+                self.record = replace(self.record, traces=rest)
+                continue
+            if verdict.tuned_wins:
+                self.record = replace(
+                    self.record,
+                    rule_seconds=verdict.rule,
+                    tuned_seconds=verdict.tuned,
+                    chosen=measured.trace,
+                )
+            return
+
+    def _compared(self, measured: Measured) -> trial.Verdict | None:
+        schedule = scheduled_by(self.function, measured.trace)
+        if schedule is None:
+            return None
+        tuned = trial.compiled(function_of(schedule), self._target)
+        return None if tuned is None else trial.compared(self._by_rule, tuned, self.function)
+
+
+def kept(database: Database, search: KernelSearch) -> None:
+    """Writes what a search has found into a database."""
+    database.write(search.function, search.record)

@@ -1,0 +1,185 @@
+"""Tuning of a module: which kernel is searched next, and what is told and kept on the way.
+
+Kernels are those that the rules see, after all passes over the graph. The one that is promised
+most by another batch goes first: much time in the model, few trials yet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_nnef import schedules
+from tvm_nnef.compilation.pipeline import compile_stages
+from tvm_nnef.compilation.target import resolve, runs_here
+from tvm_nnef.diagnostics import error
+from tvm_nnef.measurement.kernels import calls_of
+from tvm_nnef.tuning.database import Database, Record, hash_of
+from tvm_nnef.tuning.search import BATCH, KernelSearch, kept
+from tvm_nnef.tvm_compat import Module, PrimFunction, Target, default_threads, use_threads
+
+_WITHOUT_LOOPS = ("ordered", "unscheduled")
+"""Rules of kernels that no schedule can look into."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunedKernel:
+    """What tuning came to for a kernel: seconds of one call by the rules, and as it is built now.
+
+    They are the same where the rule was as fast as all that was tried.
+    """
+
+    name: str
+    rule: str
+    calls: int
+    trials: int
+    rule_seconds: float
+    seconds: float
+
+    @property
+    def tuned(self) -> bool:
+        """Whether a tuned schedule was faster than the rule's."""
+        return self.seconds < self.rule_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class TuningReport:
+    """The kernels of a model, the longest first; ``left_out`` are those that were not searched."""
+
+    kernels: tuple[TunedKernel, ...]
+    left_out: tuple[str, ...]
+    trials: int
+
+    def summary(self) -> str:
+        """How many kernels are faster now, and by how much all of them together."""
+        tuned = [kernel for kernel in self.kernels if kernel.tuned]
+        before = sum(kernel.calls * kernel.rule_seconds for kernel in self.kernels)
+        after = sum(kernel.calls * kernel.seconds for kernel in self.kernels)
+        gain = f", {before / after:.2f} times as fast altogether" if tuned and after else ""
+        kernels = f"{len(tuned)} of {len(self.kernels)} kernels are faster than by the rules"
+        return f"{self.trials} trials: {kernels}{gain}."
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as what JSON can hold."""
+        names = ("name", "rule", "calls", "trials", "rule_seconds", "seconds")
+        kernels = [{name: getattr(each, name) for name in names} for each in self.kernels]
+        return {"trials": self.trials, "kernels": kernels, "left_out": list(self.left_out)}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is told after each trial: trials done and wanted, and the kernels so far."""
+
+    done: int
+    wanted: int
+    searching: str
+    report: TuningReport
+
+
+Told = Callable[[State], None]
+
+
+def tune_module(
+    mod: Module,
+    target: object,
+    *,
+    trials: int,
+    database: str | os.PathLike[str],
+    progress: bool | Told = False,
+) -> TuningReport:
+    """Searches schedules for the kernels of a module; see :func:`tvm_nnef.tune`."""
+    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
+        raise error(f"trials cannot be {trials!r}", hint="give a number from 1")
+    resolved = resolve(target)
+    if not runs_here(resolved):
+        raise error(
+            f"this machine does not run code for the target '{resolved}', so it cannot tune for it",
+            hint="tune on a machine of that kind, and build there or here with its database",
+        )
+    folder = Database.opened(database, resolved, create=True)
+    if progress is True:
+        from tvm_nnef.tuning.progress import tuning_reported
+
+        with tuning_reported() as told:
+            return _tuned(mod, resolved, trials, folder, told)
+    return _tuned(mod, resolved, trials, folder, progress or (lambda state: None))
+
+
+def _tuned(mod: Module, target: Target, trials: int, folder: Database, told: Told) -> TuningReport:
+    searches, left_out = _searches(mod, target, folder)
+
+    def report() -> TuningReport:
+        return _report(searches, left_out)
+
+    while True:
+        done = sum(search.record.trials for search in searches)
+        promising = [search for search in searches if not search.exhausted]
+        if done >= trials or not promising:
+            return report()
+        search = max(promising, key=_promise)
+
+        def tell(search: KernelSearch = search) -> None:
+            found = report()
+            told(State(found.trials, trials, search.name, found))
+
+        tell()
+        try:
+            search.step(min(BATCH, trials - done), tell)
+        finally:
+            kept(folder, search)
+
+
+def _promise(search: KernelSearch) -> float:
+    """The seconds of a model's run that another batch may be worth."""
+    return search.calls * search.seconds / (search.record.trials + BATCH)
+
+
+def _searches(
+    mod: Module, target: Target, folder: Database
+) -> tuple[list[KernelSearch], tuple[str, ...]]:
+    """A search for each kernel that can be searched, and the names of the others."""
+    fused = compile_stages(mod, target, last="fuse")["fuse"]
+    calls = calls_of(fused)
+    found: dict[str, tuple[str, int, PrimFunction, tuple[PrimFunction, str]]] = {}
+    left_out: list[str] = []
+
+    def see(name: str, function: PrimFunction, by_rules: Callable[[], Any]) -> None:
+        rule = by_rules()
+        key = hash_of(function)
+        if rule[1] in _WITHOUT_LOOPS or not calls.get(name, 0):
+            left_out.append(name)
+        elif key in found:
+            first, number, *rest = found[key]
+            found[key] = (first, number + calls[name], rest[0], rest[1])
+        else:
+            found[key] = (name, calls[name], function, rule)
+
+    schedules.schedule_kernels(fused, target, see)
+    threads = default_threads()
+    use_threads(threads)
+    searches = []
+    for name, number, function, rule in found.values():
+        known: Record | None = folder.read(function)
+        try:
+            searches.append(KernelSearch(name, number, function, rule, target, threads, known))
+        except ValueError:
+            left_out.append(name)
+    return searches, tuple(sorted(left_out))
+
+
+def _report(searches: list[KernelSearch], left_out: tuple[str, ...]) -> TuningReport:
+    kernels = [
+        TunedKernel(
+            name=search.name,
+            rule=search.record.rule,
+            calls=search.calls,
+            trials=search.record.trials,
+            rule_seconds=search.record.rule_seconds,
+            seconds=search.seconds,
+        )
+        for search in searches
+    ]
+    kernels.sort(key=lambda kernel: (-kernel.calls * kernel.seconds, kernel.name))
+    return TuningReport(tuple(kernels), left_out, sum(kernel.trials for kernel in kernels))

@@ -1,0 +1,118 @@
+"""Traces: the steps of a schedule as plain data, and a PrimFunc scheduled by them.
+
+A trace comes out of a file that anybody may have written, so each step must be of a kind that only
+moves and splits loops. Such steps keep what a kernel computes, or cannot be applied to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import IRModule, s_tir
+
+from tvm_nnef.tvm_compat import PrimFunction
+
+Trace: TypeAlias = "list[Any]"
+"""Steps and decisions, as TVM writes a trace as JSON."""
+
+MAX_STEPS = 20_000
+
+_STEPS = frozenset(
+    {
+        "AddUnitLoop", "Annotate", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline",
+        "DecomposeReduction", "EnterPostproc", "Fuse", "GetChildBlocks", "GetConsumers", "GetLoops",
+        "GetOutputBlocks", "GetProducers", "GetSBlock", "LoopPartition", "Merge", "Parallel",
+        "RFactor", "Reorder", "ReorderBlockIterVar", "ReverseComputeAt", "ReverseComputeInline",
+        "SampleCategorical", "SampleComputeLocation", "SamplePerfectTile", "Split",
+        "Unannotate", "Unroll", "Vectorize",
+    }
+)  # fmt: skip
+"""The steps that a trace may have: none that changes values, types, or where memory is."""
+
+_NOTES = ("meta_schedule.", "pragma_auto_unroll_max_step", "pragma_unroll_explicit")
+"""How annotations may begin. Others go as far as code in another language."""
+
+_LARGEST = 1 << 31
+
+
+def complaint(trace: Any) -> str | None:
+    """What is wrong with the form of a trace; None where nothing is."""
+    if not isinstance(trace, list) or len(trace) != 2:
+        return "a trace is a list of steps and a list of decisions"
+    steps, decisions = trace
+    if not isinstance(steps, list) or not isinstance(decisions, list) or len(steps) > MAX_STEPS:
+        return "a trace is a list of steps and a list of decisions"
+    for step in steps:
+        if not isinstance(step, list) or len(step) != 4 or not isinstance(step[0], str):
+            return "a step is a name and three lists"
+        if step[0] not in _STEPS:
+            return f"'{step[0]}' is no step of a tuned schedule"
+        if not all(isinstance(part, list) and _is_plain(part, 3) for part in step[1:]):
+            return f"step '{step[0]}' has unreadable arguments"
+        if step[0] in ("Annotate", "Unannotate") and not _is_known_note(step[2]):
+            return f"step '{step[0]}' writes an annotation that no tuned schedule has"
+    for decision in decisions:
+        if not isinstance(decision, list) or len(decision) != 2 or not _is_plain(decision, 3):
+            return "a decision is the number of a step, and a value"
+        if not isinstance(decision[0], int) or not 0 <= decision[0] < len(steps):
+            return "a decision is about a step that is not there"
+    return None
+
+
+def scheduled_by(function: PrimFunction, trace: Trace) -> Any:
+    """The ``Schedule`` of a PrimFunc after the steps of a trace; None where they do not fit.
+
+    The trace has a form that :func:`complaint` has nothing against.
+    """
+    schedule = s_tir.Schedule(as_module(function))
+    try:
+        s_tir.schedule.Trace.apply_json_to_schedule(trace, schedule)
+    except (RuntimeError, ValueError, TypeError, IndexError, KeyError, s_tir.ScheduleError):
+        return None
+    return schedule
+
+
+def as_module(function: PrimFunction) -> IRModule:
+    """A module with a PrimFunc as its ``main``."""
+    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+
+
+def function_of(schedule: Any) -> PrimFunction:
+    """The PrimFunc of a schedule, without the name that :func:`as_module` gave it."""
+    return schedule.mod["main"].without_attr("global_symbol")
+
+
+def trace_of(schedule: Any) -> Trace:
+    """The steps of a schedule as plain data."""
+    plain: Trace = _plain(schedule.trace.as_json())
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Lists, text and numbers in place of TVM's own classes of such."""
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str):
+        return str(value)
+    return [_plain(item) for item in value]
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    if value is None or isinstance(value, (bool, float)):
+        return True
+    if isinstance(value, int):
+        return abs(value) <= _LARGEST
+    if isinstance(value, str):
+        return len(value) <= 4096
+    if isinstance(value, list):
+        return depth > 0 and all(_is_plain(item, depth - 1) for item in value)
+    return False
+
+
+def _is_known_note(attributes: list[Any]) -> bool:
+    return (
+        len(attributes) == 1 and isinstance(attributes[0], str) and attributes[0].startswith(_NOTES)
+    )
