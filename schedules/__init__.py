@@ -24,7 +24,14 @@ from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_contractions
 from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.schedules.legalization import LEGALIZATIONS
-from tvm_nnef.tvm_compat import Module, PrimFunction, Target, prim_functions, update_functions
+from tvm_nnef.tvm_compat import (
+    Module,
+    PrimFunction,
+    Target,
+    prim_functions,
+    update_functions,
+    with_own_symbols,
+)
 
 RULE = "schedule_rule"
 """The attribute of a PrimFunc that names the rule by which it was scheduled."""
@@ -35,7 +42,7 @@ TUNED = "tuned"
 Tuned = Callable[[str, PrimFunction, Callable[[], tuple[PrimFunction, str]]], PrimFunction | None]
 """A tuned schedule of a PrimFunc, or None for none.
 
-Gets its name, the PrimFunc as the rules see it, and what applies the rules to it.
+Gets its name, the PrimFunc as the rules see it, and what applies the rules to it, once.
 """
 
 
@@ -92,9 +99,12 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
     for name, function in prim_functions(mod).items():
         if RULE not in (function.attrs or {}):
             function = with_hidden_dividends(function)
-            by_rules = functools.partial(rules, function, target)
-            found = tuned(name, function, by_rules) if tuned is not None else None
-            result, rule = by_rules() if found is None else (found, TUNED)
+            found = None
+            if tuned is not None:
+                # A schedule may change the loops of the PrimFunc that it is given.
+                copy = with_own_symbols(function)
+                found = tuned(name, function, functools.partial(rules, copy, target))
+            result, rule = rules(function, target) if found is None else (found, TUNED)
             scheduled[name] = result.with_attr(RULE, rule)
     return update_functions(mod, scheduled)
 

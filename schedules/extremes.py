@@ -20,10 +20,10 @@ def extreme_of(value: Any) -> tuple[Combination, PrimExpression, PrimExpression]
     """The function that an expression is, and its operands; None where it is neither."""
     if not isinstance(value, tirx.Select) or not isinstance(value.true_value, tirx.Select):
         return None
-    left, right = value.false_value, value.true_value.false_value
+    tested, other = value.false_value, value.true_value.false_value
     for function in (greater, smaller):
-        if tvm_ffi.structural_equal(function(left, right), value):
-            return function, left, right
+        if tvm_ffi.structural_equal(function(other, tested), value):
+            return function, other, tested
     return None
 
 
@@ -55,6 +55,13 @@ def _extreme(
     number, other = (x, y) if isinstance(x, tirx.FloatImm) else (y, x)
     if isinstance(number, tirx.FloatImm):
         return tirx.Select(is_better(number, other), number, other)
+    # The second one is tested: where the first one is a running total, that waits for nothing.
+    return _unless_nan(y, x, is_better)
+
+
+def _unless_nan(tested: PrimExpression, other: PrimExpression, is_better: Any) -> PrimExpression:
+    """The better one of two, but what is tested where it is no number."""
     # TVM does not vectorize its own isnan.
-    number = x <= tirx.const(float("inf"), dtype_of(x))
-    return tirx.Select(number, tirx.Select(is_better(x, y), x, y), x)
+    number = tested <= tirx.const(float("inf"), dtype_of(tested))
+    better = tirx.Select(is_better(tested, other), tested, other)
+    return tirx.Select(number, better, tested)

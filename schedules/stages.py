@@ -205,9 +205,14 @@ def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> St
     if not isinstance(block.init, tirx.BufferStore) or loads(block.init.value):
         return None
     combination = _combination(store.value)
-    if combination is None or not _is_self(combination[1], store):
+    if combination is None:
         return None
-    combine, _, value = combination
+    combine, first, second = combination
+    if not _is_self(first, store):
+        first, second = second, first
+    value = second
+    if not _is_self(first, store):
+        return None
     if loads(value, store.buffer) or _uses(block.init.value, (*axes, *reduced)):
         return None
     return Stage(store.buffer, ordered, value, reduced, block.init.value, combine)

@@ -62,7 +62,7 @@ def _exported(source: Any, path: str | os.PathLike[str], options: dict[str, Any]
 
     loaded = load_model(source)
     writer = converter("onnx.export")
-    writer.write(writer.export(compose(loaded, **options), loaded.variables), path)
+    writer.write(writer.exported(compose(loaded, **options), loaded.variables), path)
     return loaded
 
 

@@ -26,6 +26,11 @@ from tvm_nnef.converters.onnx.propagation import propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.refusal import Unconvertible, explained
 from tvm_nnef.converters.onnx.registry import Table, find
+from tvm_nnef.converters.onnx.sequences import (
+    Sequences,
+    convert_sequence,
+    is_about_sequences,
+)
 from tvm_nnef.converters.onnx.steps import hint, needed, results
 from tvm_nnef.converters.onnx.symbolic import Symbolic
 from tvm_nnef.converters.onnx.tensors import Step, Tensor
@@ -36,6 +41,7 @@ Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
 
 _ORDER = "correct the model: nodes stand behind those whose results they read"
+_SEQUENCES = "keep sequences to operators that make, split and join them, outside of loops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class _Context:
     symbols: Mapping[str, Symbolic]
     bounds: Mapping[str, int] | int
     problems: list[Diagnostic] = field(default_factory=list)
+    sequences: Sequences = field(default_factory=dict)
 
 
 def convert_graph(
@@ -131,23 +138,17 @@ def _convert(
     opsets: Mapping[str, int],
 ) -> None:
     """Puts the results of a node into the scope, whatever way there is to them."""
-    unknown = [name for name in proto.input if name and name not in scope]
-    if unknown:
-        reason = f"nothing gives its input '{unknown[0]}' before it"
-        _refuse(context, proto, opsets, Unconvertible(reason, _ORDER))
-    inputs = [scope.get(name) if name else None for name in proto.input]
-    missing = any(name and each is None for name, each in zip(proto.input, inputs, strict=True))
-    if missing:
+    if not _readable(context, proto, scope, opsets):
         scope.update(dict.fromkeys(filter(None, proto.output)))
         return
     start = len(builder.steps)
     try:
-        expected = infer(proto, inputs, opsets, context.declared, context.symbols)
-        computed = _propagated(proto, inputs, expected) or _folded(proto, inputs, expected, opsets)
-        if computed is not None:
-            scope.update(computed)
-            return
-        _apply(context, proto, inputs, expected, scope, builder, opsets)
+        if is_about_sequences(proto, context.sequences):
+            found = convert_sequence(proto, scope, context.sequences, builder)
+            into = scope if isinstance(found, Tensor) else context.sequences
+            into[proto.output[0]] = found  # type: ignore[index]
+        else:
+            _convert_tensors(context, proto, scope, builder, opsets)
     except NnefError as problem:
         context.problems += problem.diagnostics
         scope.update(dict.fromkeys(filter(None, proto.output)))
@@ -156,6 +157,41 @@ def _convert(
         _refuse(context, proto, opsets, explained(problem, proto, context.model.proto, opsets))
         scope.update(dict.fromkeys(filter(None, proto.output)))
     hint(builder.steps[start:], next(filter(None, proto.output), proto.op_type))
+
+
+def _readable(
+    context: _Context, proto: onnx.NodeProto, scope: Scope, opsets: Mapping[str, int]
+) -> bool:
+    """Whether all inputs of a node were converted; refuses one that nothing gives."""
+    about_sequences = is_about_sequences(proto, context.sequences)
+    names = [
+        name for name in proto.input
+        if name and not (about_sequences and name in context.sequences)
+    ]  # fmt: skip
+    for name in names:
+        if name in context.sequences:
+            problem = Unconvertible(f"its input '{name}' is a sequence of tensors", _SEQUENCES)
+            _refuse(context, proto, opsets, problem)
+        elif name not in scope:
+            problem = Unconvertible(f"nothing gives its input '{name}' before it", _ORDER)
+            _refuse(context, proto, opsets, problem)
+    return all(scope.get(name) is not None for name in names)
+
+
+def _convert_tensors(
+    context: _Context,
+    proto: onnx.NodeProto,
+    scope: Scope,
+    builder: Builder,
+    opsets: Mapping[str, int],
+) -> None:
+    inputs = [scope.get(name) if name else None for name in proto.input]
+    expected = infer(proto, inputs, opsets, context.declared, context.symbols)
+    computed = _propagated(proto, inputs, expected) or _folded(proto, inputs, expected, opsets)
+    if computed is not None:
+        scope.update(computed)
+    else:
+        _apply(context, proto, inputs, expected, scope, builder, opsets)
 
 
 def _propagated(

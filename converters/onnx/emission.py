@@ -74,11 +74,14 @@ def operators(steps: Iterable[Step]) -> set[str]:
 def is_literal(tensor: Tensor) -> bool:
     """Whether a tensor of known value is written as a number where it is read."""
     value = tensor.value
-    return value is not None and not value.shape and not _is_nan(value)
+    return value is not None and not value.shape and _can_be_written(value)
 
 
-def _is_nan(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
-    return value.dtype.kind == "f" and bool(np.isnan(value))
+def _can_be_written(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
+    """No text says NaN, nor an integer whose magnitude is beyond int64."""
+    if value.dtype.kind == "f":
+        return not bool(np.isnan(value))
+    return abs(int(value)) <= np.iinfo(np.int64).max
 
 
 def _parameter(tensor: Tensor) -> nodes.Parameter:

@@ -51,19 +51,20 @@ def convert(
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     named = {name: str(np.dtype(dtype)) for name, dtype in (dtypes or {}).items()}
     graph = convert_graph(model, table, shapes, named, bounds)
-    variables = give_names(graph)
+    variables = give_names(graph, model.scope)
     return _assembled(model, graph, variables)
 
 
 def _assembled(model: OnnxModel, graph: ConvertedGraph, variables: list[Tensor]) -> Model:
-    name = Namer().name(model.proto.graph.name or "G")
+    given = model.proto.graph.name or "G"
+    name = Namer().name(given.removeprefix(f"{MAIN}.") if model.scope else given)
     definition = emission.graph_definition(
         name, graph.inputs, variables, graph.outputs, graph.steps
     )
     invoked = emission.operators(graph.steps)
-    own = {each.partition(".")[2] for each in invoked if each.startswith(f"{MODULE}.")}
+    brought = {each.partition(".")[2] for each in invoked if each.startswith(f"{MODULE}.")}
     main = emission.module(sorted({each.partition(".")[0] for each in invoked}), [definition])
-    modules = {MODULE: module_text(own)} if own else {}
+    modules = {MODULE: module_text(brought)} if brought else {}
     scope = f"{MAIN}.{name}"
     values = {f"{scope}.{tensor.name}": tensor.value for tensor in variables}
     made = assemble(main, modules, values, Metadata(), path=model.path, header=_header(model))

@@ -14,7 +14,7 @@ _MODULES = frozenset(
 )  # fmt: skip
 
 
-def plain(name: str) -> str:
+def without_suffix(name: str) -> str:
     """A name without what torch's exporter says of every tensor: ``/conv/Conv_output_0``."""
     return _OUTPUT.sub("", name) if name.startswith("/") else name
 

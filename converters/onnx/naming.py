@@ -6,16 +6,23 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tvm_nnef.converters.onnx.conversion import ConvertedGraph
 from tvm_nnef.converters.onnx.emission import is_literal
-from tvm_nnef.converters.onnx.names import Namer, plain
+from tvm_nnef.converters.onnx.names import Namer, without_suffix
 from tvm_nnef.converters.onnx.steps import reads, results
 from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic
 from tvm_nnef.converters.onnx.tensors import Block, Branch, Call, Loop, Pack, Step, Tensor
 from tvm_nnef.converters.onnx.types import is_default
 
 
-def give_names(graph: ConvertedGraph) -> list[Tensor]:
-    """Names every tensor; gives the variables: tensors of known value that steps read."""
+def give_names(graph: ConvertedGraph, scope: str = "") -> list[Tensor]:
+    """Names every tensor; gives the variables: tensors of known value that steps read.
+
+    ``scope`` is left out where a name of the source begins with it.
+    """
     namer = Namer()
+
+    def plain(name: str) -> str:
+        return without_suffix(name.removeprefix(scope))
+
     for tensor in (*graph.inputs, *graph.outputs):
         tensor.name = namer.name(tensor.source)
     for tensor in graph.inputs:

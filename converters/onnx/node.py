@@ -18,7 +18,7 @@ from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape
 from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import Array, Type
+from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, Array, Type, type_name
 
 Converted: TypeAlias = "Tensor | Sequence[Tensor | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
@@ -88,6 +88,12 @@ class Node:
 
     def dtype(self, position: int = 0) -> str:
         """The machine type of a result, as the model declares it or ONNX infers it."""
+        wanted = {self.integer(name) for name in ("to", "dtype", "output_dtype")} - {0}
+        for number in wanted - set(DTYPE_OF):
+            raise Unconvertible(
+                f"it gives elements of type {type_name(number)}, which cannot be converted",
+                f"types that can be: {', '.join(sorted(NUMBER_OF))}",
+            )
         expected = self.outputs[position] if position < len(self.outputs) else None
         if expected is None or expected.dtype is None:
             return self.input(0).dtype

@@ -6,7 +6,7 @@ Leaves a ModelProto whose external data can be read from ``folder``. Nothing is 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -20,6 +20,9 @@ from onnx import inliner, numpy_helper
 from tvm_nnef.converters.onnx.external import Unreadable, elements, inner_tensors, is_external
 from tvm_nnef.converters.onnx.types import DTYPE_OF, Array, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, error
+
+PRODUCER = "tvm_nnef"
+"""Who has made a model that was exported."""
 
 UNNAMED = "<onnx model>"
 """The name in messages of a model that came as bytes or as a proto."""
@@ -43,6 +46,11 @@ class OnnxModel:
     def opsets(self) -> Mapping[str, int]:
         """The version of each operator set, by domain."""
         return opsets_of(self.proto.opset_import)
+
+    @property
+    def scope(self) -> str:
+        """What the names in a model begin with that tvm_nnef has exported: ``main.G.``."""
+        return f"{self.proto.graph.name}." if self.proto.producer_name == PRODUCER else ""
 
     def array(self, tensor: onnx.TensorProto) -> Array:
         """The elements of a tensor of the model. Raises NnefError where they cannot be read."""
@@ -92,7 +100,7 @@ def read(source: Source) -> OnnxModel:
         proto = _parse(_bytes(source), path)
     _check_opsets(proto, path)
     if proto.functions:
-        proto = _inlined(proto, path)
+        proto = _inlined(_copied(proto) if proto is source else proto, path)
     problems = [Diagnostic(message, hint=hint, file=path) for message, hint in _wrong(proto.graph)]
     if problems:
         raise NnefError(problems)
@@ -182,12 +190,35 @@ def _uses_standard(proto: onnx.ModelProto) -> bool:
     return any(node.domain in ("", "ai.onnx") for node in proto.graph.node)
 
 
+def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
+
+
 def _inlined(proto: onnx.ModelProto, path: str) -> onnx.ModelProto:
+    """A model without functions; what comes in is changed."""
+    defaults = {(each.domain, each.name): each.attribute_proto for each in proto.functions}
+    # The inliner forgets what attributes are where a node does not say it.
+    for node in _every_node((proto.graph, *proto.functions)):
+        given = {attribute.name for attribute in node.attribute}
+        left_out = defaults.get((node.domain, node.op_type), ())
+        node.attribute.extend(each for each in left_out if each.name not in given)
     try:
         return inliner.inline_local_functions(proto)
     except (onnx.checker.ValidationError, RuntimeError, ValueError, DecodeError) as cause:
         message = f"the functions of the model cannot be inlined: {_first_line(cause)}"
         raise error(message, hint="correct the functions, or inline them", file=path) from cause
+
+
+def _every_node(
+    graphs: Iterable[onnx.GraphProto | onnx.FunctionProto],
+) -> Iterator[onnx.NodeProto]:
+    for graph in graphs:
+        for node in graph.node:
+            yield node
+            for attribute in node.attribute:
+                yield from _every_node((attribute.g, *attribute.graphs))
 
 
 def _first_line(cause: Exception) -> str:

@@ -18,8 +18,8 @@ from tvm import sym, tirx
 from tvm.ir import Call, Range
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.accesses import is_cheap, stride_of
+from tvm_nnef.schedules.cpu import emit, transposition
+from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, substituted
@@ -76,9 +76,11 @@ def copy_statement(
     bits = int("".join(c for c in stage.dtype if c.isdigit()) or 8)
     lanes = description.lanes(bits)
     parallel = threads and stage.work >= PARALLEL_WORK
-    crossing = _crossing(value, merged.axes)
+    crossing = transposition.crossing(value, merged.axes)
     if crossing is not None and not divided:
-        loops = _blocks(merged.axes, crossing, value, target, dtype, lanes, parallel)
+        loops = transposition.blocks(
+            merged.axes, crossing, value, target, dtype, lanes, parallel=parallel
+        )
     elif not merged.axes:
         loops = tirx.BufferStore(target.source, value, list(target.indices))
     else:
@@ -92,91 +94,6 @@ def copy_statement(
             ]
         )
     return emit.sequence([*merged.views, loops])
-
-
-_BLOCK = 16
-"""Rows and columns of the blocks in which a transposition runs: a line of the cache has as many."""
-
-
-def _crossing(value: Any, axes: Sequence[Axis]) -> Axis | None:
-    """The axis along which something is contiguous that is strided along the last axis."""
-    if len(axes) < 2 or not axes[-1].is_known:
-        return None
-    outer = [axis for axis in axes[:-1] if axis.is_known and axis.extent > 1]
-    for load in loads(value):
-        steps = {axis: stride_of(load, axis.var) for axis in axes}
-        if steps[axes[-1]] in (0, 1, None):
-            continue
-        return next((axis for axis in outer if steps[axis] == 1), None)
-    return None
-
-
-def _blocks(
-    axes: Sequence[Axis],
-    crossing: Axis,
-    value: Any,
-    target: Any,
-    dtype: str,
-    lanes: int,
-    parallel: bool,
-) -> Any:
-    """Loops over blocks of the two axes that a transposition exchanges.
-
-    A block is computed in the order in which it is read, into a small buffer whose rows are one
-    element longer so that its columns fall into different places of the cache, and stored from
-    there. Blocks at the end overlap those in front of them.
-    """
-    inner = axes[-1]
-    edges = {axis: min(_BLOCK, axis.extent) for axis in (crossing, inner)}
-    counts = [-(-a.extent // edges[a]) if a in edges else a.extent for a in axes]
-    pitch = edges[crossing] + 1
-
-    def start(axis: Axis, number: Any) -> Any:
-        first = number * tirx.const(edges[axis], dtype)
-        if axis.extent % edges[axis] == 0:
-            return first
-        return tirx.min(first, tirx.const(axis.extent - edges[axis], dtype))
-
-    def block(indices: list[Any]) -> Any:
-        where = {
-            axis.var: start(axis, index) if axis in edges else index
-            for axis, index in zip(axes, indices, strict=True)
-        }
-        held = tirx.decl_buffer(
-            (pitch * edges[inner],), target.source.dtype, "block", scope="local"
-        )
-
-        def here(row: Any, column: Any) -> dict[Any, Any]:
-            return {
-                **where,
-                crossing.var: where[crossing.var] + column,
-                inner.var: where[inner.var] + row,
-            }
-
-        def place(row: Any, column: Any) -> Any:
-            return row * tirx.const(pitch, dtype) + column
-
-        def read(row: Any, column: Any) -> Any:
-            computed = substituted(value, here(row, column))
-            return tirx.BufferStore(held, computed, [place(row, column)])
-
-        def write(row: Any, column: Any) -> Any:
-            indices = [substituted(i, here(row, column)) for i in target.indices]
-            return tirx.BufferStore(target.source, held[(place(row, column),)], indices)
-
-        rows = emit.loop(
-            edges[inner],
-            lambda r: emit.vectors(edges[crossing], lanes, lambda c: read(r, c), dtype),
-            dtype=dtype,
-        )
-        columns = emit.loop(
-            edges[crossing],
-            lambda c: emit.vectors(edges[inner], lanes, lambda r: write(r, c), dtype),
-            dtype=dtype,
-        )
-        return emit.sequence([tirx.AllocBuffer(held), rows, columns])
-
-    return emit.grid(counts, block, dtype, parallel=parallel)
 
 
 def _box(

@@ -24,6 +24,9 @@ from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dty
 _DIRECT_COLUMNS = 256
 """An operand computed at run time with so many columns is read as it lies."""
 
+_FEW_ROWS = 4
+"""An operand computed at run time is read as it lies for so few rows of the other."""
+
 _FUSES_BEHIND = 4
 """TVM's pattern of kernels that take element-wise ones behind them in (kOutEWiseFusable)."""
 
@@ -276,6 +279,9 @@ def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExp
     rows = _count(left_shape[-2:-1] if lead else left_shape[:-1])
     width = tiles.packed_width(rows, sizes.typical(columns), _bits(dtype), description)
     source, transposed = _source(operands, right)
+    if rows <= _FEW_ROWS and operands.view(source) is None:
+        # To pack what is read once or twice takes longer than to read it as it lies.
+        return _call(operands, _dots(len(lead)), [left, source], "matmul") if transposed else None
     if not lead:
         panels = _matrix_panels(operands, source, transposed, width)
     elif transposed or not sizes.is_known(columns) or columns > _DIRECT_COLUMNS:
@@ -338,6 +344,21 @@ def _batch_panels(
         return te.compute([*lead, panels, depth, width], element, name="panels")
 
     return operands.emit(operands.builder.call_te(function, source, primfunc_name_hint="pack"))
+
+
+def _dots(lead: int) -> Callable[..., Any]:
+    """The product of rows with the rows of the second operand."""
+
+    def function(left: Any, right: Any) -> Any:
+        step = te.reduce_axis((0, left.shape[-1]), "k")
+
+        def element(*indices: Any) -> Any:
+            *place, column = indices
+            return te.sum(left(*place, step) * right(*place[:lead], column, step), axis=step)
+
+        return te.compute([*left.shape[:-1], right.shape[-2]], element, name="matmul")
+
+    return function
 
 
 def _product(lead: int, columns: sizes.Extent, width: int) -> Callable[..., Any]:

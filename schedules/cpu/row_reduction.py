@@ -3,10 +3,7 @@
 All stages of such a kernel run for one row before the next row begins, so the row stays in the
 first cache however many stages read it, and what a stage gives for the row stays in registers or
 in a small buffer of its own. Rows run in parallel. What is divided by a number of the row is
-multiplied by its reciprocal.
-
-A reduction keeps several vectors of partial results, since floating-point sums may not be reordered
-by the compiler, and joins them by halves at the end of the row.
+multiplied by its reciprocal. How the elements of a row are combined stands in :mod:`row_totals`.
 """
 
 from __future__ import annotations
@@ -22,13 +19,12 @@ from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.row_totals import Total, total_statements
+from tvm_nnef.schedules.cpu.sharing import with_shared_stages
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads, substituted
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, with_opaque_body
 
 NAME = "cpu.row_reduction"
-
-_PARTIAL_VECTORS = 4
-"""Vectors of partial results: as many additions are under way at once."""
 
 _STACK = 1 << 16
 """Bytes of a row that are held on the stack; longer ones are allocated."""
@@ -41,6 +37,7 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
     rows = _rows(kernel)
     if rows is None:
         return None
+    kernel = with_shared_stages(kernel, len(rows))
     plan = _Rows(kernel, rows, description)
     moving = [axis.extent for axis in rows if not axis.is_unit]
     work = sum(stage.work for stage in kernel.stages)
@@ -138,7 +135,7 @@ class _Rows:
             inner = stage.axes[rank:]
             if stage.reduced:
                 value = substituted(value, {axis.var: self._zero() for axis in inner})
-            value = _with_reciprocals(value, inner)
+            value = _with_reciprocals(value, inner, constants=bool(stage.reduced))
             size = sizes.product(axis.extent for axis in inner)
             lanes = self.description.lanes(_bits(stage.dtype))
             if not result or self._is_read(stage):
@@ -149,7 +146,8 @@ class _Rows:
                 kept[stage.buffer] = held
             target: Any = kept.get(stage.buffer)
             if stage.reduced:
-                statements += self._reduced(stage, value, target, lanes)
+                total = Total(stage.combine, stage.init, target)
+                statements += total_statements(total, value, stage.reduced, lanes, dtype)
                 if result:
                     zeros = [tirx.const(0, dtype)] * len(inner)
                     total = target[(tirx.const(0, dtype),)]
@@ -227,89 +225,8 @@ class _Rows:
 
         return emit.grid([axis.extent for axis in outer], row, dtype, parallel=False)
 
-    def _reduced(self, stage: Stage, value: Any, target: Any, lanes: int) -> list[Any]:
-        """Partial results in vectors, their union, and what is left over at the end of the row."""
-        dtype = self.kernel.index_type
-        *outer, last = stage.reduced
-        zero = self._zero()
-        width = lanes * _PARTIAL_VECTORS
-        while last.is_known and width > last.extent:
-            width //= 2
-        lanes = min(lanes, width)
-        full = sizes.quotient(last.extent, width)
-        partial = tirx.decl_buffer((width,), stage.dtype, "partial", scope="local")
 
-        def combined(old: Any, where: Mapping[Any, Any]) -> Any:
-            return stage.combine(old, substituted(value, where))
-
-        def row(indices: list[Any]) -> Any:
-            where = {axis.var: index for axis, index in zip(outer, indices, strict=True)}
-
-            def step(number: Any) -> Any:
-                start = number * tirx.const(width, dtype)
-
-                def lane(index: Any) -> Any:
-                    new = combined(partial[(index,)], {**where, last.var: start + index})
-                    return tirx.BufferStore(partial, new, [index])
-
-                return emit.vectors(width, lanes, lane, dtype)
-
-            behind = sizes.number(full, dtype) * tirx.const(width, dtype)
-
-            def left(index: Any) -> Any:
-                new = combined(partial[(index,)], {**where, last.var: behind + index})
-                return tirx.BufferStore(partial, new, [index])
-
-            def single(index: Any) -> Any:
-                new = combined(target[(zero,)], {**where, last.var: behind + index})
-                return tirx.BufferStore(target, new, [zero])
-
-            parts = [emit.loop(full, step, name="k", dtype=dtype)]
-            if symbolic:
-                parts.append(emit.loop(last.extent - behind, single, name="k", dtype=dtype))
-            elif last.extent > full * width:
-                parts.append(emit.vectors(last.extent - full * width, lanes, left, dtype))
-            return emit.sequence(parts)
-
-        symbolic = not sizes.is_divisible(last.extent, width) and not last.is_known
-        joined = _joined(stage.combine, partial, width, min(lanes, width), dtype)
-        first = [tirx.BufferStore(target, stage.init, [zero])] if symbolic else []
-        if symbolic:
-            joined = stage.combine(target[(zero,)], joined)
-        return [
-            tirx.AllocBuffer(partial),
-            *first,
-            emit.vectors(width, lanes, lambda i: tirx.BufferStore(partial, stage.init, [i]), dtype),
-            emit.grid([axis.extent for axis in outer], row, dtype, parallel=False),
-            tirx.BufferStore(target, joined, [zero]),
-        ]
-
-
-def _joined(combine: Any, partial: Any, width: int, lanes: int, dtype: str) -> Any:
-    """All partial results in one: vectors first, then the halves of the last vector."""
-    if lanes == 1:
-        parts = [partial[(tirx.const(n, dtype),)] for n in range(width)]
-    else:
-        parts = [
-            partial[(tirx.Ramp(tirx.const(n, dtype), tirx.const(1, dtype), lanes),)]
-            for n in range(0, width, lanes)
-        ]
-    total = parts[0]
-    for part in parts[1:]:
-        total = combine(total, part)
-    return _halved(combine, total, lanes)
-
-
-def _halved(combine: Any, vector: Any, lanes: int) -> Any:
-    if lanes == 1:
-        return vector
-    var = tirx.Var("v", vector.ty)
-    half = lanes // 2
-    halves = [tirx.Shuffle([var], list(range(first, first + half))) for first in (0, half)]
-    return tirx.Let(var, vector, _halved(combine, combine(*halves), half))
-
-
-def _with_reciprocals(value: Any, inner: Sequence[Axis]) -> Any:
+def _with_reciprocals(value: Any, inner: Sequence[Axis], *, constants: bool) -> Any:
     """Quotients by what is the same for the whole row as products, rounded once more."""
     variables = [axis.var for axis in inner]
 
@@ -317,7 +234,9 @@ def _with_reciprocals(value: Any, inner: Sequence[Axis]) -> Any:
         found: list[Any] = []
         tvm_ffi.structural_walk(division.b, (tirx.Var, found.append), order="post")
         varies = any(var in variables for var in found)
-        if varies or not loads(division.b) or "float" not in str(division.ty.dtype):
+        fixed = not varies and bool(loads(division.b))
+        known = constants and isinstance(division.b, tirx.FloatImm)
+        if not (fixed or known) or "float" not in str(division.ty.dtype):
             return division
         return division.a * (tirx.const(1.0, str(division.ty.dtype)) / division.b)
 

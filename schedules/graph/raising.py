@@ -23,6 +23,7 @@ from tvm_nnef.schedules.graph.contractions import (
     convolution_axes,
     matrix_axes,
 )
+from tvm_nnef.schedules.graph.elements import as_operators, is_elementwise
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensor_of
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, read_kernel
@@ -42,7 +43,7 @@ def raise_contractions(mod: Module) -> Module:
     found = {}
     for name, function in functions.items():
         kernel = read_kernel(function)
-        if kernel is not None and contractions(kernel):
+        if kernel is not None and (contractions(kernel) or _is_elementwise(kernel)):
             found[name] = function
     if not found:
         return mod
@@ -56,12 +57,17 @@ def raise_contractions(mod: Module) -> Module:
         arguments = list(node.args[1].fields)
         kernel = kernel_at_call(function, arguments)
         raised = {} if kernel is None else contractions(kernel)
-        if kernel is None or not raised:
+        if kernel is None or not (raised or _is_elementwise(kernel)):
             return None
         return _taken_apart(operands, kernel, raised, arguments)
 
     canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
     return relax.transform.DeadCodeElimination()(canonical)
+
+
+def _is_elementwise(kernel: Kernel) -> bool:
+    """Whether operators equal the whole kernel, without contractions in it."""
+    return len(kernel.stages) == 1 and is_elementwise(kernel.stages[0])
 
 
 def _taken_apart(
@@ -84,7 +90,8 @@ def _taken_apart(
             ):
                 inside[stage.buffer] = stage
             else:
-                values[stage.buffer] = _called(operands, stage, values)
+                made = as_operators(operands, stage, values)
+                values[stage.buffer] = _called(operands, stage, values) if made is None else made
         elif contraction.is_product:
             values[stage.buffer] = _product(operands, contraction, values)
         else:

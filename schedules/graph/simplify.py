@@ -71,11 +71,35 @@ def _batch_norm(operands: Operands, call: Any) -> RelaxExpression | None:
     return total if merged is None else merged
 
 
+def _subtract(operands: Operands, call: Any) -> RelaxExpression | None:
+    """A constant that is subtracted is added with the other sign."""
+    shift = operands.array(call.args[1])
+    if shift is None or not str(shift.dtype).startswith("float"):
+        return None
+    return relax.op.add(call.args[0], constant(-shift))
+
+
+def _divide(operands: Operands, call: Any) -> RelaxExpression | None:
+    """A constant divisor moves as a factor, where it vanishes in other constants."""
+    divisor = operands.array(call.args[1])
+    if divisor is None or str(divisor.dtype) != "float32" or not divisor.all():
+        return None
+    return _moved(operands, call, 1 / divisor.astype("float64"))
+
+
 def _multiply(operands: Operands, call: Any) -> RelaxExpression | None:
     """A constant factor moves towards the constants that it can be multiplied into."""
     factor = operands.array(call.args[1])
-    if factor is None:
+    if factor is not None:
+        return _moved(operands, call, factor)
+    if operands.array(call.args[0]) is None:
         return None
+    swapped = operands.builder.normalize(relax.op.multiply(call.args[1], call.args[0]))
+    moved = _multiply(operands, swapped)
+    return swapped if moved is None else moved
+
+
+def _moved(operands: Operands, call: Any, factor: np.ndarray[Any, Any]) -> RelaxExpression | None:
     rank = len(call.ty.shape)
     return _scaled(
         operands, call.args[0], factor.reshape((1,) * (rank - factor.ndim) + factor.shape)
@@ -191,6 +215,8 @@ def _permute(operands: Operands, call: Any) -> RelaxExpression | None:
 
 _RULES: Mapping[str, Callable[[Operands, Any], RelaxExpression | None]] = {
     "multiply": _multiply,
+    "divide": _divide,
+    "subtract": _subtract,
     "add": _add,
     "sum": _stacked_sum,
     "broadcast_to": _same_shape,

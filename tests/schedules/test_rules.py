@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, te, tirx
 
 TILE, ROWS, ELEMENTS = "cpu.register_tile", "cpu.row_reduction", "cpu.elementwise"
 PLANES = "cpu.planes"
@@ -118,7 +118,8 @@ def test_batches_of_matrices(kernels, rows, columns, transposed):
     def build(x, w):
         return relax.op.matmul(x, relax.op.permute_dims(w, [0, 1, 3, 2]) if transposed else w)
 
-    assert TILE in kernels.rules(kernels.agrees(build, (2, 3, rows, 17), right))
+    taken = kernels.rules(kernels.agrees(build, (2, 3, rows, 17), right))
+    assert taken & ({TILE, ROWS} if rows == 1 else {TILE})
 
 
 POOLINGS = {
@@ -216,6 +217,38 @@ def test_reductions_of_rows_take_the_rule_for_rows(kernels, name):
     mod = kernels.scheduled(kernels.module(ROW_KERNELS[name], (33, 100)))
     assert kernels.rules(mod) <= {ROWS, ELEMENTS, TILE}
     assert ROWS in kernels.rules(mod)
+
+
+@pytest.mark.parametrize("length", [5, 64, 97, 400])
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_rows_keep_what_is_no_number(kernels, name, length):
+    """A maximum of rows as lowering writes it, with NaN and infinities at the ends and between."""
+    from tvm_nnef.schedules.extremes import greater, smaller
+
+    function = {"max": greater, "min": smaller}[name]
+    start = {"max": -np.inf, "min": np.inf}[name]
+
+    def reduced(x):
+        step = te.reduce_axis((0, length), "k")
+        reducer = te.comm_reducer(
+            lambda a, b: function(a, b), lambda dtype: tirx.const(start, dtype), name="extreme"
+        )
+        return te.compute((7,), lambda i: reducer(x[i, step], axis=step), name="extreme")
+
+    builder = relax.BlockBuilder()
+    variable = relax.Var("x", relax.TensorType((7, length), "float32"))
+    with builder.function("main", [variable]):
+        with builder.dataflow():
+            output = builder.emit_output(builder.call_te(reduced, variable))
+        builder.emit_func_output(output)
+    (x,) = kernels.values((7, length))
+    x[1, 0] = x[2, -1] = x[3, length // 2] = np.nan
+    x[4, :2] = np.inf, -np.inf
+    x[5] = start
+    x[6, 1], x[6, 3] = np.inf, np.nan
+    made = kernels.scheduled(builder.get())
+    assert kernels.rules(made) == {ROWS}
+    np.testing.assert_array_equal(kernels.run(made, [x]), getattr(x, name)(axis=1))
 
 
 def halves(parts):

@@ -1,4 +1,4 @@
-"""``tvm-nnef tune MODEL``: faster schedules searched by measuring, kept for ``build --database``."""
+"""``tvm-nnef tune MODEL``: schedules searched by measuring, for ``build --database``."""
 
 from __future__ import annotations
 

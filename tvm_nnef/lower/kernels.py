@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm import relax, te
 
 from tvm_nnef import tvm_compat
-from tvm_nnef.graph.formula import Constant, Formula, scalars, walk
+from tvm_nnef.graph.formula import Constant, Formula, loads, scalars, walk
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
+from tvm_nnef.lower.long_sums import in_parts
 from tvm_nnef.lower.ordered import ordered_function
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
 from tvm_nnef.tvm_compat import PrimFunction, RelaxExpression
@@ -56,6 +58,17 @@ def call_formula(
     name: str,
 ) -> RelaxExpression:
     """The call of a kernel that computes the results of a formula, one tensor or a tuple."""
+    parts = in_parts(formula) if types.computed["real"] == "float32" else None
+    if parts is not None:
+        first, second = parts
+        (part,) = (fill.tensor for fill in first.fills)
+        types = replace(types, stored={**types.stored, part: types.computed["real"]})
+        call = call_formula(builder, first, operands, arguments, types, f"{name}_parts")
+        values = {**dict(zip(operands, arguments, strict=True)), part: builder.emit(call)}
+        read = {load.tensor for statement in second.statements for load in loads(statement)}
+        read |= {*types.tables.values()}
+        rest = {tensor: value for tensor, value in values.items() if tensor in read}
+        return call_formula(builder, second, [*rest], [*rest.values()], types, name)
     used = occurring(_constants(formula))
     if is_plain(formula):
         function = tensor_expressions(formula, operands, types, name)

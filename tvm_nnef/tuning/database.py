@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,15 +149,13 @@ def hash_of(function: PrimFunction) -> str:
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
     """Writes a file so that it is there whole or as it was before; NnefError where it cannot."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=".draft")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                json.dump(content, stream)
-            Path(draft).replace(file)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+            draft.write_text(json.dumps(content), encoding="utf-8")
+            draft.replace(file)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as problem:
         raise error(f"cannot write '{file}': {problem.strerror}") from None
 

@@ -23,8 +23,10 @@ from tvm_nnef.tvm_compat import PrimFunction, Target
 BATCH = 8
 """How many schedules the search proposes before it is told how fast they were."""
 
-_POPULATION, _RANDOM, _GENERATIONS = 128, 32, 3
-_ENDLESS = 1 << 20
+_POPULATION, _RANDOM, _GENERATIONS = 64, 16, 2
+_ENDLESS = 100_000
+_KIND = "llvm"
+"""The rules of TVM's search that every CPU can follow."""
 
 
 class KernelSearch:
@@ -102,19 +104,10 @@ class KernelSearch:
 
     def _started(self) -> Any:
         """The context of a search that knows the schedules of the record."""
-        strategy = meta_schedule.search_strategy.EvolutionarySearch(
-            population_size=_POPULATION,
-            init_min_unmeasured=_RANDOM,
-            genetic_num_iters=_GENERATIONS,
-        )
-        target = tvm.target.Target({**dict(self._target.export()), "num-cores": self._threads})
-        context = meta_schedule.TuneContext(
-            mod=as_module(self.function),
-            target=target,
-            space_generator="post-order-apply",
-            search_strategy=strategy,
-            num_threads=1,
-            rand_state=1 + self.record.trials,
+        context = tuning_context(
+            as_module(self.function),
+            tvm.target.Target({**dict(self._target.export()), "num-cores": self._threads}),
+            seed=1 + self.record.trials,
         )
         spaces = context.generate_design_space()
         self._known = meta_schedule.database.MemoryDatabase()
@@ -175,6 +168,33 @@ class KernelSearch:
             return None
         tuned = trial.compiled(function_of(schedule), self._target)
         return None if tuned is None else trial.compared(self._by_rule, tuned, self.function)
+
+
+def tuning_context(mod: Any, target: Target, *, seed: int) -> Any:
+    """TVM's context of a search over schedules for a CPU.
+
+    Made without the constructor of the class, which first imports the intrinsics of all targets:
+    minutes of parsing for what no schedule here may use.
+    """
+    strategy = meta_schedule.search_strategy.EvolutionarySearch(
+        population_size=_POPULATION,
+        init_min_unmeasured=_RANDOM,
+        genetic_num_iters=_GENERATIONS,
+    )
+    space = meta_schedule.space_generator.PostOrderApply(
+        sch_rules=_KIND, postprocs=_KIND, mutator_probs=_KIND
+    )
+    context = meta_schedule.TuneContext.__new__(meta_schedule.TuneContext)
+    interface = meta_schedule._ffi_api
+    context.__init_handle_by_constructor__(
+        interface.TuneContext, mod, target, space, strategy, "main", 1, seed, _silent
+    )
+    interface.TuneContextInitialize(context)
+    return context
+
+
+def _silent(level: int, file: str, line: int, message: str) -> None:
+    """Takes what the search tells of itself, which would go to standard error."""
 
 
 def kept(database: Database, search: KernelSearch) -> None:

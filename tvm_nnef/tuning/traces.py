@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import tvm
-from tvm import IRModule, s_tir
+from tvm import IRModule, s_tir, tirx
 
-from tvm_nnef.tvm_compat import PrimFunction
+from tvm_nnef.tvm_compat import PrimFunction, with_own_symbols
 
 Trace: TypeAlias = "list[Any]"
 """Steps and decisions, as TVM writes a trace as JSON."""
@@ -74,8 +74,12 @@ def scheduled_by(function: PrimFunction, trace: Trace) -> Any:
 
 
 def as_module(function: PrimFunction) -> IRModule:
-    """A module with a PrimFunc as its ``main``."""
-    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    """A module with a copy of a PrimFunc as its ``main``.
+
+    TVM's schedules change loops in place, those of a function that others hold, too.
+    """
+    copy = with_own_symbols(function)
+    return tvm.IRModule({"main": copy.with_attr("global_symbol", "main")})
 
 
 def function_of(schedule: Any) -> PrimFunction:
@@ -91,13 +95,17 @@ def trace_of(schedule: Any) -> Trace:
 
 def _plain(value: Any) -> Any:
     """Lists, text and numbers in place of TVM's own classes of such."""
-    if value is None or isinstance(value, (bool, float)):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, str):
-        return str(value)
-    return [_plain(item) for item in value]
+    match value:
+        case tirx.IntImm():
+            return int(value.value)
+        case tirx.FloatImm():
+            return float(value.value)
+        case str():
+            return str(value)
+        case None | bool() | int() | float():
+            return value
+        case _:
+            return [_plain(item) for item in value]
 
 
 def _is_plain(value: Any, depth: int) -> bool:

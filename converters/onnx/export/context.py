@@ -89,11 +89,12 @@ class Context:
         return emitter.updated.get(variable) or self.value(emitter, variable)
 
     def variable(self, tensor: Tensor) -> str:
-        """The initializer of a variable, by its full name."""
+        """The initializer of a variable, by its full name; its elements are kept apart."""
         if tensor.name not in self.shared.initializers:
-            array = np.ascontiguousarray(self.variables[tensor]).reshape(tensor.shape)
-            proto = onnx.numpy_helper.from_array(array, tensor.name)
+            dtype = NUMBER_OF[self.types[tensor]]
+            proto = onnx.TensorProto(name=tensor.name, data_type=dtype, dims=tensor.shape)
             self.shared.initializers[tensor.name] = proto
+            self.shared.arrays[tensor.name] = self.variables[tensor]
         return tensor.name
 
     def _brought(self, emitter: Emitter, tensor: Tensor) -> str:

@@ -36,11 +36,15 @@ _FUNCTIONS: Mapping[str, str] = {**_ARITHMETIC, **_EXTREMES, **_CONDITIONS}
 
 @dataclass(slots=True)
 class Shared:
-    """What all graphs of a model have in common: names, and constants as initializers."""
+    """What all graphs of a model have in common: names, and constants as initializers.
+
+    ``arrays`` are the elements of initializers that have none themselves.
+    """
 
     taken: set[str] = field(default_factory=set)
     next: dict[str, int] = field(default_factory=dict)
     initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)
     constants: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
 
     def name(self, wanted: str) -> str:

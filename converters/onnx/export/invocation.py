@@ -97,6 +97,10 @@ class Invocation:
         assert isinstance(found, str)
         return found
 
+    def positions(self, operand: int) -> str:
+        """The value of an operand that tells positions, as int64."""
+        return self.emitter.cast(self.value(operand), self.own_dtype(operand), "int64")
+
     def pack(self, operand: int) -> tuple[str, ...]:
         """The values of an operand that is a pack."""
         found = self.operands[operand]

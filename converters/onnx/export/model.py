@@ -19,6 +19,8 @@ from tvm_nnef.converters.onnx.export.context import Context, value_info
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.pruning import pruned
 from tvm_nnef.converters.onnx.export.walk import walk
+from tvm_nnef.converters.onnx.export.writing import Exported
+from tvm_nnef.converters.onnx.reading import PRODUCER
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors, updated_variables
@@ -35,7 +37,14 @@ STATE_KEY = "nnef.state"
 
 
 def export(graph: Graph, variables: Mapping[str, Any]) -> onnx.ModelProto:
+    """A graph with its variables as an ONNX model; all is as :func:`exported` has it."""
+    return exported(graph, variables).filled()
+
+
+def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
     """A graph with its variables (full name to array) as an ONNX model of opset 21.
+
+    The elements of the variables stay where they are, so that they need not be copied.
 
     Inputs and outputs keep their names, the items of a pack get theirs with a number
     (``xs:1``), variables are initializers under their full names, symbols are ``dim_param``.
@@ -112,7 +121,7 @@ def _model(
     inputs: list[onnx.ValueInfoProto],
     outputs: list[onnx.ValueInfoProto],
     updates: Mapping[str, str],
-) -> onnx.ModelProto:
+) -> Exported:
     nodes, read = pruned(emitter.nodes, {output.name for output in outputs})
     kept = read | set(updates) | {output.name for output in outputs}
     initializers = [each for each in emitter.shared.initializers.values() if each.name in kept]
@@ -121,8 +130,9 @@ def _model(
         graph,
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
-        producer_name="tvm_nnef",
+        producer_name=PRODUCER,
     )
     if updates:
         onnx.helper.set_model_props(model, {STATE_KEY: json.dumps(dict(sorted(updates.items())))})
-    return model
+    arrays = {name: each for name, each in emitter.shared.arrays.items() if name in kept}
+    return Exported(model, arrays)

@@ -1,41 +1,164 @@
-"""A ModelProto to a file, whole or not at all."""
+"""An exported model to a file, whole or not at all, and without a second copy of its weights.
+
+What Protobuf cannot hold, more than 2 GiB, goes into a file of its own beside the model.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
+import numpy as np
 import onnx
+from google.protobuf.message import Message
 
+from tvm_nnef.converters.onnx.export.emitter import Array
 from tvm_nnef.diagnostics import error
 
-_LIMIT = 2**31 - 1
-"""As many bytes as Protobuf can write."""
+LIMIT = 2**31 - 1
+"""As many bytes as a file of Protobuf can have."""
+
+_ALIGNMENT = 4096
+"""Tensors in a file of their own begin at multiples of this, so that they can be mapped."""
+
+Piece: TypeAlias = "bytes | memoryview"
 
 
-def write(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A model whose variables have no elements, and these, by the names of the initializers."""
+
+    model: onnx.ModelProto = field(repr=False)
+    arrays: Mapping[str, Array] = field(repr=False)
+
+    def filled(self) -> onnx.ModelProto:
+        """The model with everything in it."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        for tensor in model.graph.initializer:
+            if tensor.name in self.arrays:
+                tensor.raw_data = bytes(_elements(self.arrays[tensor.name]))
+        return model
+
+
+def write(exported: Exported, path: str | os.PathLike[str], *, limit: int = LIMIT) -> None:
     """Writes a model as a ``.onnx`` file; what was there is replaced when all is written.
 
-    Raises NnefError for a model of more than 2 GiB and for a file that cannot be written.
+    Where it has more bytes than ``limit``, the variables go to ``model.onnx.data`` beside it.
+    Raises NnefError for a file that cannot be written.
     """
-    if model.ByteSize() > _LIMIT:
-        message = f"the ONNX model has {model.ByteSize()} bytes, more than a file can hold"
-        raise error(message, hint="use a narrower machine type, such as float16", file=str(path))
     target = Path(path)
-    fresh: str | None = None
+    model, arrays = exported.model, exported.arrays
+    pieces: dict[Path, Iterator[Piece]] = {}
+    if model.ByteSize() + sum(array.nbytes for array in arrays.values()) > limit:
+        data = target.with_name(f"{target.name}.data")
+        model = _located(exported, data.name)
+        pieces[data] = _aligned(arrays)
+        pieces[target] = iter((model.SerializeToString(),))
+    else:
+        pieces[target] = _streamed(model, arrays)
+    fresh: list[tuple[str, Path]] = []
     try:
-        handle, fresh = tempfile.mkstemp(dir=target.resolve().parent, suffix=".onnx")
-        with os.fdopen(handle, "wb") as file:
-            file.write(model.SerializeToString())
-        Path(fresh).chmod(0o666 & ~_umask())
-        Path(fresh).replace(target)
+        for file, content in pieces.items():
+            handle, name = tempfile.mkstemp(dir=target.resolve().parent, suffix=".onnx")
+            fresh.append((name, file))
+            with os.fdopen(handle, "wb") as stream:
+                stream.writelines(content)
+            Path(name).chmod(0o666 & ~_umask())
+        for name, file in fresh:
+            Path(name).replace(file)
     except OSError as cause:
-        if fresh is not None:
-            Path(fresh).unlink(missing_ok=True)
         hint = "see to the folder, its permissions and the free space of the disk"
         message = f"cannot be written: {cause.strerror or cause}"
         raise error(message, hint=hint, file=str(path)) from cause
+    finally:
+        for name, _ in fresh:
+            Path(name).unlink(missing_ok=True)
+
+
+def _located(exported: Exported, file: str) -> onnx.ModelProto:
+    """The model with places in a file for its variables."""
+    model = onnx.ModelProto()
+    model.CopyFrom(exported.model)
+    places = _places(exported.arrays)
+    for tensor in model.graph.initializer:
+        if tensor.name in places:
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            size = exported.arrays[tensor.name].nbytes
+            entries = {"location": file, "offset": places[tensor.name], "length": size}
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=str(value))
+    return model
+
+
+def _places(arrays: Mapping[str, Array]) -> dict[str, int]:
+    places, end = dict[str, int](), 0
+    for name, array in arrays.items():
+        places[name] = end
+        end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+    return places
+
+
+def _aligned(arrays: Mapping[str, Array]) -> Iterator[Piece]:
+    for array in arrays.values():
+        yield _elements(array)
+        yield bytes(-array.nbytes % _ALIGNMENT)
+
+
+def _streamed(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> Iterator[Piece]:
+    """The bytes of a model as Protobuf writes them, the elements of its variables in their place.
+
+    Fields may stand in any order, so the variables come last in the graph, and the graph last.
+    """
+    light = onnx.ModelProto()
+    light.CopyFrom(model)
+    graph = light.graph
+    variables = [each for each in graph.initializer if each.name in arrays]
+    others = [each for each in graph.initializer if each.name not in arrays]
+    del graph.initializer[:]
+    graph.initializer.extend(others)
+    heads: list[tuple[bytes, memoryview]] = []
+    for tensor in variables:
+        elements = _elements(arrays[tensor.name])
+        inside = tensor.SerializeToString() + _head(tensor, "raw_data", elements.nbytes)
+        heads.append(
+            (_head(graph, "initializer", len(inside) + elements.nbytes) + inside, elements)
+        )
+    first = graph.SerializeToString()
+    size = len(first) + sum(len(head) + elements.nbytes for head, elements in heads)
+    light.ClearField("graph")
+    yield light.SerializeToString()
+    yield _head(light, "graph", size)
+    yield first
+    for head, elements in heads:
+        yield head
+        yield elements
+
+
+def _head(message: Message, name: str, size: int) -> bytes:
+    """What Protobuf writes before a field of so many bytes: its number, its kind, its size."""
+    number = message.DESCRIPTOR.fields_by_name[name].number
+    return _varint(number << 3 | 2) + _varint(size)
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*found, value))
+
+
+def _elements(array: Array) -> memoryview:
+    """The bytes of an array in the order of ONNX: row by row, little end first."""
+    ordered = np.ascontiguousarray(array)
+    if ordered.dtype.byteorder == ">":
+        ordered = ordered.astype(ordered.dtype.newbyteorder("<"))
+    return memoryview(ordered.reshape(-1).view(np.uint8))
 
 
 def _umask() -> int:

@@ -11,6 +11,7 @@ from tvm_nnef.converters.onnx.decided import extents_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.symbolic import Extent, array, maximum, minimum, numbers, product
+from tvm_nnef.converters.onnx.symbolic import number as number_of
 from tvm_nnef.converters.onnx.tensors import Tensor
 
 
@@ -132,7 +133,7 @@ def at_axes(
     values: Tensor, axes: Tensor | None, rank: int, others: int, builder: Builder
 ) -> Tensor:
     """A number for each dimension: those given for ``axes`` (the first ones), else ``others``."""
-    numbers: Tensor = axes or builder.constant(np.arange(values.size, dtype=np.int64))
+    numbers = axes or builder.constant(np.arange(number_of(values.size), dtype=np.int64))
     return builder.call("onnx.at_axes", values, numbers, as_shape=(rank,), rank=rank, others=others)
 
 

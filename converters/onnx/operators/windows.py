@@ -250,7 +250,9 @@ def _counts(
         return None if (known == prod(window.size)).all() else builder.constant(known, dtype)
     rank = len(window.size)
     behind = [all_ - own for all_, own in zip(window.padding[rank:], window.after, strict=True)]
-    padded = [sum(extents) for extents in zip(window.inside, window.before, window.after, strict=True)]
+    padded = [
+        sum(extents) for extents in zip(window.inside, window.before, window.after, strict=True)
+    ]
     ones = builder.full(1.0, (1, 1, *padded), dtype)
     return builder.call(
         "nn.sum_pool", ones, as_shape=(1, 1, *window.out),

@@ -16,6 +16,7 @@ from tvm_nnef.diagnostics import NnefError
 onnx = pytest.importorskip("onnx")
 
 from tvm_nnef.converters.onnx.export import export, write  # noqa: E402
+from tvm_nnef.converters.onnx.export import exported as whole  # noqa: E402
 
 F = np.float32
 XS = [np.arange(3, dtype=F) + i for i in range(4)]
@@ -330,9 +331,40 @@ def test_variables_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    proto = export(tvm_nnef.compose(PACKS), {"main.G.w": XS[0]})
-    write(proto, tmp_path / "model.onnx")
-    assert onnx.load(tmp_path / "model.onnx") == proto
+    made = whole(tvm_nnef.compose(PACKS), {"main.G.w": XS[0]})
+    write(made, tmp_path / "model.onnx")
+    assert onnx.load(tmp_path / "model.onnx") == made.filled()
     with pytest.raises(NnefError, match="cannot be written"):
-        write(proto, tmp_path / "missing" / "model.onnx")
+        write(made, tmp_path / "missing" / "model.onnx")
     assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
+
+
+WEIGHTS = """import math;
+graph G {
+    @input { x: real[2,3]; b: bool[2,3]; }
+    @output { y: real; }
+    @variable { w: real[2,3]; c: bool[2,3]; e: real[0]; }
+    @compose { s = math.add(x, w); d = math.and(b, c); y = math.select(d, s, w); }
+}
+"""
+
+
+@pytest.mark.parametrize("limit", [2**31, 100])
+@pytest.mark.parametrize("real", ["float32", "float64", "float16"])
+def test_what_is_too_large_for_one_file_goes_into_two(
+    tmp_path: Path, onnx_run: Callable[..., Any], limit: int, real: str
+) -> None:
+    """Protobuf holds 2 GiB; with a limit of 100 bytes, a small model is too large as well."""
+    random = np.random.default_rng(0)
+    x, w = random.standard_normal((2, 2, 3)).astype(real)
+    b, c = random.integers(0, 2, (2, 2, 3)).astype(bool)
+    graph = tvm_nnef.compose(WEIGHTS, machine_types={"real": real})
+    given = {"main.G.w": w, "main.G.c": c, "main.G.e": np.zeros(0, real)}
+    write(whole(graph, given), tmp_path / "model.onnx", limit=limit)
+    files = sorted(each.name for each in tmp_path.iterdir())
+    assert files == (["model.onnx", "model.onnx.data"] if limit == 100 else ["model.onnx"])
+    proto = onnx.load(tmp_path / "model.onnx")
+    (found,) = onnx_run(proto, (x, b))
+    np.testing.assert_array_equal(found, np.where(b & c, x + w, w))
+    back = tvm_nnef.convert(tmp_path / "model.onnx")
+    np.testing.assert_array_equal(tvm_nnef.evaluate(back, x, b)[0], found)

@@ -10,13 +10,16 @@ number, not at infinity). Their own formulas are lowered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
+from tvm_nnef.extents import is_static
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
+from tvm_nnef.lower.long_sums import LONGEST
 from tvm_nnef.lower.ops import extremes
 from tvm_nnef.lower.ops.common import aligned, computes_natively, forward, scalar
 from tvm_nnef.tvm_compat import RelaxExpression, constant_array
@@ -184,12 +187,15 @@ def _pack(function: Function, kinds: frozenset[str]) -> LoweringFunction:
 
 
 def _reduction(function: Function, kinds: frozenset[str]) -> LoweringFunction:
-    """The mapping of a reduction over ``axes``."""
+    """The mapping of a reduction over ``axes``; long sums are left to the formula."""
 
     def mapping(invocation: Invocation) -> Lowered:
         tensor = invocation.tensor(0)
         axes = sorted(forward(axis, tensor.rank) for axis in invocation.numbers("axes"))
         empty = 0 in tensor.shape or not axes
+        reduced = [extent for axis in axes if is_static(extent := tensor.shape[axis])]
+        if tensor.type == "real" and math.prod(reduced) > LONGEST:
+            return None
         if empty or tensor.type not in kinds or not computes_natively(invocation):
             return None
         kept = not invocation.attribute("squeeze")

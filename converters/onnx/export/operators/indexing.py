@@ -12,14 +12,8 @@ from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.nodes import Tensor
 
 
-def _index(invocation: Invocation, place: int) -> str:
-    """An operand of positions, as int64."""
-    dtype = invocation.own_dtype(place)
-    return invocation.emitter.cast(invocation.value(place), dtype, "int64")
-
-
 def _gather(invocation: Invocation) -> Exported:
-    index = _index(invocation, 1)
+    index = invocation.positions(1)
     return invocation.emitter.node("Gather", invocation.value(0), index, axis=invocation.axis())
 
 
@@ -29,7 +23,7 @@ def _gather_nd(invocation: Invocation) -> Exported:
     return invocation.emitter.node(
         "GatherND",
         invocation.value(0),
-        _index(invocation, 1),
+        invocation.positions(1),
         batch_dims=invocation.number("batch_dims"),
     )
 
@@ -38,7 +32,7 @@ def _scatter(invocation: Invocation) -> Exported:
     return invocation.emitter.node(
         "ScatterElements",
         invocation.value(0),
-        _index(invocation, 1),
+        invocation.positions(1),
         invocation.value(2),
         axis=invocation.axis(),
     )
@@ -49,7 +43,7 @@ def _scatter_nd(invocation: Invocation) -> Exported:
     if invocation.shape(1)[-1] == 0:
         return None
     emitter, batch = invocation.emitter, invocation.number("batch_dims")
-    index, shape = _index(invocation, 1), invocation.shape(1)
+    index, shape = invocation.positions(1), invocation.shape(1)
     if batch:
         static = [extent for extent in shape if isinstance(extent, int)]
         if len(static) < len(shape):

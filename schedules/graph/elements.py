@@ -1,0 +1,103 @@
+"""Stages that compute element by element, as the Relax operators that they equal.
+
+Enters: a stage, and the Relax values of the buffers that it reads. Leaves: an expression of Relax
+operators, so that constants fold and factors move into weights; None for anything but arithmetic
+and functions of real numbers at plain or broadcast positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import relax, tirx
+
+from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.graph.rewriting import Operands
+from tvm_nnef.schedules.stages import Stage, loads
+from tvm_nnef.tvm_compat import BUFFER_LOAD, CALL, RelaxExpression, dtype_of, shape_and_dtype
+
+_BINARY: Mapping[Any, Callable[..., Any]] = {
+    tirx.Add: relax.op.add,
+    tirx.Sub: relax.op.subtract,
+    tirx.Mul: relax.op.multiply,
+    tirx.Div: relax.op.divide,
+}
+
+_UNARY: Mapping[str, Callable[..., Any]] = {
+    name: getattr(relax.op, name) for name in ("sqrt", "exp", "log", "tanh", "erf", "sigmoid")
+}
+
+
+def is_elementwise(stage: Stage) -> bool:
+    """Whether :func:`as_operators` may know the stage."""
+    real = stage.dtype.startswith("float") and not stage.reduced and bool(loads(stage.value))
+    return real and _is_known(stage.value, stage)
+
+
+def as_operators(
+    operands: Operands, stage: Stage, values: Mapping[Any, RelaxExpression]
+) -> RelaxExpression | None:
+    """The stage as operators on the values of its buffers; None where it is none."""
+    if not is_elementwise(stage):
+        return None
+
+    def made(value: Any) -> RelaxExpression:
+        if isinstance(value, BUFFER_LOAD):
+            return _aligned(operands, value, stage, values[value.source])
+        if isinstance(value, tirx.FloatImm):
+            return relax.const(float(value.value), stage.dtype)
+        parts = value.args if isinstance(value, CALL) else (value.a, value.b)
+        make = _UNARY[_name(value)] if isinstance(value, CALL) else _BINARY[type(value)]
+        return operands.emit(make(*map(made, parts)))
+
+    result = made(stage.value)
+    shape = shape_and_dtype(result)[0]
+    extents = [axis.extent for axis in stage.axes]
+    same = len(shape) == len(extents) and all(map(sizes.same, shape, extents))
+    return result if same and not isinstance(stage.value, BUFFER_LOAD) else None
+
+
+def _name(call: Any) -> str:
+    return str(getattr(call.op, "name", "")).removeprefix("tirx.")
+
+
+def _is_known(value: Any, stage: Stage) -> bool:
+    if isinstance(value, BUFFER_LOAD):
+        return str(value.source.dtype) == stage.dtype and _places(value, stage) is not None
+    if isinstance(value, tirx.FloatImm):
+        return True
+    if isinstance(value, CALL):
+        known = _name(value) in _UNARY and dtype_of(value) == stage.dtype
+        return known and all(_is_known(argument, stage) for argument in value.args)
+    return type(value) in _BINARY and _is_known(value.a, stage) and _is_known(value.b, stage)
+
+
+def _places(load: Any, stage: Stage) -> list[int] | None:
+    """The axes that the long dimensions of a load run through; None where they are not in order."""
+    places = []
+    for index, given in zip(load.indices, load.source.shape, strict=True):
+        extent = sizes.extent(given)
+        if isinstance(index, tirx.IntImm) and index.value == 0 and sizes.same(extent, 1):
+            continue
+        place = next((n for n, a in enumerate(stage.axes) if index.same_as(a.var)), None)
+        if place is None or not sizes.same(extent, stage.axes[place].extent):
+            return None
+        places.append(place)
+    return places if places == sorted(set(places)) else None
+
+
+def _aligned(
+    operands: Operands, load: Any, stage: Stage, value: RelaxExpression
+) -> RelaxExpression:
+    """The operand of a load in a shape that broadcasts as the load does."""
+    places = _places(load, stage)
+    assert places is not None
+    if not places:
+        wanted: list[Any] = []
+    else:
+        wanted = [a.extent if n in places else 1 for n, a in enumerate(stage.axes)]
+    shape = shape_and_dtype(value)[0]
+    if len(shape) == len(wanted) and all(map(sizes.same, shape, wanted)):
+        return value
+    return operands.emit(relax.op.reshape(value, tuple(wanted)))

@@ -1,0 +1,134 @@
+"""Models with open extents, as exporters write them: one compiled model takes several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_nnef
+from tvm_nnef.diagnostics import NnefError
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+node = onnx.helper.make_node
+random = np.random.default_rng(0)
+Array = np.ndarray
+
+
+def weights(*shape: int) -> Array:
+    return random.standard_normal(shape).astype(np.float32)
+
+
+def agree(
+    proto: Any, sizes: Sequence[Mapping[str, int]], bounds: Mapping[str, int] | int = 16
+) -> tvm_nnef.Model:
+    """The evaluator and one compiled model give what ONNX Runtime gives, for all sizes."""
+    proto.ir_version = 10  # which every ONNX Runtime reads
+    session = runtime.InferenceSession(proto.SerializeToString())
+    model = tvm_nnef.convert(proto, bounds=bounds)
+    compiled = tvm_nnef.build(model, progress=False)
+    for size in sizes:
+        feeds = {each.name: _values(each, size) for each in session.get_inputs()}
+        expected = session.run(None, feeds)
+        for found in (tvm_nnef.evaluate(model, *feeds.values()), compiled(*feeds.values())):
+            for ours, theirs in zip(map(np.asarray, found), expected, strict=True):
+                assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+                np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    return model
+
+
+def _values(value: Any, size: Mapping[str, int]) -> Array:
+    shape = [size.get(extent, extent) for extent in value.shape]
+    if value.type == "tensor(int32)":
+        # Lengths: from all steps downwards.
+        return np.maximum(size["t"] - np.arange(shape[0]), 1).astype(np.int32)
+    return weights(*shape)
+
+
+SEQUENCES = ({"b": 2, "t": 5}, {"b": 1, "t": 1}, {"b": 3, "t": 8})
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+@pytest.mark.parametrize("lengths", [False, True])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("operator", GATES)
+def test_recurrent_layers_of_any_length(
+    operator: str, direction: str, lengths: bool, make_model: Any
+) -> None:
+    count, gates = 2 if direction == "bidirectional" else 1, GATES[operator]
+    outputs = [("y", "float32", ["t", count, "b", 4]), ("h", "float32", [count, "b", 4])]
+    if operator == "LSTM":
+        outputs.append(("c", "float32", [count, "b", 4]))
+    inputs = [("x", "float32", ["t", "b", 3]), ("n", "int32", ["b"])][: 1 + lengths]
+    proto = make_model(
+        [node(operator, ["x", "w", "r", "bias", "n" if lengths else ""],
+              [name for name, *_ in outputs], hidden_size=4, direction=direction)],
+        inputs, outputs,
+        {"w": weights(count, gates * 4, 3), "r": weights(count, gates * 4, 4),
+         "bias": weights(count, gates * 8)},
+    )  # fmt: skip
+    agree(proto, SEQUENCES)
+
+
+@pytest.mark.parametrize("bound", [6, 40], ids=["of the rows", "beyond the rows"])
+def test_rows_of_a_table_up_to_an_open_extent(bound: int, make_model: Any) -> None:
+    proto = make_model(
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("Gather", ["shape", "one"], ["t"]),
+            node("Slice", ["table", "zero", "t", "one"], ["rows"]),
+            node("Add", ["x", "rows"], ["y"]),
+        ],
+        [("x", "float32", ["b", "t", 4])],
+        [("y", "float32", ["b", "t", 4])],
+        {"table": weights(1, 6, 4), "zero": np.array([0]), "one": np.array([1])},
+    )
+    agree(proto, ({"b": 2, "t": 5}, {"b": 3, "t": 6}), bounds=bound)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (-1, 2**63 - 1)])
+def test_one_element_of_an_open_dimension_broadcasts(start: int, end: int, make_model: Any) -> None:
+    proto = make_model(
+        [node("Slice", ["x", "start", "end", "axis"], ["one"]), node("Mul", ["x", "one"], ["y"])],
+        [("x", "float32", ["b", "t", 4])],
+        [("y", "float32", ["b", "t", 4])],
+        {"start": np.array([start]), "end": np.array([end]), "axis": np.array([1])},
+    )
+    model = agree(proto, SEQUENCES)
+    with pytest.raises(NnefError, match="no element to be taken"):
+        tvm_nnef.evaluate(model, np.zeros((2, 0, 4), np.float32))
+
+
+@pytest.mark.parametrize("border", [0, 1])
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 1, 1]])
+def test_average_pooling_of_open_images_rounded_up(
+    border: int, pads: list[int], make_model: Any
+) -> None:
+    pool = node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=pads,
+                ceil_mode=1, count_include_pad=border)  # fmt: skip
+    proto = make_model(
+        [pool], [("x", "float32", [1, 2, "h", "w"])], [("y", "float32", [1, 2, "p", "q"])], opset=19
+    )
+    agree(proto, ({"h": 8, "w": 7}, {"h": 9, "w": 10}, {"h": 6, "w": 16}))
+
+
+@pytest.mark.parametrize(("dtype", "number"), [
+    ("uint64", 2**63), ("uint64", 2**64 - 1), ("int64", -(2**63)), ("int64", 2**63 - 1),
+])  # fmt: skip
+def test_integers_at_the_ends_of_64_bits(dtype: str, number: int, make_model: Any) -> None:
+    proto = make_model(
+        [node("Where", ["c", "x", "limit"], ["y"])],
+        [("c", "bool", [2]), ("x", dtype, [2])],
+        [("y", dtype, [2])],
+        {"limit": np.array(number, dtype)},
+    )
+    model = tvm_nnef.convert(proto)
+    inputs = np.array([True, False]), np.array([3, 4], dtype)
+    for found in (
+        tvm_nnef.evaluate(model, *inputs),
+        tvm_nnef.build(model, progress=False)(*inputs),
+    ):
+        np.testing.assert_array_equal(found[0], np.array([3, number], dtype))

@@ -1,0 +1,184 @@
+"""A network of torch to an ONNX file, by both of torch's exporters, and what it must give."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_nnef
+
+Sizes = Mapping[str, int]
+BOUND = 64
+"""What an open extent is at most; the images of the networks are as large."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network and what it takes: by input, a kind of values and a shape with names in it.
+
+    ``sizes`` are the extents that the names stand for, from export on; the others are run with a
+    model whose extents are open. ``call`` gives the outputs for inputs by position.
+    """
+
+    make: Callable[[], Any]
+    inputs: Mapping[str, tuple[str, tuple[int | str, ...]]]
+    sizes: Sequence[Sizes]
+    call: Callable[..., Any]
+    opset: int | None = None
+
+    def values(self, sizes: Sizes) -> tuple[Any, ...]:
+        """Random inputs."""
+        return tuple(_values(kind, shape, sizes) for kind, shape in self.inputs.values())
+
+
+def _values(kind: str, shape: Sequence[int | str], sizes: Sizes) -> Any:
+    """Reals, identifiers of words, a mask whose last item is off, or falling lengths."""
+    import torch
+
+    extents = [sizes[each] if isinstance(each, str) else each for each in shape]
+    match kind:
+        case "real":
+            return torch.randn(extents)
+        case "ids":
+            return torch.randint(1, 90, extents)
+        case "mask":
+            mask = torch.ones(extents, dtype=torch.int64)
+            mask[0, -1] = 0
+            return mask
+    return torch.arange(extents[0] + 1, 1, -1)
+
+
+@pytest.fixture(scope="session")
+def network() -> type[Network]:
+    """The class, for the tables of tests."""
+    return Network
+
+
+@pytest.fixture
+def agrees(tmp_path: Path) -> Callable[..., None]:
+    """Exports a network, and holds what is converted against torch and ONNX Runtime.
+
+    The model is written to a folder and read again; the evaluator and the compiled model must
+    agree with torch for each of the sizes.
+    """
+
+    def check(network: Network, exporter: str, open_: bool, evaluate: bool = True) -> None:
+        file = tmp_path / "model.onnx"
+        module = _module(network)
+        with _quietly():
+            _export(module, network, file, exporter, open_)
+        tvm_nnef.convert(file, tmp_path / "model.nnef2", bounds=BOUND if open_ else 0)
+        model = tvm_nnef.load_model(tmp_path / "model.nnef2")
+        compiled = tvm_nnef.build(model, progress=False)
+        for sizes in network.sizes if open_ else network.sizes[:1]:
+            inputs, expected, by_onnxruntime = _expected(module, network, sizes, file)
+            _close(by_onnxruntime, expected)
+            _close(compiled(*inputs), expected)
+            if evaluate:
+                _close(tvm_nnef.evaluate(model, *inputs), expected)
+
+    return check
+
+
+def _module(network: Network) -> Any:
+    import torch
+    from torch import nn
+
+    class Wrapped(nn.Module):
+        """Takes its inputs by position."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = network.make()
+
+        def forward(self, *values: Any) -> Any:
+            return network.call(self.model, *values)
+
+    torch.manual_seed(0)
+    torch.backends.mha.set_fastpath_enabled(False)  # nobody can export it
+    module = Wrapped()
+    _calibrate(module, network)
+    return module.eval()
+
+
+def _calibrate(module: Any, network: Network) -> None:
+    """Weights and running statistics that keep activations in range."""
+    import torch
+    from torch import nn
+
+    norms = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return
+    for each in module.modules():
+        if isinstance(each, (nn.Conv1d, nn.Conv2d)):
+            nn.init.kaiming_normal_(each.weight)
+    for each in norms:
+        each.momentum = None
+    module.train()
+    with torch.no_grad():
+        module(*network.values({**network.sizes[0], "batch": 4}))
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _export(module: Any, network: Network, file: Path, exporter: str, open_: bool) -> None:
+    import torch
+
+    names = {
+        name: {axis: extent for axis, extent in enumerate(shape) if isinstance(extent, str)}
+        for name, (_, shape) in network.inputs.items()
+    }
+    options: dict[str, Any] = {"dynamo": exporter == "dynamo", "input_names": list(network.inputs)}
+    if exporter == "dynamo":
+        options |= {"external_data": False, "verbose": False}
+        if open_:
+            dims = ({axis: torch.export.Dim(each) for axis, each in axes.items()}
+                    for axes in names.values())  # fmt: skip
+            options["dynamic_shapes"] = (tuple(dims),)
+    else:
+        options["opset_version"] = network.opset or 17
+        if open_:
+            options["dynamic_axes"] = names
+    with torch.no_grad():
+        torch.onnx.export(module, network.values(network.sizes[0]), file, **options)
+
+
+def _expected(
+    module: Any, network: Network, sizes: Sizes, file: Path
+) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """Inputs in the order of the file, and what torch and ONNX Runtime give."""
+    import onnxruntime
+    import torch
+
+    values = network.values(sizes)
+    with torch.no_grad():
+        found = module(*values)
+    outputs = found if isinstance(found, (tuple, list)) else [found]
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    given = dict(zip(network.inputs, (each.numpy() for each in values), strict=True))
+    feeds = {each.name: given[each.name] for each in session.get_inputs()}
+    return list(feeds.values()), [each.numpy() for each in outputs], session.run(None, feeds)
+
+
+def _close(found: Sequence[Any], expected: Sequence[np.ndarray]) -> None:
+    for ours, theirs in zip(map(np.asarray, found), expected, strict=True):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        if theirs.dtype.kind != "f":
+            np.testing.assert_array_equal(ours, theirs)
+            continue
+        scale = float(np.abs(theirs).max(initial=0.0))
+        assert np.isfinite(scale)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4 * scale)
