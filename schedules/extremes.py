@@ -1,19 +1,16 @@
-"""The greater and the smaller of two, which keep what is no number: made, and found in expressions.
-
-TVM's own lose a NaN depending on where it stands. Knows expressions only.
-"""
+"""Minima and maxima that keep what is no number, found in expressions (made in ``extremes``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.extremes import Combination, greater, least, smaller
+from tvm_nnef.tvm_compat import PrimExpression
 
-Combination: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
+__all__ = ["Combination", "extreme_of", "greater", "least", "smaller"]
 
 
 def extreme_of(value: Any) -> tuple[Combination, PrimExpression, PrimExpression] | None:
@@ -25,43 +22,3 @@ def extreme_of(value: Any) -> tuple[Combination, PrimExpression, PrimExpression]
         if tvm_ffi.structural_equal(function(other, tested), value):
             return function, other, tested
     return None
-
-
-def _is_real(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
-
-
-def least(dtype: Any) -> PrimExpression:
-    """What is not greater than anything of a dtype."""
-    name = str(dtype)
-    return tirx.const(float("-inf"), name) if _is_real(name) else tirx.min_value(name)
-
-
-def greater(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """The greater one, NaN where one of them is."""
-    return _extreme(x, y, tirx.max, tirx.GT)
-
-
-def smaller(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """The smaller one, NaN where one of them is."""
-    return _extreme(x, y, tirx.min, tirx.LT)
-
-
-def _extreme(
-    x: PrimExpression, y: PrimExpression, function: Combination, is_better: Combination
-) -> PrimExpression:
-    if not _is_real(dtype_of(x)):
-        return function(x, y)
-    number, other = (x, y) if isinstance(x, tirx.FloatImm) else (y, x)
-    if isinstance(number, tirx.FloatImm):
-        return tirx.Select(is_better(number, other), number, other)
-    # The second one is tested: where the first one is a running total, that waits for nothing.
-    return _unless_nan(y, x, is_better)
-
-
-def _unless_nan(tested: PrimExpression, other: PrimExpression, is_better: Any) -> PrimExpression:
-    """The better one of two, but what is tested where it is no number."""
-    # TVM does not vectorize its own isnan.
-    number = tested <= tirx.const(float("inf"), dtype_of(tested))
-    better = tirx.Select(is_better(tested, other), tested, other)
-    return tirx.Select(number, better, tested)

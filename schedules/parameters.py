@@ -12,12 +12,14 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef.tvm_compat import Module
+from tvm_nnef.tvm_compat import Module, with_own_symbols
 
 PREPARE = "main_transform_params"
 """The name that TVM gives to what it lifts."""
 
 PREPARED = "main_prepared"
+
+_JOINED = "joined"
 
 
 def parameter_count(function: Any) -> int:
@@ -37,19 +39,19 @@ def with_prepared_parameters(mod: Module) -> Module:
     if "main" not in names or parameter_count(mod["main"]) <= 0:
         return mod
     lifted = relax.transform.LiftTransformParams(shared_transform=False)(mod)
-    for source, name in ((PREPARE, PREPARE), ("main", PREPARED)):
-        lifted[name] = lifted[source].with_attr("global_symbol", name)
-    lifted.update_func(lifted.get_global_var("main"), _joined(lifted, mod["main"]))
-    return lifted
+    public = lifted[PREPARE].with_attr("global_symbol", PREPARE)
+    lifted.update_func(lifted.get_global_var(PREPARE), public)
+    return _with_main(lifted, mod["main"])
 
 
-def _joined(lifted: Module, main: Any) -> Any:
-    """A function like the old ``main`` that calls the two others."""
+def _with_main(lifted: Module, main: Any) -> Module:
+    """The module with a function like the old ``main`` that calls the two others."""
     count = parameter_count(main)
     parameters = [relax.Var(str(each.name), each.ty) for each in main.params]
-    prepare, prepared = (lifted.get_global_var(name) for name in (PREPARE, PREPARED))
     builder = relax.BlockBuilder(lifted)
-    with builder.function("joined", parameters):
+    prepare = lifted.get_global_var(PREPARE)
+    prepared = builder.add_func(lifted["main"].with_attr("global_symbol", PREPARED), PREPARED)
+    with builder.function(_JOINED, parameters, private=True):
         weights = relax.Tuple(parameters[len(parameters) - count :])
         made = builder.emit(relax.Call(prepare, [weights]))
         items = [
@@ -58,4 +60,7 @@ def _joined(lifted: Module, main: Any) -> Any:
         ]
         inputs = parameters[: len(parameters) - count]
         builder.emit_func_output(builder.emit(relax.Call(prepared, [*inputs, *items])))
-    return builder.get()["joined"].with_attrs(dict(main.attrs))
+    made = builder.get()
+    joined = with_own_symbols(made[_JOINED]).with_attrs(dict(main.attrs))
+    made.update_func(made.get_global_var("main"), joined)
+    return relax.transform.DeadCodeElimination()(made)

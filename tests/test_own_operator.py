@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 from dataclasses import dataclass
@@ -211,6 +212,70 @@ def test_mistakes_with_a_copy_are_told_in_the_same_words(twin: Twin, mine: Path)
     assert [said(each) for each in own.value.diagnostics] == expected
 
 
+NESTED = """# The sum along the last axis, `factor` times.
+operator scaled_sum {
+    @dtype { T: num; }
+    @attrib { factor: T = T(2); }
+    @input { x: T[s.., n]; }
+    @output { y: T[s..]; }
+    @assert { n > 1: "there is nothing to add up", n; }
+    @lower { y[i..] += factor * x[i.., j], i < s, j < n; }
+}
+"""
+OF_NESTED = """import library.sums;
+graph G {
+    @input { x: real[2, n|9]; k: int[3, 4]; }
+    @output { y: real[2]; z: int[3]; }
+    @compose {
+        y = library.sums.scaled_sum{factor=0.5}(x);
+        z = library.sums.scaled_sum(k);
+    }
+}
+"""
+
+
+@pytest.fixture
+def nested(tmp_path: Path) -> Path:
+    """A model whose operator stands in a module in a folder, is generic, and of open extents."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "sums.sknd").write_text(NESTED)
+    (tmp_path / "main.sknd").write_text(OF_NESTED)
+    return tmp_path
+
+
+@pytest.mark.parametrize("int_", ["int32", "int8"])
+@pytest.mark.parametrize("route", ["reference", "formula", "mapped"])
+def test_a_generic_operator_of_a_module_in_a_folder(nested: Path, route: Any, int_: str) -> None:
+    types = {"int": int_}
+    k = np.arange(12).reshape(3, 4).astype(int_)
+    run: Any = functools.partial(tvm_nnef.evaluate, nested, machine_types=types)
+    if route != "reference":
+        run = tvm_nnef.build(nested, route=route, machine_types=types, progress=False)
+    for n in (2, 5, 9):
+        x = np.arange(2 * n, dtype=np.float32).reshape(2, n)
+        y, z = run(x, k)
+        np.testing.assert_allclose(y, 0.5 * x.sum(1))
+        np.testing.assert_array_equal(z, (2 * k.sum(1)).astype(int_))
+        assert z.dtype == int_
+
+
+@pytest.mark.parametrize("route", ["reference", "mapped"])
+def test_what_only_a_run_tells_is_asserted_by_the_run(nested: Path, route: Any) -> None:
+    run: Any = functools.partial(tvm_nnef.evaluate, nested)
+    if route != "reference":
+        run = tvm_nnef.build(nested, route=route, progress=False)
+    with pytest.raises(NnefError, match="there is nothing to add up"):
+        run(np.ones((2, 1), np.float32), np.ones((3, 4), np.int32))
+
+
+def test_a_type_that_a_module_in_a_folder_does_not_take_is_told(nested: Path) -> None:
+    (nested / "main.sknd").write_text(OF_NESTED.replace("k: int", "k: bool"))
+    with pytest.raises(NnefError, match="must be int or real, not bool") as caught:
+        tvm_nnef.load_model(nested)
+    (found, *_) = caught.value.diagnostics
+    assert found.line == 7 and str(found.path).endswith("main.sknd")
+
+
 def test_a_copy_is_listed_alike(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (mine / "main.sknd").write_text(VALID[3].text("mine"))
     assert main(["ops", "--model", str(mine), "mine.linear"]) == 0
@@ -227,7 +292,7 @@ def test_a_copy_is_listed_alike(mine: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_standard_operator_needs_its_text_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files 4 to 7 of the page's list are optional, and nothing registers a module."""
+    """Files 4 to 9 of the page's list are optional, and nothing registers a module."""
     stdlib = tmp_path / "stdlib"
     shutil.copytree(STDLIB, stdlib)
     (stdlib / "mine.sknd").write_text(listing("mine.sknd"))

@@ -5,13 +5,14 @@ Enters: a compiled library, whose own metadata say what it takes and gives. Comp
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,6 +28,7 @@ from tvm_nnef.lower.checks import failed
 from tvm_nnef.lower.naming import INITIAL_STATE
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs, bind_symbols, bind_variables
+from tvm_nnef.schedules.parameters import PREPARE, PREPARED
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -135,6 +137,8 @@ class Executable:
         self.bounds = dict(metadata["bounds"])
         self.metadata = metadata
         self._graph = _signature(metadata)
+        self._main = "main"
+        self._prepared: list[Any] = []
         self.reset()
 
     def __repr__(self) -> str:
@@ -155,6 +159,29 @@ class Executable:
         behind = len(tensors) - len(self.state)
         self.state.tensors = tensors[behind:]
         return self._grouped([tensor.numpy() for tensor in tensors[:behind]])
+
+    def with_parameters(self, *parameters: Any) -> Executable:
+        """An executable of the same library that takes the inputs alone, its weights given here.
+
+        What its kernels need of them (packed weights) is computed once, now. ``parameters`` are
+        arrays for the weights of a module that was built without values for them, which are its
+        last inputs. Raises NnefError for a model without such, and for arrays that do not fit.
+        """
+        count = len(self._graph.inputs) - int(self.metadata.get("parameters", 0))
+        if self._prepared or count == len(self._graph.inputs):
+            raise error("this executable has no parameters: all weights are in it")
+        taken = replace(self._graph, inputs=self._graph.inputs[count:])
+        given = [_without_dlpack(value) for value in parameters]
+        bound = bind_inputs(taken, given, self._graph.machine_types)
+        tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
+        tvm_compat.use_threads(self._threads)
+        made = copy.copy(self)
+        made._prepared = list(self._machine[PREPARE](tensors))
+        made._main = PREPARED
+        made.inputs = self.inputs[:count]
+        made._graph = replace(self._graph, inputs=self._graph.inputs[:count])
+        made.reset()
+        return made
 
     def reset(self) -> None:
         """Gives the state the values with which the model came."""
@@ -224,12 +251,12 @@ class Executable:
         if problems:
             raise NnefError(problems)
         tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
-        return [*tensors, *self.state.tensors]
+        return [*tensors, *self._prepared, *self.state.tensors]
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
         tvm_compat.use_threads(self._threads)
         try:
-            result = self._machine["main"](*arguments)
+            result = self._machine[self._main](*arguments)
         except (RuntimeError, TypeError) as problem:
             failure = failed(str(problem))
             if failure is None:

@@ -19,6 +19,7 @@ from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.decided import DEFAULT_BOUND
 from tvm_nnef.converters.onnx.folding import fold
 from tvm_nnef.converters.onnx.functions import expand
+from tvm_nnef.converters.onnx.gathering import with_scan_outputs
 from tvm_nnef.converters.onnx.inference import declared, infer, infer_model
 from tvm_nnef.converters.onnx.inputs import graph_inputs
 from tvm_nnef.converters.onnx.node import Node, attributes_of, converted_tensors
@@ -144,9 +145,11 @@ def _convert(
     start = len(builder.steps)
     try:
         if is_about_sequences(proto, context.sequences):
-            found = convert_sequence(proto, scope, context.sequences, builder)
-            into = scope if isinstance(found, Tensor) else context.sequences
+            found, is_sequence = convert_sequence(proto, scope, context.sequences, builder)
+            into = context.sequences if is_sequence else scope
             into[proto.output[0]] = found  # type: ignore[index]
+        elif _carries_sequences(context, proto):
+            _convert_gathering(context, proto, scope, builder, opsets)
         else:
             _convert_tensors(context, proto, scope, builder, opsets)
     except NnefError as problem:
@@ -164,6 +167,7 @@ def _readable(
 ) -> bool:
     """Whether all inputs of a node were converted; refuses one that nothing gives."""
     about_sequences = is_about_sequences(proto, context.sequences)
+    about_sequences = about_sequences or _carries_sequences(context, proto)
     names = [
         name for name in proto.input
         if name and not (about_sequences and name in context.sequences)
@@ -176,6 +180,28 @@ def _readable(
             problem = Unconvertible(f"nothing gives its input '{name}' before it", _ORDER)
             _refuse(context, proto, opsets, problem)
     return all(scope.get(name) is not None for name in names)
+
+
+def _carries_sequences(context: _Context, proto: onnx.NodeProto) -> bool:
+    return proto.op_type == "Loop" and any(name in context.sequences for name in proto.input)
+
+
+def _convert_gathering(
+    context: _Context,
+    proto: onnx.NodeProto,
+    scope: Scope,
+    builder: Builder,
+    opsets: Mapping[str, int],
+) -> None:
+    """A loop that appends to sequences, as one with scan outputs."""
+    empty = {name for name, items in context.sequences.items() if items == ()}
+    loop, gathered = with_scan_outputs(proto, context.sequences, empty)
+    context.read |= frozenset(gathered.values())
+    _convert_tensors(context, loop, scope, builder, opsets)
+    for name, items in gathered.items():
+        stacked = scope[items]
+        assert stacked is not None
+        context.sequences[name] = stacked
 
 
 def _convert_tensors(

@@ -198,7 +198,7 @@ def _loop(loop: Loop) -> nodes.Loop:
         for inside, outside in loop.carried
     )  # fmt: skip
     scans = tuple(nodes.Scan(_name(item), _name(pack), span=NOWHERE) for item, pack in loop.scans)
-    count = None if loop.count is None else _expression(loop.count)
+    count = loop.count if loop.count is None else _count(loop.count)
     index = None if loop.index is None else _name(loop.index)
     iteration = None
     if count is not None or index is not None:
@@ -207,6 +207,10 @@ def _loop(loop: Loop) -> nodes.Loop:
     return nodes.Loop(
         _scope(loop.body), carried, scans, condition, iteration=iteration, span=NOWHERE
     )
+
+
+def _count(count: Tensor | Extent) -> nodes.Expression:
+    return _expression(count) if isinstance(count, Tensor) else _extent(count)
 
 
 def _scope(block: Block) -> nodes.Scope:

@@ -10,7 +10,7 @@ from tvm_nnef.converters.onnx.inference import type_of
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, symbol
 from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import Type, type_name
+from tvm_nnef.converters.onnx.types import NUMBER_OF, Type, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 
@@ -93,11 +93,17 @@ def _open_input(model: OnnxModel, value: onnx.ValueInfoProto, known: Type) -> Di
     form = value.type.WhichOneof("value") or "nothing"
     if form != "tensor_type":
         message = f"input '{value.name}' is of kind {form}; only tensors can be converted"
-        return Diagnostic(message, file=model.path)
+        hint = "give the tensors that it holds as inputs of their own, and join them in the model"
+        return Diagnostic(message, hint=hint, file=model.path)
     if known.dtype is None:
         name = type_name(value.type.tensor_type.elem_type)
         message = f"input '{value.name}' has elements of type {name}, which cannot be converted"
-        return Diagnostic(message, file=model.path)
+        hint = (
+            "encode texts as integers before the model"
+            if name == "string"
+            else f"types that can be: {', '.join(sorted(NUMBER_OF))}"
+        )
+        return Diagnostic(message, hint=hint, file=model.path)
     dims = known.shape
     shown = (
         "no rank" if dims is None else ", ".join("?" if dim is None else str(dim) for dim in dims)

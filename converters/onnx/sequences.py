@@ -1,7 +1,8 @@
-"""Sequences of tensors whose length is known: they come apart while a model is converted.
+"""Sequences of tensors: they come apart while a model is converted.
 
-A sequence is a tuple of tensors here, from which nodes take and put together what they say; it
-makes no step of its own. One that a loop carries, or a run decides on, is refused.
+A sequence is a tuple of tensors here, from which nodes take and put together what they say, or one
+tensor with the items of a loop along its first dimension; it makes no step of its own. What else a
+run decides on is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tvm_nnef.converters.onnx.symbolic import Extent, number
 from tvm_nnef.converters.onnx.tensors import Tensor
 
 Items: TypeAlias = "tuple[Tensor, ...]"
-Sequences: TypeAlias = "MutableMapping[str, Items]"
+Sequences: TypeAlias = "MutableMapping[str, Items | Tensor]"
+"""Sequences by name: their items, or these stacked along the first dimension."""
 
 _OPERATORS = frozenset(
     ("SequenceConstruct", "SequenceEmpty", "SequenceAt", "SequenceInsert", "SequenceErase",
@@ -31,7 +33,8 @@ def is_about_sequences(proto: onnx.NodeProto, known: Sequences) -> bool:
     """Whether a node makes a sequence or reads one."""
     if proto.domain not in ("", "ai.onnx"):
         return False
-    return proto.op_type in _OPERATORS or (proto.op_type == "Identity" and proto.input[0] in known)
+    reads = proto.op_type == "Identity" and any(name in known for name in proto.input)
+    return reads or proto.op_type in _OPERATORS
 
 
 def convert_sequence(
@@ -39,15 +42,59 @@ def convert_sequence(
     scope: Mapping[str, Tensor | None],
     known: Sequences,
     builder: Builder,
-) -> Tensor | Items:
-    """The result of a node about sequences: a tensor or a sequence.
+) -> tuple[Tensor | Items, bool]:
+    """The result of a node about sequences, and whether it is a sequence.
 
     Raises Unconvertible for what only a run tells.
     """
     attributes = attributes_of(proto)
     tensors = [scope.get(name) for name in proto.input]
     items = known.get(proto.input[0], ()) if proto.input else ()
-    match proto.op_type:
+    if isinstance(items, Tensor):
+        return _of_stacked(proto.op_type, items, tensors, attributes, builder)
+    found = _of_items(proto.op_type, items, tensors, attributes, builder)
+    return found, isinstance(found, tuple)
+
+
+def _of_stacked(
+    operator: str,
+    stacked: Tensor,
+    tensors: Sequence[Tensor | None],
+    attributes: Mapping[str, Any],
+    builder: Builder,
+) -> tuple[Tensor, bool]:
+    rank = stacked.rank
+    match operator:
+        case "Identity":
+            return stacked, True
+        case "SequenceLength":
+            return builder.extent(stacked.shape[0]), False
+        case "SequenceAt":
+            place = tensors[1]
+            if place is not None and place.value is not None and place.value >= 0:
+                first = int(place.value.reshape(()))
+                return builder.squeeze(builder.slice(stacked, 0, first, first + 1), [0]), False
+        case "ConcatFromSequence" if attributes.get("new_axis", 0):
+            axis = attributes["axis"] % rank
+            order = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+            return builder.transpose(stacked, order), False
+        case "ConcatFromSequence":
+            axis = attributes["axis"] % (rank - 1)
+            order = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+            shape = list(stacked.shape[1:])
+            shape[axis] = shape[axis] * stacked.shape[0]
+            return builder.reshape(builder.transpose(stacked, order), shape), False
+    raise Unconvertible("how many items the sequence has only a run tells")
+
+
+def _of_items(
+    operator: str,
+    items: Items,
+    tensors: Sequence[Tensor | None],
+    attributes: Mapping[str, Any],
+    builder: Builder,
+) -> Tensor | Items:
+    match operator:
         case "SequenceConstruct":
             return tuple(each for each in tensors if each is not None)
         case "SequenceAt":

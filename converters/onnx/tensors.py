@@ -113,7 +113,7 @@ class Loop:
     carried: tuple[tuple[Tensor, Tensor | Number], ...]
     scans: tuple[tuple[Tensor, Pack], ...]
     index: Tensor | None
-    count: Tensor | int | None
+    count: Tensor | Extent | None
     condition: Tensor | None
     results: tuple[Result, ...]
 

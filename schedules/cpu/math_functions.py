@@ -120,8 +120,9 @@ class _Number:
         return scalar if self.lanes == 1 else tirx.Broadcast(scalar, self.lanes)
 
 
-_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
-        5.0000001201e-1)  # fmt: skip
+_EXP = (1.39450747519731522e-3, 8.36323294788599014e-3, 4.16662693023681641e-2,
+        1.66665762662887573e-1, 0.5)  # fmt: skip
+"""(e^x - 1 - x) / x^2, the highest power first, by Chebyshev's nodes: within 2^-26 for e^x."""
 
 
 _ROUND = 1.5 * 2**23

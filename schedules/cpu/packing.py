@@ -16,7 +16,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import tiles
+from tvm_nnef.schedules.cpu import scans, tiles
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dtype
@@ -383,4 +383,5 @@ _Rule = Callable[[Operands, Any, Description], RelaxExpression | None]
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),
     "matmul": _matmul,
+    **dict.fromkeys(("cumsum", "cumprod"), scans.cumulative),
 }

@@ -42,7 +42,7 @@ NAME = "cpu.register_tile"
 _STATEMENTS = 320
 """How many multiply-adds of vectors are written out at most for one tile."""
 
-_SHRINKING = 3
+_SHRINKING = 2
 """How much lower tiles for fewer rows are."""
 
 _UNROLLED = 8

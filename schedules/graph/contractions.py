@@ -68,7 +68,7 @@ def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
     if product.a.source.same_as(product.b.source):
         return None
     for data, right in (operands, operands[::-1]):
-        left = _with_unit_axes(data, stage)
+        left = with_unit_axes(data, stage)
         windows = [_window(index, stage) for index in left.indices]
         plain = _are_plain(left, windows, stage) and _are_plain(
             right, [None] * len(right.indices), stage
@@ -84,7 +84,7 @@ def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
     return None
 
 
-def _with_unit_axes(load: Any, stage: Stage) -> Any:
+def with_unit_axes(load: Any, stage: Stage) -> Any:
     """The load with axes of extent 1 in place of zeros, where the value mentions them nowhere."""
     found: list[Any] = []
     tvm_ffi.structural_walk(stage.value, (tirx.Var, found.append), order="post")
@@ -177,7 +177,8 @@ def _is_shift(padding: Padding, copied: Stage) -> bool:
     return True
 
 
-def _has(load: Any, axis: Axis) -> bool:
+def has(load: Any, axis: Axis) -> bool:
+    """Whether a dimension of a load is an axis."""
     return any(index.same_as(axis.var) for index in load.indices)
 
 
@@ -191,11 +192,11 @@ def _moving(stage: Stage) -> list[Axis]:
 def matrix_axes(found: Contraction) -> tuple[list[Axis], list[Axis], list[Axis]] | None:
     """The axes that both operands share, those of the left one, and those of the right one."""
     stage, left, right = found.stage, found.left, found.right
-    if not all(_has(left, axis) and _has(right, axis) for axis in stage.reduced):
+    if not all(has(left, axis) and has(right, axis) for axis in stage.reduced):
         return None
-    both = [a for a in stage.axes if _has(left, a) and _has(right, a)]
-    rows = [a for a in stage.axes if _has(left, a) and not _has(right, a)]
-    columns = [a for a in stage.axes if _has(right, a) and not _has(left, a)]
+    both = [a for a in stage.axes if has(left, a) and has(right, a)]
+    rows = [a for a in stage.axes if has(left, a) and not has(right, a)]
+    columns = [a for a in stage.axes if has(right, a) and not has(left, a)]
     complete = all(axis in (*both, *rows, *columns) for axis in _moving(stage))
     if not complete or not rows or not columns:
         return None
@@ -230,8 +231,8 @@ def convolution_axes(found: Contraction) -> ConvolutionAxes | None:
     steps = [window.step for window in windows]
     if len(plain) != 2 or not 1 <= len(windows) <= 3 or len(stage.axes) != len(windows) + 2:
         return None
-    channels = [axis for axis in plain if _has(right, axis)]
-    batches = [axis for axis in plain if not _has(right, axis) and axis in stage.axes]
+    channels = [axis for axis in plain if has(right, axis)]
+    batches = [axis for axis in plain if not has(right, axis) and axis in stage.axes]
     if len(channels) != 1 or len(batches) != 1:
         return None
     (channel,), (batch,) = channels, batches
@@ -241,7 +242,7 @@ def convolution_axes(found: Contraction) -> ConvolutionAxes | None:
     reduced = steps if depthwise else [*steps, channel]
     if len(outputs) != 1 or len(right.indices) != len(expected):
         return None
-    complete = all(_has(right, axis) for axis in expected) and all(
+    complete = all(has(right, axis) for axis in expected) and all(
         axis in reduced for axis in stage.reduced
     )
     if not complete or len(reduced) != len(stage.reduced):

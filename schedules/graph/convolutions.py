@@ -13,8 +13,10 @@ from tvm_nnef.schedules.graph.rewriting import Operands, operator_name
 from tvm_nnef.tvm_compat import RelaxExpression
 
 _CONVOLUTIONS = {
-    "nn.conv1d": relax.op.nn.conv1d, "nn.conv2d": relax.op.nn.conv2d, "nn.conv3d": relax.op.nn.conv3d,
-}  # fmt: skip
+    "nn.conv1d": relax.op.nn.conv1d,
+    "nn.conv2d": relax.op.nn.conv2d,
+    "nn.conv3d": relax.op.nn.conv3d,
+}
 
 
 def with_padding(operands: Operands, call: Any) -> RelaxExpression | None:

@@ -48,8 +48,11 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
         self.functions = prim_functions(mod)
         self.placed: dict[Any, Placed] = {}
         self.restored: dict[Any, Any] = {}
+        self.permutations: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
+        if operator_name(binding.value) == "permute_dims":
+            self.permutations[binding.var] = binding.value
         made = self.permuted(binding.value)
         if made is None:
             super().visit_var_binding_(binding)
@@ -121,6 +124,11 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
         array = constant_array(operand)
         if array is not None:
             return constant(array.transpose(order))
+        permutation = self.permutations.get(operand) if isinstance(operand, relax.Var) else None
+        if permutation is not None and placed is None:
+            axes = permutation.attrs.axes
+            axes = list(reversed(range(len(order)))) if axes is None else [int(a) for a in axes]
+            return self.in_order(permutation.args[0], tuple(axes[d] for d in order))
         found = self.visit_expr(operand)
         if list(order) == sorted(order):
             return found

@@ -23,6 +23,7 @@ from tvm_nnef.schedules.graph.contractions import (
     convolution_axes,
     matrix_axes,
 )
+from tvm_nnef.schedules.graph.deconvolutions import Deconvolution, as_convolution, deconvolution
 from tvm_nnef.schedules.graph.elements import as_operators, is_elementwise
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensor_of
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
@@ -43,7 +44,7 @@ def raise_contractions(mod: Module) -> Module:
     found = {}
     for name, function in functions.items():
         kernel = read_kernel(function)
-        if kernel is not None and (contractions(kernel) or _is_elementwise(kernel)):
+        if kernel is not None and (_raised(kernel) or _is_elementwise(kernel)):
             found[name] = function
     if not found:
         return mod
@@ -56,13 +57,23 @@ def raise_contractions(mod: Module) -> Module:
             return None
         arguments = list(node.args[1].fields)
         kernel = kernel_at_call(function, arguments)
-        raised = {} if kernel is None else contractions(kernel)
+        raised = {} if kernel is None else _raised(kernel)
         if kernel is None or not (raised or _is_elementwise(kernel)):
             return None
         return _taken_apart(operands, kernel, raised, arguments)
 
     canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
     return relax.transform.DeadCodeElimination()(canonical)
+
+
+def _raised(kernel: Kernel) -> dict[Any, Contraction | Deconvolution]:
+    """The stages that are operators, by the buffers that they fill."""
+    found: dict[Any, Contraction | Deconvolution] = dict(contractions(kernel))
+    for stage in kernel.stages:
+        spread = deconvolution(stage)
+        if spread is not None:
+            found[stage.buffer] = spread
+    return found
 
 
 def _is_elementwise(kernel: Kernel) -> bool:
@@ -73,7 +84,7 @@ def _is_elementwise(kernel: Kernel) -> bool:
 def _taken_apart(
     operands: Operands,
     kernel: Kernel,
-    raised: Mapping[Any, Contraction],
+    raised: Mapping[Any, Contraction | Deconvolution],
     arguments: Sequence[RelaxExpression],
 ) -> RelaxExpression:
     """The result of a kernel, computed stage by stage."""
@@ -92,6 +103,10 @@ def _taken_apart(
             else:
                 made = as_operators(operands, stage, values)
                 values[stage.buffer] = _called(operands, stage, values) if made is None else made
+        elif isinstance(contraction, Deconvolution):
+            sources = (values[contraction.source], values[contraction.right.source])
+            made = as_convolution(operands, contraction, *sources)
+            values[stage.buffer] = _called(operands, stage, values) if made is None else made
         elif contraction.is_product:
             values[stage.buffer] = _product(operands, contraction, values)
         else:
@@ -100,7 +115,7 @@ def _taken_apart(
     return values[results[0]]
 
 
-def _read(raised: Mapping[Any, Contraction]) -> list[Any]:
+def _read(raised: Mapping[Any, Contraction | Deconvolution]) -> list[Any]:
     """The buffers that contractions read."""
     return [b for found in raised.values() for b in (found.source, found.right.source)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.pipeline import STAGES, build_module, compile_module
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.runtime import PackInfo, TensorInfo, load
+from tvm_nnef.tvm_compat import default_threads
 
 PORTS = {
     "inputs": [{"name": "xs", "items": 2}, {"name": "n", "items": None}],
@@ -192,8 +194,6 @@ def test_all_cores_are_used_unless_the_user_says_otherwise():
     )
 
     def threads(**environment: str) -> int:
-        import os
-
         clean = {k: v for k, v in os.environ.items() if not k.endswith("NUM_THREADS")}
         run = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True,
@@ -201,10 +201,36 @@ def test_all_cores_are_used_unless_the_user_says_otherwise():
         )  # fmt: skip
         return int(run.stdout)
 
-    import os
-
     assert threads() == len(os.sched_getaffinity(0))
     assert threads(TVM_NUM_THREADS="1") == 1
+
+
+def test_threads_are_those_of_the_executable_that_runs(executable):
+    in_use = tvm.get_global_func("runtime.NumThreads")
+    cores = len(os.sched_getaffinity(0))
+    other = build_module(example(), "llvm")
+    assert executable.threads == default_threads()
+    try:
+        other.threads = 1
+        other([A, A], N)
+        assert in_use() == 1
+        executable.threads = 10 * cores
+        executable([A, A], N)
+        assert in_use() == cores, "never more than there are cores"
+    finally:
+        executable.threads = default_threads()
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "all"])
+def test_threads_are_a_number_from_one(executable, count):
+    with pytest.raises(NnefError, match="threads cannot be"):
+        executable.threads = count
+
+
+def test_what_is_prepared_runs_without_touching_the_state(executable):
+    call = executable.prepared([A, A * 2], N)
+    call()
+    check(executable([A, A * 2], N))
 
 
 def test_a_target_without_schedules_is_an_error():

@@ -3,9 +3,9 @@
 Converting prints the model and reads it back; what is evaluated and built here comes from text.
 The quick run takes a part of the cases on the evaluator, the slow one all of them there and a part
 of them, with every operator of the suite, compiled; with ``TVM_NNEF_SUITE=whole`` in the
-environment all of them are. The cases that fail are listed in ``expected_failures.txt``, those that
-fail compiled in ``expected_failures_compiled.txt``: one more is a failure of this test, and one less
-as well, until it is taken off the list.
+environment all of them are. The cases that fail are listed in ``expected_failures.txt``, those
+that fail compiled in ``expected_failures_compiled.txt``: one more is a failure of this test, and
+one less as well, until it is taken off the list.
 """
 
 from __future__ import annotations

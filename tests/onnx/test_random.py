@@ -1,4 +1,4 @@
-"""Random operators: of the right type, shape and distribution, and the same numbers in every run."""
+"""Random operators: their types, shapes and distributions, and the same numbers in every run."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def wrong_in_five_ways(make_model: Any) -> Any:
-    """An unknown operator, one of another domain, strings, a sequence, and a wrong attribute."""
+    """An unknown operator, one of another domain, strings, an image, and a wrong attribute."""
     words = onnx.helper.make_tensor("words", onnx.TensorProto.STRING, [1], [b"a"])
     proto = make_model(
         [
@@ -29,13 +29,14 @@ def wrong_in_five_ways(make_model: Any) -> Any:
             node("Neg", ["a"], ["b"], name="behind"),
             node("Whiten", ["x"], ["c"], name="foreign", domain="own"),
             node("StringNormalizer", ["words"], ["d"], name="text"),
-            node("SequenceConstruct", ["x", "x"], ["e"], name="sequence"),
+            node("ImageDecoder", ["x"], ["e"], name="image"),
             node("Softmax", ["x"], ["f"], name="axis", axis=7),
             node("Abs", ["x"], ["g"], name="fine"),
         ],
         [("x", "float32", [2, 3])],
         [("b", "float32", None), ("c", "float32", None), ("f", "float32", None),
          ("g", "float32", None)],
+        opset=20,
     )  # fmt: skip
     proto.graph.initializer.append(words)
     return proto
@@ -43,10 +44,10 @@ def wrong_in_five_ways(make_model: Any) -> Any:
 
 TOLD = (
     ("tensor 'words' has elements of type string", "types that can be: bfloat16"),
-    ("node 'unknown' (Frobnicate, opset 17): there is no converter", "{'Frobnicate': function}"),
+    ("node 'unknown' (Frobnicate, opset 20): there is no converter", "{'Frobnicate': function}"),
     ("node 'foreign' (own::Whiten, opset 1): there is no converter", "{'own::Whiten': function}"),
-    ("node 'sequence' (SequenceConstruct, opset 17): there is no converter", "converters="),
-    ("node 'axis' (Softmax, opset 17): 'axis' is 7, the rank 2", "correct the model"),
+    ("node 'image' (ImageDecoder, opset 20)", ""),
+    ("node 'axis' (Softmax, opset 20): 'axis' is 7, the rank 2", "correct the model"),
 )
 
 

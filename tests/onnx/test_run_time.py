@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.diagnostics import NnefError
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -8,6 +8,7 @@ from tvm import relax, te, tirx
 
 from tvm_nnef.schedules.graph.raising import raise_contractions
 from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.schedules.graph.simplify import simplify
 
 
 def summed(shape, term, *extents):
@@ -156,3 +157,92 @@ def test_stages_around_a_contraction_fuse_with_it_again(kernels):
     names = [variable.name_hint for variable in mod.get_global_vars()]
     assert any(name.startswith("fused_conv") and "relu" in name for name in names)
     assert "pad" not in names
+
+
+def each(value):
+    """A formula over the elements of its first operand; ``value`` gets operands and indices."""
+    return lambda x, *rest: te.compute(x.shape, lambda *i: value(i, x, *rest), name="formula")
+
+
+ELEMENTS = {
+    "bias": (["add"], each(lambda i, x, b: x(*i) + b(i[1])), [(2, 3, 4), (3,)]),
+    "row": (["multiply"], each(lambda i, x, b: x(*i) * b(i[0], 0, i[2])), [(2, 3, 4), (2, 1, 4)]),
+    "number": (["divide"], each(lambda i, x: x(*i) / 3.0), [(2, 3)]),
+    "scalar": (["subtract"], each(lambda i, x, b: x(*i) - b()), [(2, 3), ()]),
+    "chain": (
+        ["subtract", "tanh", "multiply", "add"],
+        each(lambda i, x, a, b: te.tanh(x(*i) - a(i[1])) * b(i[1]) + 2.0), [(4, 3), (3,), (3,)]),
+    "one_row": (["add"], each(lambda i, x, b: x(0, i[1]) + b(i[1])), [(1, 5), (5,)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_arithmetic_on_elements_becomes_operators_that_are_equal(kernels, name):
+    expected, function, shapes = ELEMENTS[name]
+    mod = module(function, shapes)
+    raised = raise_contractions(mod)
+    assert [each for each in operators(raised) if each != "reshape"] == expected
+    arrays = kernels.values(*shapes)
+    np.testing.assert_array_equal(kernels.plain(raised, arrays), kernels.plain(mod, arrays))
+
+
+OTHER_ELEMENTS = {
+    "moved": (lambda x: te.compute((3, 2), lambda i, j: x(j, i) * 2.0), [(2, 3)]),
+    "part": (lambda x: te.compute((2, 2), lambda i, j: x(i, j) * 2.0), [(2, 3)]),
+    "shifted": (lambda x: te.compute((2, 2), lambda i, j: x(i, j + 1) * 2.0), [(2, 3)]),
+    "repeated": (lambda b: te.compute((4, 3), lambda i, j: b(j) * 2.0), [(3,)]),
+    "position": (lambda x: te.compute((2, 3), lambda i, j: x(i, j) * j), [(2, 3)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_ELEMENTS)
+def test_elements_at_other_places_stay_as_they_are(name):
+    assert operators(raise_contractions(module(*OTHER_ELEMENTS[name]))) == ["call_tir"]
+
+
+def chained(builder, x, *steps):
+    """Formulas one after the other; each takes the result of the one before it."""
+    for function, *operands in steps:
+        x = builder.emit(builder.call_te(function, x, *operands))
+    return x
+
+
+def constant(*shape):
+    return relax.const(np.random.default_rng(2).uniform(0.5, 1.5, shape).astype("float32"))
+
+
+def test_a_normalisation_of_formulas_goes_into_the_weights_of_a_formula(kernels):
+    mean, deviation, scale, shift = (constant(5) for _ in range(4))
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 3, 7, 9), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            output = builder.emit_output(
+                chained(
+                    builder, x, (conv, constant(5, 3, 3, 3)),
+                    (each(lambda i, y, a: y(*i) - a(i[1])), mean),
+                    (each(lambda i, y, a: y(*i) / a(i[1])), deviation),
+                    (each(lambda i, y, a: a(i[1]) * y(*i)), scale),
+                    (each(lambda i, y, a: y(*i) + a(i[1])), shift),
+                )
+            )  # fmt: skip
+        builder.emit_func_output(output)
+    mod = builder.get()
+    simple = simplify(raise_contractions(mod))
+    assert operators(simple) == ["nn.conv2d", "add"]
+    (value,) = kernels.values((2, 3, 7, 9))
+    expected = kernels.plain(mod, [value])
+    np.testing.assert_allclose(kernels.plain(simple, [value]), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_formulas_that_are_computed_twice_are_computed_once():
+    odd = each(lambda i, y: te.sin(y(*i)) * i[0])
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 3), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            first, second = (chained(builder, x, (odd,)) for _ in range(2))
+            chained(builder, x, (odd,), (odd,))
+            output = builder.emit_output(relax.op.add(first, second))
+        builder.emit_func_output(output)
+    assert operators(simplify(raise_contractions(builder.get()))) == ["call_tir", "add"]

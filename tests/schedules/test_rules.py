@@ -182,9 +182,7 @@ def test_depthwise_convolutions_of_planes(kernels, name, shape):
 
 
 def test_windows_over_rows_of_a_sequence(kernels):
-    mod = kernels.agrees(
-        lambda x: relax.op.nn.max_pool1d(x, [3], [2], [1, 1]), (2, 5, 37)
-    )
+    mod = kernels.agrees(lambda x: relax.op.nn.max_pool1d(x, [3], [2], [1, 1]), (2, 5, 37))
     assert kernels.rules(mod) == {PLANES}
 
 
@@ -281,6 +279,11 @@ def test_copies_and_elements(kernels, name, shape):
 OTHERS = {
     "argmax": (lambda x: relax.op.argmax(x, 1), {"cpu.fallback"}),
     "cumsum": (lambda x: relax.op.cumsum(x, 1), {"ordered"}),
+    "cumsum_of_columns": (lambda x: relax.op.cumsum(x, 0), {"cpu.scan"}),
+    "cumsum_between": (
+        lambda x: relax.op.cumsum(relax.op.reshape(x, (1, 7, 19)), 1, exclusive=True),
+        {"cpu.scan", ELEMENTS}),
+    "cumprod": (lambda x: relax.op.cumprod(x, 0), {"cpu.scan"}),
     "gather": (lambda x: relax.op.take(x, relax.const(np.array([2, 0, 4])), 0), {ELEMENTS}),
     "resize": (
         lambda x: relax.op.image.resize2d(relax.op.reshape(x, (1, 1, 7, 19)), (9, 30)),

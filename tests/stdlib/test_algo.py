@@ -73,6 +73,12 @@ def test_top_k_agrees_with_numpy(family: str, agree: Any) -> None:
     agree(FAMILIES[family])
 
 
+def test_many_elements_are_sorted_in_their_order_of_magnitude(agree: Any) -> None:
+    """Comparing each with each would take 40 billion steps."""
+    x = RANDOM.integers(0, 50_000, 200_000).astype(np.float32)
+    agree([("algo.top_k", {"k": k}, [x], first(x, k, 0, True)) for k in (3, 200_000)])
+
+
 @pytest.mark.parametrize(("real", "int_"), [("float16", "int64"), ("float64", "int32")])
 def test_top_k_in_other_machine_types(real: str, int_: str, agree: Any) -> None:
     x = np.array([1.0, 1.0009765625, -3.0, np.nan, 65504.0, np.inf])

@@ -1,4 +1,4 @@
-"""Large and small numbers, and many of them: what is representable comes out, to a few roundings."""
+"""Large and small numbers, and many of them: what is representable comes out."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ library call it. Its members:
 - ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
   and ``{"name", "items"}`` for a pack, whose items are described as tensors are; an extent is a
   number, or a symbol or expression that only a run tells (``docs/metadata.md``);
+- ``parameters``: how many of the inputs, the last ones, are weights;
 - ``bounds`` and ``checks``: what must hold of the symbols of the inputs;
 - ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike,
   by the full names of the variables; what it starts as is what ``initial_state`` returns;
@@ -25,6 +26,7 @@ from tvm import relax
 
 from tvm_nnef import extents, tvm_compat
 from tvm_nnef.extents import Tree
+from tvm_nnef.schedules.parameters import parameter_count
 from tvm_nnef.tvm_compat import Module
 
 FUNCTION = "metadata"
@@ -60,6 +62,7 @@ def describe(mod: Module) -> dict[str, Any]:
     return {
         "inputs": _grouped(ports.get("inputs", []), inputs[: len(inputs) - state]),
         "outputs": _grouped(ports.get("outputs", []), outputs[: len(outputs) - state]),
+        "parameters": max(0, parameter_count(main)),
         "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
         "bounds": symbols.get("bounds", {}),
         "checks": symbols.get("checks", []),

@@ -7,10 +7,11 @@ machine runs. What each stage does stands in the module that it calls.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm import relax
 
@@ -20,7 +21,10 @@ from tvm_nnef.compilation.target import resolve, runs_here
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
-from tvm_nnef.tvm_compat import Module, Target, compile_virtual_machine
+from tvm_nnef.tvm_compat import Module, Target, compile_virtual_machine, default_threads
+
+if TYPE_CHECKING:
+    from tvm_nnef.tuning.database import Database
 
 STAGES = ("bind", "legalize", "fuse", "schedule", "compile")
 """The stages in their order, by the names under which they are reported and dumped."""
@@ -51,7 +55,6 @@ def build_module(
     """
     with _reporting(progress) as report:
         stages = compile_stages(mod, target, dump_dir=dump_dir, progress=report, database=database)
-    executable = Executable(stages["compile"])
     if verbose:
         from tvm_nnef.measurement.kernels import kernel_report
 
@@ -60,10 +63,10 @@ def build_module(
             stages["schedule"],
             stages["compile"],
             here=runs_here(resolve(target)),
-            threads=executable.threads,
+            threads=default_threads(),
         )
         found.print() if isinstance(verbose, bool) else verbose(found)
-    return executable
+    return Executable(stages["compile"])
 
 
 def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress | None]:
@@ -110,13 +113,13 @@ def compile_stages(
     ``database`` is no database for this target and version of TVM.
     """
     resolved = resolve(target)
-    tuned = _tuned_kernels(database, resolved)
+    tuned = None if database is None else _opened(database, resolved)
     dump = _dumping(dump_dir)
     stages: dict[str, Callable[[Module], Any]] = {
         "bind": lambda mod: with_metadata(_bound(mod)),
         "legalize": lambda mod: schedules.legalize(mod, resolved),
         "fuse": lambda mod: schedules.fuse(mod, resolved),
-        "schedule": lambda mod: _scheduled(mod, resolved, tuned),
+        "schedule": lambda mod: _scheduled(mod, resolved, None if tuned is None else tuned.tuned),
         "compile": lambda mod: compile_virtual_machine(
             mod, resolved, schedules.lowered_functions(resolved)
         ),
@@ -131,6 +134,10 @@ def compile_stages(
             found[name] = mod
         if name == last:
             break
+    if tuned is not None and tuned.stale:
+        kernels = f"{len(tuned.stale)} kernels" if len(tuned.stale) > 1 else "1 kernel"
+        message = f"{kernels} of '{database}' are left to the rules: these rules have changed since"
+        warnings.warn(f"{message}; tune again", stacklevel=2)
     return found
 
 
@@ -155,14 +162,10 @@ def _scheduled(mod: Module, target: Target, tuned: schedules.Tuned | None) -> Mo
         raise error(str(problem), hint="build for a CPU, such as 'native'") from None
 
 
-def _tuned_kernels(
-    database: str | os.PathLike[str] | None, target: Target
-) -> schedules.Tuned | None:
-    if database is None:
-        return None
+def _opened(database: str | os.PathLike[str], target: Target) -> Database:
     from tvm_nnef.tuning.database import Database
 
-    return Database.opened(database, target).tuned
+    return Database.opened(database, target)
 
 
 def _dumping(directory: str | os.PathLike[str] | None) -> Callable[[int, str, Any], None]:

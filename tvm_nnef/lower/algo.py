@@ -1,4 +1,4 @@
-"""Intrinsics of the module ``algo``: the largest elements, and the boxes that overlap no better one.
+"""Intrinsics of the module ``algo``: the first elements in order, and the boxes that lie apart.
 
 Both sort, for which Relax calls functions of TVM that its runtime library does not have.
 """
@@ -38,7 +38,7 @@ def first_places(invocation: Invocation) -> Lowered:
 def _in_order(
     invocation: Invocation, operand: int, axis: int, count: Extent, most: Any, *, largest: bool
 ) -> RelaxExpression:
-    """The places of the first ``count``, which is no more than ``most``, of an operand's elements."""
+    """The places of the first ``count`` elements of an operand, no more than ``most``."""
     tensor = invocation.tensor(operand)
     shape = (*tensor.shape[:axis], count, *tensor.shape[axis + 1 :])
     known, kept, limit = (
@@ -89,4 +89,3 @@ def nonmax_suppress(invocation: Invocation) -> Lowered:
     learn(builder, builder.emit(relax.op.sum(counts)), symbol)
     listed = (invocation.result.shape, invocation.dtype)
     return _call(builder, "box_rows", box_rows(invocation.dtype), [chosen, counts], [listed])[0]
-

@@ -4,7 +4,9 @@ The operands of a function have one dtype. Ints wrap around as the hardware has 
 that they never overflow, so in one kernel a comparison of what did overflow may turn out either
 way. Integer division by zero gives 0 and traps nowhere. A minimum or maximum with what is no number
 is no number. In float32 the functions are within 2 units in the last place; sums, products,
-quotients and square roots within half a one. Knows nothing of formulas beyond the names of their
+quotients and square roots within half a one. The schedules replace exp and log by arithmetic that
+takes what lies below 2^-125, as a result, and below 2^-126, as an argument, for 0 and 2^-126. And
+TVM takes ``x + y - y`` for x, in one kernel. Knows nothing of formulas beyond the names of their
 functions (``graph.formula``).
 """
 
@@ -12,15 +14,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping
 
 from tvm import tirx
 
+from tvm_nnef.extremes import greater, smaller
+from tvm_nnef.lower.integers import (
+    DIVISIONS,
+    BinaryEmitter,
+    UnaryEmitter,
+    integer_power,
+    multiplied,
+    opaque,
+)
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
-
-UnaryEmitter: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
-BinaryEmitter: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
 
 
 def cast(value: PrimExpression, dtype: str) -> PrimExpression:
@@ -38,24 +45,6 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
     if is_real(value) and not is_real_type(dtype):
         return _truncated(value, dtype)
     return tirx.Cast(dtype, value)
-
-
-def opaque(value: PrimExpression) -> PrimExpression:
-    """A large int, or the negative zero, that TVM does not look into; any other value as it is.
-
-    TVM joins the constants of nested sums, products and quotients without wrapping them, and
-    refuses what their type cannot hold. Of 0.0 and -0.0 it chooses any.
-    """
-    dtype = dtype_of(value)
-    bits = {"int32": 32, "float32": 32, "int64": 64, "float64": 64}.get(dtype, 0)
-    match value:
-        case tirx.IntImm() if bits and abs(value.value) >= 2 ** (bits // 2 - 1):
-            pattern = value.value % 2**bits
-        case tirx.FloatImm() if bits and value.value == 0 and math.copysign(1, value.value) < 0:
-            pattern = 2 ** (bits - 1)
-        case _:
-            return value
-    return tirx.call_intrin(dtype, "tirx.reinterpret", tirx.const(pattern, f"uint{bits}"))
 
 
 def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:
@@ -136,74 +125,12 @@ def _absolute(x: PrimExpression) -> PrimExpression:
     return tirx.abs(x) if is_real(x) else select(x < tirx.const(0, dtype_of(x)), _negated(x), x)
 
 
-def _extreme(function: BinaryEmitter, is_better: BinaryEmitter) -> BinaryEmitter:
-    """Minimum or maximum; the one of the hardware loses what is no number on its left."""
-
-    def emit(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-        if not is_real(x):
-            return function(x, y)
-        if isinstance(x, tirx.FloatImm):
-            x, y = y, x
-        if isinstance(y, tirx.FloatImm):
-            return tirx.Select(is_better(y, x), y, x)
-        return unless_nan(x, tirx.Select(is_better(x, y), x, y), x)
-
-    return emit
-
-
 def _round(x: PrimExpression) -> PrimExpression:
     # tirx.round takes halves to the even neighbour; adding 0.5 first would round 0.49999997 up.
     whole = tirx.trunc(x)
     rest = x - whole
     one, half = tirx.const(1, dtype_of(x)), tirx.const(0.5, dtype_of(x))
     return select(rest >= half, whole + one, select(rest <= -half, whole - one, whole))
-
-
-def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter:
-    """An integer division that no divisor can trap; by zero it gives 0.
-
-    Besides zero the hardware traps on the least integer divided by -1.
-    """
-
-    def emit(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-        zero, one = tirx.const(0, dtype_of(x)), tirx.const(1, dtype_of(x))
-        if isinstance(y, tirx.IntImm):
-            special = {0: lambda: zero, -1: lambda: by_minus_one(x)}.get(int(y.value))
-            return special() if special else divide(x, y)
-        same = _sealed(y)
-        safe = tirx.Select(tirx.any(same == zero, same == -one), one, same)
-        general = tirx.Select(y == -one, by_minus_one(x), divide(x, safe))
-        return tirx.Select(y == zero, zero, general)
-
-    return emit
-
-
-def _sealed(x: PrimExpression) -> PrimExpression:
-    """The same int, of which the analysis of TVM knows nothing.
-
-    It drops a guard that a loop, a condition or a Select around it makes certain, though a Select
-    evaluates both of its values and what was guarded may move in front of the loop.
-    """
-    return tirx.bitwise_or(x, tirx.const(0, dtype_of(x)))
-
-
-def _nothing(x: PrimExpression) -> PrimExpression:
-    return tirx.const(0, dtype_of(x))
-
-
-def _ceildiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    zero, one = tirx.const(0, dtype_of(x)), tirx.const(1, dtype_of(x))
-    exact = tirx.EQ(tirx.floormod(x, y), zero)
-    return tirx.floordiv(x, y) + tirx.Select(exact, zero, one)
-
-
-def _awaydiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    zero, one = tirx.const(0, dtype_of(x)), tirx.const(1, dtype_of(x))
-    outward = tirx.Select(
-        tirx.Or(tirx.And(x < zero, y > zero), tirx.And(x > zero, y < zero)), -one, one
-    )
-    exact = tirx.EQ(tirx.truncmod(x, y), zero)
-    return tirx.truncdiv(x, y) + tirx.Select(exact, zero, outward)
 
 
 def _quotient(x: PrimExpression, y: PrimExpression) -> PrimExpression:
@@ -218,77 +145,12 @@ def _quotient(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 
 def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     if not is_real(x):
-        return _integer_power(x, y)
+        return integer_power(x, y)
     exponent = y.value if isinstance(y, tirx.FloatImm) else None
     if exponent == 2:
         return x * x
     # tirx.power prints a warning for exponents from 3 on.
     return tirx.call_intrin(dtype_of(x), "tirx.pow", x, y)
-
-
-def _integer_power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
-    """A power that wraps around, truncated toward zero where the exponent is negative."""
-    dtype = dtype_of(x)
-    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
-    known = int(y.value) if isinstance(y, tirx.IntImm) else None
-    if known is not None and 0 <= known <= _LARGEST_UNROLLED_POWER:
-        return _product([x] * known, dtype)
-    # Only 1 and -1 have inverses that do not truncate to zero; they are their own.
-    odd = _has_bit(y, 0) if known is None else tirx.const(known % 2, "bool")
-    of_minus_one = tirx.Select(odd, -one, one)
-    inverse = tirx.Select(x == one, one, tirx.Select(x == -one, of_minus_one, zero))
-    if known is not None and known < 0:
-        return inverse
-    bits = 6 if dtype == "int64" else 5
-    squares = [x]
-    for _ in range(bits):
-        squares.append(squares[-1] * squares[-1])
-    squares = list(map(opaque, squares))
-    factors = [tirx.Select(_has_bit(y, bit), squares[bit], one) for bit in range(bits)]
-    low = _product(factors, dtype)
-    high = _power_of_unit(squares[bits], tirx.shift_right(y, tirx.const(bits, dtype)))
-    # As many factors of 2 as an int has bits leave nothing.
-    large = tirx.Select(_has_bit(x, 0), low * high, zero)
-    positive = tirx.Select(y < tirx.const(2**bits, dtype), low, large)
-    return tirx.Select(y < zero, inverse, positive)
-
-
-_LARGEST_UNROLLED_POWER = 16
-
-
-def _power_of_unit(x: PrimExpression, n: PrimExpression) -> PrimExpression:
-    """x ** n modulo 2^32 or 2^64, where x is the 32nd or 64th power of an odd number.
-
-    Such a power is 1 + e with 7 or 8 zero bits at the end of e, so few terms of the binomial
-    series 1 + n e (1 + (n - 1) e / 2 (1 + (n - 2) e / 3 (...))) are not zero. (A loop over the
-    bits of n is no expression, and TVM's passes take exponential time for as many nested lets.)
-    """
-    dtype = dtype_of(x)
-    one, rest = tirx.const(1, dtype), tirx.Var("rest", dtype)
-    modulus = 2**64 if dtype == "int64" else 2**32
-    total: PrimExpression = one
-    for term in reversed(range(1, 9 if dtype == "int64" else 5)):
-        twos = (term & -term).bit_length() - 1
-        inverse = pow(term >> twos, -1, modulus)
-        signed = inverse - modulus if inverse >= modulus // 2 else inverse
-        factors = [
-            n - tirx.const(term - 1, dtype),
-            tirx.shift_right(rest, tirx.const(twos, dtype)),
-            opaque(tirx.const(signed, dtype)),
-            total,
-        ]
-        total = one + _product(factors, dtype)
-    return tirx.Let(rest, x - one, total)
-
-
-def _has_bit(x: PrimExpression, bit: int) -> PrimExpression:
-    one = tirx.const(1, dtype_of(x))
-    shifted = tirx.shift_right(x, tirx.const(bit, dtype_of(x))) if bit else x
-    return tirx.EQ(tirx.bitwise_and(shifted, one), one)
-
-
-def _product(factors: Sequence[PrimExpression], dtype: str) -> PrimExpression:
-    return functools.reduce(lambda x, y: x * y, factors, tirx.const(1, dtype))
 
 
 def _equal(x: PrimExpression, y: PrimExpression) -> PrimExpression:
@@ -368,20 +230,15 @@ UNARY: Mapping[str, UnaryEmitter] = {
 """Emitters of the unary functions, by their names in ``graph.formula``."""
 
 BINARY: Mapping[str, BinaryEmitter] = {
+    **DIVISIONS,
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "min": _extreme(tirx.min, tirx.LT),
-    "max": _extreme(tirx.max, tirx.GT),
+    "mul": multiplied,
+    "min": smaller,
+    "max": greater,
     "pow": _power,
     "div": _quotient,
-    "floordiv": _divided(tirx.floordiv, _negated),
-    "ceildiv": _divided(_ceildiv, _negated),
-    "truncdiv": _divided(tirx.truncdiv, _negated),
-    "awaydiv": _divided(_awaydiv, _negated),
     "realceildiv": lambda x, y: tirx.ceil(_quotient(x, y)),
-    "floormod": _divided(tirx.floormod, _nothing),
-    "truncmod": _divided(tirx.truncmod, _nothing),
     "fmod": lambda x, y: _from_c_library("fmod", x, y),
     "lt": tirx.LT,
     "le": tirx.LE,

@@ -98,7 +98,7 @@ def _blocks(summed: Mapping[str, int]) -> dict[str, int]:
     """How many steps of each loop belong to one part: all of the innermost loops, 1 of others."""
     wanted = math.isqrt(math.prod(summed.values()))
     blocks: dict[str, int] = {}
-    for name, extent in reversed(summed.items()):
+    for name, extent in reversed([*summed.items()]):
         blocks[name] = extent if extent <= wanted else _block(extent, wanted)
         wanted //= blocks[name]
     return blocks
@@ -118,36 +118,40 @@ def _parted(
 ) -> tuple[Statement, Statement, Tensor]:
     """What makes the parts, what adds them up, and the tensor that holds them."""
     (store,) = statement.stores
+    # The parts lie as the elements do, or they would be read across.
     outer, inner = [], []
-    step, tests = statement, [] if statement.condition is None else [statement.condition]
-    for name in (loop.index.name for loop in statement.loops if loop.index.name in blocks):
-        extent, block = extents[name], blocks[name]
-        if block == extent:
-            inner.append(_loop(name, extent))
-        elif block == 1:
-            outer.append(_loop(name, extent))
+    for loop in statement.loops:
+        name = loop.index.name
+        extent, block = extents[name], blocks.get(name, 1)
+        if block == 1:
+            outer.append(loop)
+        elif block == extent:
+            inner.append(loop)
         else:
-            part = _loop(_other_name(name, extents), -(-extent // block))
-            position = Binary("add", _times(part.index, block), Index(name))
-            step = _replaced(step, Index(name), position)
-            tests += [Binary("lt", position, _whole(extent))] if extent % block else []
+            part = _loop(_other_name(name, statement), -(-extent // block))
+            statement = _in_blocks(statement, name, part.index, block, extent)
             outer.append(part)
             inner.append(_loop(name, block))
-    kept = [loop for loop in statement.loops if loop.index.name not in blocks]
-    shape = (*store.tensor.shape, *(_extent(loop) for loop in outer))
+    shape = tuple(map(_extent, outer))
     parts = Tensor(f"{store.tensor.name}.parts", "real", shape, "result", span=store.tensor.span)
-    places = (*store.subscripts, *(Subscript(loop.index) for loop in outer))
-    condition = tests[0] if tests else None
-    for test in tests[1:]:
-        condition = Binary("and", condition, test)
-    first = dataclasses.replace(
-        step,
-        loops=(*kept, *outer, *inner),
-        stores=(Store(parts, places, "+=", step.stores[0].value),),
-        condition=condition,
-    )
+    places = tuple(Subscript(loop.index) for loop in outer)
+    (term,) = (each.value for each in statement.stores)
+    loops, stores = (*outer, *inner), (Store(parts, places, "+=", term),)
     total = Store(store.tensor, store.subscripts, "+=", Load(parts, places))
-    return first, Statement((*kept, *outer), (total,), span=statement.span), parts
+    second = Statement(tuple(outer), (total,), span=statement.span)
+    return dataclasses.replace(statement, loops=loops, stores=stores), second, parts
+
+
+def _in_blocks(statement: Statement, name: str, part: Index, block: int, extent: int) -> Statement:
+    """The statement with an index that counts in a block, of which there may be too many."""
+    position = Binary("add", Binary("mul", part, _whole(block)), Index(name))
+    moved: Statement = _replaced(statement, Index(name), position)
+    if extent % block == 0:
+        return moved
+    test: Scalar = Binary("lt", position, _whole(extent))
+    if moved.condition is not None:
+        test = Binary("and", test, moved.condition)
+    return dataclasses.replace(moved, condition=test)
 
 
 def _loop(name: str, extent: int) -> Loop:
@@ -163,11 +167,9 @@ def _whole(number: int) -> Constant:
     return Constant("int", number)
 
 
-def _times(index: Index, factor: int) -> Scalar:
-    return Binary("mul", index, _whole(factor))
-
-
-def _other_name(name: str, taken: Mapping[str, int]) -> str:
+def _other_name(name: str, statement: Statement) -> str:
+    taken = {loop.index.name for loop in statement.loops}
+    taken |= {local.name for local in statement.locals}
     name += "_part"
     while name in taken:
         name += "_"
@@ -182,5 +184,6 @@ def _replaced(node: Any, index: Index, scalar: Scalar) -> Any:
         return tuple(_replaced(each, index, scalar) for each in node)
     if not dataclasses.is_dataclass(node) or isinstance(node, Tensor | Span):
         return node
-    parts = {each.name: getattr(node, each.name) for each in dataclasses.fields(node)}
-    return type(node)(**{name: _replaced(part, index, scalar) for name, part in parts.items()})
+    made: Any = type(node)
+    names = (each.name for each in dataclasses.fields(node))
+    return made(**{name: _replaced(getattr(node, name), index, scalar) for name in names})

@@ -37,7 +37,8 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.bounds import Ranges, above, below, interval, ranges_of, within
-from tvm_nnef.lower.functions import BINARY, UNARY, cast, opaque, select
+from tvm_nnef.lower.functions import BINARY, UNARY, cast, select
+from tvm_nnef.lower.integers import opaque
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
 INDEX_TYPE = "int64"

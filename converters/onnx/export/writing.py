@@ -158,7 +158,7 @@ def _elements(array: Array) -> memoryview:
     ordered = np.ascontiguousarray(array)
     if ordered.dtype.byteorder == ">":
         ordered = ordered.astype(ordered.dtype.newbyteorder("<"))
-    return memoryview(ordered.reshape(-1).view(np.uint8))
+    return ordered.reshape(-1).view(np.uint8).data
 
 
 def _umask() -> int:

@@ -67,27 +67,34 @@ def own(tensor: Tensor, builder: Builder) -> Tensor:
     return builder.call("math.iden", tensor) if known else tensor
 
 
+ENDLESS = 2**31 - 2
+"""A count of steps beyond this one is none."""
+
+
 @operator("Loop")
 def loop(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     """A subgraph run again and again, as a count and a condition say."""
     count, go_on = node.optional(0), node.optional(1)
+    if count is not None and count.value is not None and int(count.value.reshape(())) > ENDLESS:
+        # What exporters write where only the condition ends a loop.
+        count = None
     state = [builder.computed(node.input(position)) for position in range(2, len(node.inputs))]
     body = node.attributes["body"]
-    if count is not None and count.value is not None:
-        steps = int(count.value.reshape(()))
+    steps = None if count is None else node.extents(0)
+    if steps:
         always = go_on is None or (go_on.value is not None and bool(go_on.value.reshape(())))
-        if always and _always_true(body):
-            return _counted(node, steps, state, builder)
+        if always and _always_true(body, node.proto.input[1]):
+            return _counted(node, steps[0], state, builder)
     return _open(node, count, go_on, state, builder)
 
 
-def _always_true(body: onnx.GraphProto) -> bool:
-    """Whether a body's condition is what came in, or the constant true."""
+def _always_true(body: onnx.GraphProto, first: str) -> bool:
+    """Whether a body's condition is what came in, what was ``first`` there, or constantly true."""
     nodes = {name: each for each in body.node for name in each.output}
     name = body.output[0].name
-    while name in nodes and nodes[name].op_type == "Identity":
+    while name in nodes and nodes[name].op_type in ("Identity", "Cast"):
         name = nodes[name].input[0]
-    if name == body.input[1].name:
+    if name in (body.input[1].name, first):
         return True
     for each in body.initializer:
         if each.name == name:
@@ -98,7 +105,7 @@ def _always_true(body: onnx.GraphProto) -> bool:
     return False
 
 
-def _counted(node: Node, steps: int, state: Sequence[Tensor], builder: Builder) -> Sequence[Tensor]:
+def _counted(node: Node, steps: Extent, state: Sequence[Tensor], builder: Builder) -> Sequence[Tensor]:
     """A loop of known length; unrolled where it changes the shapes of what it carries."""
     body = node.attributes["body"]
     inner = Builder()
@@ -115,7 +122,7 @@ def _counted(node: Node, steps: int, state: Sequence[Tensor], builder: Builder) 
         for old, new in zip(carried, outputs, strict=False)
     )
     if not same:
-        return _unrolled(node, steps, state, builder)
+        return _unrolled(node, number(steps), state, builder)
     yields = tuple(own(each, inner) for each in outputs)
     block = Block(tuple(inner.steps), yields)
     finals = tuple(Tensor(each.dtype, each.shape) for each in carried)

@@ -244,6 +244,17 @@ def hardmax(node: Node, builder: Builder) -> Tensor:
     return builder.call("onnx.hardmax", x, axis=axes[0])
 
 
+def _cumulative_sum(node: Node, builder: Builder) -> Tensor:
+    """Along an axis that is known the standard operator, which takes as many steps as elements."""
+    axis = node.value(1)
+    if axis is None:
+        return _cumulative("onnx.cumulative_sum", node, builder)
+    return builder.call(
+        "math.cumsum", node.input(0), axis=int(axis.reshape(())),
+        exclusive=node.flag("exclusive"), reverse=node.flag("reverse"),
+    )  # fmt: skip
+
+
 def _cumulative(name: str, node: Node, builder: Builder) -> Tensor:
     x, axis = node.input(0), builder.reshape(node.input(1), ())
     return builder.call(
@@ -252,6 +263,6 @@ def _cumulative(name: str, node: Node, builder: Builder) -> Tensor:
 
 
 CUMULATIVE = (
-    Converter("CumSum", 11, partial(_cumulative, "onnx.cumulative_sum")),
+    Converter("CumSum", 11, _cumulative_sum),
     Converter("CumProd", 26, partial(_cumulative, "onnx.cumulative_product")),
 )

@@ -49,6 +49,31 @@ def test_the_corpus(name: str, onnx_run: Callable[..., list[Any]]) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
 
 
+CASES = (
+    "test_scatter_elements_with_negative_indices", "test_scatter_elements_with_duplicate_indices",
+    "test_scatter_elements_with_reduction_max", "test_scatter_elements_with_reduction_min",
+    "test_scatternd", "test_scatternd_add", "test_scatternd_multiply", "test_scatternd_max",
+    "test_gather_negative_indices", "test_gather_elements_negative_indices",
+    "test_gathernd_example_int32_batch_dim1", "test_compress_0", "test_compress_default_axis",
+    "test_nonzero_example", "test_isinf_negative", "test_isnan", "test_round",
+    "test_expand_dim_changed", "test_reduce_sum_do_not_keepdims_random",
+    "test_reduce_sum_negative_axes_keepdims_random", "test_reduce_max_keepdims_random",
+    "test_reduce_prod_keepdims_random", "test_reduce_min_empty_set", "test_reduce_prod_empty_set",
+    "test_unsqueeze_unsorted_axes",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_onnx_has_an_operator_for(
+    name: str, suite: Any, onnx_run: Callable[..., list[Any]]
+) -> None:
+    """Cases of ONNX's own suite, whose operators come along with a model as formulas."""
+    case = suite[name]
+    proto = _back(case.model)
+    for inputs, outputs in case.feeds():
+        case.check(onnx_run(proto, inputs), outputs)
+
+
 def _light() -> Any:
     """The module that makes random weights for the light models."""
     file = Path(__file__).resolve().parents[1] / "test_light_models.py"
@@ -68,6 +93,7 @@ LIGHT = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet5
 @pytest.mark.parametrize("name", LIGHT)
 def test_networks(name: str, onnx_run: Callable[..., list[Any]]) -> None:
     model = _light()._randomized(name)
+    model.ir_version = 8  # from 4 on, weights need not be inputs
     (value,) = (v for v in model.graph.input if v.name not in
                 {tensor.name for tensor in model.graph.initializer})  # fmt: skip
     shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]

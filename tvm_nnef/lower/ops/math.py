@@ -3,7 +3,7 @@
 Not here, as Relax differs in value: integer division, remainders and powers (Relax traps on zero),
 ``round`` (halves to even), ``sign``, ``tanh`` and ``atanh`` (nothing is left of a small number),
 minimum and maximum of reals unless one is a constant (Relax loses NaN), ``eq`` and ``ne`` of reals
-and ``not`` (once fused, TVM takes x == x for true and the opposite of x < y for y <= x, NaN or not),
+and ``not`` (once fused, TVM takes x == x for true and ``not x < y`` for y <= x, NaN or not),
 ``min_reduce`` and ``max_reduce`` (as minimum and maximum; and Relax starts at the least finite
 number, not at infinity). Their own formulas are lowered.
 """

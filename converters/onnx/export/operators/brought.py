@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
+from tvm_nnef.converters.onnx.export.refusal import Unsayable
 
 _REDUCTIONS: Mapping[str, str] = {
     "set": "none", "add": "add", "mul": "mul", "max": "max", "min": "min",
@@ -63,6 +66,61 @@ def _scatter_nd(reduction: str) -> ExportFunction:
     return function
 
 
+def _at_axes(invocation: Invocation) -> Exported:
+    """Numbers put at axes, which may count from the end, as those of ScatterElements do."""
+    emitter, dtype = invocation.emitter, invocation.dtype
+    filled = np.full(invocation.number("rank"), invocation.number("others"))
+    others = emitter.constant(filled, dtype)
+    return emitter.node(
+        "ScatterElements", others, invocation.positions(1), invocation.value(0), axis=0
+    )
+
+
+def _reduced(reduction: str, start: Callable[[str], float]) -> ExportFunction:
+    """Elements reduced to the places where their positions, times strides, lead them."""
+
+    def function(invocation: Invocation) -> Exported:
+        emitter, shape = invocation.emitter, invocation.shape(0)
+        static = [extent for extent in shape if isinstance(extent, int)]
+        volume = invocation.attribute("volume")
+        if len(static) < len(shape) or not isinstance(volume, int):
+            raise Unsayable("the extents that it reduces are known at run time only")
+        beginning = emitter.constant(np.full(volume, start(invocation.dtype)), invocation.dtype)
+        if 0 in static:
+            return beginning
+        grid = np.stack([each.reshape(-1) for each in np.indices(static)], -1)
+        places = emitter.node("MatMul", emitter.constant(grid, "int64"), invocation.positions(1))
+        elements = emitter.reshape(invocation.value(0), shape, [len(grid)])
+        return emitter.node(
+            "ScatterElements", beginning, places, elements,
+            axis=0, reduction=reduction,
+        )  # fmt: skip
+
+    return function
+
+
+def _least(dtype: str) -> float:
+    return -np.inf if np.dtype(dtype).kind == "f" else int(np.iinfo(dtype).min)
+
+
+def _greatest(dtype: str) -> float:
+    return np.inf if np.dtype(dtype).kind == "f" else int(np.iinfo(dtype).max)
+
+
+def _compress(invocation: Invocation) -> Exported:
+    """The slices that are kept; that they are as many as declared is the model's own business."""
+    emitter, condition = invocation.emitter, invocation.value(1)
+    true = emitter.cast(condition, invocation.own_dtype(1), "bool")
+    return emitter.node("Compress", invocation.value(0), true, axis=invocation.number("axis"))
+
+
+def _nonzero(invocation: Invocation) -> Exported:
+    if not invocation.tensor(0).rank:
+        return None
+    found = invocation.emitter.node("NonZero", invocation.value(0))
+    return invocation.emitter.cast(found, "int64", invocation.dtype)
+
+
 def _expand(invocation: Invocation) -> Exported:
     return invocation.emitter.expand(invocation.value(0), invocation.extents("shape"))
 
@@ -96,6 +154,7 @@ MOVING: Mapping[str, ExportFunction] = {
     "onnx.gather_elements": _gather_elements,
     "onnx.gather_nd": _gather_nd,
     "onnx.expand": _expand,
+    "onnx.compress": _compress,
     **_scatters("scatter_elements", _scatter_elements, moving=True),
     **_scatters("scatter_nd", _scatter_nd, moving=True),
 }
@@ -103,6 +162,12 @@ COMPUTING: Mapping[str, ExportFunction] = {
     "onnx.round_even": _unary("Round"),
     "onnx.is_nan": _unary("IsNaN"),
     "onnx.is_inf": _is_inf,
+    "onnx.nonzero": _nonzero,
+    "onnx.at_axes": _at_axes,
+    "onnx.sum_at": _reduced("add", lambda _: 0),
+    "onnx.prod_at": _reduced("mul", lambda _: 1),
+    "onnx.max_at": _reduced("max", _least),
+    "onnx.min_at": _reduced("min", _greatest),
     **_scatters("scatter_elements", _scatter_elements, moving=False),
     **_scatters("scatter_nd", _scatter_nd, moving=False),
 }

@@ -1,0 +1,108 @@
+"""The report of the kernels: rules, calls, work, times; as text, as a table, as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tvm_nnef.compilation.pipeline import build_module, compile_stages
+from tvm_nnef.compilation.target import resolve, runs_here
+from tvm_nnef.measurement.kernel_report import NOT_TIMED, KernelReport, KernelRow
+from tvm_nnef.measurement.kernels import kernel_report
+from tvm_nnef.measurement.turns import timed_in_turns
+from tvm_nnef.measurement.work import Work
+
+TWICE = """
+import linalg;
+import math;
+
+graph G {
+    @input {
+        x: real[16,32];
+        w: real[32,32];
+    }
+    @output {
+        y: real[16,32];
+    }
+    @compose {
+        h = linalg.matmul(x, w);
+        z = linalg.matmul(h, w);
+        y = math.exp(z);
+    }
+}
+"""
+
+
+def lowered() -> Any:
+    from tvm_nnef import from_nnef
+
+    return from_nnef(TWICE)
+
+
+@pytest.fixture(scope="module")
+def report() -> KernelReport:
+    found: list[KernelReport] = []
+    build_module(lowered(), verbose=found.append)
+    (report,) = found
+    return report
+
+
+def test_every_kernel_has_rule_work_and_time(report: KernelReport) -> None:
+    flop = sum(row.calls * row.work.flop for row in report.rows if row.work)
+    products, exponentials = 2 * (2 * 16 * 32 * 32), 16 * 32
+    assert flop == products + exponentials
+    assert all(row.rule not in ("", "none") and row.seconds for row in report.rows)
+
+
+def test_the_slowest_come_first_and_the_shares_are_a_whole(report: KernelReport) -> None:
+    totals = [row.total or 0.0 for row in report.rows]
+    assert totals == sorted(totals, reverse=True)
+    shares = [report.share(row) or 0.0 for row in report.rows]
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_nothing_is_timed_for_another_machine() -> None:
+    stages = compile_stages(lowered(), "aarch64")
+    here = runs_here(resolve("aarch64"))
+    report = kernel_report(
+        stages["fuse"], stages["schedule"], stages["compile"], here=here, threads=1
+    )
+    assert report.threads is None
+    assert all(row.seconds is None and row.work for row in report.rows)
+    assert NOT_TIMED in report.summary()
+
+
+ROWS = (
+    KernelRow("conv", "cpu.register_tile", 2, Work(4_000_000, 1_000_000), 1e-3),
+    KernelRow("odd", "ordered", 1, None, None),
+)
+
+
+def test_the_lines_say_what_was_measured() -> None:
+    first, conv, odd, *_, last = KernelReport(ROWS, 2).lines()
+    assert first.split() == ["kernel", "rule", "calls", "MFLOP", "MB", "us", "GFLOP/s", "GB/s",
+                             "time"]  # fmt: skip
+    assert conv.split()[2:] == ["2", "4.00", "1.00", "1000.0", "4.0", "1.0", "100.0%"]
+    assert odd.split() == ["odd", "ordered", "1"]
+    assert "cpu.register_tile 1, ordered 1" in last
+    assert "2.000 ms on 2 threads, 4.0 GFLOP/s" in last
+
+
+def test_the_same_as_json() -> None:
+    found = json.loads(json.dumps(KernelReport(ROWS, 1).to_json()))
+    assert found["threads"] == 1
+    assert found["kernels"][0] == {
+        "name": "conv", "rule": "cpu.register_tile", "calls": 2, "flop": 4_000_000,
+        "bytes": 1_000_000, "seconds": 1e-3, "share": 1.0,
+    }  # fmt: skip
+    assert found["kernels"][1]["seconds"] is None
+
+
+def test_calls_run_in_turns_and_each_at_least_once() -> None:
+    seen: list[str] = []
+    times = timed_in_turns([lambda: seen.append("a"), lambda: seen.append("b")], 0.0, alone=True)
+    assert seen == ["a", "b"]
+    assert [len(each.seconds) for each in times] == [1, 1]
+    assert times[0].minimum <= times[0].median

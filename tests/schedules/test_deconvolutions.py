@@ -1,0 +1,105 @@
+"""Transposed convolutions that are written as sums become convolutions, and nothing else does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax, te, tirx
+
+
+def number_of(value):
+    return tirx.const(int(value), "int64")
+
+
+def deconvolution(kernel, stride, padding, channels=5, outputs=6, more=0, changed=None):
+    """The sum over steps that divide evenly, its weights constant, for data of any rank."""
+    weights = np.random.default_rng(3).standard_normal((channels, outputs, *kernel))
+
+    def function(data, filters):
+        spatial = len(kernel)
+        channel = te.reduce_axis((number_of(0), number_of(channels)), "c")
+        steps = [te.reduce_axis((number_of(0), number_of(size)), "j") for size in kernel]
+        shape = [
+            (extent - 1) * s + size - 2 * p + more
+            for extent, s, size, p in zip(data.shape[2:], stride, kernel, padding, strict=True)
+        ]
+
+        def element(batch, output, *where):
+            places = [w + p - j for w, p, j in zip(where, padding, steps, strict=True)]
+            quotients = [
+                tirx.floordiv(e, number_of(s)) for e, s in zip(places, stride, strict=True)
+            ]
+            tests = [
+                test
+                for number, (place, s) in enumerate(zip(places, stride, strict=True))
+                for test in (
+                    place >= 0,
+                    place < (data.shape[2 + number] - (changed == "range")) * s,
+                    tirx.EQ(tirx.floormod(place, number_of(s)), number_of(changed == "remainder")),
+                )
+            ]
+            value = data(batch, channel, *quotients) * filters(channel, output, *steps)
+            chosen = tirx.if_then_else(tirx.all(*tests), value, tirx.const(0.0, "float32"))
+            return te.sum(chosen, axis=[channel, *steps])
+
+        assert len(data.shape) == spatial + 2
+        return te.compute([data.shape[0], outputs, *shape], element, name="deconv")
+
+    return function, weights.astype("float32")
+
+
+def module(function, shape, weights, *, constant=True):
+    builder = relax.BlockBuilder()
+    data = relax.Var("x", relax.TensorType(shape, "float32"))
+    filters = relax.Var("w", relax.TensorType(weights.shape, "float32"))
+    with builder.function("main", [data] if constant else [data, filters]):
+        with builder.dataflow():
+            given = relax.const(weights) if constant else filters
+            output = builder.emit_output(builder.call_te(function, data, given))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+CASES = {
+    "twice": ((4, 4), (2, 2), (1, 1), 0, (1, 5, 7, 9)),
+    "odd": ((3, 5), (2, 3), (1, 0), 0, (2, 5, 6, 5)),
+    "gaps": ((2, 2), (3, 4), (0, 0), 0, (1, 5, 4, 4)),
+    "more": ((3, 3), (2, 2), (1, 1), 1, (1, 5, 5, 4)),
+    "plain": ((3, 3), (1, 2), (1, 1), 0, (1, 5, 5, 33)),
+    "row": ((4,), (2,), (1,), 0, (1, 5, 19)),
+    "space": ((2, 3, 2), (2, 2, 1), (0, 1, 0), 0, (1, 5, 3, 4, 5)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_transposed_convolutions_equal_the_sum(kernels, name):
+    kernel, stride, padding, more, shape = CASES[name]
+    function, weights = deconvolution(kernel, stride, padding, more=more)
+    arrays = kernels.values(shape)
+    made = kernels.scheduled(module(function, shape, weights))
+    assert "cpu.register_tile" in kernels.rules(made)
+    assert "cpu.fallback" not in kernels.rules(made)
+    found = kernels.run(made, arrays)
+    expected = kernels.plain(module(function, shape, weights), arrays)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("changed", ["range", "remainder"])
+def test_other_conditions_stay_as_they_are(kernels, changed):
+    function, weights = deconvolution((3, 3), (2, 2), (1, 1), changed=changed)
+    shape = (1, 5, 6, 5)
+    arrays = kernels.values(shape)
+    made = kernels.scheduled(module(function, shape, weights))
+    assert kernels.rules(made) == {"cpu.fallback"}
+    expected = kernels.plain(module(function, shape, weights), arrays)
+    np.testing.assert_allclose(kernels.run(made, arrays), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_that_come_at_run_time(kernels):
+    function, weights = deconvolution((4, 4), (2, 2), (1, 1))
+    shape = (1, 5, 7, 9)
+    mod = module(function, shape, weights, constant=False)
+    arrays = [*kernels.values(shape), weights]
+    expected = kernels.plain(module(function, shape, weights, constant=False), arrays)
+    found = kernels.run(kernels.scheduled(mod), arrays)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,45 @@
+"""A small module with one kernel, and rules that leave it much to gain."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tvm import relax, te
+
+import tvm_nnef.schedules as schedules
+from tvm_nnef.compilation.target import resolve
+
+EXTENT = 96
+
+
+def distances(x: Any, w: Any) -> Any:
+    """The sum over k of ``abs(x[i, k] - w[k, j])``, in an order that vectors like little."""
+    k = te.reduce_axis((0, EXTENT), name="k")
+    return te.compute(
+        (EXTENT, EXTENT), lambda i, j: te.sum(te.abs(x[i, k] - w[k, j]), axis=k), name="distances"
+    )
+
+
+def module() -> Any:
+    """A main with one kernel."""
+    builder = relax.BlockBuilder()
+    kind = relax.TensorType((EXTENT, EXTENT), "float32")
+    inputs = [relax.Var("x", kind), relax.Var("w", kind)]
+    with builder.function("main", inputs, attrs={"num_input": 2}):
+        with builder.dataflow():
+            output = builder.emit_output(builder.call_te(distances, *inputs))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+@pytest.fixture
+def tuning(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """``module``, the native target, and ``slow``, which takes the good rules away."""
+
+    def slow() -> None:
+        lazy = {"llvm": lambda function, target: (function, "lazy")}
+        monkeypatch.setattr(schedules, "_RULES", lazy)
+
+    return SimpleNamespace(module=module, target=resolve("native"), slow=slow)

@@ -1,0 +1,202 @@
+"""Integer arithmetic of formulas as TIR: wrapping products, divisions that never trap, powers.
+
+TIR operands of one dtype in, one TIR expression out. Nothing here is about reals but
+:func:`opaque`, which hides a constant from TVM's own arithmetic.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from tvm import tirx
+
+from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+
+UnaryEmitter: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
+BinaryEmitter: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
+
+
+def opaque(value: PrimExpression) -> PrimExpression:
+    """A very large int, or the negative zero, hidden from TVM; any other value as it is.
+
+    TVM joins the constants of nested sums, products and quotients without wrapping them, and
+    refuses what their type cannot hold. Of 0.0 and -0.0 it chooses any.
+    """
+    dtype = dtype_of(value)
+    bits = {"int32": 32, "float32": 32, "int64": 64, "float64": 64}.get(dtype, 0)
+    match value:
+        case tirx.IntImm() if bits and abs(value.value) >= 2 ** (bits - 2):
+            return _hidden(int(value.value), dtype)
+        case tirx.FloatImm() if bits and value.value == 0 and math.copysign(1, value.value) < 0:
+            return _hidden(2 ** (bits - 1), dtype)
+    return value
+
+
+def _hidden(pattern: int, dtype: str) -> PrimExpression:
+    """A constant by its bits, which TVM leaves alone."""
+    bits = int(dtype.lstrip("intfloa"))
+    return tirx.call_intrin(dtype, "tirx.reinterpret", tirx.const(pattern % 2**bits, f"uint{bits}"))
+
+
+def multiplied(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """A product; a constant joins the one that is there, wrapping around (see ``opaque``)."""
+    if isinstance(y, tirx.IntImm) and isinstance(x, tirx.Mul) and isinstance(x.b, tirx.IntImm):
+        return x.a * opaque(x.b * y)
+    return x * y
+
+
+def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """A quotient rounded down; of what was divided before perhaps by so much that little is left.
+
+    TVM would divide once by the product of the divisors (see ``opaque``).
+    """
+    if not _is_small_quotient(x, y):
+        return tirx.floordiv(x, y)
+    zero = tirx.const(0, dtype_of(x))
+    return tirx.Select(x < zero, tirx.const(-1, dtype_of(x)), zero)
+
+
+def _remainder_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """The remainder of :func:`_quotient_again`."""
+    if not _is_small_quotient(x, y):
+        return tirx.floormod(x, y)
+    return tirx.Select(x < tirx.const(0, dtype_of(x)), x + y, x)
+
+
+def _is_small_quotient(x: PrimExpression, y: PrimExpression) -> bool:
+    """Whether a quotient by a constant is never beyond the constant that divides it again."""
+    if not (isinstance(x, tirx.FloorDiv) and isinstance(x.b, tirx.IntImm)):
+        return False
+    bits = {"int32": 32, "int64": 64}.get(dtype_of(x), 0)
+    divisors = (x.b, y) if isinstance(y, tirx.IntImm) else ()
+    values = [int(each.value) for each in divisors]
+    return bool(bits and values) and min(values) > 0 and math.prod(values) >= 2 ** (bits - 1)
+
+
+def _negated(x: PrimExpression) -> PrimExpression:
+    return tirx.const(0, dtype_of(x)) - x
+
+
+def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter:
+    """An integer division that no divisor can trap; by zero it gives 0.
+
+    Besides zero the hardware traps on the least integer divided by -1.
+    """
+
+    def emit(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+        zero, one = tirx.const(0, dtype_of(x)), tirx.const(1, dtype_of(x))
+        if isinstance(y, tirx.IntImm):
+            special = {0: lambda: zero, -1: lambda: by_minus_one(x)}.get(int(y.value))
+            return special() if special else divide(x, y)
+        same = _sealed(y)
+        safe = tirx.Select(tirx.any(same == zero, same == -one), one, same)
+        general = tirx.Select(y == -one, by_minus_one(x), divide(x, safe))
+        return tirx.Select(y == zero, zero, general)
+
+    return emit
+
+
+def _sealed(x: PrimExpression) -> PrimExpression:
+    """The same int, of which the analysis of TVM knows nothing.
+
+    It drops a guard that a loop, a condition or a Select around it makes certain, though a Select
+    evaluates both of its values and what was guarded may move in front of the loop.
+    """
+    return tirx.bitwise_or(x, tirx.const(0, dtype_of(x)))
+
+
+def _nothing(x: PrimExpression) -> PrimExpression:
+    return tirx.const(0, dtype_of(x))
+
+
+def _ceildiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    zero, one = tirx.const(0, dtype_of(x)), tirx.const(1, dtype_of(x))
+    exact = tirx.EQ(tirx.floormod(x, y), zero)
+    return tirx.floordiv(x, y) + tirx.Select(exact, zero, one)
+
+
+def _awaydiv(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    zero, one = tirx.const(0, dtype_of(x)), tirx.const(1, dtype_of(x))
+    outward = tirx.Select(
+        tirx.Or(tirx.And(x < zero, y > zero), tirx.And(x > zero, y < zero)), -one, one
+    )
+    exact = tirx.EQ(tirx.truncmod(x, y), zero)
+    return tirx.truncdiv(x, y) + tirx.Select(exact, zero, outward)
+
+
+def integer_power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """A power that wraps around, truncated toward zero where the exponent is negative."""
+    dtype = dtype_of(x)
+    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+    known = int(y.value) if isinstance(y, tirx.IntImm) else None
+    if known is not None and 0 <= known <= _LARGEST_UNROLLED_POWER:
+        return _product([x] * known, dtype)
+    # Only 1 and -1 have inverses that do not truncate to zero; they are their own.
+    odd = _has_bit(y, 0) if known is None else tirx.const(known % 2, "bool")
+    of_minus_one = tirx.Select(odd, -one, one)
+    inverse = tirx.Select(x == one, one, tirx.Select(x == -one, of_minus_one, zero))
+    if known is not None and known < 0:
+        return inverse
+    bits = 6 if dtype == "int64" else 5
+    squares = [x]
+    for _ in range(bits):
+        squares.append(squares[-1] * squares[-1])
+    squares = list(map(opaque, squares))
+    factors = [tirx.Select(_has_bit(y, bit), squares[bit], one) for bit in range(bits)]
+    low = _product(factors, dtype)
+    high = _power_of_unit(squares[bits], tirx.shift_right(y, tirx.const(bits, dtype)))
+    # As many factors of 2 as an int has bits leave nothing.
+    large = tirx.Select(_has_bit(x, 0), low * high, zero)
+    positive = tirx.Select(y < tirx.const(2**bits, dtype), low, large)
+    return tirx.Select(y < zero, inverse, positive)
+
+
+_LARGEST_UNROLLED_POWER = 16
+
+
+def _power_of_unit(x: PrimExpression, n: PrimExpression) -> PrimExpression:
+    """x ** n modulo 2^32 or 2^64, where x is the 32nd or 64th power of an odd number.
+
+    Such a power is 1 + e with 7 or 8 zero bits at the end of e, so few terms of the binomial
+    series 1 + n e (1 + (n - 1) e / 2 (1 + (n - 2) e / 3 (...))) are not zero. (A loop over the
+    bits of n is no expression, and TVM's passes take exponential time for as many nested lets.)
+    """
+    dtype = dtype_of(x)
+    one, rest = tirx.const(1, dtype), tirx.Var("rest", dtype)
+    modulus = 2**64 if dtype == "int64" else 2**32
+    total: PrimExpression = one
+    for term in reversed(range(1, 9 if dtype == "int64" else 5)):
+        twos = (term & -term).bit_length() - 1
+        inverse = pow(term >> twos, -1, modulus)
+        factors = [
+            n - tirx.const(term - 1, dtype),
+            tirx.shift_right(rest, tirx.const(twos, dtype)),
+            _hidden(inverse, dtype),
+            total,
+        ]
+        total = one + _product(factors, dtype)
+    return tirx.Let(rest, x - one, total)
+
+
+def _has_bit(x: PrimExpression, bit: int) -> PrimExpression:
+    one = tirx.const(1, dtype_of(x))
+    shifted = tirx.shift_right(x, tirx.const(bit, dtype_of(x))) if bit else x
+    return tirx.EQ(tirx.bitwise_and(shifted, one), one)
+
+
+def _product(factors: Sequence[PrimExpression], dtype: str) -> PrimExpression:
+    return functools.reduce(lambda x, y: x * y, factors, tirx.const(1, dtype))
+
+
+DIVISIONS: Mapping[str, BinaryEmitter] = {
+    "floordiv": _divided(_quotient_again, _negated),
+    "ceildiv": _divided(_ceildiv, _negated),
+    "truncdiv": _divided(tirx.truncdiv, _negated),
+    "awaydiv": _divided(_awaydiv, _negated),
+    "floormod": _divided(_remainder_again, _nothing),
+    "truncmod": _divided(tirx.truncmod, _nothing),
+}
+"""Emitters of quotients and remainders, by their names in ``graph.formula``."""
