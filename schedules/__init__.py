@@ -112,10 +112,10 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
 
 def lowered_functions(target: Target) -> Callable[[PrimFunction], PrimFunction] | None:
     """What is to be done with a PrimFunc after its loops are lowered; None for nothing."""
-    return _lowered_for_cpu if str(target.kind.name) in _CPUS else None
+    return _LOWERED.get(str(target.kind.name))
 
 
-def _lowered_for_cpu(function: PrimFunction) -> PrimFunction:
+def _lowered_for_llvm(function: PrimFunction) -> PrimFunction:
     return on_stack(sorted_in_registers(math_functions.expand(function)))
 
 
@@ -140,3 +140,9 @@ _RULES: Mapping[str, Callable[[PrimFunction, Target], tuple[PrimFunction, str]]]
     "c": rules.apply,
 }
 """What schedules a PrimFunc, by the kind of the target."""
+
+_LOWERED: Mapping[str, Callable[[PrimFunction], PrimFunction]] = {
+    "llvm": _lowered_for_llvm,
+    "c": math_functions.expand,
+}
+"""What is done with a PrimFunc after its loops are lowered; TVM writes no local buffers in C."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,16 @@ def light_models() -> dict[str, Entry]:
 
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
     return {
-        path.stem.removeprefix("light_"): Entry(lambda path=path: with_weights(onnx.load(path)))
+        path.stem.removeprefix("light_"): Entry(partial(light_model, path))
         for path in sorted(folder.glob("light_*.onnx"))
     }
+
+
+def light_model(path: Path) -> Any:
+    """One of the networks inside the onnx package."""
+    import onnx
+
+    return with_weights(onnx.load(path))
 
 
 def with_weights(model: Any) -> Any:
@@ -280,7 +288,10 @@ def lstm(rows: int = 64, width: int = 256) -> Any:
 
 
 def operator(
-    name: str, *shapes: tuple[int, ...], weights: Sequence[tuple[int, ...]] = (), **attributes: Any
+    name: str,
+    *shapes: tuple[int, ...],
+    weights: Sequence[tuple[int, ...]] = (),
+    **attributes: Any,
 ) -> Callable[[], Any]:
     """What makes a model of one operator, of inputs and then weights of these shapes."""
 
@@ -301,7 +312,7 @@ def reduce_mean(shape: tuple[int, ...]) -> Any:
 def single_operators() -> dict[str, Entry]:
     """Models of one operator each, of sizes that networks have."""
     n, wide = 384, (1, 384, 3072)
-    pooled = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}
+    pooled: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}
     conv = operator("Conv", (1, 64, 56, 56), weights=[(64, 64, 3, 3)], pads=[1] * 4)
     depthwise = operator(
         "Conv", (1, 144, 56, 56), weights=[(144, 1, 3, 3)], pads=[1] * 4, group=144

@@ -81,6 +81,8 @@ def test_commands_run_as_they_are_shown(
     if "model.onnx" in command:
         pytest.importorskip("onnx")
         tvm_nnef.convert(words["MODEL"], "model.onnx")
+    if "--against model.onnx" in command:
+        tvm_nnef.convert("model.onnx", "model.nnef2")
     assert main([words.get(word, word) for word in command.split()]) == 0
 
 

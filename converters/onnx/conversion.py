@@ -146,8 +146,10 @@ def _convert(
     try:
         if is_about_sequences(proto, context.sequences):
             found, is_sequence = convert_sequence(proto, scope, context.sequences, builder)
-            into = context.sequences if is_sequence else scope
-            into[proto.output[0]] = found  # type: ignore[index]
+            if isinstance(found, Tensor) and not is_sequence:
+                scope[proto.output[0]] = found
+            else:
+                context.sequences[proto.output[0]] = found
         elif _carries_sequences(context, proto):
             _convert_gathering(context, proto, scope, builder, opsets)
         else:

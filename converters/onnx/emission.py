@@ -27,6 +27,7 @@ from tvm_nnef.converters.onnx.tensors import (
     Step,
     Tensor,
 )
+from tvm_nnef.converters.onnx.types import kind
 from tvm_nnef.diagnostics import Source, Span
 from tvm_nnef.syntax import nodes
 
@@ -79,7 +80,7 @@ def is_literal(tensor: Tensor) -> bool:
 
 def _can_be_written(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
     """No text says NaN, nor an integer whose magnitude is beyond int64."""
-    if value.dtype.kind == "f":
+    if kind(str(value.dtype)) == "real":
         return not bool(np.isnan(value))
     return abs(int(value)) <= np.iinfo(np.int64).max
 

@@ -27,6 +27,7 @@ PRODUCER = "tvm_nnef"
 UNNAMED = "<onnx model>"
 """The name in messages of a model that came as bytes or as a proto."""
 
+_LIMIT = 2**31 - 1
 _DAMAGED = "the file is damaged: save the model again"
 _OPSETS_SINCE = 3
 """The version of the file format from which on a model says its operator sets."""
@@ -143,6 +144,9 @@ def _bytes(path: str | os.PathLike[str]) -> bytes:
 def _parse(data: bytes, path: str) -> onnx.ModelProto:
     if not data:
         raise error("the file is empty", hint="give a .onnx file", file=path)
+    if len(data) > _LIMIT:
+        hint = "save it with external data (onnx.save, save_as_external_data=True)"
+        raise error("Protobuf cannot read more than 2 GiB", hint=hint, file=path)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)

@@ -71,8 +71,8 @@ def _of_stacked(
             return builder.extent(stacked.shape[0]), False
         case "SequenceAt":
             place = tensors[1]
-            if place is not None and place.value is not None and place.value >= 0:
-                first = int(place.value.reshape(()))
+            first = -1 if place is None or place.value is None else int(place.value.reshape(()))
+            if first >= 0:
                 return builder.squeeze(builder.slice(stacked, 0, first, first + 1), [0]), False
         case "ConcatFromSequence" if attributes.get("new_axis", 0):
             axis = attributes["axis"] % rank

@@ -23,7 +23,7 @@ from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, substituted
-from tvm_nnef.tvm_compat import PrimFunction, is_conditional, with_opaque_body
+from tvm_nnef.tvm_compat import PrimFunction, dtype_of, is_conditional, with_opaque_body
 
 NAME = "cpu.elementwise"
 
@@ -74,10 +74,10 @@ def copy_statement(
     merged = merge_axes(axes, (value, target), dtype, keep=divided)
     value, target = merged.expressions
     bits = int("".join(c for c in stage.dtype if c.isdigit()) or 8)
-    lanes = description.lanes(bits)
+    lanes = 1 if _divides_by_symbols(value) else description.lanes(bits)
     parallel = threads and stage.work >= PARALLEL_WORK
     crossing = transposition.crossing(value, merged.axes)
-    if crossing is not None and not divided:
+    if crossing is not None and not divided and lanes > 1:
         loops = transposition.blocks(
             merged.axes, crossing, value, target, dtype, lanes, parallel=parallel
         )
@@ -132,12 +132,33 @@ def _box(
                 [substituted(i, here) for i in target.indices],
             )
 
-        return emit.strip(_length(part), lanes, element, dtype)
+        return _row(_length(part), lanes, element, dtype)
 
     extents = [_length(part) for part in box]
     if not outer and parallel and len(parts) == 1:
         return _long_row(inner, value, target, dtype, lanes)
     return emit.grid(extents, row, dtype, parallel=parallel)
+
+
+def _divides_by_symbols(value: Any) -> bool:
+    """Whether integers are divided by what only a run tells, as where open extents are regrouped.
+
+    No machine divides integers in vectors, and LLVM takes minutes to take such vectors apart.
+    """
+    found: list[Any] = []
+    for kind in (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod):
+        tvm_ffi.structural_walk(value, (kind, found.append), order="post")
+    return any(
+        dtype_of(each).startswith(("int", "uint")) and not isinstance(each.b, tirx.IntImm)
+        for each in found
+    )
+
+
+def _row(extent: sizes.Extent, lanes: int, element: emit.Body, dtype: str) -> Any:
+    """The elements of a row, in vectors where there are lanes."""
+    if lanes > 1:
+        return emit.strip(extent, lanes, element, dtype)
+    return emit.loop(extent, element, name="element", dtype=dtype)
 
 
 def _length(part: tuple[int, sizes.Extent]) -> sizes.Extent:
@@ -182,16 +203,14 @@ def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int) -> A
         statements.append(
             emit.grid(
                 [full],
-                lambda i: emit.strip(
-                    chunk, lanes, element_at(i[0] * tirx.const(chunk, dtype)), dtype
-                ),
+                lambda i: _row(chunk, lanes, element_at(i[0] * tirx.const(chunk, dtype)), dtype),
                 dtype,
                 parallel=True,
             )
         )
     if rest:
         start = tirx.const(full * chunk, dtype)
-        statements.append(emit.strip(rest, lanes, element_at(start), dtype))
+        statements.append(_row(rest, lanes, element_at(start), dtype))
     return emit.sequence(statements)
 
 
@@ -204,7 +223,7 @@ def _symbolic_long_row(
     def task(indices: list[Any]) -> Any:
         start = indices[0] * tirx.const(chunk, dtype)
         length = tirx.min(tirx.const(chunk, dtype), inner.extent - start)
-        return emit.strip(length, lanes, element_at(start), dtype)
+        return _row(length, lanes, element_at(start), dtype)
 
     return emit.grid([sizes.quotient_above(inner.extent, chunk)], task, dtype, parallel=True)
 

@@ -62,7 +62,7 @@ def test_what_has_no_body_is_listed_as_intrinsic(entries: dict[str, Entry]) -> N
         (
             "nn.linear",
             "mapped, formula",
-            "(input: real[b, c], filter: real[n, c], bias: optional real[n]) -> output: real[b, n]",
+            "<T: num>(input: T[b, c], filter: T[n, c], bias: optional T[n]) -> output: T[b, n]",
         ),
         ("layout.shape", "mapped, formula", "<T: type>(input: T[s..(d)]) -> output: int[d]"),
         ("layer.linear", "composition", "{channels: int, use_bias: bool = true}(input: real[b, c])"

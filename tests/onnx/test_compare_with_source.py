@@ -184,3 +184,21 @@ def test_what_cannot_be_compared(
     with pytest.raises(NnefError, match="needs the package 'onnxruntime'") as caught:
         compared(model, network)
     assert "pip install 'tvm-nnef" in str(caught.value)
+
+
+CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus" / "onnx"
+NAMES = sorted(folder.name for folder in CORPUS.iterdir()) if CORPUS.is_dir() else []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NAMES, reason="the corpus is not beside the checkout")
+@pytest.mark.parametrize("name", NAMES)
+def test_no_false_alarm_in_the_corpus(name: str) -> None:
+    model = onnx.load(CORPUS / name / "model.onnx")
+    constant = {tensor.name for tensor in model.graph.initializer}
+    arrays = np.load(CORPUS / name / "io.npz")
+    inputs = [arrays[f"in:{v.name}"] for v in model.graph.input if v.name not in constant]
+    converted = tvm_nnef.convert(model, bounds=64)
+    report = tvm_nnef.compare(converted, *inputs, against=model, routes=ROUTES, progress=False)
+    assert report.rows
+    assert report.agrees, str(report)

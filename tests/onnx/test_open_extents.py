@@ -132,3 +132,13 @@ def test_integers_at_the_ends_of_64_bits(dtype: str, number: int, make_model: An
         tvm_nnef.build(model, progress=False)(*inputs),
     ):
         np.testing.assert_array_equal(found[0], np.array([3, number], dtype))
+
+
+def test_spectra_of_open_signals(make_model: Any) -> None:
+    proto = make_model(
+        [node("STFT", ["x", "step", "window"], ["y"])],
+        [("x", "float32", ["b", "t", 1])],
+        [("y", "float32", ["b", "frames", 5, 2])],
+        {"step": np.array(4), "window": np.hanning(8).astype(np.float32)},
+    )
+    agree(proto, ({"b": 2, "t": 24}, {"b": 1, "t": 33}, {"b": 3, "t": 8}), bounds=64)

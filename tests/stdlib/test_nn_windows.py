@@ -326,6 +326,19 @@ def norms_of_windows() -> Iterator[Case]:
             yield "nn.lp_pool", {**attributes, "p": p}, [x], total ** (1 / p)
 
 
+def norms_of_windows_of_every_rank() -> Iterator[Case]:
+    for d, x in {**SPACE, 0: real(2, 3)}.items():
+        axes, size = list(range(2, d + 2)), [2] * d
+        squares = list(pooling(np.float64(x) ** 2, axes, size, padding=[1, 0] * d))
+        _, (_, attributes, _, total), (_, ignoring, _, mean), _ = squares
+        yield "nn.lp_pool", {**attributes, "p": 2.0}, [x], np.sqrt(total)
+        yield "nn.rms_pool", ignoring, [x], np.sqrt(mean)
+    none = real(0, 2, 3)
+    window = {"axes": [2], "size": [2], "padding": [0, 0]}
+    yield "nn.rms_pool", window, [none], np.zeros((0, 2, 2))
+    yield "nn.lp_pool", {**window, "p": 1.0}, [none], np.zeros((0, 2, 2))
+
+
 def special_windows() -> Iterator[Case]:
     x = real(1, 3, 4, 5)
     x[0, 0] = -np.inf
@@ -357,7 +370,7 @@ def test_negative_padding_is_halved_as_the_dialect_divides(agree: Any) -> None:
 
 
 def test_every_window_of_pooling(agree: Any) -> None:
-    agree([*poolings(), *norms_of_windows()])
+    agree([*poolings(), *norms_of_windows(), *norms_of_windows_of_every_rank()])
 
 
 def test_pooling_of_what_is_not_finite(agree: Any) -> None:

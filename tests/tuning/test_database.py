@@ -56,6 +56,7 @@ def test_a_schedule_of_the_database_is_applied(database: Database) -> None:
     function = kernel()
     database.write(function, Record(**{**fields(), "rule_hash": hash_of(by_rules)}))
     found = database.tuned("y", function, lambda: (by_rules, "rule"))
+    assert found is not None
     assert "T.vectorized(16)" in found.script()
     assert hash_of(function) == hash_of(kernel()), "the kernel itself is as it was"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,11 +75,12 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
 ) -> None:
     def impatient(state: State) -> None:
         if state.done == 3:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     database = tmp_path / "db"
     with pytest.raises(KeyboardInterrupt):
         tune_module(tuning.module(), "native", trials=10, database=database, progress=impatient)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     (record,) = records(database)
     assert record["trials"] == 3
     assert len(record["traces"]) == 3

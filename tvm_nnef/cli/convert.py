@@ -7,15 +7,28 @@ from pathlib import Path
 
 from tvm_nnef.cli.arguments import convert_options, plural
 from tvm_nnef.conversion import convert
+from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.model import Model, check, save_model
 
 
 def run(options: argparse.Namespace) -> int:
-    """Converts a model and writes it."""
+    """Converts a model and writes it, unless what came of it is no valid model."""
     given = convert_options(options)
     if Path(options.destination).suffix == ".onnx":
         del given["bounds"]
-    model = convert(options.source, options.destination, format=options.format, **given)
+        model = convert(options.source, options.destination, format=options.format, **given)
+    else:
+        model = convert(options.source, format=options.format, **given)
+        _check(model)
+        save_model(model, options.destination)
     (graph, *_) = model.graphs
     variables = plural(len(model.variables), "variable")
     print(f"wrote {options.destination}: graph '{graph}', {variables}")
     return 0
+
+
+def _check(model: Model) -> None:
+    """Raises NnefError where shapes of the source do not fit, which only composing tells."""
+    found = [each for each in check(model) if each.severity == "error"]
+    if found:
+        raise NnefError(found)

@@ -29,9 +29,13 @@ def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
     """The stack of at least one item.
 
     The items are stored one by one by the same kernel, however many there are, in a function of
-    its own: nothing else reads the memory that it writes before it returns.
+    its own: nothing else reads the memory that it writes before it returns. Items that a tensor was
+    split into are that tensor.
     """
     shape, dtype = tvm_compat.shape_and_dtype(items[0])
+    whole = _whole(builder, items)
+    if whole is not None and all(isinstance(extent, int) for extent in shape):
+        return builder.emit(relax.op.reshape(whole, (len(items), *shape)))
     arguments = [*items, *sizes(occurring(shape))]
     parameters = [relax.Var(f"item{n}", value.ty) for n, value in enumerate(arguments)]
     with builder.function("stack_items", parameters, private=True):
@@ -42,6 +46,40 @@ def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
             output = builder.emit_output(stack)
         function = builder.emit_func_output(output)
     return builder.emit(relax.Call(function, arguments))
+
+
+def _whole(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression | None:
+    """The tensor that items lie in one behind the other; None where they are of another kind."""
+    source: Any = None
+    for number, value in enumerate(items):
+        found = _definition(builder, value)
+        while _calls(found, "relax.reshape"):
+            found = _definition(builder, found.args[0])
+        if not isinstance(found, relax.TupleGetItem) or int(found.index) != number:
+            return None
+        source = found.tuple_value if source is None else source
+        if not found.tuple_value.same_as(source):
+            return None
+    split = _definition(builder, source)
+    if not _calls(split, "relax.split") or len(split.ty.fields) != len(items):
+        return None
+    (data,), axis = split.args, int(split.attrs.axis)
+    front = tvm_compat.shape_and_dtype(data)[0][:axis]
+    return data if axis >= 0 and all(isinstance(e, int) and e == 1 for e in front) else None
+
+
+def _calls(value: RelaxExpression, name: str) -> bool:
+    return str(getattr(getattr(value, "op", None), "name", "")) == name
+
+
+def _definition(builder: Any, value: RelaxExpression) -> RelaxExpression:
+    """What a variable is bound to; anything else itself."""
+    while isinstance(value, relax.Var):
+        bound = builder.lookup_binding(value)
+        if bound is None:
+            return value
+        value = bound
+    return value
 
 
 def empty(builder: Any, shape: Sequence[Extent], dtype: str) -> RelaxExpression:

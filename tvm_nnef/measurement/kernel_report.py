@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from tvm_nnef.measurement.work import Work
@@ -116,7 +116,8 @@ class KernelReport:
             return
         table = Table(box=None, header_style="bold")
         for number, column in enumerate(_COLUMNS):
-            table.add_column(column, justify="left" if number < _TEXTS else "right")
+            side: JustifyMethod = "left" if number < _TEXTS else "right"
+            table.add_column(column, justify=side, overflow="fold")
         for row in self.rows:
             share = self.share(row) or 0.0
             style = "red" if share > 0.2 else "yellow" if share > 0.05 else ""

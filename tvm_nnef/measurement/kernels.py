@@ -94,8 +94,10 @@ def _timed(
     for name, function in functions.items():
         arguments = random_arguments(function, bounds)
         kernel = machine_code(name)
-        timed = arguments is not None and kernel is not None
-        found[name] = best_time(kernel, arguments, patience) if timed else None
+        if arguments is None or kernel is None:
+            found[name] = None
+        else:
+            found[name] = best_time(kernel, arguments, patience)
     return found
 
 

@@ -58,7 +58,7 @@ def open_session(path: Path, threads: int) -> Session:
         session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]
         )
-    except (RuntimeError, ValueError, *_failures(onnxruntime)) as problem:
+    except _failures(onnxruntime) as problem:
         reason = str(problem).strip().splitlines()[0]
         raise error(f"ONNX Runtime refuses '{path}': {reason}") from None
     return Session(tuple(item.name for item in session.get_inputs()), session)
@@ -73,4 +73,5 @@ def largest_relative_error(found: Any, expected: Any) -> float:
 
 def _failures(runtime: Any) -> tuple[type[Exception], ...]:
     kinds = vars(runtime.capi.onnxruntime_pybind11_state).values()
-    return tuple(each for each in kinds if isinstance(each, type) and issubclass(each, Exception))
+    own = (each for each in kinds if isinstance(each, type) and issubclass(each, Exception))
+    return (RuntimeError, ValueError, *own)

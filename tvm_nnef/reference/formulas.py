@@ -218,7 +218,12 @@ def _prepare(
     if not active.all():
         values = np.where(active, values, null(store.operator, values.dtype))
     contracted = tuple(axis for axis in range(len(shape)) if place.shape[axis] == 1)
-    values = CONTRACTIONS[store.operator].reduce(
-        np.broadcast_to(values, shape), axis=contracted, dtype=values.dtype, keepdims=True
+    # A long sum loses no digits here, so that it can judge those of the other routes.
+    exact = store.operator == "+=" and values.dtype == np.float32
+    total = CONTRACTIONS[store.operator].reduce(
+        np.broadcast_to(values, shape),
+        axis=contracted,
+        dtype=np.float64 if exact else values.dtype,
+        keepdims=True,
     )
-    return _Write(target, store.operator, place.ravel(), values.ravel())
+    return _Write(target, store.operator, place.ravel(), total.astype(values.dtype).ravel())

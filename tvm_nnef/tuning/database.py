@@ -86,7 +86,9 @@ class Database:
             return Database(folder)
         found = _read_json(header)
         if found.get("format") != FORMAT:
-            raise error(f"the tuning database is of format {found.get('format')!r}", file=header)
+            raise error(
+                f"the tuning database is of format {found.get('format')!r}", file=str(header)
+            )
         for key, what in (("tvm", "version of TVM"), ("target", "target")):
             if found.get(key) != expected[key]:
                 raise error(
@@ -189,7 +191,9 @@ def _read_json(file: Path) -> dict[str, Any]:
             raise _damaged(file, "it is too large")
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as problem:
-        raise error(f"cannot read the tuning database: {problem.strerror}", file=file) from None
+        raise error(
+            f"cannot read the tuning database: {problem.strerror}", file=str(file)
+        ) from None
     except (ValueError, RecursionError) as problem:
         raise _damaged(file, f"it is no JSON ({problem})") from None
     if not isinstance(content, dict):

@@ -7,7 +7,10 @@ most by another batch goes first: much time in the model, few trials yet.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,22 +116,46 @@ def _tuned(mod: Module, target: Target, trials: int, folder: Database, told: Tol
     def report() -> TuningReport:
         return _report(searches, left_out)
 
-    while True:
-        done = sum(search.record.trials for search in searches)
-        promising = [search for search in searches if not search.exhausted]
-        if done >= trials or not promising:
-            return report()
-        search = max(promising, key=_promise)
+    with _interrupted_between_trials() as stop_if_asked:
+        while True:
+            done = sum(search.record.trials for search in searches)
+            promising = [search for search in searches if not search.exhausted]
+            if done >= trials or not promising:
+                return report()
+            search = max(promising, key=_promise)
 
-        def tell(search: KernelSearch = search) -> None:
-            found = report()
-            told(State(found.trials, trials, search.name, found))
+            def tell(search: KernelSearch = search) -> None:
+                found = report()
+                told(State(found.trials, trials, search.name, found))
+                stop_if_asked()
 
-        tell()
-        try:
-            search.step(min(BATCH, trials - done), tell)
-        finally:
-            kept(folder, search)
+            tell()
+            try:
+                search.step(min(BATCH, trials - done), tell)
+            finally:
+                kept(folder, search)
+
+
+@contextmanager
+def _interrupted_between_trials() -> Iterator[Callable[[], None]]:
+    """Keeps Ctrl-C until it is asked for; what asks raises KeyboardInterrupt.
+
+    Threads of TVM's search look for signals as well, and die of what is raised in them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    seen: list[int] = []
+
+    def stop_if_asked() -> None:
+        if seen:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        yield stop_if_asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _promise(search: KernelSearch) -> float:

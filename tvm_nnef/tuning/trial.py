@@ -66,15 +66,15 @@ def seconds_of(kernel: Kernel, arguments: Sequence[Any], best: float = float("in
 
 def compared(rule: Kernel, tuned: Kernel, function: PrimFunction) -> Verdict | None:
     """Both on the same random data, in turns; None where the kernel cannot be called so."""
-    arguments = [random_arguments(function, {}) for _ in range(2)]
-    if arguments[0] is None or arguments[1] is None:
+    first, second = random_arguments(function, {}), random_arguments(function, {})
+    if first is None or second is None:
         return None
     times: list[list[float]] = [[], []]
     deadline = time.perf_counter() + _TURNS
     while not times[1] or time.perf_counter() < deadline:
-        for own, kernel, given in zip(times, (rule, tuned), arguments, strict=True):
-            own.append(_once(kernel, given))
-    same = all(map(_agree, arguments[0], arguments[1]))
+        times[0].append(_once(rule, first))
+        times[1].append(_once(tuned, second))
+    same = all(map(_agree, first, second))
     return Verdict(min(times[0]), min(times[1]), same)
 
 

@@ -17,7 +17,7 @@ from tvm_nnef.converters.onnx.decided import extents_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Shape
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, number
 from tvm_nnef.converters.onnx.tensors import Block, Branch, Loop, Pack, Result, Tensor
 
 
@@ -105,7 +105,9 @@ def _always_true(body: onnx.GraphProto, first: str) -> bool:
     return False
 
 
-def _counted(node: Node, steps: Extent, state: Sequence[Tensor], builder: Builder) -> Sequence[Tensor]:
+def _counted(
+    node: Node, steps: Extent, state: Sequence[Tensor], builder: Builder
+) -> Sequence[Tensor]:
     """A loop of known length; unrolled where it changes the shapes of what it carries."""
     body = node.attributes["body"]
     inner = Builder()

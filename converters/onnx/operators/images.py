@@ -64,6 +64,7 @@ def resize_11(node: Node, builder: Builder) -> Tensor:
     transform = node.text("coordinate_transformation_mode", "half_pixel")
     count = len(places)
     scales: Sequence[float | Tensor | None]
+    shape: Sequence[Extent]
     if node.optional(2) is not None and node.input(2).size:
         factors = _numbers(node, 2, count, builder)
         if known is None and transform == "tf_crop_and_resize":

@@ -231,7 +231,8 @@ def eye_like(node: Node, builder: Builder) -> Tensor:
     """Ones on a diagonal."""
     shape, k, dtype = node.input(0).shape, node.integer("k"), node.dtype()
     if all(isinstance(extent, int) for extent in shape):
-        return builder.constant(np.eye(*numbers(shape), k, np.dtype(dtype)))
+        rows, columns = numbers(shape)
+        return builder.constant(np.eye(rows, columns, k, np.dtype(dtype)))
     one = builder.constant(1, dtype)
     return builder.call("onnx.eye", one, as_shape=shape, shape=shape, k=k)
 

@@ -82,22 +82,27 @@ def stft(node: Node, builder: Builder) -> Tensor:
     signal, step, window, length = node.input(0), node.input(1), node.optional(2), node.optional(3)
     if signal.rank == 2:
         signal = builder.unsqueeze(signal, [-1])
-    shape = node.shape()
+    onesided = node.flag("onesided", True)
     if length is not None and length.value is not None:
         size = int(length.value.reshape(()))
     elif window is not None:
         size = number(window.shape[0])
     else:
-        bins = number(shape[2])
-        size = 2 * (bins - 1) if node.flag("onesided", True) else bins
+        bins = number(node.shape()[2])
+        size = 2 * (bins - 1) if onesided else bins
+    shape = node.known_shape()
+    if shape is None and step.value is not None:
+        frames = (signal.shape[1] - size) // int(step.value.reshape(())) + 1
+        shape = (signal.shape[0], frames, size // 2 + 1 if onesided else size, 2)
+    shape = shape or node.shape()
     if window is None:
         window = builder.constant(np.ones(size), signal.dtype)
-    frames = builder.call(
+    cut = builder.call(
         "onnx.frames", signal, builder.reshape(step, ()), window,
         as_shape=(signal.shape[0], shape[1], size, signal.shape[2]), count=shape[1], size=size,
     )  # fmt: skip
     spectrum = builder.call(
-        "onnx.dft", frames, size, as_type="float64", as_shape=shape, axis=2, count=shape[2],
+        "onnx.dft", cut, size, as_type="float64", as_shape=shape, axis=2, count=shape[2],
         parts=2, inverse=False, mirrored=False,
     )  # fmt: skip
     return _exactly(spectrum, signal, builder)

@@ -1,0 +1,161 @@
+"""What has to stay in registers does: no calls of the runtime for buffers, no single loads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax, te, tirx
+
+from tvm_nnef import schedules
+from tvm_nnef.compilation.target import resolve
+from tvm_nnef.schedules.cpu import stack, strided_loads
+from tvm_nnef.schedules.cpu.description import describe
+from tvm_nnef.schedules.cpu.peak import fma_peak
+from tvm_nnef.tvm_compat import compile_virtual_machine, opaque_function
+
+KERNELS = {
+    "softmax": (lambda x: relax.op.nn.softmax(x, -1), (64, 96)),
+    "sum": (lambda x: relax.op.sum(x, -1), (64, 96)),
+    "pool": (lambda x: relax.op.nn.max_pool2d(x, [3, 3], [2, 2], [1, 1, 1, 1]), (1, 32, 30, 34)),
+    "transposition": (relax.op.permute_dims, (64, 80)),
+    "product": (lambda x: relax.op.matmul(x, relax.const(np.ones((64, 48), "float32"))), (32, 64)),
+}
+
+
+def assembler(mod, target):
+    library = compile_virtual_machine(mod, target, schedules.lowered_functions(target))
+    return library.mod.imports[0].inspect_source("asm")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_small_buffers_are_no_calls_of_the_runtime(kernels, name):
+    build, shape = KERNELS[name]
+    target = resolve("x86-64-v3")
+    mod = kernels.scheduled(kernels.module(build, shape), target)
+    assert "alloc_local" in mod.script()
+    assert "AllocWorkspace" not in assembler(mod, target)
+
+
+def nodes(body, kind):
+    found = []
+    tvm_ffi.structural_walk(body, (kind, found.append), order="post")
+    return found
+
+
+def allocation(size, scope):
+    return tirx.AllocBuffer(tirx.decl_buffer((size,), "float32", "held", scope=scope))
+
+
+@pytest.mark.parametrize(
+    ("size", "scope", "marked"),
+    [(16, "local", True), (stack.BYTES // 4, "local", True), (stack.BYTES // 4 + 1, "local", False),
+     (16, "global", False)],
+)  # fmt: skip
+def test_only_small_local_buffers_go_to_the_stack(size, scope, marked):
+    body = tirx.SeqStmt([allocation(size, scope), tirx.Evaluate(0)])
+    function = stack.on_stack(opaque_function("f", [], [], [], body))
+    found = nodes(function.body, tirx.AllocBuffer)
+    assert [bool(each.annotations) for each in found] == [marked]
+
+
+@pytest.mark.parametrize("stride", [-1, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+def test_strided_loads_read_the_same_elements_and_nothing_behind(stride, lanes):
+    source = tirx.decl_buffer((256,), "float32", "x")
+    first = tirx.Var("first", "int64")
+    load = source[(tirx.Ramp(first, tirx.const(stride, "int64"), lanes),)]
+    function = opaque_function("f", [source], [], [], tirx.Evaluate(load))
+    (statement,) = nodes(strided_loads.sorted_in_registers(function).body, tirx.Evaluate)
+    made = statement.value
+    expected = [stride * lane for lane in range(lanes)]
+    if not isinstance(made, tirx.Shuffle):
+        assert lanes < 4 or stride in (1, 5)
+        return
+    places, base = [], tirx.const(100, "int64")
+    for vector in made.vectors:
+        moved = tvm_ffi.structural_map(vector.indices[0].base, (tirx.Var, lambda _: base))
+        start = tvm.sym.Analyzer().simplify(moved)
+        places += [int(start) - 100 + lane for lane in range(lanes)]
+    assert [places[int(index)] for index in made.indices] == expected
+    assert min(places) >= min(expected) and max(places) <= max(expected)
+
+
+def softmax_formula(x):
+    """Softmax as a formula says it, with the exponentials written twice."""
+    rows, columns = (int(extent) for extent in x.shape)
+    step, again = (te.reduce_axis((0, columns), name) for name in "kl")
+    greatest = te.compute((rows,), lambda i: te.max(x[i, step], axis=step), name="greatest")
+    total = te.compute(
+        (rows,), lambda i: te.sum(te.exp(x[i, again] - greatest[i]), axis=again), name="total"
+    )
+    return te.compute(
+        (rows, columns), lambda i, j: te.exp(x[i, j] - greatest[i]) / total[i], name="softmax"
+    )
+
+
+@pytest.mark.parametrize("shape", [(7, 19), (33, 128)])
+def test_what_is_written_twice_is_computed_once(kernels, shape):
+    builder = relax.BlockBuilder()
+    variable = relax.Var("x", relax.TensorType(shape, "float32"))
+    with builder.function("main", [variable]):
+        with builder.dataflow():
+            output = builder.emit_output(builder.call_te(softmax_formula, variable))
+        builder.emit_func_output(output)
+    made = kernels.scheduled(builder.get())
+    assert kernels.rules(made) == {"cpu.row_reduction"}
+    (kernel,) = (v for v in made.get_global_vars() if v.name_hint != "main")
+    # One loop of whole vectors, and what is left over at the end of a row.
+    expected = kernels.scheduled(kernels.module(lambda x: relax.op.nn.softmax(x, -1), shape))
+    assert made[kernel].script().count("T.exp(") == expected.script().count("T.exp(")
+    (x,) = kernels.values(shape)
+    powers = np.exp(x - x.max(1, keepdims=True))
+    found = kernels.run(made, [x])
+    np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_the_peak_is_what_the_vectors_of_the_machine_can_do():
+    target = resolve("native")
+    per_cycle = describe(target).lanes(32) * 2
+    assert 0.05e9 * per_cycle < fma_peak(target) < 2 * 8e9 * per_cycle
+
+
+def test_a_padding_in_front_of_a_convolution_is_its_own(kernels):
+    weights = np.random.default_rng(3).standard_normal((6, 4, 3, 3)).astype("float32")
+
+    def build(x):
+        padded = relax.op.nn.pad(x, [0, 0, 0, 0, 0, 1, 2, 1])
+        return relax.op.nn.conv2d(
+            padded, relax.const(weights), strides=[2, 2], padding=[1, 0, 0, 1]
+        )
+
+    mod = kernels.agrees(build, (1, 4, 9, 10))
+    assert not any("pad" in variable.name_hint for variable in mod.get_global_vars())
+
+
+def test_a_padding_with_ones_stays(kernels):
+    weights = np.random.default_rng(3).standard_normal((6, 4, 3, 3)).astype("float32")
+
+    def build(x):
+        padded = relax.op.nn.pad(relax.op.nn.relu(x), [0, 0, 0, 0, 0, 1, 2, 1], pad_value=1.0)
+        return relax.op.nn.conv2d(padded, relax.const(weights))
+
+    mod = kernels.agrees(build, (1, 4, 9, 10))
+    assert any("pad" in variable.name_hint for variable in mod.get_global_vars())
+
+
+OTHER_TARGETS = {
+    "haswell": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "haswell"},
+    "cortex-a72": {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"},
+    "wasm": "wasm32",
+    "c": "c",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TARGETS)
+def test_kernels_build_for_other_machines(kernels, name):
+    target = resolve(OTHER_TARGETS[name])
+    for build, shape in KERNELS.values():
+        mod = kernels.scheduled(kernels.module(build, shape), target)
+        compile_virtual_machine(mod, target, schedules.lowered_functions(target))
