@@ -23,7 +23,7 @@ from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_contractions
 from tvm_nnef.schedules.graph.simplify import simplify
-from tvm_nnef.schedules.legalization import LEGALIZATIONS
+from tvm_nnef.schedules.legalization import LEGALIZATIONS, with_plain_shapes
 from tvm_nnef.schedules.parameters import with_prepared_parameters
 from tvm_nnef.tvm_compat import (
     Module,
@@ -69,7 +69,7 @@ def legalize(mod: Module, target: Target) -> Module:
         relax.backend.DispatchSortScan(),
         relax.transform.LegalizeOps({**LEGALIZATIONS}),
     ]
-    return with_prepared_parameters(_run(mod, target, passes))
+    return with_prepared_parameters(with_plain_shapes(_run(mod, target, passes)))
 
 
 def fuse(mod: Module, target: Target) -> Module:

@@ -10,12 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import tvm_ffi
 from tvm import relax, sym, te, tirx
 
 from tvm_nnef.schedules.extremes import Combination, greater, least, smaller
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.schedules.stages import substituted
-from tvm_nnef.tvm_compat import PrimExpression, RelaxExpression, constant_array
+from tvm_nnef.tvm_compat import (
+    BUFFER_TYPE,
+    Module,
+    PrimExpression,
+    RelaxExpression,
+    constant_array,
+    tensor_type,
+    with_shape,
+)
 
 Legalization: TypeAlias = "Callable[[Any, Any], RelaxExpression]"
 """From a ``relax.BlockBuilder`` and a call to an expression."""
@@ -131,6 +140,36 @@ def _broadcast(data: Any, indices: Sequence[PrimExpression]) -> PrimExpression:
 def _relu(builder: Any, call: Any) -> RelaxExpression:
     zero = relax.const(0, str(call.ty.dtype))
     return _combined(builder, call, [call.args[0], zero], greater, "relu")
+
+
+def with_plain_shapes(mod: Module) -> Module:
+    """The module with all extents of tensors and buffers in their simplest form.
+
+    TVM writes ``h + 2 - 3 + 1`` in the kernel of a convolution, and then takes its result for
+    another tensor than the one of ``h`` rows that the next kernel reads.
+    """
+    kinds = [(relax.TensorType, _plain_tensor), (BUFFER_TYPE, _plain_buffer)]
+    changed = {
+        variable: tvm_ffi.structural_map(function, kinds)
+        for variable, function in mod.functions.items()
+    }
+    result = mod.clone()
+    result.update(changed)
+    return result
+
+
+def _plain_tensor(kind: Any) -> Any:
+    if not isinstance(kind.shape, relax.ShapeExpr):
+        return kind
+    return tensor_type(_plain(kind.shape.values), str(kind.dtype))
+
+
+def _plain_buffer(kind: Any) -> Any:
+    return with_shape(kind, _plain(kind.shape))
+
+
+def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:
+    return [sym.Analyzer().simplify(extent) for extent in shape]
 
 
 LEGALIZATIONS: Mapping[str, Legalization] = {

@@ -109,6 +109,13 @@ CASES: dict[str, Case] = {
         "x: real[s|10,3,6,6]; w: real[4,3,3,3];", "real[~,~,~,~]",
         "z = nn.conv{padding=[1,1,1,1]}(x, w);", lambda n: (f32(n, 3, 6, 6), W),
         lambda x, w: conv(x, w, (1, 1))),
+    "convolutions of images of any size": Case(
+        "x: real[2,3,s|10,t|11]; w: real[4,3,3,3];", "real[~,~,~,~]",
+        "a = nn.conv{stride=[2,2], padding=[1,1,1,1]}(x, w); b = nn.relu(a);"
+        "c = layout.slice{axes=[1],begin=[0],end=[3]}(b);"
+        "z = nn.conv{stride=[2,2], padding=[1,1,1,1]}(c, w);",
+        lambda n: (f32(2, 3, n, n + 1), W),
+        lambda x, w: conv(np.maximum(conv(x, w, (2, 2)), 0)[:, :3], w, (2, 2)), (1, 2, 5, 10)),
     "convolution of images of any size": Case(
         "x: real[2,3,h|12,v|12]; w: real[4,3,3,3];", "real[~,~,~,~]",
         "z = nn.conv{stride=[2,1], padding=[1,1,1,1]}(x, w);",
@@ -302,3 +309,22 @@ def test_a_symbolic_model_is_exported_and_loaded(plain, tmp_path) -> None:
         np.testing.assert_allclose(loaded(*given)[0], given[0] + given[1])
     with pytest.raises(NnefError, match="beyond its bound"):
         loaded(*inputs_of(n=(6,), m=(12,)))
+
+
+MASKED = """import math; import linalg; import layout;
+operator fill { @input { c: real[1]; x: real[n,k]; } @output { y: real[n,n]; }
+    @lower { y[i,j] = c[0], i < n, j < n; } }
+operator lower { @input { x: real[n,n]; } @output { y: real[n,n]; }
+    @lower { y[i,j] = j <= i ? x[i,j] : 0.0, i < n, j < n; } }
+graph G { @input { x: real[s|40,3]; c: real[1]; } @output { z: real[s,s]; }
+    @compose { d = fill(c, x); m = lower(d); y = layout.transpose{perm=[1, 0]}(x);
+               p = linalg.matmul(x, y); z = math.add(p, m); } }
+"""
+
+
+def test_what_stands_behind_a_product_may_be_computed_in_several_steps() -> None:
+    executable = tvm_nnef.build(MASKED, progress=False)
+    for n in (1, 2, 33, 40):
+        x, c = f32(n, 3), f32(1)
+        expected = x @ x.T + np.tril(np.broadcast_to(c, (n, n)))
+        np.testing.assert_allclose(executable(x, c)[0], expected, rtol=1e-5, atol=1e-5)

@@ -25,6 +25,9 @@ PrimExpression: TypeAlias = Any
 BUFFER_LOAD: Any = tvm.ir.TensorLoad
 """The class of a load from a buffer, whose ``source`` is the buffer."""
 
+BUFFER_TYPE: Any = tirx.buffer.BufferType
+"""The class of the type of a buffer."""
+
 PrimFunction: TypeAlias = Any
 """A ``tirx.PrimFunc``."""
 
@@ -106,6 +109,12 @@ def dtype_of(expression: PrimExpression) -> str:
 def buffer(shape: Sequence[Any], dtype: str, name: str) -> Any:
     """A row-major buffer of TIR, whose shape may have symbols."""
     return tirx.decl_buffer(tuple(shape), dtype, name, layout=None)
+
+
+def with_shape(kind: Any, shape: Sequence[Any]) -> Any:
+    """The type of a buffer (``BUFFER_TYPE``) with another shape."""
+    rest = (kind.strides, kind.elem_offset, kind.data_alignment, kind.offset_factor, kind.layout)
+    return BUFFER_TYPE(kind.dtype, kind.storage_scope, shape, *rest, kind.allocated_addr)
 
 
 def is_scalar(parameter: Any) -> bool:
@@ -284,12 +293,19 @@ def compile_virtual_machine(
     generic = relax.backend.cpu_generic.pipeline
     passes = [*generic.dataflow_lower_passes(target), *generic.finalize_passes(target)]
     lowering = "default" if expand is None else _register_pipeline(expand)
-    # TVM lifts a condition out of a loop after it dropped from it what that loop made certain: a
-    # guard of a division by a symbol is gone where the loop would not have run. LLVM lifts safely.
-    with tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse"]):
+    with _sound_passes():
         return relax.build(
             mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
         )
+
+
+def _sound_passes() -> Any:
+    """A context without TVM's lifting of conditions out of loops.
+
+    It comes after what that loop makes certain was dropped from the condition: a guard of a
+    division by a symbol is gone where the loop would not have run. LLVM lifts safely.
+    """
+    return tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse"])
 
 
 def compile_kernel(
@@ -298,7 +314,7 @@ def compile_kernel(
     """The machine code of one scheduled PrimFunc, as :func:`compile_virtual_machine` makes it."""
     mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     lowering = "default" if expand is None else _register_pipeline(expand)
-    with tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse"]):
+    with _sound_passes():
         compiled: Callable[..., object] = tirx.build(mod, target=target, pipeline=lowering)["main"]
     return compiled
 

@@ -169,8 +169,13 @@ def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[
     for candidate in before:
         if _is_plain(candidate.value):
             inside.append(candidate)
-    names = {s.buffer for s in inside}
-    return inside, [s for s in before if s.buffer not in names]
+    names = {s.buffer: s for s in inside}
+    copies: list[Stage] = []
+    for copy in reversed(before):
+        # What only the epilogue reads is computed in it.
+        if copy.buffer not in names and loads_of_any([stage, *inside, *copies], copy.buffer):
+            copies.insert(0, replace(copy, value=inlined(copy.value, names)))
+    return inside, copies
 
 
 def _is_plain(value: Any) -> bool:

@@ -7,6 +7,7 @@ and functions of real numbers at plain or broadcast positions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +16,14 @@ from tvm import relax, tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.stages import Stage, loads
-from tvm_nnef.tvm_compat import BUFFER_LOAD, CALL, RelaxExpression, dtype_of, shape_and_dtype
+from tvm_nnef.tvm_compat import (
+    BUFFER_LOAD,
+    CALL,
+    RelaxExpression,
+    constant_array,
+    dtype_of,
+    shape_and_dtype,
+)
 
 _BINARY: Mapping[Any, Callable[..., Any]] = {
     tirx.Add: relax.op.add,
@@ -39,7 +47,8 @@ def as_operators(
     operands: Operands, stage: Stage, values: Mapping[Any, RelaxExpression]
 ) -> RelaxExpression | None:
     """The stage as operators on the values of its buffers; None where it is none."""
-    if not is_elementwise(stage):
+    read = [values[load.source] for load in loads(stage.value)]
+    if not is_elementwise(stage) or not all(map(_is_safe, read)):
         return None
 
     def made(value: Any) -> RelaxExpression:
@@ -66,11 +75,22 @@ def _is_known(value: Any, stage: Stage) -> bool:
     if isinstance(value, BUFFER_LOAD):
         return str(value.source.dtype) == stage.dtype and _places(value, stage) is not None
     if isinstance(value, tirx.FloatImm):
-        return True
+        return _is_ordinary(float(value.value))
     if isinstance(value, CALL):
         known = _name(value) in _UNARY and dtype_of(value) == stage.dtype
         return known and all(_is_known(argument, stage) for argument in value.args)
     return type(value) in _BINARY and _is_known(value.a, stage) and _is_known(value.b, stage)
+
+
+def _is_safe(value: RelaxExpression) -> bool:
+    """Whether a value may become a number in a kernel, as constants without dimensions do."""
+    array = constant_array(value)
+    return array is None or array.size != 1 or _is_ordinary(float(array.item()))
+
+
+def _is_ordinary(number: float) -> bool:
+    """Whether TVM calculates well with a number: it takes x * 0 for 0, and refuses x / 0."""
+    return number != 0 and math.isfinite(number)
 
 
 def _places(load: Any, stage: Stage) -> list[int] | None:

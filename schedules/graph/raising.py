@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_nnef.schedules import sizes
@@ -244,9 +245,26 @@ def _convolution(
         data_layout=f"NC{letters}",
         kernel_layout=f"OI{letters}",
     )
-    made = operands.emit(result)
     ordered = [axes.batch, axes.output, *(window.axis for window in windows)]
+    made = _cut(operands, operands.emit(result), _extents(ordered))
     return _permuted(operands, made, [ordered.index(axis) for axis in stage.axes])
+
+
+def _cut(
+    operands: Operands, value: RelaxExpression, shape: Sequence[sizes.Extent]
+) -> RelaxExpression:
+    """The value with just these extents, in the words of its readers: symbols have many."""
+    had = shape_and_dtype(value)[0]
+    spelled = [sizes.simplified(sizes.number(extent, "int64")) for extent in had]
+    axes = [
+        n
+        for n, (own, wanted) in enumerate(zip(spelled, shape, strict=True))
+        if not tvm_ffi.structural_equal(own, wanted)
+    ]
+    if not axes:
+        return value
+    begin, end = [0] * len(axes), [shape[axis] for axis in axes]
+    return operands.emit(relax.op.strided_slice(value, axes, begin, end, assume_inbound=True))
 
 
 def _pointwise(
