@@ -78,9 +78,10 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
             signal.raise_signal(signal.SIGINT)
 
     database = tmp_path / "db"
+    handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         tune_module(tuning.module(), "native", trials=10, database=database, progress=impatient)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
     (record,) = records(database)
     assert record["trials"] == 3
     assert len(record["traces"]) == 3
