@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,15 @@ def test_public_names_are_there_and_documented(name: str) -> None:
 @pytest.mark.parametrize("name", ["Executable", "build", "compose", "evaluate", "load"])
 def test_any_public_name_may_be_the_first_one_used(name: str) -> None:
     subprocess.run([sys.executable, "-c", f"import tvm_nnef; tvm_nnef.{name}"], check=True)
+
+
+def test_a_checkout_works_where_nothing_is_installed() -> None:
+    """Python finds the package in the current folder before an installed one."""
+    root = Path(__file__).resolve().parent.parent
+    code = "import tvm_nnef.schedules as s, tvm_nnef.converters.onnx as c; print(s.__file__)"
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    assert Path(found.strip()) == root / "schedules" / "__init__.py"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

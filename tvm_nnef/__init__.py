@@ -6,6 +6,7 @@ Importing this package imports neither TVM nor NumPy; each name is loaded when i
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ _HOMES = {
     "tvm_nnef.model": ("Model", "check", "load_model", "save_model"),
     "tvm_nnef.runtime": ("Executable", "load"),
 }
+
+
+# In a checkout, converters and schedules stand beside this folder; an installation has them in it.
+if not (Path(__file__).parent / "schedules").is_dir():
+    __path__.append(str(Path(__file__).resolve().parent.parent))
 
 
 def __getattr__(name: str) -> Any:
