@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 
@@ -145,6 +146,12 @@ def test_a_failed_export_leaves_nothing_behind(executable, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["model.so"]
     with pytest.raises(NnefError, match="there is no folder"):
         executable.export(tmp_path / "nowhere" / "model.so")
+
+
+def test_code_for_a_machine_of_another_kind_is_refused():
+    other = "riscv64" if platform.machine() != "riscv64" else "x86-64-v3"
+    with pytest.raises(NnefError, match="this machine cannot load code for"):
+        build_module(example(), other)
 
 
 def test_what_cannot_be_loaded(tmp_path):

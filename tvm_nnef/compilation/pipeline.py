@@ -17,7 +17,7 @@ from tvm import relax
 
 from tvm_nnef import schedules
 from tvm_nnef.compilation.metadata import with_metadata
-from tvm_nnef.compilation.target import resolve, runs_here
+from tvm_nnef.compilation.target import loads_here, resolve, runs_here
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
@@ -50,8 +50,8 @@ def build_module(
     ``progress`` is what is told of each stage, or true for a bar on standard error, plain
     lines where that is no terminal. ``database`` is a folder that ``tune`` wrote. ``verbose`` is
     what is told the report of the kernels, or true to print it; kernels are timed for it where
-    this machine runs code for the target. Raises NnefError for an unknown target, and for a
-    database that cannot be used.
+    this machine runs code for the target. Raises NnefError for an unknown target, for one whose
+    code this machine cannot load, and for a database that cannot be used.
     """
     with _reporting(progress) as report:
         stages = compile_stages(mod, target, dump_dir=dump_dir, progress=report, database=database)
@@ -66,6 +66,11 @@ def build_module(
             threads=default_threads(),
         )
         found.print() if isinstance(verbose, bool) else verbose(found)
+    if not loads_here(resolve(target)):
+        raise error(
+            f"this machine cannot load code for '{target}', nor write it to a library yet",
+            hint="build on a machine of that kind",
+        )
     return Executable(stages["compile"])
 
 

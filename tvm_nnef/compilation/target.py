@@ -87,10 +87,14 @@ def native() -> Target:
 
 def runs_here(target: Target) -> bool:
     """Whether this machine runs what is compiled for a target: a CPU of its kind, no newer one."""
-    if str(target.kind.name) != "llvm":
-        return False
-    (triple, features), (own, present) = map(tvm_compat.target_features, (target, native()))
-    return triple.split("-")[0] == own.split("-")[0] and features <= present
+    (_, features), (_, present) = map(tvm_compat.target_features, (target, native()))
+    return loads_here(target) and features <= present
+
+
+def loads_here(target: Target) -> bool:
+    """Whether this machine loads what is compiled for a target: a CPU of its kind, be it newer."""
+    (triple, _), (own, _) = map(tvm_compat.target_features, (target, native()))
+    return triple.split("-")[0] == own.split("-")[0]
 
 
 def _made(description: str | dict[str, Any], text: str) -> Target:
