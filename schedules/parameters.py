@@ -12,25 +12,9 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef.tvm_compat import Module, with_own_symbols
-
-PREPARE = "main_transform_params"
-"""The name that TVM gives to what it lifts."""
-
-PREPARED = "main_prepared"
+from tvm_nnef.tvm_compat import PREPARE, PREPARED, Module, parameter_count, with_own_symbols
 
 _JOINED = "joined"
-
-
-def parameter_count(function: Any) -> int:
-    """How many parameters of a function are weights: those behind its inputs.
-
-    None are where it has a state as well, which changes from call to call.
-    """
-    attributes = function.attrs or {}
-    if "num_input" not in attributes or int(attributes.get("num_state", 0)):
-        return 0
-    return len(function.params) - int(attributes["num_input"])
 
 
 def with_prepared_parameters(mod: Module) -> Module:

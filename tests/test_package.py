@@ -52,6 +52,11 @@ def test_importing_needs_neither_tvm_nor_numpy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_loading_a_library_needs_no_schedules() -> None:
+    code = "import sys, tvm_nnef; tvm_nnef.load; sys.exit('tvm_nnef.schedules' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_outer_folders_are_packages_of_ours() -> None:
     for name in ("schedules", "converters"):
         assert importlib.import_module(f"tvm_nnef.{name}").__doc__

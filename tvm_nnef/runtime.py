@@ -28,7 +28,6 @@ from tvm_nnef.lower.checks import failed
 from tvm_nnef.lower.naming import INITIAL_STATE
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs, bind_symbols, bind_variables
-from tvm_nnef.schedules.parameters import PREPARE, PREPARED
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -176,8 +175,8 @@ class Executable:
         tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
         tvm_compat.use_threads(self._threads)
         made = copy.copy(self)
-        made._prepared = list(self._machine[PREPARE](tensors))
-        made._main = PREPARED
+        made._prepared = list(self._machine[tvm_compat.PREPARE](tensors))
+        made._main = tvm_compat.PREPARED
         made.inputs = self.inputs[:count]
         made._graph = replace(self._graph, inputs=self._graph.inputs[:count])
         made.reset()

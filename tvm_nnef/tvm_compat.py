@@ -31,6 +31,12 @@ BUFFER_TYPE: Any = tirx.buffer.BufferType
 PrimFunction: TypeAlias = Any
 """A ``tirx.PrimFunc``."""
 
+PREPARE = "main_transform_params"
+"""The name that TVM gives to what computes all that depends on weights alone."""
+
+PREPARED = "main_prepared"
+"""The name of the function that takes its results in place of the weights."""
+
 Module: TypeAlias = Any
 """A ``tvm.IRModule``."""
 
@@ -115,6 +121,17 @@ def with_shape(kind: Any, shape: Sequence[Any]) -> Any:
     """The type of a buffer (``BUFFER_TYPE``) with another shape."""
     rest = (kind.strides, kind.elem_offset, kind.data_alignment, kind.offset_factor, kind.layout)
     return BUFFER_TYPE(kind.dtype, kind.storage_scope, shape, *rest, kind.allocated_addr)
+
+
+def parameter_count(function: Any) -> int:
+    """How many parameters of a function are weights: those behind its inputs.
+
+    None are where it has a state as well, which changes from call to call.
+    """
+    attributes = function.attrs or {}
+    if "num_input" not in attributes or int(attributes.get("num_state", 0)):
+        return 0
+    return len(function.params) - int(attributes["num_input"])
 
 
 def is_scalar(parameter: Any) -> bool:

@@ -26,7 +26,6 @@ from tvm import relax
 
 from tvm_nnef import extents, tvm_compat
 from tvm_nnef.extents import Tree
-from tvm_nnef.schedules.parameters import parameter_count
 from tvm_nnef.tvm_compat import Module
 
 FUNCTION = "metadata"
@@ -62,7 +61,7 @@ def describe(mod: Module) -> dict[str, Any]:
     return {
         "inputs": _grouped(ports.get("inputs", []), inputs[: len(inputs) - state]),
         "outputs": _grouped(ports.get("outputs", []), outputs[: len(outputs) - state]),
-        "parameters": max(0, parameter_count(main)),
+        "parameters": max(0, tvm_compat.parameter_count(main)),
         "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
         "bounds": symbols.get("bounds", {}),
         "checks": symbols.get("checks", []),
