@@ -26,6 +26,7 @@ from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
 from tvm_nnef.lower.checks import failed
 from tvm_nnef.lower.naming import INITIAL_STATE
+from tvm_nnef.quiet import without_remarks_on_constants
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs, bind_symbols, bind_variables
 
@@ -234,7 +235,8 @@ class Executable:
                 if self._file is not None:
                     shutil.copyfile(self._file, draft)
                 else:
-                    self._library.export_library(str(draft))
+                    with without_remarks_on_constants():
+                        self._library.export_library(str(draft))
                 draft.replace(target)
             except (OSError, RuntimeError) as problem:
                 reason = str(problem).strip().splitlines() or ["unknown reason"]
@@ -281,7 +283,9 @@ def load(path: str | os.PathLike[str]) -> Executable:
     if not file.is_file():
         raise error(f"there is no file '{file}'")
     try:
-        return Executable(tvm_compat.load_library(str(file.resolve())), file=file)
+        with without_remarks_on_constants():
+            library = tvm_compat.load_library(str(file.resolve()))
+        return Executable(library, file=file)
     except (RuntimeError, AttributeError, ValueError, TypeError) as problem:
         reason = str(problem).strip().splitlines() or ["unknown reason"]
         hint = "load reads what Executable.export wrote, for the same kind of machine"

@@ -37,4 +37,10 @@ def _marked(allocation: Any) -> Any:
     bits = int("".join(c for c in str(buffer.dtype).split("x")[0] if c.isdigit()) or 8)
     if math.prod(int(extent) for extent in extents) * bits > 8 * BYTES:
         return allocation
-    return tirx.AllocBuffer(buffer, {**allocation.annotations, _MARK: tirx.IntImm("int32", 1)})
+    return kept_on_stack(allocation)
+
+
+def kept_on_stack(allocation: Any) -> Any:
+    """An allocation of a buffer of few bytes, on the stack."""
+    annotations = {**allocation.annotations, _MARK: tirx.IntImm("int32", 1)}
+    return tirx.AllocBuffer(allocation.buffer, annotations)

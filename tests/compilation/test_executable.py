@@ -16,6 +16,7 @@ from tvm import relax
 from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.pipeline import STAGES, build_module, compile_module
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.quiet import without_remarks_on_constants
 from tvm_nnef.runtime import PackInfo, TensorInfo, load
 from tvm_nnef.tvm_compat import default_threads
 
@@ -243,3 +244,11 @@ def test_what_is_prepared_runs_without_touching_the_state(executable):
 def test_a_target_without_schedules_is_an_error():
     with pytest.raises(NnefError, match="no schedules for the target 'cuda'"):
         build_module(example(), {"kind": "cuda", "arch": "sm_80"})
+
+
+def test_export_and_load_keep_quiet_but_for_others(executable, tmp_path, capfd):
+    executable.export(tmp_path / "quiet.so")
+    load(tmp_path / "quiet.so")
+    with without_remarks_on_constants():
+        os.write(2, b"Warning: Scope Saving:\na true complaint\n")
+    assert capfd.readouterr().err == "a true complaint\n"
