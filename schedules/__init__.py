@@ -15,14 +15,17 @@ from typing import Any
 from tvm import relax, transform
 
 from tvm_nnef.schedules.cpu import math_functions, packing, rules
+from tvm_nnef.schedules.cpu.balancing import balanced
 from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.cpu.stack import on_stack
 from tvm_nnef.schedules.cpu.strided_loads import sorted_in_registers
+from tvm_nnef.schedules.cpu.whole_loops import with_whole_loops
 from tvm_nnef.schedules.divisions import with_hidden_dividends
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_contractions
 from tvm_nnef.schedules.graph.simplify import simplify
+from tvm_nnef.schedules.graph.specialising import with_bound_constants
 from tvm_nnef.schedules.legalization import LEGALIZATIONS, with_plain_shapes
 from tvm_nnef.schedules.parameters import with_prepared_parameters
 from tvm_nnef.tvm_compat import (
@@ -63,7 +66,8 @@ def schedule(mod: Module, target: Target) -> Module:
 def legalize(mod: Module, target: Target) -> Module:
     """Every Relax operator as a call of a PrimFunc, in layouts that suit the target."""
     if str(target.kind.name) in _CPUS:
-        mod = packing.pack(channels_last(simplify(raise_contractions(mod))), describe(target))
+        mod = with_bound_constants(simplify(raise_contractions(mod)))
+        mod = packing.pack(channels_last(mod), describe(target))
     passes = [
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
@@ -107,7 +111,9 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
                 found = tuned(name, function, functools.partial(rules, copy, target))
             result, rule = rules(function, target) if found is None else (found, TUNED)
             scheduled[name] = result.with_attr(RULE, rule)
-    return update_functions(mod, scheduled)
+    finish = _FINISHED.get(str(target.kind.name))
+    done = update_functions(mod, scheduled)
+    return done if finish is None else finish(done)
 
 
 def lowered_functions(target: Target) -> Callable[[PrimFunction], PrimFunction] | None:
@@ -116,7 +122,7 @@ def lowered_functions(target: Target) -> Callable[[PrimFunction], PrimFunction] 
 
 
 def _lowered_for_llvm(function: PrimFunction) -> PrimFunction:
-    return on_stack(sorted_in_registers(math_functions.expand(function)))
+    return balanced(on_stack(sorted_in_registers(math_functions.expand(function))))
 
 
 def report(mod: Module) -> list[Kernel]:
@@ -140,6 +146,11 @@ _RULES: Mapping[str, Callable[[PrimFunction, Target], tuple[PrimFunction, str]]]
     "c": rules.apply,
 }
 """What schedules a PrimFunc, by the kind of the target."""
+
+_FINISHED: Mapping[str, Callable[[Module], Module]] = {
+    "llvm": functools.partial(with_whole_loops, rule=RULE),
+}
+"""What is done with a module whose PrimFuncs are scheduled."""
 
 _LOWERED: Mapping[str, Callable[[PrimFunction], PrimFunction]] = {
     "llvm": _lowered_for_llvm,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_nnef import extents
+from tvm_nnef import extents, simplification
 
 INTEGERS = st.integers(-1000, 1000)
 DIVISIONS = {
@@ -147,3 +147,23 @@ def test_static_models_are_checked_without_tvm() -> None:
         [sys.executable, "-c", STATIC_MODEL], cwd=root, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
+
+
+REPEATED: dict[str, Callable[[Any], Any]] = {
+    "simplified": lambda n: extents.mul(n, extents.floordiv(n, 3)),
+    "decided": lambda n: extents.compare("lt", extents.floormod(n, 5), 2),
+    "equal": lambda n: extents.equal(n, extents.floordiv(n, 7)),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_what_is_asked_again_is_not_analysed_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models ask the same of the same symbols thousands of times."""
+    n = extents.symbol("n")
+    first = REPEATED[name](n)
+    monkeypatch.setattr(simplification, "analyzer", None)
+    assert REPEATED[name](n) is first
+    with pytest.raises(TypeError):
+        REPEATED[name](extents.symbol("n"))

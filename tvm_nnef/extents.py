@@ -1,6 +1,6 @@
 """Arithmetic on extents: ``int`` in, ``int`` out, else a TVM integer expression.
 
-The one place for symbolic arithmetic: results are simplified by TVM's analyzer, so that an
+The one place for symbolic arithmetic: results are simplified (:mod:`simplification`), so that an
 expression without symbols is an ``int`` again and equal expressions compare equal. A symbol is an
 extent that only a run tells, so it is never negative. Conditions on extents are ``bool`` in the
 same way, else a TVM expression of type bool. TVM is imported only when a first symbol appears; a
@@ -13,6 +13,8 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+from tvm_nnef.simplification import analyzer, decided, is_zero, simplified, wide
 
 if TYPE_CHECKING:
     from tvm.ir import PrimExpr
@@ -47,17 +49,17 @@ def symbol(name: str) -> PrimExpr:
 
 def add(left: Extent, right: Extent) -> Extent:
     """Sum."""
-    return left + right if _static(left, right) else _simplify(_wide(left) + _wide(right))
+    return left + right if _static(left, right) else simplified(wide(left) + wide(right))
 
 
 def sub(left: Extent, right: Extent) -> Extent:
     """Difference."""
-    return left - right if _static(left, right) else _simplify(_wide(left) - _wide(right))
+    return left - right if _static(left, right) else simplified(wide(left) - wide(right))
 
 
 def mul(left: Extent, right: Extent) -> Extent:
     """Product."""
-    return left * right if _static(left, right) else _simplify(_wide(left) * _wide(right))
+    return left * right if _static(left, right) else simplified(wide(left) * wide(right))
 
 
 def floordiv(left: Extent, right: Extent) -> Extent:
@@ -66,7 +68,7 @@ def floordiv(left: Extent, right: Extent) -> Extent:
         return left // right
     if is_static(right) and right < 0:
         return floordiv(sub(0, left), -right)
-    return _simplify(_tirx().floordiv(_wide(left), _wide(_divisor(right))))
+    return simplified(_tirx().floordiv(wide(left), wide(_divisor(right))))
 
 
 def floormod(left: Extent, right: Extent) -> Extent:
@@ -75,7 +77,7 @@ def floormod(left: Extent, right: Extent) -> Extent:
         return left % right
     if is_static(right) and right < 0:
         return sub(0, floormod(sub(0, left), -right))
-    return _simplify(_tirx().floormod(_wide(left), _wide(_divisor(right))))
+    return simplified(_tirx().floormod(wide(left), wide(_divisor(right))))
 
 
 def ceildiv(left: Extent, right: Extent) -> Extent:
@@ -89,7 +91,7 @@ def truncdiv(left: Extent, right: Extent) -> Extent:
         return -(-left // right) if (left < 0) != (right < 0) else left // right
     if is_static(right) and right < 0:
         return sub(0, truncdiv(left, -right))
-    return _simplify(_tirx().truncdiv(_wide(left), _wide(_divisor(right))))
+    return simplified(_tirx().truncdiv(wide(left), wide(_divisor(right))))
 
 
 def truncmod(left: Extent, right: Extent) -> Extent:
@@ -98,7 +100,7 @@ def truncmod(left: Extent, right: Extent) -> Extent:
         return left - right * truncdiv(left, right)
     if is_static(right) and right < 0:
         return truncmod(left, -right)
-    return _simplify(_tirx().truncmod(_wide(left), _wide(_divisor(right))))
+    return simplified(_tirx().truncmod(wide(left), wide(_divisor(right))))
 
 
 def awaydiv(left: Extent, right: Extent) -> Extent:
@@ -106,25 +108,25 @@ def awaydiv(left: Extent, right: Extent) -> Extent:
     if _static(left, right):
         return left // right if (left < 0) != (right < 0) else -(-left // right)
     negative = _tirx().any(
-        _tirx().all(_wide(left) < 0, _wide(right) > 0),
-        _tirx().all(_wide(left) > 0, _wide(right) < 0),
+        _tirx().all(wide(left) < 0, wide(right) > 0),
+        _tirx().all(wide(left) > 0, wide(right) < 0),
     )
-    down, up = _wide(floordiv(left, right)), _wide(ceildiv(left, right))
-    return _simplify(_tirx().Select(negative, down, up))
+    down, up = wide(floordiv(left, right)), wide(ceildiv(left, right))
+    return simplified(_tirx().Select(negative, down, up))
 
 
 def minimum(left: Extent, right: Extent) -> Extent:
     """The smaller one."""
     if _static(left, right):
         return min(left, right)
-    return _simplify(_tirx().min(_wide(left), _wide(right)))
+    return simplified(_tirx().min(wide(left), wide(right)))
 
 
 def maximum(left: Extent, right: Extent) -> Extent:
     """The larger one."""
     if _static(left, right):
         return max(left, right)
-    return _simplify(_tirx().max(_wide(left), _wide(right)))
+    return simplified(_tirx().max(wide(left), wide(right)))
 
 
 def power(left: Extent, right: Extent) -> Extent:
@@ -155,22 +157,21 @@ def equal(left: Extent, right: Extent) -> bool:
     """Whether two extents are certainly equal, whatever the values of their symbols."""
     if _static(left, right):
         return left == right
-    difference = _wide(left) - _wide(right)
-    return bool(_analyzer(difference).can_prove_equal(difference, 0))
+    return is_zero(wide(left) - wide(right))
 
 
 def compare(function: str, left: Extent, right: Extent) -> Condition:
     """``lt``, ``le``, ``gt``, ``ge``, ``eq`` or ``ne`` of two extents, decided if it can be."""
     if _static(left, right):
         return bool(_COMPARISONS[function](left, right))
-    return _condition(getattr(_tirx(), function.upper())(_wide(left), _wide(right)))
+    return decided(getattr(_tirx(), function.upper())(wide(left), wide(right)))
 
 
 def both(left: Condition, right: Condition) -> Condition:
     """Conjunction."""
     if isinstance(left, bool) or isinstance(right, bool):
         return right if left is True else left if right is True else False
-    return _condition(_tirx().And(left, right))
+    return decided(_tirx().And(left, right))
 
 
 def either(left: Condition, right: Condition) -> Condition:
@@ -185,7 +186,7 @@ def differ(left: Condition, right: Condition) -> Condition:
 
 def negated(condition: Condition) -> Condition:
     """Negation."""
-    return not condition if isinstance(condition, bool) else _condition(_tirx().Not(condition))
+    return not condition if isinstance(condition, bool) else decided(_tirx().Not(condition))
 
 
 def select(condition: Condition, consequent: Extent, alternative: Extent) -> Extent:
@@ -194,24 +195,24 @@ def select(condition: Condition, consequent: Extent, alternative: Extent) -> Ext
         return consequent if condition else alternative
     if equal(consequent, alternative):
         return consequent
-    return _simplify(_tirx().Select(condition, _wide(consequent), _wide(alternative)))
+    return simplified(_tirx().Select(condition, wide(consequent), wide(alternative)))
 
 
 def decide(condition: Condition, bounds: Mapping[str, int]) -> bool | None:
     """Whether a condition holds for all symbols up to their bounds, or for none; else None."""
     if isinstance(condition, bool):
         return condition
-    analyzer = _analyzer(condition, bounds=bounds)
-    if analyzer.can_prove(condition):
+    known = analyzer(condition, bounds=bounds)
+    if known.can_prove(condition):
         return True
-    return False if analyzer.can_prove(_tirx().Not(condition)) else None
+    return False if known.can_prove(_tirx().Not(condition)) else None
 
 
 def limits(extent: Extent, bounds: Mapping[str, int]) -> tuple[int, int]:
     """The least and the largest value that an extent can have, symbols up to their bounds."""
     if is_static(extent):
         return extent, extent
-    found = _analyzer(extent, bounds=bounds).const_int_bound(extent)
+    found = analyzer(extent, bounds=bounds).const_int_bound(extent)
     return int(found.min_value), int(found.max_value)
 
 
@@ -381,39 +382,3 @@ def _tirx() -> Any:
     from tvm import tirx
 
     return tirx
-
-
-_LARGEST = 1 << 40
-"""A bound for symbols that have none: no array has a longer extent."""
-
-
-def _analyzer(*expressions: Any, bounds: Mapping[str, int] | None = None) -> Any:
-    """TVM's analyzer, which knows the range of every symbol of the expressions."""
-    from tvm.ir import Range
-    from tvm.sym import Analyzer
-
-    analyzer = Analyzer()
-    for expression in expressions:
-        for variable in _tirx().analysis.undefined_vars(expression):
-            most = (bounds or {}).get(variable.name, _LARGEST)
-            analyzer.bind(variable, Range(_wide(0), _wide(most + 1)))
-    return analyzer
-
-
-def _wide(extent: Extent) -> Any:
-    if isinstance(extent, int):
-        return _tirx().IntImm("int64", extent)
-    return extent if str(extent.ty) == "int64" else extent.astype("int64")
-
-
-def _simplify(expression: Any) -> Extent:
-    simple = _analyzer(expression).simplify(expression)
-    value = getattr(simple, "value", None)
-    return value if isinstance(value, int) else simple
-
-
-def _condition(expression: Any) -> Condition:
-    analyzer = _analyzer(expression)
-    if analyzer.can_prove(expression):
-        return True
-    return False if analyzer.can_prove(_tirx().Not(expression)) else analyzer.simplify(expression)

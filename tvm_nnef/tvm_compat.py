@@ -37,6 +37,18 @@ PREPARE = "main_transform_params"
 PREPARED = "main_prepared"
 """The name of the function that takes its results in place of the weights."""
 
+CONSTANTS_FROM = "constants_from"
+"""The attribute of a private Relax function that stays what it is where constants are bound to its
+parameters from this number on."""
+
+LOOP_BODY = "loop_body"
+"""The attribute of a Relax function that makes a step: ``(index, state, ...)`` become ``(whether to
+go on, index, state)``."""
+
+LOOP_STEPS = "loop_steps"
+"""The attribute of a Relax function that makes so many steps by a function with ``LOOP_BODY``, 0 for
+as many as that says, one at least."""
+
 Module: TypeAlias = Any
 """A ``tvm.IRModule``."""
 
@@ -182,7 +194,7 @@ def with_opaque_body(
 
 def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:
     """A buffer of another shape over the same elements, and the statement that declares it."""
-    view = tirx.decl_buffer(list(shape), buffer.dtype, f"{buffer.name}_view")
+    view = tirx.decl_buffer(list(shape), buffer.dtype, f"{buffer.name}_view", layout=None)
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
 
 
@@ -308,7 +320,11 @@ def compile_virtual_machine(
     would fold constants by compiling them, and fuse scheduled kernels anew.
     """
     generic = relax.backend.cpu_generic.pipeline
-    passes = [*generic.dataflow_lower_passes(target), *generic.finalize_passes(target)]
+    passes = [
+        relax.transform.DeadCodeElimination(),
+        *generic.dataflow_lower_passes(target),
+        *generic.finalize_passes(target),
+    ]
     lowering = "default" if expand is None else _register_pipeline(expand)
     with _sound_passes():
         return relax.build(

@@ -14,29 +14,31 @@ from typing import TypeAlias
 
 import onnx
 
+from tvm_nnef.converters.onnx.attributes import check_node
 from tvm_nnef.converters.onnx.backward import backward
+from tvm_nnef.converters.onnx.bounds import Bounds, bounds_of_results
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import DEFAULT_BOUND
 from tvm_nnef.converters.onnx.folding import fold
-from tvm_nnef.converters.onnx.functions import expand
+from tvm_nnef.converters.onnx.functions import expand, has_body
 from tvm_nnef.converters.onnx.gathering import with_scan_outputs
 from tvm_nnef.converters.onnx.inference import declared, infer, infer_model
 from tvm_nnef.converters.onnx.inputs import graph_inputs
 from tvm_nnef.converters.onnx.node import Node, attributes_of, converted_tensors
-from tvm_nnef.converters.onnx.propagation import propagate
+from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
-from tvm_nnef.converters.onnx.refusal import Unconvertible, explained
-from tvm_nnef.converters.onnx.registry import Table, find
+from tvm_nnef.converters.onnx.refusal import Unconvertible, explained, told, without_converter
+from tvm_nnef.converters.onnx.registry import Table, find, standard
 from tvm_nnef.converters.onnx.sequences import (
     Sequences,
     convert_sequence,
     is_about_sequences,
+    is_sequence_operator,
 )
 from tvm_nnef.converters.onnx.steps import hint, needed, results
 from tvm_nnef.converters.onnx.symbolic import Symbolic
 from tvm_nnef.converters.onnx.tensors import Step, Tensor
 from tvm_nnef.converters.onnx.types import Type
-from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
+from tvm_nnef.diagnostics import Diagnostic, NnefError
 
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 """Values by their names in the source; None for what could not be converted."""
@@ -63,9 +65,15 @@ class _Context:
     declared: Mapping[str, Type]
     read: frozenset[str]
     symbols: Mapping[str, Symbolic]
-    bounds: Mapping[str, int] | int
+    bounds: Bounds
     problems: list[Diagnostic] = field(default_factory=list)
     sequences: Sequences = field(default_factory=dict)
+
+    def refuse(self, node: onnx.NodeProto, opsets: Mapping[str, int], why: Unconvertible) -> None:
+        """Keeps what is to be told of a node, once."""
+        found = told(why, node, opsets, self.model.path)
+        if found not in self.problems:
+            self.problems.append(found)
 
 
 def convert_graph(
@@ -73,7 +81,7 @@ def convert_graph(
     table: Table,
     shapes: Mapping[str, Sequence[int | str]],
     dtypes: Mapping[str, str],
-    bounds: Mapping[str, int] | int,
+    bounds: Bounds,
 ) -> ConvertedGraph:
     """The main graph of a model; shapes, dtypes and bounds are what the user says of inputs.
 
@@ -139,8 +147,10 @@ def _convert(
     opsets: Mapping[str, int],
 ) -> None:
     """Puts the results of a node into the scope, whatever way there is to them."""
-    if not _readable(context, proto, scope, opsets):
+    readable = _readable(context, proto, scope, opsets)
+    if not (_checked(context, proto, opsets, readable) and readable):
         scope.update(dict.fromkeys(filter(None, proto.output)))
+        _check_inner(context, proto, opsets)
         return
     start = len(builder.steps)
     try:
@@ -157,9 +167,10 @@ def _convert(
     except NnefError as problem:
         context.problems += problem.diagnostics
         scope.update(dict.fromkeys(filter(None, proto.output)))
+        _check_inner(context, proto, opsets)
     except Exception as problem:
         # A converter, ours or a user's, may trip over a node in any way; the others go on.
-        _refuse(context, proto, opsets, explained(problem, proto, context.model.proto, opsets))
+        context.refuse(proto, opsets, explained(problem, proto, context.model.proto, opsets))
         scope.update(dict.fromkeys(filter(None, proto.output)))
     hint(builder.steps[start:], next(filter(None, proto.output), proto.op_type))
 
@@ -177,11 +188,41 @@ def _readable(
     for name in names:
         if name in context.sequences:
             problem = Unconvertible(f"its input '{name}' is a sequence of tensors", _SEQUENCES)
-            _refuse(context, proto, opsets, problem)
+            context.refuse(proto, opsets, problem)
         elif name not in scope:
             problem = Unconvertible(f"nothing gives its input '{name}' before it", _ORDER)
-            _refuse(context, proto, opsets, problem)
+            context.refuse(proto, opsets, problem)
     return all(scope.get(name) is not None for name in names)
+
+
+def _checked(
+    context: _Context, proto: onnx.NodeProto, opsets: Mapping[str, int], tried: bool
+) -> bool:
+    """Whether nothing speaks against a node by itself; refuses any other.
+
+    Whether there is a way to convert its operator shows where it is tried.
+    """
+    domain, name = "" if proto.domain == "ai.onnx" else proto.domain, proto.op_type
+    function = find(context.table, domain, name, opsets.get(domain, 1))
+    try:
+        if function is find(standard(), domain, name, opsets.get(domain, 1)):
+            check_node(proto, opsets)
+        ways = (function, is_sequence_operator(proto), is_shape_arithmetic(proto))
+        if not (tried or any(ways) or has_body(proto, opsets)):
+            raise without_converter(proto, context.table)
+    except Unconvertible as problem:
+        context.refuse(proto, opsets, problem)
+        return False
+    return True
+
+
+def _check_inner(context: _Context, proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
+    """Refuses what cannot be converted in subgraphs that are not, or not all of them, tried."""
+    for attribute in proto.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for node in graph.node:
+                _checked(context, node, opsets, False)
+                _check_inner(context, node, opsets)
 
 
 def _carries_sequences(context: _Context, proto: onnx.NodeProto) -> bool:
@@ -268,7 +309,7 @@ def _apply(
         prefix = f"{next(filter(None, proto.output), proto.op_type)}/{proto.op_type}"
         expansion = expand(proto, inputs, opsets, prefix)
         if expansion is None:
-            raise Unconvertible("there is no converter for this operator", _suggest(context, proto))
+            raise without_converter(proto, context.table)
         context.read |= frozenset(_read_by(expansion.nodes))
         context.declared = backward(expansion.nodes, _with_values(context, proto, inputs))
         for node in expansion.nodes:
@@ -277,8 +318,8 @@ def _apply(
     subgraph = partial(_subgraph, context, scope, opsets)
     wanted = tuple(bool(name) and name in context.read for name in proto.output)
     attributes = _attributes(context, proto)
-    bound = _bound(context, proto)
-    node = Node(proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bound)
+    bounds = bounds_of_results(context.bounds, proto.output)
+    node = Node(proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bounds)
     converted = function(node, builder)
     results = converted_tensors(converted, function)
     for name, result in zip(proto.output, results, strict=False):
@@ -288,15 +329,6 @@ def _apply(
     for name in proto.output:
         if name and name not in scope and name in context.read:
             raise Unconvertible(f"its result '{name}' cannot be computed")
-
-
-def _bound(context: _Context, proto: onnx.NodeProto) -> int:
-    """What the user says that extents of a node's results are at most."""
-    if isinstance(context.bounds, int):
-        return context.bounds or DEFAULT_BOUND
-    return next(
-        (context.bounds[name] for name in proto.output if name in context.bounds), DEFAULT_BOUND
-    )
 
 
 def _with_values(
@@ -338,31 +370,8 @@ def _subgraph(
     before = len(context.problems)
     outputs = _run(context, graph, inner, builder, opsets)
     if len(context.problems) > before or len(outputs) < len(graph.output):
-        raise Unconvertible("its subgraph cannot be converted")
+        raise NnefError([])  # what is wrong inside has been told
     return outputs
-
-
-def _refuse(
-    context: _Context,
-    proto: onnx.NodeProto,
-    opsets: Mapping[str, int],
-    problem: Unconvertible,
-) -> None:
-    domain = "" if proto.domain == "ai.onnx" else proto.domain
-    name = proto.name or ", ".join(filter(None, proto.output)) or "without a name"
-    operator = f"{domain}::{proto.op_type}" if domain else proto.op_type
-    version = opsets.get(domain)
-    place = f"{operator}, opset {version}" if version else f"{operator}, of no known opset"
-    message = f"node '{name}' ({place}): {problem.reason}"
-    context.problems.append(Diagnostic(message, hint=problem.hint, file=context.model.path))
-
-
-def _suggest(context: _Context, proto: onnx.NodeProto) -> str:
-    known = [name for domain, name in context.table if domain == proto.domain]
-    near = did_you_mean(proto.op_type, known)
-    domain = "" if proto.domain in ("", "ai.onnx") else f"{proto.domain}::"
-    own = f"give one: convert(…, converters={{'{domain}{proto.op_type}': function}})"
-    return f"{near} Or {own}" if near else own
 
 
 def _read_names(graph: onnx.GraphProto) -> Iterator[str]:

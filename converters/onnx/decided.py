@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.symbolic import Extent, decided_by_data
 from tvm_nnef.converters.onnx.tensors import Tensor
-
-DEFAULT_BOUND = 1024
-"""What an extent that data decide is at most, unless the user says otherwise."""
 
 
 def decided(result: Tensor, before: Sequence[Extent], axis: int, bound: Extent) -> Tensor:
@@ -22,19 +21,26 @@ def decided(result: Tensor, before: Sequence[Extent], axis: int, bound: Extent) 
     return result
 
 
-def extents_of(vector: Tensor, bound: int, builder: Builder) -> tuple[Extent, ...]:
-    """The elements of a vector, or a scalar, that a run tells as extents, each up to a bound."""
-    if not vector.rank:
-        return (_extent_of(vector, bound, builder),)
-    (count,) = vector.shape
-    assert isinstance(count, int)
-    elements = (
-        builder.squeeze(builder.slice(vector, 0, place, place + 1), [0]) for place in range(count)
+def decided_shape(
+    node: Node, vector: Tensor, builder: Builder, position: int = 0
+) -> tuple[Extent, ...]:
+    """The shape of a result of a node: the elements of a vector, each up to its bound."""
+    vector = counted(vector, node.rank(position), builder)
+    bounds = [node.bound(axis, position) for axis in range(int(vector.size))]
+    return extents_of(vector, bounds, builder)
+
+
+def extents_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[Extent, ...]:
+    """The elements of a vector that a run tells as extents, each up to its bound."""
+    return tuple(
+        extent_of(builder.squeeze(builder.slice(vector, 0, place, place + 1), [0]), bound, builder)
+        for place, bound in enumerate(bounds)
     )
-    return tuple(_extent_of(element, bound, builder) for element in elements)
 
 
-def _extent_of(scalar: Tensor, bound: int, builder: Builder) -> Extent:
+def extent_of(scalar: Tensor, bound: int, builder: Builder) -> Extent:
+    """A tensor of one integer (or a whole real) as an extent up to a bound."""
+    scalar = builder.cast(builder.reshape(scalar, ()), "int64")
     # One place more than the bound, so that what lies beyond is found out.
     below = builder.call(
         "onnx.places_below", scalar, as_type="bool", as_shape=(bound + 1,), count=bound + 1
@@ -42,3 +48,15 @@ def _extent_of(scalar: Tensor, bound: int, builder: Builder) -> Extent:
     places = decided(builder.call("layout.nonzero", below, as_type="int32"), (1,), 1, bound)
     checked = builder.call("onnx.within_bound", places, bound=bound)
     return decided(checked, (1,), 1, bound).shape[1]
+
+
+def counted(vector: Tensor, count: int | None, builder: Builder) -> Tensor:
+    """A vector of as many elements as there are dimensions, where only a run tells its length."""
+    if all(isinstance(extent, int) for extent in vector.shape):
+        return vector
+    if count is None:
+        raise Unconvertible(
+            f"only a run tells how many dimensions '{vector.source}' says",
+            "declare the rank of the result in the ONNX model (value_info)",
+        )
+    return builder.reshape(vector, (count,))

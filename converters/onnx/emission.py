@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,8 +20,11 @@ from tvm_nnef.converters.onnx.tensors import (
     Block,
     Branch,
     Call,
+    Declared,
+    Invocation,
     Loop,
     Number,
+    Operator,
     Pack,
     Result,
     Step,
@@ -48,8 +51,35 @@ def graph_definition(
         ("variable", tuple(map(_parameter, variables))),
         ("compose", tuple(map(_component, steps))),
     )
-    blocks = [nodes.Block(kind, found, span=NOWHERE) for kind, found in kinds if found]
-    return nodes.Definition("graph", _identifier(name), tuple(blocks), span=NOWHERE)
+    return _definition("graph", name, kinds)
+
+
+def _definition(
+    keyword: Literal["graph", "operator"],
+    name: str | None,
+    kinds: Iterable[tuple[nodes.BlockKind, tuple[nodes.Statement, ...]]],
+    public: bool = False,
+) -> nodes.Definition:
+    assert name is not None
+    blocks = tuple(nodes.Block(kind, found, span=NOWHERE) for kind, found in kinds if found)
+    return nodes.Definition(keyword, _identifier(name), blocks, public, span=NOWHERE)
+
+
+def operator_definition(operator: Operator) -> nodes.Definition:
+    """A block of steps as an operator whose inner tensors have names for those outside."""
+    attributes = (
+        _declaration(each.name, "int", None) for each in operator.symbols if each.name is not None
+    )
+    inputs = map(_shaped, operator.inputs, operator.input_shapes)
+    outputs = map(_shaped, operator.outputs, operator.output_shapes)
+    components = map(_component, operator.steps)
+    kinds: tuple[tuple[nodes.BlockKind, tuple[nodes.Statement, ...]], ...] = (
+        ("attrib", tuple(attributes)),
+        ("input", tuple(inputs)),
+        ("output", tuple(outputs)),
+        ("compose", tuple(components)),
+    )
+    return _definition("operator", operator.name, kinds, public=True)
 
 
 def module(imports: Iterable[str], definitions: Sequence[nodes.Definition]) -> nodes.Module:
@@ -59,7 +89,10 @@ def module(imports: Iterable[str], definitions: Sequence[nodes.Definition]) -> n
 
 
 def operators(steps: Iterable[Step]) -> set[str]:
-    """The qualified names of all operators that steps invoke, inner ones included."""
+    """The qualified names of all operators that steps invoke, inner ones included.
+
+    Not those of the model's own blocks.
+    """
     found: set[str] = set()
     for step in steps:
         match step:
@@ -69,6 +102,8 @@ def operators(steps: Iterable[Step]) -> set[str]:
                 found |= operators(consequent.steps) | operators(alternative.steps)
             case Loop(body):
                 found |= operators(body.steps)
+            case Invocation(operator):
+                found |= operators(operator.steps)
     return found
 
 
@@ -86,11 +121,24 @@ def _can_be_written(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) ->
 
 
 def _parameter(tensor: Tensor) -> nodes.Parameter:
-    type_name = nodes.TypeName(tensor.kind, span=NOWHERE)
-    shape = tuple(map(_declared, tensor.shape))
-    return nodes.Parameter(
-        _name(tensor), nodes.TypeSpec(type_name, shape=shape, span=NOWHERE), span=NOWHERE
-    )
+    return _declaration(tensor.name, tensor.kind, tuple(map(_declared, tensor.shape)))
+
+
+def _shaped(tensor: Tensor, shape: Declared | None) -> nodes.Parameter:
+    """An input or output of an operator."""
+    if shape is None:
+        return _declaration(tensor.name, tensor.kind, None)
+    extents_ = (_integer(each) if isinstance(each, int) else _origin(each) for each in shape)
+    declared = tuple(nodes.Extent(each, span=NOWHERE) for each in extents_)
+    return _declaration(tensor.name, tensor.kind, declared)
+
+
+def _declaration(
+    name: str | None, kind: str, shape: tuple[nodes.Extent, ...] | None
+) -> nodes.Parameter:
+    assert name is not None
+    type_ = nodes.TypeSpec(nodes.TypeName(kind, span=NOWHERE), shape=shape, span=NOWHERE)
+    return nodes.Parameter(_identifier(name), type_, span=NOWHERE)
 
 
 def _output(tensor: Tensor) -> nodes.Parameter:
@@ -155,6 +203,8 @@ def _component(step: Step) -> nodes.Component:
             return _assign(results, nodes.Branch((arm,), _scope(alternative), span=NOWHERE))
         case Loop(results=results):
             return _assign(results, _loop(step))
+        case Invocation(results=results):
+            return _assign(results, _invocation(step))
 
 
 def _assign(
@@ -186,6 +236,20 @@ def _call(call: Call) -> nodes.Call:
     arguments = tuple(map(_argument, call.arguments))
     return nodes.Call(
         _path(call.operator), tuple(types), tuple(attributes), arguments, span=NOWHERE
+    )
+
+
+def _invocation(invocation: Invocation) -> nodes.Call:
+    operator, label = invocation.operator, invocation.label
+    assert operator.name is not None and label is not None
+    attributes = (
+        nodes.AttributeAssignment(_identifier(each.name), _origin(each), span=NOWHERE)
+        for each in operator.symbols
+        if each.name is not None
+    )
+    arguments = tuple(map(_expression, invocation.arguments))
+    return nodes.Call(
+        _path(operator.name), (), tuple(attributes), arguments, _identifier(label), span=NOWHERE
     )
 
 

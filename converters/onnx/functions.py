@@ -44,6 +44,16 @@ def expand(
     return Expansion(nodes, {**opsets, **opsets_of(function.opset_import)})
 
 
+def has_body(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
+    """Whether ONNX defines an operator by a body, for some types of its inputs at least."""
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    try:
+        schema = onnx.defs.get_schema(proto.op_type, opsets.get(domain, 1), domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def _body(
     proto: onnx.NodeProto, inputs: Sequence[Tensor | None], opsets: Mapping[str, int]
 ) -> onnx.FunctionProto | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
+from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic
 from tvm_nnef.converters.onnx.tensors import Tensor
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, Type
@@ -29,7 +31,7 @@ def infer(
     """What is known of each result; None for one without a name.
 
     What the model declares fills in what the schema leaves open. ``symbols`` are the extents that
-    names in the model stand for.
+    names in the model stand for. Raises Unconvertible for a node that the schema does not allow.
     """
     found = _by_schema(proto, inputs, opsets)
     texts = {
@@ -153,9 +155,20 @@ def _by_schema(
     imports = [onnx.helper.make_opsetid(name, version) for name, version in opsets.items()]
     try:
         found = shape_inference.infer_node_outputs(schema, proto, types, data, {}, imports)
-    except (shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError):
+    except shape_inference.InferenceError as cause:
+        # Of what is around a subgraph the inference knows nothing here.
+        if not any(attribute.HasField("g") for attribute in proto.attribute):
+            raise Unconvertible(_sentence(cause), "correct the model") from cause
+        return {}
+    except (onnx.checker.ValidationError, RuntimeError, ValueError):
         return {}
     return {name: type_of(value) for name, value in found.items()}
+
+
+def _sentence(cause: Exception) -> str:
+    """What the inference says of a node, without where it stands."""
+    text = re.sub(r"^(\[[^]]*\])?\s*(\(op_type:[^)]*\):)?\s*", "", str(cause)).partition("\n")[0]
+    return f"it is not valid ONNX: {text.strip().rstrip('.')}"
 
 
 def _merged(found: Type, declared: Type) -> Type:

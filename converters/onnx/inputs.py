@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
+from tvm_nnef.converters.onnx.bounds import Bounds, bound_of_extent, check_bounds
 from tvm_nnef.converters.onnx.inference import type_of
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, symbol
@@ -18,7 +19,7 @@ def graph_inputs(
     model: OnnxModel,
     shapes: Mapping[str, Sequence[int | str]],
     dtypes: Mapping[str, str],
-    bounds: Mapping[str, int] | int,
+    bounds: Bounds,
 ) -> tuple[list[Tensor], dict[str, Symbolic]]:
     """A tensor for each input that is no initializer, and the extents that stay open, by name.
 
@@ -27,6 +28,7 @@ def graph_inputs(
     that are not settled.
     """
     graph, problems = model.proto.graph, list[Diagnostic]()
+    check_bounds(bounds, graph, shapes)
     constants = {tensor.name for tensor in graph.initializer}
     settled = _settled(graph, shapes)
     symbols: dict[str, Symbolic] = {}
@@ -55,7 +57,7 @@ def _shape(
     name: str,
     wanted: Sequence[Extent | str | None],
     settled: Mapping[str, int],
-    bounds: Mapping[str, int] | int,
+    bounds: Bounds,
     symbols: dict[str, Symbolic],
 ) -> Shape | None:
     """A shape with its names replaced by numbers or symbols; None where one has no bound."""
@@ -68,7 +70,7 @@ def _shape(
         if key in settled:
             extents.append(settled[key])
             continue
-        bound = bounds if isinstance(bounds, int) else bounds.get(key, 0)
+        bound = bound_of_extent(bounds, key, name, axis)
         if bound <= 0:
             return None
         if key not in symbols:

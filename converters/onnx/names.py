@@ -7,6 +7,7 @@ import re
 from tvm_nnef.syntax.spelling import DRAFT, TOOLS
 
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
+_SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 _OUTPUT = re.compile(r"_output_0(?=$|_[a-z]+$)")
 _MODULES = frozenset(
     ("algo", "image", "layer", "layout", "linalg", "main", "math", "misc", "nn", "onnx", "quant",
@@ -17,6 +18,22 @@ _MODULES = frozenset(
 def without_suffix(name: str) -> str:
     """A name without what torch's exporter says of every tensor: ``/conv/Conv_output_0``."""
     return _OUTPUT.sub("", name) if name.startswith("/") else name
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """The words and numbers in a name of the source."""
+    return tuple(filter(None, _SEPARATORS.split(without_suffix(name))))
+
+
+def tells(source: str) -> bool:
+    """Whether a name of a weight says more than that somebody has counted."""
+    words = sum(not part.isdigit() for part in parts(source))
+    return words > 1 and not source.startswith("onnx::")
+
+
+def is_path(source: str) -> bool:
+    """Whether a name says where in a network of modules a tensor is made."""
+    return "/" in source or "." in source
 
 
 class Namer:

@@ -6,16 +6,27 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tvm_nnef.converters.onnx.conversion import ConvertedGraph
 from tvm_nnef.converters.onnx.emission import is_literal
-from tvm_nnef.converters.onnx.names import Namer, without_suffix
+from tvm_nnef.converters.onnx.names import Namer, parts, without_suffix
 from tvm_nnef.converters.onnx.steps import reads, results
-from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic
-from tvm_nnef.converters.onnx.tensors import Block, Branch, Call, Loop, Pack, Step, Tensor
+from tvm_nnef.converters.onnx.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.onnx.tensors import (
+    Block,
+    Branch,
+    Call,
+    Invocation,
+    Loop,
+    Operator,
+    Pack,
+    Step,
+    Tensor,
+)
 from tvm_nnef.converters.onnx.types import is_default
 
 
-def give_names(graph: ConvertedGraph, scope: str = "") -> list[Tensor]:
-    """Names every tensor; gives the variables: tensors of known value that steps read.
+def give_names(graph: ConvertedGraph, title: str, scope: str = "") -> list[Tensor]:
+    """Names every tensor, operator and label; gives the variables.
 
+    These are the tensors of known value that steps read. ``title`` is the name of the graph,
     ``scope`` is left out where a name of the source begins with it.
     """
     namer = Namer()
@@ -34,7 +45,44 @@ def give_names(graph: ConvertedGraph, scope: str = "") -> list[Tensor]:
     for each in _made(graph.steps):
         if each.name is None:
             each.name = namer.name(plain(each.source or each.hint or "t"))
+    _name_labels(graph.steps, namer, scope)
+    namer.name(title)
+    for operator in own_operators(graph.steps):
+        operator.name = namer.name(operator.wanted)
+        _name_inside(operator)
     return variables
+
+
+def _name_labels(steps: Iterable[Step], namer: Namer, scope: str = "") -> None:
+    around = "".join(f"{part}_" for part in parts(scope))
+    for step in steps:
+        if isinstance(step, Invocation):
+            step.label = namer.name(step.wanted.removeprefix(around))
+
+
+def own_operators(steps: Iterable[Step]) -> list[Operator]:
+    """The operators that stand for repeated blocks, each once and behind those it invokes."""
+    found: dict[Operator, None] = {}
+    for step in steps:
+        if isinstance(step, Invocation) and step.operator not in found:
+            inner = own_operators(step.operator.steps)
+            found.update(dict.fromkeys((*inner, step.operator)))
+    return list(found)
+
+
+def _name_inside(operator: Operator) -> None:
+    """Names for the tensors of an operator, which may be those of tensors elsewhere."""
+    namer = Namer()
+    shapes = (*operator.input_shapes, *operator.output_shapes)
+    declared = (each for shape in shapes for each in shape or () if isinstance(each, Symbol))
+    symbols = dict.fromkeys((*operator.symbols, *declared))
+    for symbol in sorted(symbols, key=lambda each: each.name is None):
+        # Open extents are called as they are in the graph.
+        name = namer.name(symbol.name or symbol.wanted)
+        symbol.name = symbol.name or name
+    for tensor in (*operator.inputs, *_made(operator.steps)):
+        tensor.name = namer.name(tensor.hint)
+    _name_labels(operator.steps, namer)
 
 
 def _name_symbols(extent: Extent, namer: Namer) -> None:
@@ -50,7 +98,7 @@ def inner_blocks(step: Step) -> tuple[Block, ...]:
             return (consequent, alternative)
         case Loop(body):
             return (body,)
-        case Call():
+        case Call() | Invocation():
             return ()
 
 
@@ -59,14 +107,36 @@ def machine_types(graph: ConvertedGraph, variables: Sequence[Tensor]) -> dict[st
     found = {
         tensor.name: tensor.dtype
         for tensor in (*graph.inputs, *variables)
-        if not is_default(tensor.dtype)
+        if tensor.name is not None and not is_default(tensor.dtype)
     }
-    for step in _every(graph.steps):
+    return {**found, **_made_types(graph.steps)}
+
+
+def _made_types(steps: Sequence[Step]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for step in _every(steps):
         unusual = any(not is_default(each.dtype) for each in (*reads(step), *results(step)))
         if unusual or not isinstance(step, Call):
             for each in _own(step):
                 found |= dict.fromkeys(item_names(each), each.dtype)
-    return {name: dtype for name, dtype in found.items() if name is not None}
+        if isinstance(step, Invocation):
+            inner = _made_types(step.operator.steps)
+            found |= {f"{step.label}.{name}": dtype for name, dtype in inner.items()}
+    return found
+
+
+def made_names(steps: Sequence[Step], actual: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """The names of all tensors that steps make, and their names in the source.
+
+    Those of a block have its label in front of them. ``actual`` are the steps whose tensors come
+    from the source: the same ones, or those of a repetition.
+    """
+    for step, meant in zip(steps, actual, strict=True):
+        for each, source in zip(results(step), results(meant), strict=True):
+            yield from ((name, source.source) for name in item_names(each))
+        if isinstance(step, Invocation) and isinstance(meant, Invocation):
+            for name, inner in made_names(step.operator.steps, meant.steps):
+                yield f"{step.label}.{name}", inner
 
 
 def _own(step: Step) -> Iterator[Tensor | Pack]:

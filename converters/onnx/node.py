@@ -14,11 +14,15 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from tvm_nnef.converters.onnx.bounds import Bound, at_axis
 from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape
 from tvm_nnef.converters.onnx.tensors import Tensor
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, Array, Type, type_name
+
+DEFAULT_BOUND = 1024
+"""What an extent that data decide is at most, unless the user says otherwise."""
 
 Converted: TypeAlias = "Tensor | Sequence[Tensor | None]"
 OperatorFunction: TypeAlias = "Callable[[Node, Builder], Converted]"
@@ -31,7 +35,7 @@ class Node:
     ``outputs`` says what is known of each result, ``wanted`` whether somebody reads it. ``version``
     is the opset of the node's domain. ``subgraph`` converts a graph that is an attribute: it takes
     the graph, tensors in place of its inputs, and the builder of the steps, and gives its outputs.
-    ``bound`` is what an extent of its results is at most where data decide.
+    ``bounds`` is what the user says of the extents of each result that data decide.
     """
 
     proto: onnx.NodeProto = field(repr=False)
@@ -43,7 +47,7 @@ class Node:
     subgraph: Callable[[onnx.GraphProto, Sequence[Tensor], Builder], list[Tensor]] = field(
         repr=False
     )
-    bound: int = 0
+    bounds: Sequence[Bound] = ()
 
     @property
     def operator(self) -> str:
@@ -85,6 +89,20 @@ class Node:
         """The shape of a result, None where only a run tells it."""
         expected = self.outputs[position] if position < len(self.outputs) else None
         return None if expected is None else expected.static
+
+    def rank(self, position: int = 0) -> int | None:
+        """The rank of a result, None where it is not known."""
+        expected = self.outputs[position] if position < len(self.outputs) else None
+        return None if expected is None or expected.shape is None else len(expected.shape)
+
+    def bound(self, axis: int = 0, position: int = 0) -> int:
+        """What an extent of a result is at most where data decide.
+
+        A result of which the user says nothing has the bound of the first one that has any.
+        """
+        own = at_axis(self.bounds[position], axis) if position < len(self.bounds) else 0
+        given = (own, *(at_axis(each, axis) for each in self.bounds))
+        return next(filter(None, given), DEFAULT_BOUND)
 
     def dtype(self, position: int = 0) -> str:
         """The machine type of a result, as the model declares it or ONNX infers it."""

@@ -25,7 +25,7 @@ _Function: TypeAlias = "Callable[[Sequence[Extents | None], _Attributes], Any]"
 
 def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Extents] | None:
     """The results of a node as arrays of extents, None where it is no shape arithmetic."""
-    if proto.op_type in ("Shape", "Size") and inputs and inputs[0] is not None:
+    if is_shape_arithmetic(proto) and inputs and inputs[0] is not None:
         return [_shape(proto, inputs[0])]
     function = _FUNCTIONS.get(proto.op_type)
     if function is None or proto.domain not in ("", "ai.onnx"):
@@ -42,6 +42,11 @@ def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Ex
         return None
     results = found if isinstance(found, list) else [found]
     return [array(each) for each in results]
+
+
+def is_shape_arithmetic(proto: onnx.NodeProto) -> bool:
+    """Whether a node gives extents, whatever its input holds."""
+    return proto.op_type in ("Shape", "Size")
 
 
 def known_extents(tensor: Tensor) -> Extents | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import onnx
+
+from tvm_nnef.diagnostics import Diagnostic, did_you_mean
 
 
 class Unconvertible(Exception):
@@ -15,6 +17,27 @@ class Unconvertible(Exception):
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
         self.reason, self.hint = reason, hint
+
+
+def told(
+    problem: Unconvertible, node: onnx.NodeProto, opsets: Mapping[str, int], file: str
+) -> Diagnostic:
+    """What a user reads of a node: its name, operator and opset, the reason, and what to do."""
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    name = node.name or ", ".join(filter(None, node.output)) or "without a name"
+    operator = f"{domain}::{node.op_type}" if domain else node.op_type
+    version = opsets.get(domain)
+    place = f"{operator}, opset {version}" if version else f"{operator}, of no known opset"
+    return Diagnostic(f"node '{name}' ({place}): {problem.reason}", hint=problem.hint, file=file)
+
+
+def without_converter(node: onnx.NodeProto, known: Iterable[tuple[str, str]]) -> Unconvertible:
+    """That there is no converter for a node's operator; ``known`` are those that have one."""
+    near = did_you_mean(node.op_type, [name for domain, name in known if domain == node.domain])
+    domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}::"
+    own = f"give one: convert(…, converters={{'{domain}{node.op_type}': function}})"
+    hint = f"{near} Or {own}" if near else own
+    return Unconvertible("there is no converter for this operator", hint)
 
 
 def explained(

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 import onnx
 
 from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import extents_of
 from tvm_nnef.converters.onnx.node import attributes_of
 from tvm_nnef.converters.onnx.propagation import known_extents
 from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.symbolic import Extent, number
+from tvm_nnef.converters.onnx.symbolic import Extent, largest, number
 from tvm_nnef.converters.onnx.tensors import Tensor
 
 Items: TypeAlias = "tuple[Tensor, ...]"
@@ -31,10 +32,13 @@ _OPERATORS = frozenset(
 
 def is_about_sequences(proto: onnx.NodeProto, known: Sequences) -> bool:
     """Whether a node makes a sequence or reads one."""
-    if proto.domain not in ("", "ai.onnx"):
-        return False
     reads = proto.op_type == "Identity" and any(name in known for name in proto.input)
-    return reads or proto.op_type in _OPERATORS
+    return is_sequence_operator(proto) or (reads and proto.domain in ("", "ai.onnx"))
+
+
+def is_sequence_operator(proto: onnx.NodeProto) -> bool:
+    """Whether an operator is one that makes, changes or reads sequences."""
+    return proto.domain in ("", "ai.onnx") and proto.op_type in _OPERATORS
 
 
 def convert_sequence(
@@ -98,7 +102,7 @@ def _of_items(
         case "SequenceConstruct":
             return tuple(each for each in tensors if each is not None)
         case "SequenceAt":
-            return items[_place(tensors[1], len(items))]
+            return _item(items, tensors[1], builder)
         case "SequenceInsert":
             place = len(items) if len(tensors) < 3 else _place(tensors[2], len(items) + 1)
             new = tuple(each for each in tensors[1:2] if each is not None)
@@ -113,6 +117,17 @@ def _of_items(
         case "ConcatFromSequence":
             return _joined(items, attributes, builder)
     return items
+
+
+def _item(items: Items, place: Tensor | None, builder: Builder) -> Tensor:
+    """An item; where only a run tells which one, that of equal tensors in a row."""
+    alike = len({(each.dtype, each.shape) for each in items}) == 1
+    if place is None or place.value is not None or not alike:
+        return items[_place(place, len(items))]
+    row = builder.concat([builder.unsqueeze(each, [0]) for each in items], 0)
+    return builder.call(
+        "onnx.gather", row, builder.reshape(place, ()), as_shape=items[0].shape, axis=0
+    )
 
 
 def _place(tensor: Tensor | None, length: int) -> int:
@@ -142,7 +157,8 @@ def _split(
     x, sizes = tensors[0], tensors[1] if len(tensors) > 1 else None
     assert x is not None
     axis = attributes.get("axis", 0) % x.rank
-    parts: list[Extent] = [1] * number(x.shape[axis]) if sizes is None else _sizes(x, axis, sizes)
+    ones: list[Extent] = [1] * number(x.shape[axis]) if sizes is None else []
+    parts = ones if sizes is None else _sizes(x, axis, sizes, builder)
     results = tuple(
         Tensor(x.dtype, (*x.shape[:axis], part, *x.shape[axis + 1 :])) for part in parts
     )
@@ -152,11 +168,16 @@ def _split(
     return results
 
 
-def _sizes(x: Tensor, axis: int, sizes: Tensor) -> list[Extent]:
+def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Extent]:
     """How large the parts are: as listed, or all of one size but the last one."""
     found = known_extents(sizes)
+    if found is None and sizes.rank and isinstance(sizes.shape[0], int):
+        bounds = [largest(x.shape[axis])] * sizes.shape[0]
+        return list(extents_of(sizes, bounds, builder))
     if found is None:
-        raise Unconvertible("how large the parts are only a run tells")
+        raise Unconvertible(
+            "how many parts there are only a run tells", "freeze 'split' to an initializer"
+        )
     if sizes.rank:
         return list(found)
     extent, size = number(x.shape[axis]), number(found.reshape(-1)[0])

@@ -11,6 +11,7 @@ from tvm_nnef.converters.onnx.tensors import (
     Block,
     Branch,
     Call,
+    Invocation,
     Loop,
     Pack,
     Result,
@@ -38,6 +39,8 @@ def reads(step: Step) -> Iterator[Tensor | Pack]:
                     yield each
                 elif isinstance(each, Sequence):
                     yield from each
+        case Invocation(arguments=read):
+            yield from read
         case Branch(condition, consequent, alternative):
             yield condition
             for block in (consequent, alternative):
@@ -83,6 +86,8 @@ def _pruned(step: Step, read: set[int]) -> Step:
             return replace(step, consequent=_needed(consequent), alternative=_needed(alternative))
         case Loop(body, results=results):
             return replace(step, body=_needed(body), results=_wanted(results, read))
+        case Invocation():
+            return step
 
 
 def _wanted(results: Sequence[Result], read: set[int]) -> tuple[Result, ...]:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, product
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbol, Symbolic, product
 from tvm_nnef.converters.onnx.types import Array, kind
 from tvm_nnef.graph.formula import ScalarType
 
@@ -118,4 +118,57 @@ class Loop:
     results: tuple[Result, ...]
 
 
-Step: TypeAlias = "Call | Branch | Loop"
+Declared: TypeAlias = "tuple[int | Symbol, ...]"
+"""The extents of a declaration: numbers, and symbols that it gives names to."""
+
+
+@dataclass(eq=False, slots=True)
+class Operator:
+    """Steps that stand for several runs of equal ones, as an operator of the model's own.
+
+    Inputs and outputs are declared with ``input_shapes`` and ``output_shapes``. ``symbols`` are the
+    open extents that no input tells, which become attributes. ``wanted`` is what it may be called.
+    """
+
+    wanted: str
+    inputs: tuple[Tensor, ...]
+    input_shapes: tuple[Declared, ...]
+    outputs: tuple[Tensor, ...]
+    output_shapes: tuple[Declared | None, ...]
+    steps: tuple[Step, ...]
+    symbols: tuple[Symbol, ...]
+    name: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Invocation:
+    """An invocation of such an operator, and the ``steps`` that it is in place of.
+
+    The steps are those of the operator, one for one, with the tensors of this repetition.
+    ``wanted`` is what its label may be.
+    """
+
+    operator: Operator
+    arguments: tuple[Tensor, ...]
+    results: tuple[Tensor | None, ...]
+    steps: tuple[Step, ...]
+    wanted: str
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Steps one after the other, some other run of which may be equal.
+
+    ``read`` has what comes from outside, as often as it is read, ``given`` each tensor that the
+    steps make and somebody else reads, None in place of the others. ``wiring`` says of everything
+    that is read which result of the run it is, -1 for what is none.
+    """
+
+    steps: tuple[Step, ...]
+    read: tuple[Tensor, ...]
+    given: tuple[Tensor | None, ...]
+    wiring: tuple[int, ...]
+
+
+Step: TypeAlias = "Call | Branch | Loop | Invocation"

@@ -20,15 +20,24 @@ from tvm.ir import Call, Range
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit, transposition
 from tvm_nnef.schedules.cpu.accesses import is_cheap
-from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, substituted
-from tvm_nnef.tvm_compat import PrimFunction, dtype_of, is_conditional, with_opaque_body
+from tvm_nnef.tvm_compat import (
+    BUFFER_LOAD,
+    PrimFunction,
+    dtype_of,
+    is_conditional,
+    with_opaque_body,
+)
 
 NAME = "cpu.elementwise"
 
 PARALLEL_WORK = 1 << 16
 """Elements below which starting threads takes longer than it saves."""
+
+_LOADED = 2
+"""Vectors that are loaded for one of the result at most: bools are narrower than what they tell."""
 
 _PARTS = 16
 """Into how many parts an axis is divided at most."""
@@ -73,8 +82,8 @@ def copy_statement(
         return tirx.BufferStore(stage.buffer, value, [])
     merged = merge_axes(axes, (value, target), dtype, keep=divided)
     value, target = merged.expressions
-    bits = int("".join(c for c in stage.dtype if c.isdigit()) or 8)
-    lanes = 1 if _divides_by_symbols(value) else description.lanes(bits)
+    single = _divides_by_symbols(value) or _may_repeat_bfloat16(value, merged.axes)
+    lanes = 1 if single else _lanes(stage, description)
     parallel = threads and stage.work >= PARALLEL_WORK
     crossing = transposition.crossing(value, merged.axes)
     if crossing is not None and not divided and lanes > 1:
@@ -140,6 +149,13 @@ def _box(
     return emit.grid(extents, row, dtype, parallel=parallel)
 
 
+def _lanes(stage: Stage, description: Description) -> int:
+    """As many as a vector of the result has, if what is loaded needs a few vectors for that."""
+    own = bits_of(stage.dtype)
+    widest = max([own, *(bits_of(str(load.source.dtype)) for load in loads(stage.value))])
+    return min(description.lanes(own), _LOADED * description.lanes(widest))
+
+
 def _divides_by_symbols(value: Any) -> bool:
     """Whether integers are divided by what only a run tells, as where open extents are regrouped.
 
@@ -150,6 +166,23 @@ def _divides_by_symbols(value: Any) -> bool:
         tvm_ffi.structural_walk(value, (kind, found.append), order="post")
     return any(
         dtype_of(each).startswith(("int", "uint")) and not isinstance(each.b, tirx.IntImm)
+        for each in found
+    )
+
+
+def _may_repeat_bfloat16(value: Any, axes: Sequence[Axis]) -> bool:
+    """Whether lanes of the last axis may share a bfloat16: TVM cannot repeat one in a vector."""
+    found: list[Any] = []
+    kinds = (BUFFER_LOAD, tirx.FloatImm)
+    tvm_ffi.structural_walk(
+        value, *((kind, lambda node, *_: found.append(node)) for kind in kinds), order="post"
+    )
+    return any(
+        dtype_of(each) == "bfloat16"
+        and (
+            isinstance(each, tirx.FloatImm)
+            or not any(axis.var.same_as(index) for axis in axes[-1:] for index in each.indices)
+        )
         for each in found
     )
 

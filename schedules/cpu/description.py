@@ -21,7 +21,8 @@ class Description:
 
     ``vector_bits`` is the width of a vector register and ``registers`` their number; ``level1``
     and ``level2`` are bytes of data cache for one core; ``ways`` is the associativity of the first
-    level, whose lines of equal offset in ``alias`` bytes compete for the same places.
+    level, whose lines of equal offset in ``alias`` bytes compete for the same places. ``scaling``
+    is LLVM's name of an instruction that multiplies 16 numbers by powers of two, if there is one.
     """
 
     vector_bits: int
@@ -30,17 +31,21 @@ class Description:
     level2: int = 256 * _KIB
     ways: int = 8
     alias: int = 4 * _KIB
+    scaling: str | None = None
 
     def lanes(self, bits: int) -> int:
         """How many elements of so many bits a vector holds; at least one."""
         return max(1, self.vector_bits // max(8, bits))
 
 
-_UNKNOWN = Description(128, 16)
+UNKNOWN = Description(128, 16)
+"""What an unknown CPU certainly has."""
 
 _BY_FEATURE: Mapping[str, Mapping[str, Description]] = {
     "x86": {
-        "avx512f": Description(512, 32, level2=1024 * _KIB),
+        "avx512f": Description(
+            512, 32, level2=1024 * _KIB, scaling="llvm.x86.avx512.mask.scalef.ps.512"
+        ),
         "avx": Description(256, 16),
         "sse2": Description(128, 16),
     },
@@ -64,4 +69,9 @@ def describe(target: Target) -> Description:
     for feature, description in _BY_FEATURE.get(family or "", {}).items():
         if not feature or feature in features:
             return description
-    return _UNKNOWN
+    return UNKNOWN
+
+
+def bits_of(dtype: str) -> int:
+    """How many bits an element takes in memory."""
+    return int("".join(c for c in dtype.split("x")[0] if c.isdigit()) or 8)

@@ -17,7 +17,7 @@ from tvm import relax, te, tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import scans, tiles
-from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dtype
 
@@ -40,10 +40,6 @@ def pack(mod: Module, description: Description) -> Module:
 
     canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
     return relax.transform.DeadCodeElimination()(canonical)
-
-
-def _bits(dtype: str) -> int:
-    return int("".join(c for c in dtype if c.isdigit()) or 8)
 
 
 def _count(extents: Sequence[Any]) -> int:
@@ -81,7 +77,7 @@ def _convolution(operands: Operands, call: Any, description: Description) -> Rel
         weights = _depthwise_weights(operands, call.args[1])
         function = _depthwise(window)
     else:
-        width = tiles.packed_width(rows, columns, _bits(dtype), description)
+        width = tiles.packed_width(rows, columns, bits_of(dtype), description)
         weights = _packed_weights(operands, call.args[1], groups, width)
         function = _dense(window, groups, columns, width)
     if weights is None:
@@ -277,7 +273,7 @@ def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExp
     if lead and not (len(front) == len(lead) and all(map(sizes.same, front, lead))):
         return None
     rows = _count(left_shape[-2:-1] if lead else left_shape[:-1])
-    width = tiles.packed_width(rows, sizes.typical(columns), _bits(dtype), description)
+    width = tiles.packed_width(rows, sizes.typical(columns), bits_of(dtype), description)
     source, transposed = _source(operands, right)
     if rows <= _FEW_ROWS and operands.view(source) is None:
         # To pack what is read once or twice takes longer than to read it as it lies.

@@ -19,7 +19,7 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.copies import copy_statement
-from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.reduction import Reduction, loads_of_any, read_reduction
 from tvm_nnef.schedules.cpu.register_tile import PARALLEL_WORK, Loops
 from tvm_nnef.schedules.cpu.stack import BYTES
@@ -101,7 +101,7 @@ class _Held:
         long = [place for place, axis in enumerate(copy.axes) if not axis.is_unit][:count]
         depth = long[-1] + 1 if long else 0
         shape = [axis.extent for axis in copy.axes[depth:]]
-        bits = int("".join(c for c in copy.dtype if c.isdigit()) or 8)
+        bits = bits_of(copy.dtype)
         size = sizes.product(shape)
         small = sizes.is_known(size) and size * bits <= 8 * BYTES
         scope = "local" if small else "global"

@@ -18,7 +18,7 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
-from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.row_totals import Total, total_statements
 from tvm_nnef.schedules.cpu.sharing import with_shared_stages
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads, substituted
@@ -137,7 +137,7 @@ class _Rows:
                 value = substituted(value, {axis.var: self._zero() for axis in inner})
             value = _with_reciprocals(value, inner, constants=bool(stage.reduced))
             size = sizes.product(axis.extent for axis in inner)
-            lanes = self.description.lanes(_bits(stage.dtype))
+            lanes = self.description.lanes(bits_of(stage.dtype))
             if not result or self._is_read(stage):
                 held = tirx.decl_buffer(
                     (size,), stage.dtype, f"{stage.buffer.name}_row", scope=_scope(size)
@@ -248,10 +248,6 @@ def _flat(indices: Sequence[Any], axes: Sequence[Axis], zero: Any) -> Any:
     for index, axis in zip(indices, axes, strict=True):
         total = total * axis.extent + index
     return total
-
-
-def _bits(dtype: str) -> int:
-    return int("".join(c for c in dtype if c.isdigit()) or 8)
 
 
 def _scope(size: sizes.Extent) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import tvm_ffi
-from tvm import tirx
 
 from tvm_nnef.schedules.cpu import copies, fallback, planes, register_tile, row_reduction
 from tvm_nnef.schedules.cpu.description import Description, describe
+from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
 from tvm_nnef.schedules.empty import with_first_values
-from tvm_nnef.schedules.stages import Kernel, loads, read_kernel
-from tvm_nnef.tvm_compat import PrimFunction, Target, dtype_of
+from tvm_nnef.schedules.stages import Kernel, read_kernel
+from tvm_nnef.tvm_compat import PrimFunction, Target
 
 Rule = Callable[[PrimFunction, Kernel, Description], PrimFunction | None]
 
@@ -25,22 +22,9 @@ RULES: tuple[tuple[str, Rule], ...] = (
 """The rules by name, in the order in which they are asked."""
 
 
-_DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
-
-
-def divides_data(expression: Any) -> bool:
-    """Whether integers that were loaded are divided, which traps for 0.
-
-    In vectors both sides of a condition are computed, and what guards a divisor may be lost.
-    """
-    found: list[Any] = []
-    for kind in _DIVISIONS:
-        tvm_ffi.structural_walk(expression, (kind, found.append), order="post")
-    return any(dtype_of(node).startswith(("int", "uint")) and loads(node) for node in found)
-
-
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
     """The scheduled function, and the name of the rule that took it."""
+    function = with_real_quotients(function)
     kernel = read_kernel(function)
     if kernel is not None and not any(divides_data(stage.value) for stage in kernel.stages):
         description = describe(target)

@@ -13,7 +13,7 @@ from typing import Any
 from tvm import relax, tirx
 
 from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name
 from tvm_nnef.tvm_compat import (
     RelaxExpression,
@@ -59,8 +59,7 @@ def _function(
     description: Description,
 ) -> Any:
     outer, steps, inner = flat
-    bits = int("".join(c for c in dtype if c.isdigit()))
-    lanes = description.lanes(bits)
+    lanes = description.lanes(bits_of(dtype))
     width = min(inner, _WIDTH)
     parameters = [tirx.decl_buffer(shape, dtype, name) for name in ("x", "y")]
     (source, first_view), (result, second_view) = (buffer_view(p, flat) for p in parameters)

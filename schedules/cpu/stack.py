@@ -13,6 +13,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
+from tvm_nnef.schedules.cpu.description import bits_of
 from tvm_nnef.tvm_compat import PrimFunction
 
 BYTES = 1 << 16
@@ -34,7 +35,7 @@ def _marked(allocation: Any) -> Any:
     extents = [extent for extent in buffer.shape if isinstance(extent, tirx.IntImm)]
     if str(buffer.scope()) != "local" or len(extents) != len(buffer.shape):
         return allocation
-    bits = int("".join(c for c in str(buffer.dtype).split("x")[0] if c.isdigit()) or 8)
+    bits = bits_of(str(buffer.dtype))
     if math.prod(int(extent) for extent in extents) * bits > 8 * BYTES:
         return allocation
     return kept_on_stack(allocation)

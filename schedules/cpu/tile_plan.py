@@ -17,7 +17,7 @@ from tvm.ir import Range
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import tiles
 from tvm_nnef.schedules.cpu.accesses import stride_of
-from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import count
 from tvm_nnef.schedules.cpu.reduction import Reduction
 from tvm_nnef.schedules.cpu.strided_loads import WIDEST
@@ -62,7 +62,7 @@ def make_plan(reduction: Reduction, dtype: str, description: Description) -> Pla
         return None
     accesses = loads(reduction.term)
     packed = _packed_width(accesses, columns)
-    bits = _bits(reduction.dtype)
+    bits = bits_of(reduction.dtype)
     lanes = min(description.lanes(bits), _below(columns.typical))
     strides = [_column_stride(load, columns, packed or lanes) for load in accesses]
     if not accesses or any(stride is None or not 0 <= stride <= WIDEST for stride in strides):
@@ -136,11 +136,6 @@ def _ends_with(index: Any, columns: Axis) -> bool:
 def _below(extent: int) -> int:
     """The greatest power of two that is not above."""
     return 1 << (extent.bit_length() - 1)
-
-
-def _bits(dtype: str) -> int:
-    digits = "".join(c for c in dtype if c.isdigit())
-    return int(digits) if digits else 8
 
 
 def _packed_width(accesses: Sequence[Any], columns: Axis) -> int | None:

@@ -262,6 +262,24 @@ def agree() -> Callable[..., None]:
 
 
 @pytest.fixture
+def evaluated() -> Callable[[Sequence[Case]], list[Case]]:
+    """The cases, each with what the evaluator gives in place of what has the types of it."""
+
+    def filled(cases: Sequence[Case]) -> list[Case]:
+        family = Family.of(cases)
+        model = tvm_nnef.load_model(graph_text(family.inputs, family.rows))
+        results = iter(run(model, family.inputs, "reference"))
+        return [
+            (*case[:3], tuple(next(results) for _ in case[3]))
+            if isinstance(case[3], tuple)
+            else (*case[:3], next(results))
+            for case in cases
+        ]
+
+    return filled
+
+
+@pytest.fixture
 def judge() -> Callable[..., None]:
     """Run a family on a route and compare each result with what its row expects.
 
@@ -299,7 +317,10 @@ def rejected() -> Callable[..., None]:
 
 @pytest.fixture
 def uncovered() -> Callable[[str, Mapping[str, Any]], set[str]]:
-    """The operators of a standard module that no case, or row, of the families invokes."""
+    """The operators of a standard module that no case, or row, of the families invokes.
+
+    Those that are private to it are not asked for.
+    """
 
     def invocations(family: Any) -> Iterator[str]:
         for row in family[1] if isinstance(family, tuple) else family:
@@ -315,6 +336,6 @@ def uncovered() -> Callable[[str, Mapping[str, Any]], set[str]]:
             for invocation in invocations(family)
             for name in re.findall(rf"\b{module}\.(\w+)", invocation)
         }
-        return defined - invoked
+        return {name for name in defined - invoked if not name.startswith("_")}
 
     return names

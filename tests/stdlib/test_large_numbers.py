@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import special
+
+import tvm_nnef
 
 RANDOM = np.random.default_rng(5)
 X = np.array([1e4, -1e4, 1e30, -1e30, 3e38, -3e38, 88, -88, 0, 1e-30, -1e-30], np.float32)
@@ -43,6 +46,91 @@ def test_functions_and_norms(agree: Any) -> None:
     with np.errstate(all="ignore"):
         found = [(n, a, o, np.float32(wanted)) for n, a, o, wanted in cases()]
         agree(found, tolerance=(5e-6, 1e-37))
+
+
+EXTREMES = np.array(
+    [[1e4, -1e4, 3, 1], [1e30, -1e30, 1e30, 2e30], [3e38, 3e38, -3e38, 3.1e38], [0, 0, 0, 0],
+     [1e-30, 2e-30, -1e-30, 0], [1e19, 2e19, -1e19, 5e18], [1e-20, 2e-20, 3e-20, 1e-21],
+     [1e-40, 2e-40, 0, 0], [1e-30, 1, 1e30, -1e-30]], np.float32,
+)[None]  # fmt: skip
+WINDOW: dict[str, Any] = {"axes": [2], "size": [3]}
+PADDED: dict[str, Any] = {**WINDOW, "padding": [1, 1]}
+LAST: dict[str, Any] = {"axes": [2]}
+
+
+def windows(x: Any) -> Any:
+    """The windows of three along the last dimension, with zeros around it."""
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1)))
+    return np.lib.stride_tricks.sliding_window_view(padded, 3, 2)
+
+
+def response(x: Any, alpha: float, beta: float, bias: float) -> Any:
+    return x / (bias + alpha * (windows(x) ** 2).mean(-1)) ** beta
+
+
+def wide_cases() -> Iterator[Any]:
+    """Operators that divide by what they make of powers, of rows of every size."""
+    x = np.float64(EXTREMES)
+    counts, squares = windows(np.ones_like(x)).sum(-1), (windows(x) ** 2).sum(-1)
+    length, total = (
+        np.linalg.norm(x, order, 2, keepdims=True).astype(np.float64) for order in (2, 1)
+    )
+    yield "nn.rms_pool", PADDED, np.sqrt(squares / counts)
+    yield "nn.rms_pool", {**PADDED, "ignore_border": False}, np.sqrt(squares / 3)
+    yield "nn.lp_pool", {**PADDED, "p": 2.0}, np.sqrt(squares)
+    yield "nn.lp_pool", {**PADDED, "p": 3.0}, np.cbrt((np.abs(windows(x)) ** 3).sum(-1))
+    for alpha, beta, bias in (
+        (1, 0.5, 1), (1e-4, 0.75, 1), (0, 0.75, 2), (2, 0.3, 0), (2, 1, 0), (0.5, 0, 3),
+    ):  # fmt: skip
+        given = {"alpha": float(alpha), "beta": float(beta), "bias": float(bias)}
+        wanted = response(x, alpha, beta, bias)
+        yield "nn.local_response_norm", {**WINDOW, **given}, wanted
+    for operator, norm in (("nn.l1_norm", total), ("nn.l2_norm", length)):
+        yield operator, LAST, x / norm
+        yield operator, {**LAST, "bias": 1.0}, x / (norm + 1)
+        yield operator, {**LAST, "epsilon": 1e-4}, x / np.maximum(norm, 1e-4)
+        yield operator, {**LAST, "bias": 0.5, "epsilon": 2.0}, x / np.maximum(norm + 0.5, 2)
+    yield "math.lp_reduce", {**LAST, "p": 2.0}, length
+
+
+def test_powers_are_scaled(agree: Any) -> None:
+    """What float32 holds comes out, though it has neither the squares nor their sums."""
+    with np.errstate(all="ignore"):
+        cases = [(n, how, [EXTREMES], np.float32(wanted)) for n, how, wanted in wide_cases()]
+        agree(cases, tolerance=(4e-6, 2e-38))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1e-5])
+def test_variances_are_scaled(epsilon: float, agree: Any) -> None:
+    """Beside 1e30 the other numbers are nothing; a mean of 3e38 is too large for its sum."""
+    rows = np.delete(EXTREMES, [2, 7] + ([3] if epsilon == 0 else []), 1)
+    x = np.float64(rows)
+    centered = x - x.mean(2, keepdims=True)
+    wanted = centered / np.sqrt((centered**2).mean(2, keepdims=True) + epsilon)
+    how = {**LAST, "epsilon": epsilon}
+    agree([("nn.mean_variance_norm", how, [rows], np.float32(wanted))], tolerance=(2e-6, 2e-38))
+
+
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_batches_are_normalized_far_from_zero(is_constant: bool) -> None:
+    """Folded to x * factor + shift, little would be left of 30,000 - 30,000."""
+    x = np.float32(30000) + RANDOM.normal(size=(2, 3, 4)).astype(np.float32)
+    mean, variance, bias = np.float32([30000, 30000.5, 29999]), np.ones(3, np.float32), np.arange(3)
+    wanted = (np.float64(x) - mean[:, None]) / np.sqrt(1 + 1e-5) + bias[:, None]
+    given = (mean, variance, bias.astype(np.float32))
+    block = "} @variable {" if is_constant else ""
+    text = (
+        f"import nn;\ngraph G {{ @input {{ x: real[2,3,4]; {block}"
+        " m: real[3]; v: real[3]; b: real[3]; } @output { y: real; }"
+        " @compose { y = nn.batch_norm(x, m, v, b); } }"
+    )
+    variables = dict(zip(("main.G.m", "main.G.v", "main.G.b"), given, strict=True))
+    arguments = () if is_constant else given
+    for route in ("formula", "mapped"):
+        weights = variables if is_constant else {}
+        module = tvm_nnef.from_nnef(text, route=route, variables=weights)
+        (y,) = tvm_nnef.build(module, progress=False)(x, *arguments)
+        np.testing.assert_allclose(y, wanted, rtol=1e-6, atol=1e-6, err_msg=route)
 
 
 def test_variance_far_from_zero(agree: Any) -> None:

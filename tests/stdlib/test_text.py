@@ -124,6 +124,12 @@ def test_a_family_shares_its_block(module: str, family: tuple[str, ...], kind: s
         assert [other == first for other in others] == [True] * len(others)
 
 
+def test_modules_share_the_unit_of_their_norms() -> None:
+    """A private operator of a module is none for another, so there are two copies."""
+    first, second = (text(module).partition("operator _unit ")[2] for module in ("math", "nn"))
+    assert first.partition("\n}\n")[0] == second.partition("\n}\n")[0] != ""
+
+
 def test_poolings_share_their_windows() -> None:
     operators = definitions("nn")
     usings = [dict(_usings(operators[name])) for name in POOLINGS]

@@ -86,7 +86,8 @@ def _bounds(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="NAME=16",
         type=_bound,
-        help="ONNX: keep an extent open up to so much; without a name, all that are open",
+        help="ONNX: keep an extent open up to so much; without a name, all that are open; "
+        "for each dimension of a tensor: NAME=_,16",
     )
 
 
@@ -225,6 +226,9 @@ def _convert(parser: argparse._ActionsContainer) -> None:
         "destination", help="a folder, or an archive (.tar, .tgz); or a .onnx file to write"
     )
     parser.add_argument("--format", help="the format of the source (default: told from it)")
+    parser.add_argument(
+        "--flat", action="store_true", help="leave blocks that repeat as they are in the source"
+    )
 
 
 def _ops(parser: argparse._ActionsContainer) -> None:
@@ -283,9 +287,7 @@ def compose_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def convert_options(options: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of ``convert`` for an ONNX model that the command line gives."""
-    bounds = dict(options.bound)
-    everywhere = bounds.pop("", 0)
-    return {"input_shapes": dict(options.shape), "bounds": bounds or everywhere}
+    return {"input_shapes": dict(options.shape), "bounds": dict(options.bound) or 0}
 
 
 def load_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -332,11 +334,14 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, extents
 
 
-def _bound(text: str) -> tuple[str, int]:
+def _bound(text: str) -> tuple[str, int | tuple[int | None, ...]]:
     name, _, value = text.rpartition("=")
-    if not value.isdecimal() or int(value) < 1:
-        raise argparse.ArgumentTypeError(f"expected NAME=16 or a number, found '{text}'")
-    return name, int(value)
+    items = [None if item.strip() == "_" else item.strip() for item in value.split(",")]
+    if not all(item is None or (item.isdecimal() and int(item)) for item in items):
+        message = f"expected NAME=16, NAME=_,16 or a number, found '{text}'"
+        raise argparse.ArgumentTypeError(message)
+    numbers = tuple(None if item is None else int(item) for item in items)
+    return name, numbers if len(numbers) > 1 or numbers[0] is None else numbers[0]
 
 
 def _count(text: str) -> int:

@@ -205,7 +205,8 @@ class Report:
         for row in self.rows:
             mark = Text("✓", "green") if row.agrees else Text("✗", "bold red")
             indent = "  " * row.depth
-            cells = (f"{indent}{row.tensor.short_name}", row.operator, *_measures(row))
+            name = row.tensor.name.removeprefix(f"{self.graph}.")
+            cells = (f"{indent}{name}", row.operator, *_measures(row))
             table.add_row(mark, *map(Text, cells), style="" if row.agrees else "bold")
         return table
 

@@ -13,7 +13,7 @@ from typing import Any
 from tvm_nnef.comparison.differences import Array
 from tvm_nnef.conversion import converter
 from tvm_nnef.diagnostics import error
-from tvm_nnef.graph.nodes import Graph, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Tensor, flatten, opened_nodes
 from tvm_nnef.model import Model
 
 
@@ -45,7 +45,7 @@ class SourceModel:
     def execute(self, graph: Graph, inputs: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
         """The arrays of all results of a graph whose origin is known."""
         execute = converter("onnx.execution").execute
-        results = flatten(tuple(result for node in graph.operations for result in node.results))
+        results = flatten(tuple(result for node in opened_nodes(graph) for result in node.results))
         origins = {tensor: self.origin(tensor) for tensor in results}
         wanted = {tensor: each.tensor for tensor, each in origins.items() if each is not None}
         given = {self.names.get(tensor.name, ""): array for tensor, array in inputs.items()}

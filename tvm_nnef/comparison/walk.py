@@ -13,7 +13,7 @@ and the tolerance is that of a single operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tvm_nnef import extents
@@ -32,7 +32,9 @@ from tvm_nnef.graph.nodes import (
     Tensor,
     every_tensor,
     flatten,
+    opened_nodes,
     operator_name,
+    part_of_graph,
 )
 
 Progress = Callable[[str, int, int], None]
@@ -46,7 +48,8 @@ class _Walk:
     ``symbols`` has the values of the extents that the run has told so far, by name, and
     ``carriers`` a tensor for each: a node may need an extent that none of its operands has.
     ``pending`` are the graph's checks that wait for others. ``parts`` are the nodes
-    that led to a tensor which the source of a converted model does not know.
+    that led to a tensor which the source of a converted model does not know. Operators that are
+    ``lowered`` by functions of the user are not taken apart.
     """
 
     graph: Graph
@@ -59,6 +62,7 @@ class _Walk:
     carriers: dict[str, Tensor] = field(default_factory=dict)
     symbols: dict[str, int] = field(default_factory=dict)
     pending: list[Check] = field(default_factory=list)
+    lowered: Collection[str] = ()
 
     def row(self, tensor: Tensor, node: Node, arrays: Sequence[Array], depth: int) -> Row:
         """The comparison of a tensor of a node."""
@@ -133,14 +137,18 @@ def compare_routes(
     first, second = routes
     runners = (runner(first, setting), runner(second, setting))
     pending = list(graph.checks)
-    walk = _Walk(graph, (first, second), runners, rtol, atol, setting.source, pending=pending)
+    walk = _Walk(
+        graph, (first, second), runners, rtol, atol, setting.source,
+        pending=pending, lowered=setting.lowerings,
+    )  # fmt: skip
     walk.define(inputs)
     values = [dict(inputs), dict(inputs)] if chained else [dict(inputs)]
     rows = list(_level(walk, graph, values, progress))
     if all(row.agrees for row in rows) and len(graph.operations) > 1 and not walk.recorded:
         for number, computed in enumerate(values):
             rows += _whole(walk, number, inputs, computed)
-    results = flatten(tuple(result for node in graph.operations for result in node.results))
+    nodes = opened_nodes(graph, setting.lowerings)
+    results = flatten(tuple(result for node in nodes for result in node.results))
     count = sum(not walk.recorded or walk.origin(each) is not None for each in results)
     lead = walk.routes[walk.lead]
     return Report(graph.name, walk.routes, chained, count, tuple(rows), lead)
@@ -152,39 +160,71 @@ def _level(
     values: Sequence[dict[Tensor, Array]],
     progress: Progress | None = None,
     depth: int = 0,
-) -> Iterator[Row]:
+    keep: Collection[Tensor] = (),
+) -> Generator[Row, None, bool]:
     """The rows of the nodes of a graph, up to the first that differs and those inside of it.
 
     ``values`` are arrays by tensor, and grow: those of the first route, and of the second where
-    it has its own operands.
+    it has its own operands. Those of ``keep`` stay there, others until they have been read. Gives
+    whether all rows agree.
     """
     last = _last_use(level)
     for position, node in enumerate(level.operations):
         if progress is not None:
             progress(node.label or operator_name(node), position, len(level.operations))
-        single = _single(walk, level, node)
-        operands = (values[0], values[-1])
-        found = [_run(walk, number, single, arrays) for number, arrays in enumerate(operands)]
-        shared = [tensor for tensor in found[0] if tensor in found[1]]
-        rows = [
-            walk.row(tensor, node, [each[tensor] for each in found], depth) for tensor in shared
-        ]
-        yield from rows
-        if not all(row.agrees for row in rows):
-            if isinstance(node, Operation) and isinstance(node.body, Graph) and not walk.recorded:
-                yield from _level(walk, node.body, values, depth=depth + 1)
-            return
-        walk.note_parts(node)
-        results = flatten(node.results)
-        # What one route does not know is taken from the other.
-        known = {**found[1 - walk.lead], **found[walk.lead]}
-        walk.define({tensor: known[tensor] for tensor in results})
-        computed = [known] if len(values) == 1 else found
-        for arrays, each in zip(values, computed, strict=True):
-            arrays.update((tensor, each[tensor]) for tensor in results if tensor in each)
-            for tensor in (*flatten(node.operands), *results):
-                if last.get(tensor, -1) <= position and tensor not in walk.carriers.values():
+        body = part_of_graph(node, walk.lowered)
+        if body is None:
+            agree = yield from _node(walk, level, node, values, depth)
+        else:
+            operands = {*keep, *flatten(node.operands)}
+            agree = yield from _level(walk, body, values, depth=depth, keep=operands)
+            _take_over(walk, node, body, values)
+        if not agree:
+            return False
+        for arrays in values:
+            for tensor in (*flatten(node.operands), *flatten(node.results)):
+                carries = tensor in walk.carriers.values() or tensor in keep
+                if last.get(tensor, -1) <= position and not carries:
                     arrays.pop(tensor, None)
+    return True
+
+
+def _node(
+    walk: _Walk, level: Graph, node: Node, values: Sequence[dict[Tensor, Array]], depth: int
+) -> Generator[Row, None, bool]:
+    """The rows of a node, and those inside of it where it differs."""
+    single = _single(walk, level, node)
+    operands = (values[0], values[-1])
+    found = [_run(walk, number, single, arrays) for number, arrays in enumerate(operands)]
+    shared = [tensor for tensor in found[0] if tensor in found[1]]
+    rows = [walk.row(tensor, node, [each[tensor] for each in found], depth) for tensor in shared]
+    yield from rows
+    if not all(row.agrees for row in rows):
+        if isinstance(node, Operation) and isinstance(node.body, Graph) and not walk.recorded:
+            yield from _level(walk, node.body, values, depth=depth + 1)
+        return False
+    walk.note_parts(node)
+    results = flatten(node.results)
+    # What one route does not know is taken from the other.
+    known = {**found[1 - walk.lead], **found[walk.lead]}
+    walk.define({tensor: known[tensor] for tensor in results})
+    computed = [known] if len(values) == 1 else found
+    for arrays, each in zip(values, computed, strict=True):
+        arrays.update((tensor, each[tensor]) for tensor in results if tensor in each)
+    return True
+
+
+def _take_over(walk: _Walk, node: Node, body: Graph, values: Sequence[dict[Tensor, Array]]) -> None:
+    """Gives the results of a part of the graph what its nodes have computed."""
+    outputs = flatten(tuple(port.operand for port in body.outputs))
+    pairs = list(zip(flatten(node.results), outputs, strict=True))
+    walk.parts.update(
+        (result, walk.parts[output]) for result, output in pairs if output in walk.parts
+    )
+    for arrays in values:
+        for result, output in pairs:
+            if output in arrays:
+                arrays[result] = arrays[output].astype(walk.graph.machine_types[result], copy=False)
 
 
 def _last_use(level: Graph) -> dict[Tensor, int]:

@@ -282,6 +282,7 @@ class Composer:
                 body,
                 label or "",
                 inner.trace,
+                definition.is_public,
             )
         )
         return results

@@ -7,7 +7,7 @@ outputs stand for the results, in order (an output may be an input: nothing to c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -66,6 +66,7 @@ class Operation:
     omitted; ``operand_types`` and ``result_types`` are the declared type names, a concrete type or
     a generic's name, aligned with them. ``body`` is None for an intrinsic. ``trace`` holds the
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
+    ``public``: its author takes the operator for a part of the graph that invokes it.
     """
 
     operator: str
@@ -78,6 +79,7 @@ class Operation:
     body: Formula | Graph | None
     label: str
     trace: tuple[Span, ...] = field(default=(), repr=False)
+    public: bool = False
 
     @property
     def span(self) -> Span | None:
@@ -280,6 +282,27 @@ def operations(graph: Graph) -> Iterator[Node]:
         yield node
         for body in bodies(node):
             yield from operations(body)
+
+
+def part_of_graph(node: Node, whole: Collection[str] = ()) -> Graph | None:
+    """The body of a composite that its author takes for a part of the graph around it.
+
+    That is a public operator (section 2.10), unless it is one of ``whole`` or updates variables.
+    """
+    match node:
+        case Operation(public=True, body=Graph() as body) if node.operator not in whole:
+            return None if updated_variables(body) else body
+    return None
+
+
+def opened_nodes(graph: Graph, whole: Collection[str] = ()) -> Iterator[Node]:
+    """The nodes of a graph, and in place of parts of it (:func:`part_of_graph`) theirs."""
+    for node in graph.operations:
+        body = part_of_graph(node, whole)
+        if body is None:
+            yield node
+        else:
+            yield from opened_nodes(body, whole)
 
 
 def updated_variables(*graphs: Graph) -> tuple[Tensor, ...]:

@@ -19,7 +19,7 @@ from tvm_nnef.lower.loops import INDEX
 from tvm_nnef.lower.ops.common import forward
 from tvm_nnef.lower.sorting import PLACE, places_in_order
 from tvm_nnef.lower.symbols import own
-from tvm_nnef.tvm_compat import PrimFunction, RelaxExpression, tensor_type
+from tvm_nnef.tvm_compat import PrimFunction, RelaxExpression, shape_and_dtype, tensor_type
 
 
 def first_places(invocation: Invocation) -> Lowered:
@@ -68,6 +68,14 @@ def _call(
     return [builder.emit(relax.TupleGetItem(made, number)) for number in range(len(kinds))]
 
 
+def _wide(invocation: Invocation, operand: int) -> RelaxExpression:
+    """An operand in a type in which the processor computes: TVM loses names of halves."""
+    value = invocation.operands[operand]
+    if invocation.machine_types[invocation.tensor(operand)] not in ("float16", "bfloat16"):
+        return value
+    return invocation.builder.emit(relax.op.astype(value, "float32"))
+
+
 def nonmax_suppress(invocation: Invocation) -> Lowered:
     """``algo.nonmax_suppress``: the boxes of each class by score, those apart chosen and listed."""
     batch, kinds, count = invocation.tensor(1).shape
@@ -77,14 +85,14 @@ def nonmax_suppress(invocation: Invocation) -> Lowered:
     builder, rows = invocation.builder, (batch, kinds)
     order = _in_order(invocation, 1, 2, count, count, largest=True)
     overlap = invocation.real("iou_threshold")
+    operands = [_wide(invocation, number) for number in range(2)]
     kernel = boxes_apart(
-        invocation.machine_types[invocation.tensor(0)],
-        invocation.machine_types[invocation.tensor(1)],
+        *(shape_and_dtype(operand)[1] for operand in operands),
         center=invocation.attribute("box_format") == "CENTER",
         overlap=0.0 if overlap is None else overlap,
         score=invocation.real("score_threshold"),
     )
-    arguments, results = [*invocation.operands, order], [((*rows, width), PLACE), (rows, INDEX)]
+    arguments, results = [*operands, order], [((*rows, width), PLACE), (rows, INDEX)]
     chosen, counts = _call(builder, "boxes_apart", kernel, arguments, results)
     learn(builder, builder.emit(relax.op.sum(counts)), symbol)
     listed = (invocation.result.shape, invocation.dtype)

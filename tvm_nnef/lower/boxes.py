@@ -17,7 +17,6 @@ from tvm_nnef.lower.loops import (
     allocating,
     bound,
     buffer,
-    comparable,
     function,
     loop,
     nest,
@@ -52,7 +51,7 @@ def boxes_apart(
         batch, kind = places
 
         def corners(name: str, box: PrimExpression) -> tuple[list[PrimExpression], list[Statement]]:
-            items = [comparable(boxes[batch, box, item]) for item in range(4)]
+            items = [boxes[batch, box, item] for item in range(4)]
             pairs = [bound(name, value) for value in _corners(items, center)]
             return [variable for variable, _ in pairs], [statement for _, statement in pairs]
 
@@ -66,7 +65,7 @@ def boxes_apart(
             def offer(number: PrimExpression) -> Statement:
                 place, read = bound("place", order[batch, kind, number])
                 box, known = corners("box", place)
-                value = comparable(scores[batch, kind, place])
+                value = scores[batch, kind, place]
                 tests = [count[0] < chosen.shape[2]]
                 if score is not None:
                     tests.append(value > tirx.const(score, dtype_of(value)))

@@ -35,9 +35,9 @@ from tvm_nnef.graph.nodes import (
 from tvm_nnef.lower.checks import block, decides, is_pure
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.sized import cut
-from tvm_nnef.lower.stacks import empty, item, stacked, stored
+from tvm_nnef.lower.stacks import empty, item, part, stacked, stored
 from tvm_nnef.lower.symbols import occurring, sizes
-from tvm_nnef.tvm_compat import RelaxExpression
+from tvm_nnef.tvm_compat import CONSTANTS_FROM, LOOP_BODY, LOOP_STEPS, RelaxExpression
 
 if TYPE_CHECKING:
     from tvm_nnef.lower.walk import Walk
@@ -52,6 +52,8 @@ Pack: TypeAlias = "Tensor | tuple[Tensor, ...]"
 """A scan output: a tensor for each step, or one in which as many as there were are stacked."""
 
 _COUNTER = "int64"
+
+_BOUND = {CONSTANTS_FROM: 0}
 
 _MOST_UNROLLED_STEPS = 16
 _MOST_UNROLLED_NODES = 256
@@ -72,7 +74,8 @@ def lower_if(node: If, walk: Walk) -> Lowered:
     branches = []
     for suffix, graph in (("then", node.consequent), ("else", node.alternative)):
         parameters = _parameters(arguments)
-        with walk.builder.function(f"{name}_{suffix}", parameters, private=True, pure=pure):
+        title = f"{name}_{suffix}"
+        with walk.builder.function(title, parameters, _BOUND, pure=pure, private=True):
             with block(walk.builder, pure=pure) as emit_output:
                 updated = dict(zip(updates, parameters[len(captured) :], strict=False))
                 inner = walk.inside(dict(zip(captured, parameters, strict=False)), updated)
@@ -158,7 +161,7 @@ class _Repeated:
         if isinstance(pack, Tensor):
             (symbol,) = occurring(pack.shape[:1])
             return [cut(builder, stack, index, symbol, pack.shape)]
-        return [item(builder, stack, _counter(number)) for number in range(len(pack))]
+        return [part(builder, stack, number) for number in range(len(pack))]
 
     def _called(self, state: Sequence[RelaxExpression]) -> list[RelaxExpression]:
         """Index and state after the last step, of at least one that is possible."""
@@ -173,8 +176,10 @@ class _Repeated:
         arguments = [_counter(0), *state, *captured, *scanned, *told, *count]
         function = self._step(arguments, changing)
         most = _ENDLESS if (limit := _limit(self.node)) is None else limit
-        for level in range(1, 1 + (most - 1).bit_length()):
-            function = self._twice(function, f"{self.name}_{1 << level}", arguments, changing)
+        for level in range(1, 1 + (last := (most - 1).bit_length())):
+            marks = self._marks(changing) if level == last else {CONSTANTS_FROM: changing}
+            name = f"{self.name}_{1 << level}"
+            function = self._twice(function, name, arguments, changing, marks)
         if count:
             parameters = _parameters(arguments)
             call, end = relax.Call(function, parameters), _end(parameters[:changing])
@@ -192,12 +197,25 @@ class _Repeated:
             steps = walk.builder.emit(relax.op.minimum(steps, _counter(limit)))
         return [steps]
 
+    def _marks(self, changing: int) -> dict[str, int]:
+        """The attributes of the function that makes all steps."""
+        node = self.node
+        if node.condition is not None and not node.post_test:
+            return {CONSTANTS_FROM: changing}
+        counted = node.condition is None and not isinstance(node.count, Tensor)
+        return {CONSTANTS_FROM: changing, LOOP_STEPS: (_limit(node) or 0) if counted else 0}
+
     def _twice(
-        self, function: Any, name: str, arguments: Sequence[RelaxExpression], changing: int
+        self,
+        function: Any,
+        name: str,
+        arguments: Sequence[RelaxExpression],
+        changing: int,
+        marks: dict[str, int],
     ) -> Any:
         """A function that calls another, and calls it again unless the loop has ended."""
         builder, parameters = self.walk.builder, _parameters(arguments)
-        with builder.function(name, parameters, private=True, pure=self.pure):
+        with builder.function(name, parameters, marks, pure=self.pure, private=True):
             first = builder.emit(relax.Call(function, parameters))
             more, *state = _items(first, 1 + changing, self.walk)
             again = relax.Call(function, [*state, *parameters[changing:]])
@@ -206,21 +224,23 @@ class _Repeated:
     def _step(self, arguments: Sequence[RelaxExpression], changing: int) -> Any:
         """The function of one step; a condition in front of it may end the loop instead."""
         node, builder = self.node, self.walk.builder
-        advance = self._advance(arguments)
+        advance = self._advance(arguments, changing)
         if node.condition is None or node.post_test:
             return advance
-        parameters = _parameters(arguments)
-        with builder.function(f"{self.name}_step", parameters, private=True, pure=self.pure):
+        parameters, marks = _parameters(arguments), {CONSTANTS_FROM: changing}
+        name = f"{self.name}_step"
+        with builder.function(name, parameters, marks, pure=self.pure, private=True):
             with block(builder, pure=self.pure) as emit_output:
                 inner = self.walk.inside(self._values(parameters))
                 holds = emit_output(self._holds(node.condition, inner))
             call, end = relax.Call(advance, parameters), _end(parameters[:changing])
             return builder.emit_func_output(builder.emit(relax.If(holds, call, end)))
 
-    def _advance(self, arguments: Sequence[RelaxExpression]) -> Any:
+    def _advance(self, arguments: Sequence[RelaxExpression], changing: int) -> Any:
         """The function that runs the body and tells whether the loop may go on."""
         node, builder, parameters = self.node, self.walk.builder, _parameters(arguments)
-        with builder.function(f"{self.name}_body", parameters, private=True, pure=self.pure):
+        name, marks = f"{self.name}_body", {CONSTANTS_FROM: changing, LOOP_BODY: 1}
+        with builder.function(name, parameters, marks, pure=self.pure, private=True):
             with block(builder, pure=self.pure) as emit_output:
                 values = self._values(parameters)
                 pending = parameters[1 + len(node.carried) :]
@@ -377,7 +397,8 @@ def _choice(
 ) -> Any:
     """A function that takes a condition in front of the parameters of two expressions."""
     condition = relax.Var("condition", tvm_compat.tensor_type((), "bool"))
-    with walk.builder.function(name, [condition, *parameters], private=True, pure=pure):
+    both = [condition, *parameters]
+    with walk.builder.function(name, both, _BOUND, pure=pure, private=True):
         chosen = walk.builder.emit(relax.If(condition, *arms))
         return walk.builder.emit_func_output(chosen)
 

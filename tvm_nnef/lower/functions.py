@@ -3,16 +3,14 @@
 The operands of a function have one dtype. Ints wrap around as the hardware has it; TVM tells LLVM
 that they never overflow, so in one kernel a comparison of what did overflow may turn out either
 way. Integer division by zero gives 0 and traps nowhere. A minimum or maximum with what is no number
-is no number. In float32 the functions are within 2 units in the last place; sums, products,
-quotients and square roots within half a one. The schedules replace exp and log by arithmetic that
-takes what lies below 2^-125, as a result, and below 2^-126, as an argument, for 0 and 2^-126. And
-TVM takes ``x + y - y`` for x, in one kernel. Knows nothing of formulas beyond the names of their
-functions (``graph.formula``).
+is no number. What the functions of reals are, and how precise, says ``schedules.cpu.math_functions``;
+sums, products, quotients and square roots are within half a unit in the last place. TVM takes
+``x + y - y`` for x, in one kernel. Knows nothing of formulas beyond the names of their functions
+(``graph.formula``).
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 
@@ -23,6 +21,7 @@ from tvm_nnef.lower.integers import (
     DIVISIONS,
     BinaryEmitter,
     UnaryEmitter,
+    hidden_real,
     integer_power,
     multiplied,
     opaque,
@@ -147,10 +146,14 @@ def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     if not is_real(x):
         return integer_power(x, y)
     exponent = y.value if isinstance(y, tirx.FloatImm) else None
-    if exponent == 2:
-        return x * x
-    # tirx.power prints a warning for exponents from 3 on.
-    return tirx.call_intrin(dtype_of(x), "tirx.pow", x, y)
+    match exponent:
+        case 2:
+            return x * x
+        case 3:
+            return x * x * x
+    # TVM prints a warning for exponents from 3 on, each time that it looks at one.
+    known = exponent is not None and 3 < exponent < math.inf
+    return tirx.call_intrin(dtype_of(x), "tirx.pow", x, hidden_real(y) if known else y)
 
 
 def _equal(x: PrimExpression, y: PrimExpression) -> PrimExpression:
@@ -173,41 +176,6 @@ def _exclusive(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     return tirx.bitwise_xor(x, y)
 
 
-def _tanh(x: PrimExpression) -> PrimExpression:
-    """In float32 by way of exp, near zero a polynomial: within 2 units in the last place.
-
-    TVM's own takes a difference of exponentials, which leaves nothing of a small number.
-    """
-    if dtype_of(x) != "float32":
-        return _from_c_library("tanh", x)
-    one, two, zero = (tirx.const(number, "float32") for number in (1, 2, 0))
-    size = tirx.abs(x)
-    large = one - two / (tirx.exp(two * size) + one)
-    square = x * x
-    terms = (tirx.const(factor, "float32") for factor in _TANH_TERMS)
-    series = functools.reduce(lambda total, term: total * square + term, terms)
-    small = x * (one + square * series)
-    signed = tirx.Select(x < zero, -large, large)
-    return tirx.Select(size < tirx.const(_TANH_IS_SMALL, "float32"), small, signed)
-
-
-_TANH_IS_SMALL = 0.625
-_TANH_TERMS = (
-    -0.005717040970921516,
-    0.020650584250688553,
-    -0.05374349653720856,
-    0.13331490755081177,
-    -0.3333328366279602,
-)
-"""(tanh(x) - x) / x^3 as a polynomial of x^2, the highest power first, fitted up to 0.625."""
-
-
-def _from_c_library(name: str, *operands: PrimExpression) -> PrimExpression:
-    """A function that TVM cannot generate for LLVM, not in vectors, or not precisely (atanh)."""
-    dtype = dtype_of(operands[0])
-    return tirx.call_pure_extern(dtype, name + ("f" if dtype == "float32" else ""), *operands)
-
-
 UNARY: Mapping[str, UnaryEmitter] = {
     "neg": _negated,
     "not": _opposite,
@@ -215,15 +183,11 @@ UNARY: Mapping[str, UnaryEmitter] = {
     "sign": _sign,
     "round": _round,
     "frac": lambda x: x - tirx.trunc(x),
-    "sinh": lambda x: _from_c_library("sinh", x),
-    "cosh": lambda x: _from_c_library("cosh", x),
-    "tanh": _tanh,
-    "atanh": lambda x: _from_c_library("atanh", x),
     **{
         name: getattr(tirx, name)
         for name in (
-            "sqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh",
-            "erf", "floor", "ceil",
+            "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan",
+            "asinh", "acosh", "atanh", "erf", "floor", "ceil",
         )
     },
 }  # fmt: skip
@@ -239,7 +203,7 @@ BINARY: Mapping[str, BinaryEmitter] = {
     "pow": _power,
     "div": _quotient,
     "realceildiv": lambda x, y: tirx.ceil(_quotient(x, y)),
-    "fmod": lambda x, y: _from_c_library("fmod", x, y),
+    "fmod": tirx.fmod,
     "lt": tirx.LT,
     "le": tirx.LE,
     "gt": tirx.GT,

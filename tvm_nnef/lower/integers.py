@@ -1,13 +1,14 @@
 """Integer arithmetic of formulas as TIR: wrapping products, divisions that never trap, powers.
 
 TIR operands of one dtype in, one TIR expression out. Nothing here is about reals but
-:func:`opaque`, which hides a constant from TVM's own arithmetic.
+:func:`opaque` and :func:`hidden_real`, which hide a constant from TVM's own arithmetic.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -39,6 +40,13 @@ def _hidden(pattern: int, dtype: str) -> PrimExpression:
     """A constant by its bits, which TVM leaves alone."""
     bits = int(dtype.lstrip("intfloa"))
     return tirx.call_intrin(dtype, "tirx.reinterpret", tirx.const(pattern % 2**bits, f"uint{bits}"))
+
+
+def hidden_real(value: PrimExpression) -> PrimExpression:
+    """A constant of float32 or float64, hidden from TVM."""
+    layout = {"float32": "fi", "float64": "dq"}[dtype_of(value)]
+    (pattern,) = struct.unpack(layout[1], struct.pack(layout[0], value.value))
+    return _hidden(pattern, dtype_of(value))
 
 
 def multiplied(x: PrimExpression, y: PrimExpression) -> PrimExpression:

@@ -74,16 +74,21 @@ def nest(
     *,
     parallel: bool = False,
 ) -> Statement:
-    """Loops over all places of a shape, in row-major order, the outermost one in parallel."""
+    """Loops over all places of a shape, in row-major order, the outermost long one in parallel."""
+    long = next((number for number, extent in enumerate(shape) if not _is_one(extent)), 0)
 
     def inner(places: tuple[PrimExpression, ...]) -> Statement:
         depth = len(places)
         if depth == len(shape):
             return body(places)
-        outermost = parallel and depth == 0
+        outermost = parallel and depth == long
         return loop(shape[depth], lambda place: inner((*places, place)), parallel=outermost)
 
     return inner(())
+
+
+def _is_one(extent: Any) -> bool:
+    return isinstance(extent, (int, tirx.IntImm)) and int(extent) == 1
 
 
 def allocating(shapes: Sequence[Sequence[Any]], body: Callable[..., Statement]) -> Statement:

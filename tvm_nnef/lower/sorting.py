@@ -37,8 +37,11 @@ PLACE = "int32"
 
 _MOST_DOUBLINGS = 31
 
-_LARGEST_INSERTED = 32
+_LARGEST_INSERTED = 128
 """Up to this many elements are selected by insertion, more by merging."""
+
+_BLOCK = 64
+"""So many elements are passed over at once where none of them is selected."""
 
 
 def places_in_order(
@@ -65,8 +68,14 @@ def places_in_order(
         def put(number: PrimExpression, place: PrimExpression) -> Statement:
             return store(places, tirx.Cast(PLACE, place), *at(number))
 
+        def value(place: PrimExpression) -> PrimExpression:
+            return comparable(data[at(place)])
+
+        def stays_behind(place: PrimExpression, least: PrimExpression) -> PrimExpression:
+            return value(place) <= least if largest else value(place) >= least
+
         if most and most <= _LARGEST_INSERTED:
-            return _insert(length, most, kept, comes_first, put)
+            return _insert(length, most, kept, (comes_first, value, stays_behind), put)
         return _merge(length, kept, comes_first, put)
 
     rows = nest((*before, *after), row, parallel=True)
@@ -85,13 +94,18 @@ def _insert(
     length: PrimExpression,
     most: int,
     count: PrimExpression,
-    comes_first: Order,
+    tests: tuple[Order, Callable[[PrimExpression], PrimExpression], Order],
     put: Callable[..., Statement],
 ) -> Statement:
-    """The first ``count`` places, at most ``most``, kept in order while the row is read once."""
+    """The first ``count`` places, at most ``most``, kept in order while the row is read once.
+
+    Most elements come behind all that are kept: a block of them is compared in vectors, with no
+    decision, and passed over.
+    """
+    comes_first, value, stays_behind = tests
     last = wide(most - 1)
 
-    def body(kept: Buffer, filled: Buffer, hole: Buffer) -> Statement:
+    def body(kept: Buffer, filled: Buffer, hole: Buffer, entering: Buffer) -> Statement:
         def move(place: PrimExpression, before: PrimExpression) -> Statement:
             # they are in order: in front of one that stays, all stay
             moved = store(kept, kept[before], before + 1), store(hole, before, 0)
@@ -109,14 +123,32 @@ def _insert(
                 store(filled, tirx.min(filled[0] + 1, wide(most)), 0),
             )
 
+        def block(start: PrimExpression) -> Statement:
+            least, known = bound("least", value(kept[last]))
+
+            def screen(number: PrimExpression) -> Statement:
+                behind = stays_behind(start + number, least)
+                one = tirx.Select(behind, wide(0), wide(1))
+                return store(entering, entering[0] + one, 0)
+
+            return sequence(
+                *(known, store(entering, wide(0), 0), loop(_BLOCK, screen)),
+                when(entering[0] > 0, loop(_BLOCK, lambda number: read(start + number))),
+            )
+
+        first = tirx.min(wide(most), length)
+        blocks = tirx.floordiv(length - first, _BLOCK)
+        rest = first + blocks * _BLOCK
         return sequence(
             store(filled, wide(0), 0),
             loop(most, lambda number: store(kept, wide(0), number)),
-            loop(length, read),
+            loop(first, read),
+            loop(blocks, lambda number: block(first + number * _BLOCK)),
+            loop(length - rest, lambda number: read(rest + number)),
             loop(count, lambda number: put(number, kept[number])),
         )
 
-    return allocating([(most,), (1,), (1,)], body)
+    return allocating([(most,), (1,), (1,), (1,)], body)
 
 
 def _merge(

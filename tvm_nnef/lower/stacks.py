@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tvm import relax, te
+from tvm_ffi import structural_equal
 
 from tvm_nnef import tvm_compat
 from tvm_nnef.extents import Extent
@@ -33,9 +34,9 @@ def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
     split into are that tensor.
     """
     shape, dtype = tvm_compat.shape_and_dtype(items[0])
-    whole = _whole(builder, items)
-    if whole is not None and all(isinstance(extent, int) for extent in shape):
-        return builder.emit(relax.op.reshape(whole, (len(items), *shape)))
+    whole = whole_stack(builder, items)
+    if whole is not None:
+        return whole
     arguments = [*items, *sizes(occurring(shape))]
     parameters = [relax.Var(f"item{n}", value.ty) for n, value in enumerate(arguments)]
     with builder.function("stack_items", parameters, private=True):
@@ -48,24 +49,53 @@ def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
     return builder.emit(relax.Call(function, arguments))
 
 
-def _whole(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression | None:
-    """The tensor that items lie in one behind the other; None where they are of another kind."""
-    source: Any = None
-    for number, value in enumerate(items):
-        found = _definition(builder, value)
-        while _calls(found, "relax.reshape"):
-            found = _definition(builder, found.args[0])
-        if not isinstance(found, relax.TupleGetItem) or int(found.index) != number:
+def whole_stack(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression | None:
+    """The stack of items that are all parts of one tensor; None for others.
+
+    Parts that lie in it in another order are taken out in that order. An extent that only a run
+    tells has to stand in the tensor where it stands in the stack.
+    """
+    shape, _ = tvm_compat.shape_and_dtype(items[0])
+    found = [_part(builder, value) for value in items]
+    source = found[0][0] if found[0] else None
+    if source is None:
+        return None
+    order = [part[1] for part in found if part and part[0].same_as(source)]
+    if sorted(order) != list(range(len(items))) or found[0] is None or found[0][2] != len(items):
+        return None
+    stack, whole = source, (len(items), *shape)
+    if not structural_equal(tvm_compat.shape_and_dtype(source)[0], whole):
+        if not all(isinstance(extent, int) for extent in shape):
             return None
-        source = found.tuple_value if source is None else source
-        if not found.tuple_value.same_as(source):
-            return None
-    split = _definition(builder, source)
-    if not _calls(split, "relax.split") or len(split.ty.fields) != len(items):
+        stack = builder.emit(relax.op.reshape(source, whole))
+    if order == sorted(order):
+        return stack
+    return builder.emit(relax.op.take(stack, relax.const(order, "int64"), axis=0))
+
+
+def _part(builder: Any, value: RelaxExpression) -> tuple[RelaxExpression, int, int] | None:
+    """A tensor, which of its parts along its first dimension a value is, and how many there are."""
+    found = _definition(builder, value)
+    while _calls(found, "relax.reshape"):
+        found = _definition(builder, found.args[0])
+    if isinstance(found, relax.TupleGetItem):
+        return _split_part(_definition(builder, found.tuple_value), int(found.index))
+    if not _calls(found, "relax.strided_slice"):
+        return None
+    data, *places = found.args
+    extent = tvm_compat.shape_and_dtype(data)[0][0]
+    axes, begin, end = ([int(number) for number in place.fields] for place in places[:3])
+    single = axes == [0] and end[0] == begin[0] + 1 and len(places) == 3
+    return (data, begin[0], extent) if single and isinstance(extent, int) else None
+
+
+def _split_part(split: RelaxExpression, number: int) -> tuple[RelaxExpression, int, int] | None:
+    if not _calls(split, "relax.split"):
         return None
     (data,), axis = split.args, int(split.attrs.axis)
     front = tvm_compat.shape_and_dtype(data)[0][:axis]
-    return data if axis >= 0 and all(isinstance(e, int) and e == 1 for e in front) else None
+    in_order = axis >= 0 and all(isinstance(extent, int) and extent == 1 for extent in front)
+    return (data, number, len(split.ty.fields)) if in_order else None
 
 
 def _calls(value: RelaxExpression, name: str) -> bool:
@@ -83,8 +113,12 @@ def _definition(builder: Any, value: RelaxExpression) -> RelaxExpression:
 
 
 def empty(builder: Any, shape: Sequence[Extent], dtype: str) -> RelaxExpression:
-    """A stack of its own to be written by :func:`stored`."""
-    return builder.emit(relax.op.zeros(tuple(shape), dtype))
+    """A stack of its own to be written by :func:`stored`, with anything in it.
+
+    Not of zeros: what is computed twice alike is shared, and then two loops write into one.
+    """
+    whole = relax.ShapeExpr(list(shape))
+    return builder.emit(relax.op.builtin.alloc_tensor(whole, dtype, 0))
 
 
 def item(builder: Any, stack: RelaxExpression, index: RelaxExpression) -> RelaxExpression:
@@ -96,6 +130,13 @@ def item(builder: Any, stack: RelaxExpression, index: RelaxExpression) -> RelaxE
 
     attributes = {"op_pattern": _INJECTIVE}
     return builder.emit(call_kernel(builder, taken, [stack, index], "item", attributes=attributes))
+
+
+def part(builder: Any, stack: RelaxExpression, number: int) -> RelaxExpression:
+    """The item of a number that is known."""
+    (_, *shape), _ = tvm_compat.shape_and_dtype(stack)
+    item_alone = builder.emit(relax.op.strided_slice(stack, [0], [number], [number + 1]))
+    return builder.emit(relax.op.reshape(item_alone, tuple(shape)))
 
 
 def stored(

@@ -18,7 +18,7 @@ from tvm import relax, tirx
 from tvm_nnef import schedules, tvm_compat
 from tvm_nnef.measurement.kernel_report import KernelReport, KernelRow
 from tvm_nnef.measurement.work import extent_value, work_of
-from tvm_nnef.schedules.cpu.rules import divides_data
+from tvm_nnef.schedules.cpu.quotients import divides_data
 from tvm_nnef.tvm_compat import Module, PrimFunction, prim_functions
 
 SECONDS = 8.0
@@ -38,7 +38,8 @@ def kernel_report(
 
     Kernels are timed where the library runs ``here``, on so many threads.
     """
-    functions, calls = prim_functions(fused), calls_of(scheduled)
+    # What scheduling made anew are loops, which hold kernels that have no code of their own then.
+    functions, calls = prim_functions(scheduled) | prim_functions(fused), calls_of(scheduled)
     bounds = _bounds(scheduled)
     rules = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
     seconds: Mapping[str, float | None] = {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import extents_of
+from tvm_nnef.converters.onnx.decided import decided_shape
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.symbolic import Extent, array, maximum, minimum, numbers, product
@@ -122,7 +122,7 @@ def _only_where(
     chosen = list(range(number)) if axes is None else None
     if axes is not None and axes.value is not None:
         chosen = [int(axis) % x.rank for axis in axes.value.reshape(-1)]
-    found = extents_of(counts, node.bound, builder)
+    found = decided_shape(node, counts, builder)
     if chosen is None:
         return found
     return tuple(new if axis in chosen else old
@@ -216,6 +216,6 @@ def _pad_at(node: Node, x: Tensor, value: Tensor | None, builder: Builder) -> Te
             builder.call("layout.shape", x, as_type="int64", as_shape=(x.rank,)), front.dtype
         )
         total = builder.binary("math.add", builder.binary("math.add", front, back), extents)
-        shape = extents_of(total, node.bound, builder)
+        shape = decided_shape(node, total, builder)
     method = _PAD_METHODS[node.text("mode", "constant")]
     return builder.call("onnx.pad_at", x, front, value, as_shape=shape, shape=shape, method=method)

@@ -13,7 +13,7 @@ import onnx
 from onnx import numpy_helper
 
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import extents_of
+from tvm_nnef.converters.onnx.decided import extent_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
@@ -213,7 +213,7 @@ def _buffers(node: Node, first: int, items: Sequence[Tensor]) -> list[Tensor]:
     found = []
     for position, item in enumerate(items, first):
         declared = node.known_shape(position)
-        room = node.bound if declared is None else declared[0]
+        room = node.bound(0, position) if declared is None else declared[0]
         found.append(Tensor(item.dtype, (room, *item.shape)))
     return found
 
@@ -229,7 +229,7 @@ def _cut(
     found = list(finals)
     for position, buffer in enumerate(buffers, len(finals)):
         if node.known_shape(position) is None:
-            (extent,) = extents_of(steps, node.bound, builder)
+            extent = extent_of(steps, node.bound(0, position), builder)
             buffer = builder.slice(buffer, 0, 0, extent)
         found.append(buffer)
     return found

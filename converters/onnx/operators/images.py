@@ -10,11 +10,10 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import decided, extents_of
+from tvm_nnef.converters.onnx.decided import counted, decided, extent_of, extents_of
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, array, minimum, number
+from tvm_nnef.converters.onnx.symbolic import Extent, array, maximum, minimum, number
 from tvm_nnef.converters.onnx.tensors import Tensor
 
 
@@ -67,8 +66,7 @@ def resize_11(node: Node, builder: Builder) -> Tensor:
     shape: Sequence[Extent]
     if node.optional(2) is not None and node.input(2).size:
         factors = _numbers(node, 2, count, builder)
-        if known is None and transform == "tf_crop_and_resize":
-            raise Unconvertible("its region decides on its shape", "give sizes in place of scales")
+        # A region has no part in the shape: so do the inference of ONNX and its evaluator.
         scales, shape = factors, known or _scaled(node, places, factors, builder)
     else:
         scales, shape = _sized(node, places, builder)
@@ -109,7 +107,7 @@ def _scaled(node: Node, axes: Sequence[int], scales: _Scales, builder: Builder) 
     for axis, scale in zip(axes, scales, strict=True):
         if isinstance(scale, Tensor):
             size = builder.binary("math.mul", scale, _real(shape[axis], scale.dtype, builder))
-            (shape[axis],) = extents_of(builder.cast(size, "int64"), node.bound, builder)
+            shape[axis] = extent_of(size, node.bound(axis), builder)
         else:
             # The decimal that a scale is meant to be: 0.7, and not the float32 below it.
             ratio = Fraction(str(np.float32(scale)))
@@ -134,7 +132,7 @@ def _sized(
         return _in_proportion(node, axes, policy == "not_larger", builder)
     shape = list(known or x.shape)
     if known is None:
-        wanted = node.extents(3) or extents_of(sizes, node.bound, builder)
+        wanted = node.extents(3) or _decided_at(node, sizes, axes, builder)
         for axis, extent in zip(axes, wanted, strict=True):
             shape[axis] = extent
     pairs = [(shape[axis], x.shape[axis]) for axis in axes]
@@ -143,6 +141,15 @@ def _sized(
         for size, extent in pairs
     ]
     return scales, shape
+
+
+def _decided_at(
+    node: Node, vector: Tensor, axes: Sequence[int], builder: Builder
+) -> Sequence[Extent]:
+    """The elements of a vector as the extents of some dimensions of the result."""
+    return extents_of(
+        counted(vector, len(axes), builder), [node.bound(axis) for axis in axes], builder
+    )
 
 
 def _in_proportion(
@@ -164,7 +171,7 @@ def _in_proportion(
         return [scale] * len(axes), known
     whole = builder.call("math.round", builder.binary("math.mul", extents, scale))
     shape = list(x.shape)
-    wanted = extents_of(builder.cast(whole, "int64"), node.bound, builder)
+    wanted = _decided_at(node, whole, axes, builder)
     for axis, extent in zip(axes, wanted, strict=True):
         shape[axis] = extent
     return [scale] * len(axes), shape
@@ -231,12 +238,12 @@ def _interpolated(
     shape: Sequence[Extent],
     builder: Builder,
 ) -> Tensor:
-    reach = 1 if mode == "LINEAR" else 2
+    reach: Extent = 1 if mode == "LINEAR" else 2
     antialias = node.flag("antialias")
     if antialias:
         # Towards smaller sizes the kernel is as much wider; how much, the extents bound.
-        extent, size = number(x.shape[axis.axis]), number(axis.size)
-        reach = -(-reach * max(extent, size) // max(size, 1)) + 1
+        extent, size = x.shape[axis.axis], axis.size
+        reach = -(-reach * maximum(extent, size) // maximum(size, 1)) + 1
     outside = node.flag("exclude_outside")
     scale = axis.scale
     weights = builder.call(
@@ -283,8 +290,6 @@ def roi_align(node: Node, builder: Builder) -> Tensor:
         "coordinate_transformation_mode", "output_half_pixel" if node.version < 16 else "half_pixel"
     )
     largest, ratio = node.text("mode", "avg") == "max", node.integer("sampling_ratio")
-    if largest and ratio <= 0:
-        raise Unconvertible("its maximum is taken over a number of samples that data decide")
     shape = (rois.shape[0], x.shape[1], height, width)
     # Without a ratio, data decide how many samples a cell has: no more than the image's extents.
     taps = (
@@ -315,8 +320,9 @@ def center_crop_pad(node: Node, builder: Builder) -> Tensor:
     x, known = node.input(0), node.known_shape()
     shape = list(known or x.shape)
     if known is None:
-        sizes = node.extents(1) or extents_of(node.input(1), node.bound, builder)
-        for axis, size in zip(node.integers("axes") or range(x.rank), sizes, strict=True):
+        axes = [axis % x.rank for axis in node.integers("axes") or range(x.rank)]
+        sizes = node.extents(1) or _decided_at(node, node.input(1), axes, builder)
+        for axis, size in zip(axes, sizes, strict=True):
             shape[axis] = size
     for axis, (extent, wanted) in enumerate(zip(x.shape, shape, strict=True)):
         kept = minimum(extent, wanted)
@@ -367,8 +373,16 @@ def non_max_suppression(node: Node, builder: Builder) -> Tensor:
 @operator("AffineGrid", since=20)
 def affine_grid(node: Node, builder: Builder) -> Tensor:
     """The positions of a grid, moved by matrices."""
-    theta, shape = node.input(0), node.shape()
+    theta, size, known = node.input(0), node.extents(1), node.known_shape()
+    if known is not None:
+        image = list(known[1:-1])
+    elif size is not None:
+        image = size[2:]
+    else:
+        given = counted(node.input(1), node.rank(), builder)
+        own = builder.slice(given, 0, 2, given.size)
+        image = list(_decided_at(node, own, range(1, int(given.size) - 1), builder))
     return builder.call(
-        "onnx.affine_grid", theta, as_shape=shape, shape=shape[1:-1],
+        "onnx.affine_grid", theta, as_shape=(theta.shape[0], *image, len(image)), shape=image,
         aligned=node.flag("align_corners"),
     )  # fmt: skip

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import extents_of
+from tvm_nnef.converters.onnx.decided import counted, decided_shape, extent_of, extents_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.symbolic import (
     Extent,
     Shape,
+    array,
     largest,
     maximum,
     numbers,
@@ -44,11 +45,11 @@ def reshape(node: Node, builder: Builder) -> Tensor:
 
 def _resolved(node: Node, x: Tensor, builder: Builder) -> tuple[Extent, ...]:
     """A shape that arrives at run time, with its 0 and -1 replaced."""
+    wanted = counted(node.input(1), node.rank(), builder)
     shape = builder.call(
-        "onnx.resolved_shape", node.input(1), x, as_type="int64", as_shape=node.input(1).shape,
-        keep_zeros=node.flag("allowzero"),
-    )  # fmt: skip
-    return extents_of(shape, node.bound, builder)
+        "onnx.resolved_shape", wanted, x, as_type="int64", keep_zeros=node.flag("allowzero")
+    )
+    return decided_shape(node, shape, builder)
 
 
 @operator("Flatten")
@@ -83,23 +84,27 @@ def unsqueeze(node: Node, builder: Builder) -> Tensor:
     x, axes = node.input(0), _axes(node)
     if axes is not None:
         return builder.unsqueeze(x, axes)
-    given = node.input(1)
+    rank = node.rank()
+    given = counted(node.input(1), None if rank is None else rank - x.rank, builder)
+    rank = x.rank + given.size
     found = builder.call(
-        "onnx.extents_with", given, as_type="int64", as_shape=(x.rank + given.size,),
-        extents=list(x.shape),
-    )  # fmt: skip
-    return builder.reshape(x, node.known_shape() or extents_of(found, _greatest(x), builder))
+        "onnx.extents_with", given, as_type="int64", as_shape=(rank,), extents=list(x.shape)
+    )
+    shape = node.known_shape() or extents_of(found, [_greatest(x)] * rank, builder)
+    return builder.reshape(x, shape)
 
 
 def extents_without(node: Node, builder: Builder, keep: bool = False) -> Shape:
     """The shape of input 0 without the axes of input 1, or with 1 at them; a run tells those."""
-    x, axes = node.input(0), node.input(1)
+    x, axes, rank = node.input(0), node.input(1), node.rank()
+    if not keep:
+        axes = counted(axes, None if rank is None else x.rank - rank, builder)
     rank = x.rank if keep else x.rank - axes.size
     found = builder.call(
         "onnx.extents_without", axes, as_type="int64", as_shape=(rank,), extents=list(x.shape),
         keep=keep,
     )  # fmt: skip
-    return extents_of(found, _greatest(x), builder)
+    return extents_of(found, [_greatest(x)] * rank, builder)
 
 
 def _greatest(x: Tensor) -> int:
@@ -119,9 +124,19 @@ def expand(node: Node, builder: Builder) -> Tensor:
     """Dimensions of extent 1 stretched, new ones put in front."""
     x, wanted = node.input(0), node.extents(1)
     if wanted is None:
-        shape = node.known_shape()
-        wanted = list(shape or extents_of(node.input(1), node.bound, builder))
+        shape = node.known_shape() or decided_shape(node, _broadcast_at(node, x, builder), builder)
+        return builder.expand(x, shape)
     return builder.expand(x, broadcast(x.shape, wanted))
+
+
+def _broadcast_at(node: Node, x: Tensor, builder: Builder) -> Tensor:
+    """What the shape of a tensor and one that arrives at run time broadcast to."""
+    wanted = counted(node.input(1), node.rank(), builder)
+    rank = max(x.rank, numbers(wanted.shape)[0])
+    ones = builder.constant(np.ones(rank - numbers(wanted.shape)[0], wanted.dtype))
+    wanted = builder.concat([ones, wanted], 0)
+    own = Tensor(wanted.dtype, (rank,), extents=array([1] * (rank - x.rank) + list(x.shape)))
+    return builder.select(builder.binary("math.eq", wanted, 1, "bool"), own, wanted)
 
 
 @operator("Tile", since=6)
@@ -131,8 +146,11 @@ def tile(node: Node, builder: Builder) -> Tensor:
     known = node.known_shape()
     if repeats is None and known is not None:
         shape = known
+    elif repeats is None:
+        own = Tensor("int64", (x.rank,), extents=array(x.shape))
+        times = counted(node.input(1), x.rank, builder)
+        shape = decided_shape(node, builder.binary("math.mul", own, times), builder)
     else:
-        repeats = list(repeats or extents_of(node.input(1), node.bound, builder))
         shape = tuple(extent * times for extent, times in zip(x.shape, repeats, strict=True))
     return x if x.shape == shape else builder.call("onnx.tile", x, as_shape=shape, shape=shape)
 
@@ -155,8 +173,10 @@ def split(node: Node, builder: Builder) -> Sequence[Tensor | None]:
         sizes = given
     elif node.optional(1) is not None:
         known = [node.known_shape(position) for position in range(count)]
-        found = extents_of(node.input(1), node.bound, builder) if None in known else ()
-        sizes = list(found) or [each[axis] for each in known if each]
+        sizes = [each[axis] for each in known if each is not None]
+        if None in known:
+            bounds = [node.bound(axis, position) for position in range(count)]
+            sizes = list(extents_of(counted(node.input(1), count, builder), bounds, builder))
     if sizes is None:
         part = -(-extent // count)
         last = extent - part * (count - 1)
@@ -205,7 +225,8 @@ def constant_of_shape(node: Node, builder: Builder) -> Tensor:
         node.extents(0),
     )
     if wanted is None:
-        wanted = list(node.known_shape() or extents_of(node.input(0), node.bound, builder))
+        lengths = counted(node.input(0), node.rank(), builder)
+        wanted = list(node.known_shape() or decided_shape(node, lengths, builder))
     shape = tuple(wanted)
     return builder.full(builder.constant(value.reshape(())), shape, str(value.dtype))
 
@@ -222,7 +243,7 @@ def arange(node: Node, builder: Builder) -> Tensor:
     else:
         end = builder.reshape(node.input(1), ())
         steps_ = builder.call("onnx.range_count", start, end, delta, as_type="int64")
-        (count,) = extents_of(steps_, node.bound, builder)
+        count = extent_of(steps_, node.bound(), builder)
     return builder.call("onnx.range", start, delta, as_shape=(count,), count=count)
 
 
@@ -250,7 +271,7 @@ def one_hot(node: Node, builder: Builder) -> Tensor:
     """A row of zeros and a one for each index; ``values`` says what these are."""
     index, values, known = builder.cast(node.input(0), "int64"), node.input(2), node.known_shape()
     axis = node.axis(index.rank + 1, -1)
-    (depth,) = (known[axis],) if known else extents_of(node.input(1), node.bound, builder)
+    depth = known[axis] if known else extent_of(node.input(1), node.bound(axis), builder)
     shape = (*index.shape[:axis], depth, *index.shape[axis:])
     return builder.call(
         "onnx.one_hot", index, values, as_type=values.dtype, as_shape=shape, axis=axis,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
 from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
@@ -100,12 +98,9 @@ def dropout(node: Node, builder: Builder) -> Sequence[Tensor]:
         raise Unconvertible(
             "it drops elements at random (training mode)", "export the model for inference"
         )
-    mask = builder.constant(np.ones(x.shape, bool)) if node.wants(1) else None
-    if mask is None:
+    if not node.wants(1):
         return (x,)
-    if node.version < 12 and node.dtype(1) != "bool":
-        mask = builder.constant(np.ones(x.shape), node.dtype(1))
-    return x, mask
+    return x, builder.full(True, x.shape, "bool" if node.version >= 12 else node.dtype(1))
 
 
 @operator("GroupNormalization", since=21)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import extents_of
+from tvm_nnef.converters.onnx.decided import extent_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.operators.layout import extents_without
 from tvm_nnef.converters.onnx.registry import Converter, operator
@@ -67,11 +67,10 @@ def _reduce(node: Node, builder: Builder) -> Tensor:
 def _reduced(reduction: _Reduction, node: Node, builder: Builder) -> Tensor:
     x = node.input(0)
     axes = _axes(node, x)
-    if axes == []:
-        return x
     if reduction.before:
         x = reduction.before(x, builder)
-    x = _joined(reduction.join, x, axes, node, builder)
+    if axes != []:
+        x = _joined(reduction.join, x, axes, node, builder)
     return reduction.after(x, builder) if reduction.after else x
 
 
@@ -198,7 +197,7 @@ def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
     elif given is not None:
         (count,) = given
     else:
-        (count,) = (known[axis],) if known else extents_of(node.input(1), node.bound, builder)
+        count = known[axis] if known else extent_of(node.input(1), node.bound(axis), builder)
     # Where only a run tells how many, all of them are sorted, and the first ones taken.
     taken = count if isinstance(count, int) else x.shape[axis]
     shape = tuple(taken if place == axis else extent for place, extent in enumerate(x.shape))

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import extents_of
+from tvm_nnef.converters.onnx.decided import extent_of, extents_of
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import Converter, operator
-from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic, number
+from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic, largest
 from tvm_nnef.converters.onnx.tensors import Tensor
 
 
@@ -29,15 +29,30 @@ def dft_20(node: Node, builder: Builder) -> Tensor:
         return _dft(node, node.input(0).rank - 2, builder)
     if axis.value is not None:
         return _dft(node, int(axis.value.reshape(())) % node.input(0).rank, builder)
-    x, shape = node.input(0), node.shape()
-    changed = [place for place in range(x.rank - 1) if x.shape[place] != shape[place]]
-    if len(changed) == 1:
-        return _dft(node, changed[0], builder)
-    if changed or node.flag("onesided") or node.optional(1) is not None:
-        raise Unconvertible("'axis' arrives at run time", "freeze 'axis' to an initializer")
+    return _dft_at(node, builder.reshape(axis, ()), builder)
+
+
+def _dft_at(node: Node, axis: Tensor, builder: Builder) -> Tensor:
+    """A Fourier transform along an axis that only a run tells."""
+    x, inverse, onesided = node.input(0), node.flag("inverse"), node.flag("onesided")
+    length, extents = node.optional(1), list(x.shape[:-1])
+    same = length is None and not onesided
+    if length is None:
+        length = builder.call("onnx.length_at", axis, as_type="int64", extents=extents,
+                              mirrored=inverse and onesided)  # fmt: skip
+    length = builder.reshape(length, ())
+    shape: Sequence[Extent] = extents
+    if not same:
+        found = builder.call(
+            "onnx.spectrum_extents", axis, length, as_type="int64", as_shape=(len(extents),),
+            extents=extents, half=onesided and not inverse,
+        )  # fmt: skip
+        bounds = [max(node.bound(place), largest(each)) for place, each in enumerate(extents)]
+        shape = (node.known_shape() or extents_of(found, bounds, builder))[: len(extents)]
+    parts = 1 if inverse and onesided else 2
     spectrum = builder.call(
-        "onnx.dft_at", x, builder.reshape(axis, ()), as_type="float64", as_shape=shape,
-        parts=shape[-1], inverse=node.flag("inverse"),
+        "onnx.dft_at", x, axis, length, as_type="float64", as_shape=(*shape, parts),
+        shape=list(shape), parts=parts, inverse=inverse, mirrored=inverse and onesided,
     )  # fmt: skip
     return _exactly(spectrum, x, builder)
 
@@ -56,7 +71,7 @@ def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
         count = known[axis]
     else:
         if isinstance(length, Tensor):
-            (length,) = extents_of(length, node.bound, builder)
+            length = extent_of(length, node.bound(axis), builder)
         count = length // 2 + 1 if onesided and not inverse else length
     if isinstance(length, Symbolic):
         length = builder.extent(length)
@@ -83,29 +98,40 @@ def stft(node: Node, builder: Builder) -> Tensor:
     if signal.rank == 2:
         signal = builder.unsqueeze(signal, [-1])
     onesided = node.flag("onesided", True)
+    known, step = node.known_shape(), builder.reshape(step, ())
     if length is not None and length.value is not None:
-        size = int(length.value.reshape(()))
+        size: Extent = int(length.value.reshape(()))
     elif window is not None:
-        size = number(window.shape[0])
+        size = window.shape[0]
+    elif known is not None:
+        size = 2 * (known[2] - 1) if onesided else known[2]
+    elif length is not None:
+        size = extent_of(length, largest(signal.shape[1]), builder)
     else:
-        bins = number(node.shape()[2])
-        size = 2 * (bins - 1) if onesided else bins
-    shape = node.known_shape()
-    if shape is None and step.value is not None:
-        frames = (signal.shape[1] - size) // int(step.value.reshape(())) + 1
-        shape = (signal.shape[0], frames, size // 2 + 1 if onesided else size, 2)
-    shape = shape or node.shape()
+        raise Unconvertible("neither its window nor its frame_length is there", "correct the model")
+    shape = known or (
+        signal.shape[0], _frames(node, signal.shape[1] - size, step, builder),
+        size // 2 + 1 if onesided else size, 2,
+    )  # fmt: skip
     if window is None:
-        window = builder.constant(np.ones(size), signal.dtype)
+        window = builder.full(1.0, (size,), signal.dtype)
     cut = builder.call(
-        "onnx.frames", signal, builder.reshape(step, ()), window,
+        "onnx.frames", signal, step, window,
         as_shape=(signal.shape[0], shape[1], size, signal.shape[2]), count=shape[1], size=size,
     )  # fmt: skip
     spectrum = builder.call(
-        "onnx.dft", cut, size, as_type="float64", as_shape=shape, axis=2, count=shape[2],
-        parts=2, inverse=False, mirrored=False,
+        "onnx.dft", cut, builder.extent(size), as_type="float64", as_shape=shape, axis=2,
+        count=shape[2], parts=2, inverse=False, mirrored=False,
     )  # fmt: skip
     return _exactly(spectrum, signal, builder)
+
+
+def _frames(node: Node, room: Extent, step: Tensor, builder: Builder) -> Extent:
+    """How many frames begin within the room, one each step."""
+    if step.value is not None:
+        return room // int(step.value) + 1
+    steps = builder.binary("math.div", builder.extent(room), builder.cast(step, "int64"))
+    return extent_of(builder.binary("math.add", steps, 1), node.bound(1), builder)
 
 
 _WINDOWS = {
@@ -119,7 +145,7 @@ _WINDOWS = {
 def _window(node: Node, builder: Builder) -> Tensor:
     a, b, c = _WINDOWS[node.operator]
     size = builder.reshape(node.input(0), ())
-    (count,) = node.known_shape() or extents_of(size, node.bound, builder)
+    (count,) = node.known_shape() or node.extents(0) or [extent_of(size, node.bound(), builder)]
     found = builder.call(
         "onnx.cosine_window", size, as_type="float64", as_shape=(count,), count=count,
         a=a, b=b, c=c, periodic=node.flag("periodic", True),
@@ -136,7 +162,10 @@ def mel_weights(node: Node, builder: Builder) -> Tensor:
     length, rate, low, high = (
         builder.reshape(node.input(position), ()) for position in range(1, 5)
     )
-    bins, count = node.shape()
+    bins, count = node.known_shape() or (
+        extent_of(_bins(length, builder), node.bound(0), builder),
+        extent_of(node.input(0), node.bound(1), builder),
+    )
     edges = builder.call(
         "onnx.mel_edges", length, rate, low, high, as_type="int64", as_shape=(count + 2,),
         count=count + 2,
@@ -145,6 +174,11 @@ def mel_weights(node: Node, builder: Builder) -> Tensor:
         "onnx.mel_triangles", edges, as_type="float64", as_shape=(bins, count), bins=bins
     )
     return builder.cast(found, node.dtype())
+
+
+def _bins(length: Tensor, builder: Builder) -> Tensor:
+    half = builder.binary("math.div", builder.cast(length, "int64"), 2)
+    return builder.binary("math.add", half, 1)
 
 
 @operator("TfIdfVectorizer", since=9)

@@ -31,8 +31,8 @@ class Window:
     size: tuple[int, ...]
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
+    before: Shape
+    after: Shape
     inside: Shape
     out: Shape
     ceil: bool
@@ -63,8 +63,9 @@ class Window:
             self.size, self.stride, self.dilation, self.before, self.after, self.inside, self.out,
             strict=True,
         ):  # fmt: skip
-            places = np.arange(number(out))[:, None] * stride + np.arange(size) * dilation - before
-            low, high = (-before, number(inside) + after) if border else (0, number(inside))
+            front, back = number(before), number(after)
+            places = np.arange(number(out))[:, None] * stride + np.arange(size) * dilation - front
+            low, high = (-front, number(inside) + back) if border else (0, number(inside))
             columns.append(((places >= low) & (places < high)).sum(1).astype(np.float64))
         found: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = columns[0]
         for column in columns[1:]:
@@ -79,14 +80,14 @@ def window_of(node: Node, inside: Sequence[Extent], size: Sequence[int]) -> Wind
     dilation = node.integers("dilations") or [1] * rank
     pads = node.integers("pads") or [0] * (2 * rank)
     auto, ceil = node.text("auto_pad", "NOTSET"), node.flag("ceil_mode")
-    before, after = list(pads[:rank]), list(pads[rank:])
+    before, after = list[Extent](pads[:rank]), list[Extent](pads[rank:])
     out: list[Extent] = []
     for axis in range(rank):
         reach = (size[axis] - 1) * dilation[axis] + 1
         extent, step = inside[axis], stride[axis]
         if auto in ("SAME_UPPER", "SAME_LOWER"):
             count = -(-extent // step)
-            total = number(maximum((count - 1) * step + reach - extent, 0))
+            total = maximum((count - 1) * step + reach - extent, 0)
             smaller, larger = total // 2, total - total // 2
             before[axis], after[axis] = (
                 (smaller, larger) if auto == "SAME_UPPER" else (larger, smaller)
@@ -163,10 +164,10 @@ def _transposed_pads(
     stride: Sequence[int],
     dilation: Sequence[int],
     extra: Sequence[int],
-) -> tuple[list[int], list[int]]:
+) -> tuple[list[Extent], list[Extent]]:
     rank = x.rank - 2
     pads = node.integers("pads") or [0] * (2 * rank)
-    before, after = list(pads[:rank]), list(pads[rank:])
+    before, after = list[Extent](pads[:rank]), list[Extent](pads[rank:])
     auto, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
     if auto == "VALID":
         before, after = [0] * rank, [0] * rank
@@ -174,7 +175,7 @@ def _transposed_pads(
         return before, after
     for axis in range(rank):
         reach = (number(weight.shape[axis + 2]) - 1) * dilation[axis] + 1
-        extent = number(x.shape[axis + 2])
+        extent = x.shape[axis + 2]
         size = extent * stride[axis] if wanted is None else wanted[axis - rank]
         total = stride[axis] * (extent - 1) + extra[axis] + reach - size
         half = total // 2
@@ -294,65 +295,6 @@ def _globally(name: str, x: Tensor, builder: Builder, **attributes: float) -> Te
     axes = list(range(2, x.rank))
     shape = (*x.shape[:2], *(1 for _ in axes))
     return builder.call(name, x, as_shape=shape, axes=axes, more=attributes)
-
-
-@operator("MaxUnpool", since=9)
-def max_unpool(node: Node, builder: Builder) -> Tensor:
-    """Elements put back where a MaxPool found them, zeros elsewhere."""
-    x, places = node.input(0), node.input(1)
-    rank, given = x.rank - 2, node.value(2)
-    stride = node.integers("strides") or [1] * rank
-    pads = node.integers("pads") or [0] * (2 * rank)
-    size = node.integers("kernel_shape") or []
-    natural = [
-        (x.shape[axis + 2] - 1) * stride[axis] + size[axis] - pads[axis] - pads[axis + rank]
-        for axis in range(rank)
-    ]
-    inner = (*x.shape[:2], *natural)
-    shape = inner
-    if given is not None:
-        shape = tuple(int(each) for each in given)
-    elif node.optional(2) is not None:
-        shape = node.shape()
-    flat = builder.call(
-        "onnx.unpool", builder.reshape(x, (x.size,)), builder.reshape(places, (x.size,)),
-        as_shape=(prod(inner),), volume=prod(inner),
-    )  # fmt: skip
-    whole = builder.reshape(flat, inner)
-    if shape == inner:
-        return whole
-    # Places count in the shape that pooling would have had; what is larger is empty.
-    corner = builder.constant(np.zeros(len(shape), np.int64))
-    return builder.call(
-        "onnx.pad_at", whole, corner, as_shape=shape, shape=shape, method="CONSTANT"
-    )
-
-
-@operator("Col2Im", since=18)
-def col2im(node: Node, builder: Builder) -> Tensor:
-    """Blocks added up where they lie in an image."""
-    x = node.input(0)
-    shape, block = node.shape(), node.value(2)
-    image, channels, rank = list(shape[2:]), shape[1], len(shape) - 2
-    stride = node.integers("strides") or [1] * rank
-    dilation = node.integers("dilations") or [1] * rank
-    pads = node.integers("pads") or [0] * (2 * rank)
-    if block is None:
-        return builder.call(
-            "onnx.col2im_at", x, node.input(2), as_shape=shape, image=image, stride=stride,
-            dilation=dilation, before=pads[:rank], after=pads[rank:], channels=channels,
-        )  # fmt: skip
-    size = [int(each) for each in block]
-    count = [
-        (image[axis] + pads[axis] + pads[axis + rank] - dilation[axis] * (size[axis] - 1) - 1)
-        // stride[axis] + 1
-        for axis in range(rank)
-    ]  # fmt: skip
-    spread = builder.reshape(x, (x.shape[0], channels, *size, *count))
-    return builder.call(
-        "onnx.col2im", spread, as_shape=shape, rank=rank, image=image, stride=stride,
-        dilation=dilation, offset=pads[:rank],
-    )  # fmt: skip
 
 
 @operator("DeformConv", since=19)

@@ -16,6 +16,7 @@ from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import tensors
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.ops.common import forward, permuted, reshaped
+from tvm_nnef.lower.stacks import whole_stack
 from tvm_nnef.tvm_compat import constant, constant_array
 
 
@@ -73,6 +74,11 @@ def _stack(invocation: Invocation) -> Lowered:
     (pack,) = invocation.operation.operands
     axis = forward(invocation.number("axis"), tensors(pack)[0].rank)
     shape = invocation.result.shape
+    stack = whole_stack(invocation.builder, items) if len(items) > 1 else None
+    if stack is not None:
+        rank = len(shape)
+        order = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+        return relax.op.permute_dims(stack, order) if axis else stack
     slices = [reshaped(invocation, item, (*shape[:axis], 1, *shape[axis + 1 :])) for item in items]
     return slices[0] if len(slices) == 1 else relax.op.concat(slices, axis)
 

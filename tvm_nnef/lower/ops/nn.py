@@ -224,51 +224,53 @@ def _softmax(invocation: Invocation) -> Lowered:
 def _batch_norm(invocation: Invocation) -> Lowered:
     """One multiplication and one addition for each element, which fuse with a convolution.
 
-    Statistics that are constants are folded here. Relax's own operator returns a tuple, which
-    stands in the way of layout conversion.
+    Statistics that are constants are folded here, unless a mean is so far from zero, beside its
+    deviation, that the sum would lose digits: then, and where a run tells them, the mean is
+    subtracted first. Relax's own operator returns a tuple, which stands in the way of layout
+    conversion.
     """
     if not computes_natively(invocation):
         return None
-    data, *statistics = invocation.operands
+    data, mean, variance, bias, scale = invocation.operands
     axis = forward(invocation.number("channel_axis"), invocation.tensor(0).rank)
     shape = [1] * invocation.tensor(0).rank
     shape[axis] = invocation.shape(0)[axis]
     epsilon = invocation.real("epsilon") or 0.0
-    arrays = [None if item is None else constant_array(item) for item in statistics]
-    known = [a is not None for a, s in zip(arrays, statistics, strict=True) if s is not None]
-    if all(known):
-        folded = _folded(arrays, epsilon, invocation.dtype)
-        if not all(np.isfinite(array).all() for array in folded):
+    given = [item for item in (mean, variance, bias, scale) if item is not None]
+    arrays = [None if item is None else constant_array(item) for item in invocation.operands[1:]]
+    if all(constant_array(item) is not None for item in given):
+        factor, shift, is_near = _folded(arrays, epsilon, invocation.dtype)
+        if not all(np.isfinite(array).all() for array in (factor, shift)):
             return None
-        factor, shift = map(constant, folded)
-    else:
-        factor, shift = _scaling(statistics, scalar(epsilon, invocation.dtype))
-    scaled = relax.op.multiply(data, reshaped(invocation, factor, shape))
-    return scaled if shift is None else relax.op.add(scaled, reshaped(invocation, shift, shape))
+        if is_near:
+            scaled = relax.op.multiply(data, reshaped(invocation, constant(factor), shape))
+            return relax.op.add(scaled, reshaped(invocation, constant(shift), shape))
+    stabilized = relax.op.add(variance, scalar(epsilon, invocation.dtype))
+    reciprocal = relax.op.rsqrt(stabilized)
+    multiplier = reciprocal if scale is None else relax.op.multiply(scale, reciprocal)
+    centered = relax.op.subtract(data, reshaped(invocation, mean, shape))
+    scaled = relax.op.multiply(centered, reshaped(invocation, multiplier, shape))
+    return scaled if bias is None else relax.op.add(scaled, reshaped(invocation, bias, shape))
+
+
+_FAR = 2.0**12
+"""A mean of as many deviations is far from zero: a third of the digits would be lost."""
 
 
 def _folded(
     arrays: Sequence[np.ndarray[Any, Any] | None], epsilon: float, dtype: str
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bool]:
+    """Factor and shift of each channel, and whether all means are near zero."""
     mean, variance, bias, scale = (
         None if array is None else array.astype("float64") for array in arrays
     )
     assert mean is not None and variance is not None
     with np.errstate(divide="ignore", invalid="ignore"):
-        factor = (1.0 if scale is None else scale) / np.sqrt(variance + epsilon)
+        reciprocal = 1 / np.sqrt(variance + epsilon)
+        factor = reciprocal if scale is None else scale * reciprocal
         shift = (0.0 if bias is None else bias) - mean * factor
-    return factor.astype(dtype), shift.astype(dtype)
-
-
-def _scaling(
-    statistics: Sequence[RelaxExpression], epsilon: RelaxExpression
-) -> tuple[RelaxExpression, RelaxExpression]:
-    mean, variance, bias, scale = statistics
-    factor = relax.op.rsqrt(relax.op.add(variance, epsilon))
-    if scale is not None:
-        factor = relax.op.multiply(scale, factor)
-    shift = relax.op.negative(relax.op.multiply(mean, factor))
-    return factor, shift if bias is None else relax.op.add(bias, shift)
+        is_near = bool((np.abs(mean) * reciprocal < _FAR).all())
+    return factor.astype(dtype), shift.astype(dtype), is_near
 
 
 MAPPINGS: Mapping[str, LoweringFunction] = {

@@ -80,9 +80,9 @@ _RULES: Mapping[str, Callable[[Operation], bool]] = {
     **{f"math.{name}": _broadcast for name in _BINARY},
     **dict.fromkeys(
         ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
-         "layout.unsqueeze", "layout.cast", "layout.concat", "layout.transpose", "layout.pad",
-         "linalg.matmul", "nn.linear", "nn.relu", "nn.prelu", "nn.gelu", "nn.sigmoid", "nn.silu",
-         "nn.erf", "nn.softmax"),
+         "layout.unsqueeze", "layout.cast", "layout.concat", "layout.stack", "layout.transpose",
+         "layout.pad", "linalg.matmul", "nn.linear", "nn.relu", "nn.prelu", "nn.gelu", "nn.sigmoid",
+         "nn.silu", "nn.erf", "nn.softmax"),
         _anywhere,
     ),
     **dict.fromkeys(("nn.conv", "nn.max_pool", "nn.avg_pool"), _in_the_batch),

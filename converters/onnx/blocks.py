@@ -1,0 +1,201 @@
+"""Equal runs of steps to one operator, and an invocation of it for each run.
+
+Enters: runs that are wired alike. Leaves: the operator's steps on tensors of its own, which are
+called after what the tensors of all runs have in common, and what each invocation takes and gives.
+Which runs are worth an operator is decided in ``outlining``; final names are given in ``naming``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from tvm_nnef.converters.onnx.common_names import Scopes, common_name, scopes_of, title
+from tvm_nnef.converters.onnx.dimensions import Dimensions, unbound
+from tvm_nnef.converters.onnx.emission import is_literal
+from tvm_nnef.converters.onnx.names import is_path, tells
+from tvm_nnef.converters.onnx.steps import reads, results
+from tvm_nnef.converters.onnx.tensors import (
+    Argument,
+    Call,
+    Invocation,
+    Operator,
+    Pack,
+    Result,
+    Run,
+    Step,
+    Tensor,
+)
+
+Group: TypeAlias = "tuple[Tensor, ...]"
+"""The tensors of all runs that have the same part in them."""
+
+_ARGUMENTS: Mapping[str, Sequence[str]] = {
+    "nn.conv": ("input", "weight", "bias"),
+    "nn.deconv": ("input", "weight", "bias"),
+    "nn.linear": ("input", "weight", "bias"),
+    "nn.batch_norm": ("input", "mean", "variance", "offset", "scale"),
+}
+"""What arguments are to those operators that take several weights."""
+
+
+def invocations(runs: Sequence[Run]) -> list[Invocation]:
+    """An invocation of one and the same operator for each of the runs."""
+    scopes = scopes_of([_sources(run.steps) for run in runs])
+    read: list[Group] = list(zip(*(run.read for run in runs), strict=True))
+    made: list[Group] = list(zip(*(_made(run.steps) for run in runs), strict=True))
+    given = list(zip(*(run.given for run in runs), strict=True))
+    outputs = [(group, out) for group, out in zip(made, given, strict=True) if any(out)]
+    inputs = list(dict.fromkeys(read))
+    copy = _copy(read, made, runs, scopes)
+    steps = tuple(copy.steps(runs[0].steps))
+    dimensions = Dimensions()
+    operator = Operator(
+        title(scopes, [_short(step) for step in steps]),
+        tuple(copy.inputs[group] for group in inputs),
+        tuple(dimensions.of_input(group) for group in inputs),
+        tuple(copy.made[id(group[0])] for group, _ in outputs),
+        tuple(dimensions.of_output(group) for group, _ in outputs),
+        steps,
+        tuple(unbound(steps, dimensions)),
+    )
+    return [
+        Invocation(
+            operator,
+            tuple(group[number] for group in inputs),
+            tuple(out[number] for _, out in outputs),
+            run.steps,
+            "_".join(scopes[number]) or f"{operator.wanted}_{number + 1}",
+        )
+        for number, run in enumerate(runs)
+    ]
+
+
+def _made(steps: Sequence[Step]) -> list[Tensor]:
+    return [each for step in steps for each in results(step) if isinstance(each, Tensor)]
+
+
+def _sources(steps: Sequence[Step]) -> list[str]:
+    """The names in the source that tell where steps belong."""
+    weights = (
+        each.source
+        for step in steps
+        for each in reads(step)
+        if isinstance(each, Tensor) and each.value is not None and tells(each.source)
+    )
+    return [*filter(is_path, map(_source, _made(steps))), *weights]
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """The tensors of an operator: by what the first run makes, and by what all runs read.
+
+    ``read`` has the inputs in the order in which they are read, ``labels`` those of the first
+    run's invocations, in words that all runs have in common.
+    """
+
+    made: dict[int, Tensor]
+    inputs: dict[Group, Tensor]
+    read: Iterator[Tensor]
+    labels: dict[int, str]
+
+    def steps(self, steps: Sequence[Step]) -> Iterator[Step]:
+        """The steps of the first run on the new tensors."""
+        for step in steps:
+            assert isinstance(step, (Call, Invocation))
+            arguments: Any = tuple(map(self._argument, step.arguments))
+            given: Any = tuple(map(self._result, step.results))
+            copied = replace(step, arguments=arguments, results=given)
+            if isinstance(copied, Invocation):
+                copied.wanted = self.labels[id(step)] or copied.wanted
+            yield copied
+
+    def _argument(self, value: Argument) -> Argument:
+        match value:
+            case Tensor():
+                return self._read(value)
+            case tuple() | list():
+                return tuple(map(self._read, value))
+        return value
+
+    def _read(self, tensor: Tensor) -> Tensor:
+        if is_literal(tensor):
+            return tensor
+        return self.made.get(id(tensor)) or next(self.read)
+
+    def _result(self, value: Result) -> Result:
+        match value:
+            case Tensor():
+                return self.made[id(value)]
+            case tuple():
+                return tuple(self.made[id(each)] for each in value)
+        return value
+
+
+def _copy(
+    read: Sequence[Group], made: Sequence[Group], runs: Sequence[Run], scopes: Scopes
+) -> _Copy:
+    """New tensors, called after what all runs have in common."""
+    steps = runs[0].steps
+    found: dict[int, Tensor] = {}
+    makers = (step for step in steps for _ in _made((step,)))
+    for group, step in zip(made, makers, strict=True):
+        name = common_name(map(_source, group), scopes) or _short(step)
+        found[id(group[0])] = replace(group[0], source="", hint=name)
+    parts_ = (
+        part
+        for step in steps
+        for each, part in zip(reads(step), _parts(step, found), strict=False)
+        if _is_from_outside(each, found)
+    )
+    inputs: dict[Group, Tensor] = {}
+    for group, part in zip(read, parts_, strict=True):
+        if group not in inputs:
+            name = _input_name(group, scopes, part, first=not inputs)
+            inputs[group] = replace(group[0], source="", value=None, hint=name)
+    labels = {
+        id(same[0]): common_name([each.wanted for each in same], scopes)
+        for same in zip(*(_invoked(run.steps) for run in runs), strict=True)
+    }
+    return _Copy(found, inputs, iter([inputs[group] for group in read]), labels)
+
+
+def _invoked(steps: Sequence[Step]) -> list[Invocation]:
+    return [step for step in steps if isinstance(step, Invocation)]
+
+
+def _parts(step: Step, made: Mapping[int, Tensor]) -> Iterator[str]:
+    """What a step's arguments would be called after its result."""
+    result = made[id(_made((step,))[0])].hint
+    known = _ARGUMENTS.get(step.operator, ()) if isinstance(step, Call) else ()
+    yield from (f"{result}_{each}" for each in known)
+    while True:
+        yield f"{result}_weight"
+
+
+def _is_from_outside(tensor: Tensor | Pack, made: Mapping[int, Tensor]) -> bool:
+    return isinstance(tensor, Tensor) and id(tensor) not in made and not is_literal(tensor)
+
+
+def _source(tensor: Tensor) -> str:
+    return tensor.source or tensor.hint
+
+
+def _short(step: Step) -> str:
+    """What a step does, in a word."""
+    match step:
+        case Call(operator):
+            return operator.rpartition(".")[2]
+        case Invocation(operator):
+            return operator.wanted
+    return "t"
+
+
+def _input_name(group: Group, scopes: Scopes, part: str, first: bool) -> str:
+    """What an input is called: a weight like itself, or like its ``part`` in what is made of it."""
+    if any(each.value is not None for each in group):
+        return common_name(map(_source, group), scopes) or part
+    if all(each is group[0] for each in group):
+        return common_name(map(_source, group), [()] * len(group)) or "shared"
+    return "x" if first else common_name(map(_source, group), scopes) or "x"

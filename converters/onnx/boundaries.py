@@ -1,0 +1,164 @@
+"""Where a sequence of steps is best cut: what a person would see as the border of a block.
+
+Never inside of what one node of the source became. Else where the names of the source have least
+in common on both sides, then where few tensors cross, then before a step that reads weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeAlias
+
+from tvm_nnef.converters.onnx.names import is_path, parts, tells
+from tvm_nnef.converters.onnx.repeats import Repeat
+from tvm_nnef.converters.onnx.steps import reads, results
+from tvm_nnef.converters.onnx.tensors import Step, Tensor
+
+Cost: TypeAlias = "tuple[int, int, int]"
+
+_SAMPLE = 8
+"""Costs are added up over as many of the places where a repeat begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """What it costs to cut before each step, and behind the last; None where that may not be."""
+
+    costs: Sequence[Cost | None]
+
+    def may_cut(self, place: tuple[int, int]) -> bool:
+        """Whether a block may begin and end there."""
+        return all(self.costs[each] is not None for each in place)
+
+    def window(self, repeat: Repeat) -> tuple[int, int, Cost] | None:
+        """Begin, end and cost of the best block inside of a repeat, counted from its starts.
+
+        A block of a repeat that overlaps itself is as long as its period.
+        """
+        costs = [self._sum(repeat, place) for place in range(repeat.length + 1)]
+        period, length = repeat.unit, repeat.length
+        if period < length:
+            ends = [(begin, begin + period) for begin in range(length - period, -1, -1)]
+        else:
+            first = _cheapest(costs, range(length // 3 + 1))
+            last = _cheapest(costs, range(length, length - length // 3 - 1, -1))
+            ends = [(begin, end) for begin in first for end in last if begin < end]
+        usable = [
+            (begin, end, _added(before, behind))
+            for begin, end in ends
+            if (before := costs[begin]) and (behind := costs[end])
+        ]
+        return min(usable, key=lambda each: each[2], default=None)
+
+    def _sum(self, repeat: Repeat, place: int) -> Cost | None:
+        """The cost of a cut at a place of a repeat, None where hardly any start allows one."""
+        every = [self.costs[start + place] for start in repeat.starts[:_SAMPLE]]
+        found = [each for each in every if each is not None]
+        if len(found) < 2:
+            return None
+        names, crossing, bare = (sum(column) for column in zip(*found, strict=True))
+        return names * 64 // len(found), crossing * 64 // len(found), bare * 64 // len(found)
+
+
+def _cheapest(costs: Sequence[Cost | None], places: range) -> list[int]:
+    """The first of the places where a cut costs least, if there is one."""
+    known = [(cost, number) for number, place in enumerate(places) if (cost := costs[place])]
+    return [places[min(known)[1]]] if known else []
+
+
+def _added(left: Cost, right: Cost) -> Cost:
+    return left[0] + right[0], left[1] + right[1], left[2] + right[2]
+
+
+def boundaries(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> Boundaries:
+    """The costs of all cuts; ``readers`` has the last unit that reads a tensor, by identity."""
+    crossing = _crossing(units, readers)
+    names = _names_in_common([_name(unit) for unit in units])
+    costs: list[Cost | None] = []
+    whole = True
+    bare = _without_weights(units)
+    for place, unit in enumerate(units):
+        costs.append((names[place], crossing[place], bare[place]) if whole else None)
+        whole = _ends_node(unit)
+    return Boundaries([*costs, (0, crossing[-1], 0)])
+
+
+def _ends_node(unit: Sequence[Step]) -> bool:
+    """Whether the last step of a unit gives what its node of the source gives."""
+    return any(each.source for each in results(unit[-1]))
+
+
+def _crossing(units: Sequence[Sequence[Step]], readers: Mapping[int, int]) -> list[int]:
+    """How many tensors that steps have made, or that are inputs, are read behind each cut."""
+    change = [0] * (len(units) + 2)
+    made = {id(each) for unit in units for step in unit for each in results(step)}
+    read = {id(each): each for unit in units for step in unit for each in reads(step)}
+    for key, each in read.items():
+        if key not in made and isinstance(each, Tensor) and each.value is None:
+            change[0] += 1
+            change[readers[key] + 1] -= 1
+    for place, unit in enumerate(units):
+        for step in unit:
+            for each in results(step):
+                last = readers.get(id(each), place)
+                if last > place:
+                    change[place + 1] += 1
+                    change[last + 1] -= 1
+    return list(accumulate(change))[: len(units) + 1]
+
+
+def _without_weights(units: Sequence[Sequence[Step]]) -> list[int]:
+    """1 for units that begin a node which reads no weights, else 0."""
+    found: list[int] = []
+    behind = 1
+    for unit in reversed(units):
+        behind = 1 if _ends_node(unit) else behind
+        weights = (
+            isinstance(each, Tensor) and each.value is not None and bool(each.rank)
+            for step in unit
+            for each in reads(step)
+        )
+        behind = 0 if any(weights) else behind
+        found.append(behind)
+    return found[::-1]
+
+
+def _names_in_common(names: Sequence[tuple[str, ...]]) -> list[int]:
+    """How many parts the last name before a cut and the first one behind it have in common."""
+    before = _filled(names)
+    behind = _filled(names[::-1])[::-1]
+    return [
+        _in_common(left, right) if left and right else 0
+        for left, right in zip(before, behind, strict=True)
+    ]
+
+
+def _filled(names: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """For each cut the last name before it, () where there is none."""
+    found: list[tuple[str, ...]] = [()]
+    for name in names:
+        found.append(name or found[-1])
+    return found
+
+
+def _in_common(left: tuple[str, ...], right: tuple[str, ...]) -> int:
+    count = 0
+    for ours, theirs in zip(left, right, strict=False):
+        if ours != theirs:
+            break
+        count += 1
+    return count
+
+
+def _name(unit: Sequence[Step]) -> tuple[str, ...]:
+    """The parts of a name that tells where in the source a step belongs; () where none does."""
+    for step in unit:
+        for each in results(step):
+            if is_path(each.source):
+                return parts(each.source)
+        for each in reads(step):
+            if isinstance(each, Tensor) and each.value is not None and tells(each.source):
+                return parts(each.source)
+    return ()

@@ -1,0 +1,87 @@
+"""What the names of the source have in common, from one repetition of a block to the next.
+
+Names enter, as many lists as there are repetitions; words leave, from which ``naming`` makes
+identifiers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from tvm_nnef.converters.onnx.names import parts
+
+Scopes: TypeAlias = "Sequence[tuple[str, ...]]"
+"""For each repetition the words with which its names begin; () where there are none."""
+
+_VAGUE = frozenset(("layer", "block", "stage", "module", "cell", "unit"))
+"""Names that say more together with the one around them."""
+
+_SHORTEST = 3
+_FEW = 3
+_FINAL_NUMBER = re.compile(r"\d+[a-z]?$")
+"""As in ``layer2``, or ``inception_3a``."""
+
+
+def scopes_of(names: Sequence[Iterable[str]]) -> Scopes:
+    """The words that most names of a repetition begin with, and none of the others does."""
+    counts = [Counter(_beginnings(each)) for each in names]
+    present = Counter(beginning for count in counts for beginning in count)
+    found: list[tuple[str, ...]] = []
+    for count in counts:
+        own = [each for each in count if present[each] == 1 and count[each] > 1]
+        most = min(own, key=lambda each: (-count[each], -len(each), each), default=())
+        found.append(most)
+    return found
+
+
+def _beginnings(names: Iterable[str]) -> Iterable[tuple[str, ...]]:
+    for name in names:
+        words = parts(name)
+        yield from (words[:length] for length in range(1, len(words) + 1))
+
+
+def _without_numbers(words: Iterable[str]) -> tuple[str, ...]:
+    plain = (_FINAL_NUMBER.sub("", word) for word in words)
+    return tuple(filter(None, plain))
+
+
+def _each_once(words: Sequence[str]) -> list[str]:
+    """``layer layer`` of torch's ``layer2/layer2.0`` says no more than ``layer``."""
+    return [word for place, word in enumerate(words) if word not in words[:place]]
+
+
+def title(scopes: Scopes, operators: Sequence[str]) -> str:
+    """What a block is called that has these scopes, and invokes these operators.
+
+    After what all scopes have in common, else after its operators.
+    """
+    patterns = set(map(_without_numbers, scopes))
+    words = _each_once(patterns.pop() if len(patterns) == 1 else ())
+    if not words:
+        invoked = list(dict.fromkeys(operators))
+        return "_".join(invoked) if len(invoked) <= _FEW else f"{invoked[0]}_block"
+    last = words[-1] if len(words[-1]) >= _SHORTEST else "block"
+    vague = last.lower().removesuffix("s") in _VAGUE
+    name = "_".join((*words[-2:-1], last.removesuffix("s"))) if vague else last
+    return f"{name}_block" if name in operators else name
+
+
+def common_name(names: Iterable[str], scopes: Scopes) -> str:
+    """What a tensor is called in most repetitions; empty where its names tell nothing.
+
+    Without the words of the scope, and where that is not enough without numbers.
+    """
+    every = [_inside(parts(name), scope) for name, scope in zip(names, scopes, strict=True)]
+    most, count = Counter(every).most_common(1)[0]
+    if 2 * count > len(every):
+        return "_".join(most)
+    plain, count = Counter("_".join(_without_numbers(each)) for each in every).most_common(1)[0]
+    tells = len(plain) > _SHORTEST and not plain.startswith("onnx_")
+    return plain if tells and 2 * count > len(every) else ""
+
+
+def _inside(words: tuple[str, ...], scope: tuple[str, ...]) -> tuple[str, ...]:
+    return words[len(scope) :] if words[: len(scope)] == scope else words

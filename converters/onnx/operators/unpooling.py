@@ -1,0 +1,90 @@
+"""Elements put back to where windows took them from: MaxUnpool, Col2Im."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.decided import counted, decided_shape, extent_of, extents_of
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.registry import operator
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, largest, product
+from tvm_nnef.converters.onnx.tensors import Tensor
+
+
+@operator("MaxUnpool", since=9)
+def max_unpool(node: Node, builder: Builder) -> Tensor:
+    """Elements put back where a MaxPool found them, zeros elsewhere."""
+    x, places = node.input(0), node.input(1)
+    rank, given = x.rank - 2, node.value(2)
+    stride = node.integers("strides") or [1] * rank
+    pads = node.integers("pads") or [0] * (2 * rank)
+    size = node.integers("kernel_shape") or []
+    natural = [
+        (x.shape[axis + 2] - 1) * stride[axis] + size[axis] - pads[axis] - pads[axis + rank]
+        for axis in range(rank)
+    ]
+    inner = (*x.shape[:2], *natural)
+    shape: Shape = inner
+    if given is not None:
+        shape = tuple(int(each) for each in given)
+    elif node.optional(2) is not None:
+        shape = node.known_shape() or decided_shape(node, node.input(2), builder)
+    flat = builder.call(
+        "onnx.unpool", builder.reshape(x, (x.size,)), builder.reshape(places, (x.size,)),
+        as_shape=(prod(inner),), volume=prod(inner),
+    )  # fmt: skip
+    whole = builder.reshape(flat, inner)
+    if shape == inner:
+        return whole
+    # Places count in the shape that pooling would have had; what is larger is empty.
+    corner = builder.constant(np.zeros(len(shape), np.int64))
+    return builder.call(
+        "onnx.pad_at", whole, corner, as_shape=shape, shape=shape, method="CONSTANT"
+    )
+
+
+@operator("Col2Im", since=18)
+def col2im(node: Node, builder: Builder) -> Tensor:
+    """Blocks added up where they lie in an image."""
+    x, block = node.input(0), node.value(2)
+    image, channels = _image(node, builder)
+    rank, shape = len(image), (x.shape[0], channels, *image)
+    stride = node.integers("strides") or [1] * rank
+    dilation = node.integers("dilations") or [1] * rank
+    pads = node.integers("pads") or [0] * (2 * rank)
+    if block is None:
+        return builder.call(
+            "onnx.col2im_at", x, node.input(2), as_shape=shape, image=image, stride=stride,
+            dilation=dilation, before=pads[:rank], after=pads[rank:], channels=channels,
+        )  # fmt: skip
+    size = [int(each) for each in block]
+    count = [
+        (image[axis] + pads[axis] + pads[axis + rank] - dilation[axis] * (size[axis] - 1) - 1)
+        // stride[axis] + 1
+        for axis in range(rank)
+    ]  # fmt: skip
+    spread = builder.reshape(x, (x.shape[0], channels, *size, *count))
+    return builder.call(
+        "onnx.col2im", spread, as_shape=shape, rank=rank, image=image, stride=stride,
+        dilation=dilation, offset=pads[:rank],
+    )  # fmt: skip
+
+
+def _image(node: Node, builder: Builder) -> tuple[list[Extent], Extent]:
+    """The extents of an image that blocks come from, and the number of its channels."""
+    x, known, image, block = node.input(0), node.known_shape(), node.extents(1), node.extents(2)
+    if known is not None:
+        return list(known[2:]), known[1]
+    if image is None:
+        rank = node.rank()
+        given = counted(node.input(1), None if rank is None else rank - 2, builder)
+        bounds = [node.bound(axis + 2) for axis in range(int(given.size))]
+        image = list(extents_of(given, bounds, builder))
+    if block is not None:
+        return image, x.shape[1] // product(block)
+    volume = builder.call("math.prod_reduce", node.input(2), as_shape=(), axes=[0], squeeze=True)
+    count = builder.binary("math.div", builder.extent(x.shape[1]), volume)
+    return image, extent_of(count, largest(x.shape[1]), builder)

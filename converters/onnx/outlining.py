@@ -1,0 +1,298 @@
+"""Steps that repeat a block of steps, as invocations of one operator.
+
+Enters: a converted graph. Leaves: one that computes the same, in which every repetition of a block
+is an :class:`~converters.onnx.tensors.Invocation`. Two runs of steps are the same block where
+their operators, attributes, machine types and ranks are the same and they are wired alike inside;
+what comes from outside, weights included, becomes an input. Numbers of elements may differ. What
+the operator and its tensors are called, and how it is written, ``blocks`` and ``emission`` say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tvm_nnef.converters.onnx.blocks import invocations
+from tvm_nnef.converters.onnx.boundaries import Boundaries, Cost, boundaries
+from tvm_nnef.converters.onnx.conversion import ConvertedGraph
+from tvm_nnef.converters.onnx.emission import is_literal
+from tvm_nnef.converters.onnx.repeats import Repeat, repeats
+from tvm_nnef.converters.onnx.steps import reads, results
+from tvm_nnef.converters.onnx.symbolic import Symbolic
+from tvm_nnef.converters.onnx.tensors import (
+    Argument,
+    Attribute,
+    Call,
+    Invocation,
+    Pack,
+    Run,
+    Step,
+    Tensor,
+)
+
+_SHORTEST = 4
+"""A block has at least as many steps."""
+
+_LEAST_GAIN = 4
+"""An operator is worth having where it makes the text shorter by as many steps."""
+
+_MOST_OPERATORS = 24
+"""As many operators a model gets; what still repeats then is of no importance to a reader."""
+
+
+def outlined(graph: ConvertedGraph) -> ConvertedGraph:
+    """The graph with its repeated blocks as operators, the most rewarding block first.
+
+    Later blocks may contain invocations of earlier ones.
+    """
+    steps: Sequence[Step] = graph.steps
+    for _ in range(_MOST_OPERATORS):
+        sequence = _sequence(steps, graph.outputs)
+        block = _best_block(sequence)
+        if block is None:
+            break
+        steps = _replaced(sequence, block)
+    return replace(graph, steps=tuple(steps))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """Steps in units: a step, or one and the same operator invoked again and again.
+
+    ``letters`` are equal for units that may stand for each other. ``readers`` has the number of
+    the last unit that reads a tensor, by its identity; that of outputs is beyond all.
+    """
+
+    units: Sequence[tuple[Step, ...]]
+    letters: Sequence[int]
+    readers: dict[int, int]
+    boundaries: Boundaries
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a run begins and ends among the units; those skipped are no part of it."""
+
+    start: int
+    end: int
+    skipped: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Runs of equal steps, where they stand, what they are worth, and what cutting costs."""
+
+    places: Sequence[_Place]
+    runs: Sequence[Run]
+    gain: float
+    cost: Cost
+
+    @property
+    def length(self) -> int:
+        """The number of steps of a run."""
+        return len(self.runs[0].steps)
+
+
+def _sequence(steps: Sequence[Step], outputs: Sequence[Tensor]) -> _Sequence:
+    units = list(_units(steps))
+    numbers: dict[Hashable, int] = {}
+    letters = [numbers.setdefault(_letter(unit), len(numbers)) for unit in units]
+    readers = {
+        id(each): place for place, unit in enumerate(units) for step in unit for each in reads(step)
+    }
+    readers |= dict.fromkeys(map(id, outputs), len(units))
+    return _Sequence(units, letters, readers, boundaries(units, readers))
+
+
+def _units(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+    run: list[Step] = []
+    for step in steps:
+        first = run[0] if run else None
+        same = isinstance(step, Invocation) and isinstance(first, Invocation)
+        if run and not (same and step.operator is first.operator):  # type: ignore[union-attr]
+            yield tuple(run)
+            run = []
+        run.append(step)
+    if run:
+        yield tuple(run)
+
+
+def _letter(unit: tuple[Step, ...]) -> Hashable:
+    """What must be the same for two units to be in one block; an object for what is in none."""
+    step = unit[0]
+    match step:
+        case Invocation(operator, results=results):
+            omitted = tuple(each is None for each in results)
+            return (id(operator), len(unit), omitted)
+        case Call(operator, types, attributes) if not _is_open(step):
+            arguments = tuple(map(_argument, step.arguments))
+            made = tuple(map(_argument, step.results))
+            given = tuple((name, _attribute(value)) for name, value in attributes.items())
+            return (operator, types, given, arguments, made)
+    return object()
+
+
+def _is_open(step: Step) -> bool:
+    """Whether a step has to do with packs, or with extents that data decide."""
+    for each in (*reads(step), *results(step)):
+        if isinstance(each, Pack):
+            return True
+        for extent in each.shape:
+            if isinstance(extent, Symbolic) and any(s.tensor for s in extent.symbols.values()):
+                return True
+    return False
+
+
+def _argument(value: Argument) -> Hashable:
+    match value:
+        case Tensor() if is_literal(value):
+            assert value.value is not None
+            return (value.dtype, value.value.tobytes())
+        case Tensor(dtype):
+            return (dtype, value.rank)
+        case tuple() | list():
+            return tuple(map(_argument, value))
+    return repr(value)
+
+
+def _attribute(value: Attribute) -> Hashable:
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_attribute, value))
+    return str(value) if isinstance(value, Symbolic) else repr(value)
+
+
+def _best_block(sequence: _Sequence) -> _Block | None:
+    """The block that is worth most, if there is one that is worth the trouble.
+
+    Where most of it is a smaller block again and again, that one comes first; of rotations of each
+    other the one is taken that is cut where a person would.
+    """
+    found = [_block(sequence, each) for each in repeats(sequence.letters, 2)]
+    worthy = [each for each in found if each is not None and each.gain >= _LEAST_GAIN]
+    best = max(worthy, key=lambda each: each.gain, default=None)
+    while best is not None:
+        inner = [each for each in worthy if _fills(each, best)]
+        if not inner:
+            rotations = (each for each in worthy if _is_rotation(each, best))
+            return min(rotations, key=lambda each: (each.cost, -each.gain))
+        best = max(inner, key=lambda each: each.gain)
+    return None
+
+
+def _fills(inner: _Block, outer: _Block) -> bool:
+    """Whether at least half of a block is another block, twice or more."""
+    whole = outer.places[0]
+    within = [p for p in inner.places if whole.start <= p.start and p.end <= whole.end]
+    return len(within) > 1 and 2 * len(within) * inner.length >= outer.length > inner.length
+
+
+def _is_rotation(block: _Block, best: _Block) -> bool:
+    """Whether a block is as long as another, and worth as much but for a repetition or so."""
+    return block.length == best.length and block.gain >= best.gain - 1.5 * best.length
+
+
+def _block(sequence: _Sequence, repeat: Repeat) -> _Block | None:
+    """What of a repeat can be one operator."""
+    found = sequence.boundaries.window(repeat)
+    if found is None:
+        return None
+    *window, cost = found
+    places: list[_Place] = []
+    for start in repeat.starts:
+        place = _Place(start + window[0], start + window[1])
+        if not places or place.start >= places[-1].end:
+            places.append(place)
+    alike: dict[Hashable, list[tuple[_Place, Run]]] = {}
+    for place in _with_loose(sequence, places):
+        if sequence.boundaries.may_cut((place.start, place.end)):
+            run = _run(sequence, place)
+            alike.setdefault(run.wiring, []).append((place, run))
+    most = max(alike.values(), key=len, default=[])
+    if len(most) < 2:
+        return None
+    runs = [run for _, run in most]
+    return _Block([place for place, _ in most], runs, _gain(runs), cost)
+
+
+def _with_loose(sequence: _Sequence, places: Sequence[_Place]) -> list[_Place]:
+    """Places, and those beside them where other steps stand between the same ones.
+
+    So it is with the first layer of a network, which makes what all layers read.
+    """
+    word = sequence.letters[places[0].start : places[0].end]
+    found: list[_Place] = []
+    free = 0
+    for place in places:
+        before = _loose(sequence, word[::-1], range(place.start - 1, free - 1, -1))
+        found += [place] if before is None else [before, place]
+        free = place.end
+    behind = _loose(sequence, word, range(free, len(sequence.units)))
+    return found if behind is None else [*found, behind]
+
+
+def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Place | None:
+    """The place where a word stands with other units between, from the first of the units on.
+
+    What is between must not read what the word makes: it is moved in front of it.
+    """
+    if len(units) <= len(word) or sequence.letters[units[0]] != word[0]:
+        return None
+    matched: list[int] = []
+    for unit in units[: len(word) * 3 // 2]:
+        if len(matched) < len(word) and sequence.letters[unit] == word[len(matched)]:
+            matched.append(unit)
+    if len(matched) < len(word):
+        return None
+    start, end = min(matched), max(matched) + 1
+    skipped = tuple(unit for unit in range(start, end) if unit not in matched)
+    made = {id(t) for unit in matched for step in sequence.units[unit] for t in results(step)}
+    between = (t for unit in skipped for step in sequence.units[unit] for t in reads(step))
+    return None if any(id(each) in made for each in between) else _Place(start, end, skipped)
+
+
+def _run(sequence: _Sequence, place: _Place) -> Run:
+    """Steps with what they read from outside, role by role, and what is read of them there."""
+    units = (unit for unit in range(place.start, place.end) if unit not in place.skipped)
+    steps = tuple(step for unit in units for step in sequence.units[unit])
+    made: dict[int, int] = {}
+    read: list[Tensor] = []
+    wiring: list[int] = []
+    for step in steps:
+        for each in reads(step):
+            assert isinstance(each, Tensor)
+            if not is_literal(each):
+                wiring.append(made.get(id(each), -1))
+                if wiring[-1] < 0:
+                    read.append(each)
+        for given in results(step):
+            made[id(given)] = len(made)
+    given_out = [
+        each if sequence.readers.get(id(each), -1) >= place.end else None
+        for step in steps
+        for each in results(step)
+        if isinstance(each, Tensor)
+    ]
+    return Run(steps, tuple(read), tuple(given_out), tuple(wiring))
+
+
+def _gain(runs: Sequence[Run]) -> float:
+    """The steps that are saved, less something for what goes in and out."""
+    length = len(runs[0].steps)
+    if length < _SHORTEST:
+        return 0
+    inputs = len(set(zip(*(map(id, run.read) for run in runs), strict=True)))
+    outputs = sum(any(group) for group in zip(*(run.given for run in runs), strict=True))
+    more = sum(each is not None for run in runs for each in run.given) - len(runs)
+    return (len(runs) - 1) * length - len(runs) - inputs / 4 - outputs - 2 * more
+
+
+def _replaced(sequence: _Sequence, block: _Block) -> list[Step]:
+    """All steps, with invocations in place of the runs of a block."""
+    steps: list[Step] = []
+    done = 0
+    for place, invocation in zip(block.places, invocations(block.runs), strict=True):
+        before = (*range(done, place.start), *place.skipped)
+        steps += (step for unit in before for step in sequence.units[unit])
+        steps.append(invocation)
+        done = place.end
+    return [*steps, *(step for unit in sequence.units[done:] for step in unit)]

@@ -1,0 +1,117 @@
+"""Where a sequence repeats itself: from letters to stretches that occur more than once.
+
+Found with a suffix array, in time that grows little faster than the sequence. What the letters
+stand for, and which of the stretches are worth anything, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST = 32
+"""As many stretches are given."""
+
+_SAME_UNIT = 2
+"""As many of these have a unit of the same length: most of them are rotations of each other."""
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A stretch of ``length`` letters that begins at each of ``starts``, in ascending order.
+
+    It goes on as far as the letters at all of these starts are the same. Where the least distance
+    of two starts is less than ``length``, the stretches overlap, and have this as their period.
+    """
+
+    length: int
+    starts: tuple[int, ...]
+    distance: int
+
+    @property
+    def unit(self) -> int:
+        """As many letters as can be taken at each start so that nothing is taken twice."""
+        return min(self.length, self.distance)
+
+
+def repeats(letters: Sequence[int], shortest: int) -> list[Repeat]:
+    """Stretches of at least ``shortest`` letters, those first that could save most of them."""
+    if len(letters) < 2 * shortest:
+        return []
+    suffixes = _suffixes(np.asarray(letters, np.int64))
+    found: list[Repeat] = []
+    for length, first, last in _intervals(_common(letters, suffixes)):
+        # Beyond twice the sequence, the stretches overlap so much that shorter ones tell it too.
+        if length >= shortest and (last - first + 1) * length <= 2 * len(letters):
+            starts = np.sort(suffixes[first : last + 1])
+            distance = int(np.diff(starts).min())
+            if distance >= shortest:
+                found.append(Repeat(length, tuple(starts.tolist()), distance))
+    found.sort(key=lambda each: (-(len(each.starts) - 1) * each.unit, -each.length, each.starts))
+    return list(_varied(found))
+
+
+def _varied(found: Sequence[Repeat]) -> Iterator[Repeat]:
+    """The first ones, with different units."""
+    units: dict[int, int] = {}
+    for each in found:
+        units[each.unit] = units.get(each.unit, 0) + 1
+        if units[each.unit] <= _SAME_UNIT:
+            yield each
+        if sum(min(number, _SAME_UNIT) for number in units.values()) >= _MOST:
+            return
+
+
+def _suffixes(letters: Integers) -> Integers:
+    """Where the suffixes begin, in the order of the suffixes: by doubling what is compared."""
+    rank = np.unique(letters, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    size, width = len(letters), 1
+    while True:
+        following = np.full(size, -1, np.int64)
+        following[:-width] = rank[width:]
+        keys = rank * (size + 1) + following + 1
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        ranks = np.concatenate(([0], np.cumsum(ordered[1:] != ordered[:-1])))
+        rank = np.empty(size, np.int64)
+        rank[order] = ranks
+        width *= 2
+        if ranks[-1] == size - 1 or width >= size:
+            return order
+
+
+def _common(letters: Sequence[int], suffixes: Integers) -> list[int]:
+    """How many letters each suffix has in common with the one before it in their order (Kasai)."""
+    order = suffixes.tolist()
+    place = [0] * len(order)
+    for number, start in enumerate(order):
+        place[start] = number
+    common, length = [0] * len(order), 0
+    for start, number in enumerate(place):
+        if number == 0:
+            length = 0
+            continue
+        other = order[number - 1]
+        limit = len(order) - max(start, other)
+        while length < limit and letters[start + length] == letters[other + length]:
+            length += 1
+        common[number] = length
+        length = max(0, length - 1)
+    return common
+
+
+def _intervals(common: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """What suffixes that stand together have in common: its length, the first and last of them."""
+    stack: list[tuple[int, int]] = []
+    for place, length in enumerate((*common[1:], 0)):
+        first = place
+        while stack and stack[-1][0] > length:
+            longer, first = stack.pop()
+            yield longer, first, place
+        if length and (not stack or stack[-1][0] < length):
+            stack.append((length, first))

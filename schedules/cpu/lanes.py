@@ -1,0 +1,146 @@
+"""Arithmetic in the lanes of a vector: what functions of real numbers are written with.
+
+Enters: operands of one width, scalars or vectors. Leaves: expressions of the same width. Knows
+nothing of particular functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.tvm_compat import lanes_of, typed
+
+Expression: TypeAlias = Any
+
+_SCALED_LANES = 16
+"""Lanes of the instruction that multiplies by powers of two."""
+
+ROUND = 1.5 * 2**23
+"""Added to a number and taken away again it leaves the nearest whole one, also in its low bits."""
+
+
+class Lanes:
+    """Makes constants and operations of the width of a vector."""
+
+    def __init__(self, kind: Any, description: Description) -> None:
+        """Takes the type of the call that is replaced, and the CPU."""
+        self.lanes = lanes_of(kind)
+        whole = self.lanes % _SCALED_LANES == 0
+        self.scales = whole and description.scaling is not None
+        self._description = description
+
+    def real(self, value: float, dtype: str = "float32") -> Expression:
+        """A constant in all lanes."""
+        return self._wide(tirx.const(value, dtype))
+
+    def whole(self, value: int) -> Expression:
+        """An int32 constant in all lanes."""
+        return self._wide(tirx.const(value, "int32"))
+
+    def cast(self, value: Expression, dtype: str) -> Expression:
+        """The nearest value of another type, for ints towards zero."""
+        return tirx.Cast(typed(dtype, self.lanes), value)
+
+    def bits(self, value: Expression, dtype: str) -> Expression:
+        """The same bits as another type."""
+        return tirx.call_intrin(typed(dtype, self.lanes), "tirx.reinterpret", value)
+
+    def square_root(self, value: Expression) -> Expression:
+        """The square root."""
+        return tirx.call_intrin(typed("float32", self.lanes), "tirx.sqrt", value)
+
+    def let(self, value: Expression, body: Callable[[Any], Expression]) -> Expression:
+        """The body with a value computed once."""
+        var = tirx.Var("t", value.ty)
+        return tirx.Let(var, value, body(var))
+
+    def polynomial(self, x: Expression, coefficients: Sequence[float]) -> Expression:
+        """By Horner's rule, the highest coefficient first."""
+        total = self.real(coefficients[0])
+        for coefficient in coefficients[1:]:
+            total = total * x + self.real(coefficient)
+        return total
+
+    def scaled(self, x: Expression, powers: Expression) -> Expression:
+        """A value times two to the power of a whole number, rounded once, where it ``scales``."""
+        everywhere, nearest = tirx.const(-1, "int16"), tirx.const(4, "int32")
+
+        def part(first: int) -> Expression:
+            lanes = [*range(first, first + _SCALED_LANES)]
+            whole = self.lanes == _SCALED_LANES
+            a, b = (each if whole else tirx.Shuffle([each], lanes) for each in (x, powers))
+            kind = typed("float32", _SCALED_LANES)
+            name = self._description.scaling
+            return tirx.call_llvm_pure_intrin(kind, name, a, b, a, everywhere, nearest)
+
+        parts = [part(first) for first in range(0, self.lanes, _SCALED_LANES)]
+        return parts[0] if len(parts) == 1 else tirx.Shuffle(parts, list(range(self.lanes)))
+
+    def limited(self, x: Expression, least: float, greatest: float) -> Expression:
+        """The value within two limits; NaN stays."""
+        high, low = self.real(greatest), self.real(least)
+
+        def below(x: Expression) -> Expression:
+            return self.let(tirx.Select(x > high, high, x), above)
+
+        def above(x: Expression) -> Expression:
+            return tirx.Select(x < low, low, x)
+
+        return self.let(x, below)
+
+    def size(self, x: Expression) -> Expression:
+        """The value without its sign."""
+        return self.bits(self.bits(x, "int32") & self.whole(0x7FFFFFFF), "float32")
+
+    def with_sign(self, size: Expression, x: Expression) -> Expression:
+        """A value that is not negative, with the sign of another one."""
+        sign = self.bits(x, "int32") & self.whole(-(2**31))
+        return self.bits(self.bits(size, "int32") | sign, "float32")
+
+    def usually(
+        self, condition: Expression, fast: Expression, name: str, *operands: Expression
+    ) -> Expression:
+        """A value where a condition holds in all lanes, else all from a function of the C library.
+
+        The condition is tested once for all lanes, and the branch is foreseen.
+        """
+        return tirx.if_then_else(self._all(condition), fast, self.from_c_library(name, *operands))
+
+    def from_c_library(self, name: str, *operands: Expression) -> Expression:
+        """A function of single numbers, called for one lane after the other."""
+        dtype = str(operands[0].ty.dtype).split("x")[0]
+        called = name + ("f" if dtype == "float32" else "")
+        if self.lanes == 1:
+            return tirx.call_pure_extern(dtype, called, *operands)
+        calls = [
+            tirx.call_pure_extern(dtype, called, *(tirx.Shuffle([x], [lane]) for x in operands))
+            for lane in range(self.lanes)
+        ]
+        return tirx.Shuffle(calls, list(range(self.lanes)))
+
+    def _all(self, condition: Expression) -> Expression:
+        """Whether a condition holds in all lanes."""
+        if self.lanes == 1:
+            return condition
+        # The opposite of a comparison would be another one, which numbers alone turn around.
+        flags = tirx.Select(condition, self.whole(0), self.whole(1))
+        return tirx.EQ(self._union(flags, self.lanes), tirx.const(0, "int32"))
+
+    def _union(self, flags: Expression, count: int) -> Expression:
+        half = count // 2
+        if not half:
+            return flags
+        halves = ([*range(first, first + half)] for first in (0, half))
+
+        def joined(vector: Expression) -> Expression:
+            first, second = (tirx.Shuffle([vector], lanes) for lanes in halves)
+            return self._union(first | second, half)
+
+        return self.let(flags, joined)
+
+    def _wide(self, scalar: Expression) -> Expression:
+        return scalar if self.lanes == 1 else tirx.Broadcast(scalar, self.lanes)

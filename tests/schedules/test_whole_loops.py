@@ -1,0 +1,178 @@
+"""Loops of the virtual machine as one kernel: which become one, and that they compute the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tvm_nnef
+from tvm_nnef import schedules
+from tvm_nnef.compilation.target import resolve
+
+F = np.float32
+T, B, C, N = 20, 3, 5, 24
+"""Steps, batch, channels, width of the state: more steps than are written one after the other."""
+
+
+def random(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(F) / 3
+
+
+W, R = random(N, C), random(N, N)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def scanned(step, xs, *state):
+    """The outputs over time of what a step makes of an input and a state, output and state."""
+    outputs = []
+    for x in xs:
+        output, *state = step(x, *state)
+        outputs.append(output)
+    return np.stack(outputs), *state
+
+
+def graph(body, batch, results, more=""):
+    return f"""import nn, math, layout, linalg;
+    graph G {{
+      @input {{ x: real[{T},{batch},{C}]; h: real[{batch},{N}]; {more} }}
+      @output {{ {results} }}
+      @variable {{ W: real[{N},{C}]; R: real[{N},{N}]; }}
+      @compose {{ xs..({T}) = layout.unstack{{axis=0}}(x); {body} }}
+    }}"""
+
+
+PLAIN = """
+    z, ys..(20) = with s = h for u : xs do {
+        a = nn.linear(u, W); b = nn.linear(s, R); c = math.add(a, b); t = math.tanh(c);
+        yield t, t;
+    };
+    y = layout.stack{axis=0}(ys);
+"""
+SHIFTED = """
+    z, ~, ys..(20) = with s = h, r = h for u : xs do {
+        a = nn.linear(u, W); b = nn.linear(r, R); c = math.add(a, b); t = math.tanh(c);
+        yield t, s, t;
+    };
+    y = layout.stack{axis=0}(ys);
+"""
+GATED = """
+    z, ys..(20) = with s = h for u : xs do {
+        a = nn.linear(u, W); g = nn.sigmoid(a); b = nn.linear(s, R); c = math.mul(b, g);
+        e = math.sub(s, c); f = math.mul(g, e); t = math.add(c, f);
+        yield t, e;
+    };
+    y = layout.stack{axis=1}(ys);
+"""
+COUNTED = """
+    z = with s = h do..(p) { b = nn.linear(s, R); t = math.tanh(b); yield t; };
+    y = math.add(z, 0.0);
+"""
+CONDITION_BEHIND = """
+    z = with s = h do { b = nn.linear(s, R); t = math.mul(b, 0.5); yield t; }
+        while { m = math.abs(s); k = math.max_reduce{axes=[0,1], squeeze=true}(m);
+                q = math.gt(k, 0.0001); yield q; };
+    y = math.add(z, 0.0);
+"""
+
+
+def plain(x, s):
+    t = np.tanh(x @ W.T + s @ R.T)
+    return t, t
+
+
+def shifted(x, s, r):
+    t = np.tanh(x @ W.T + r @ R.T)
+    return t, t, s
+
+
+def gated(x, s):
+    g = sigmoid(x @ W.T)
+    c = s @ R.T * g
+    e = s - c
+    return e, c + g * e
+
+
+RESULTS = f"y: real[{T},~,{N}]; z: real[~,{N}];"
+SCANS = {
+    "plain": (PLAIN, RESULTS, lambda x, h: scanned(plain, x, h), True),
+    "gated": (
+        GATED, f"y: real[~,{T},{N}]; z: real[~,{N}];",
+        lambda x, h: (scanned(gated, x, h)[0].transpose(1, 0, 2), scanned(gated, x, h)[1]), True,
+    ),
+    "shifted": (SHIFTED, RESULTS, lambda x, h: scanned(shifted, x, h, h)[:2], False),
+}  # fmt: skip
+
+
+def model(text):
+    return tvm_nnef.load_model(text, variables={"main.G.W": W, "main.G.R": R})
+
+
+def rules(loaded):
+    mod = schedules.schedule(tvm_nnef.from_nnef(loaded), resolve("native"))
+    return {kernel.rule for kernel in schedules.report(mod)}
+
+
+@pytest.mark.parametrize("batch", ["3", "b|9"])
+@pytest.mark.parametrize("name", SCANS)
+def test_a_loop_over_time_is_one_kernel(name, batch):
+    body, results, expected, whole = SCANS[name]
+    loaded = model(graph(body, batch, results))
+    assert ("cpu.loop" in rules(loaded)) is whole
+    executable = tvm_nnef.build(loaded)
+    for size in (3,) if batch == "3" else (1, 8, 9):
+        x, h = random(T, size, C), random(size, N)
+        for found, wanted in zip(executable(x, h), expected(x, h), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["counted", "condition"])
+def test_a_loop_of_as_many_steps_as_data_say_is_one_kernel(name):
+    body, more = (COUNTED, "p: int[];") if name == "counted" else (CONDITION_BEHIND, "")
+    loaded = model(graph(body, 3, f"y: real[3,{N}];", more))
+    assert "cpu.loop" in rules(loaded)
+    executable, x, h = tvm_nnef.build(loaded), random(T, 3, C), random(3, N)
+    for count in (0, 1, 30) if name == "counted" else (None,):
+        state = h
+        if count is None:
+            state = state @ R.T * F(0.5)
+            while np.abs(state).max() > 0.0001:
+                state = state @ R.T * F(0.5)
+        for _ in range(count or 0):
+            state = np.tanh(state @ R.T)
+        given = [x, h] if count is None else [x, h, np.int32(count)]
+        np.testing.assert_allclose(executable(*given)[0], state, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_loops_that_are_alike_have_stacks_of_their_own(whole, monkeypatch):
+    if not whole:
+        monkeypatch.setattr(schedules, "_FINISHED", {})
+    body = PLAIN + PLAIN.replace("z, ys", "v, ws").replace("nn.linear(u, W)", "nn.linear(u, V)")
+    second = body.rfind("y = layout")
+    body = body[:second] + "w = layout.stack{axis=0}(ws);"
+    text = graph(
+        body, 2, f"y: real[{T},2,{N}]; w: real[{T},2,{N}]; z: real[2,{N}]; v: real[2,{N}];"
+    )
+    text = text.replace("@variable {", f"@variable {{ V: real[{N},{C}];")
+    V = -2 * W
+    loaded = tvm_nnef.load_model(text, variables={"main.G.W": W, "main.G.R": R, "main.G.V": V})
+    x, h = random(T, 2, C), random(2, N)
+    y, w, *_ = tvm_nnef.build(loaded)(x, h)
+    np.testing.assert_allclose(y, scanned(plain, x, h)[0], rtol=1e-5, atol=1e-5)
+    other = [np.tanh(each @ V.T) for each in x[:1]]
+    np.testing.assert_allclose(w[0], np.tanh(x[0] @ V.T + h @ R.T), rtol=1e-5, atol=1e-5)
+    assert np.abs(w[0] - other[0]).max() > 1e-3
+
+
+def test_weights_in_a_loop_are_packed_before_it_runs():
+    mod = schedules.legalize(
+        tvm_nnef.from_nnef(model(graph(PLAIN, "3", RESULTS))), resolve("native")
+    )
+    names = {variable.name_hint for variable in mod.get_global_vars()}
+    assert not any(name.startswith("pack") for name in names)
+    body = next(f for f in mod.functions.values() if "loop_body" in (f.attrs or {}))
+    weights = [list(p.ty.shape.values) for p in body.params]
+    assert [N, N] not in weights

@@ -1,0 +1,92 @@
+"""TVM's analysis of expressions with symbols: integer expressions and conditions in, simpler out.
+
+A symbol is an extent that only a run tells: it is never negative, and no larger than any array. A
+model asks for the same things again and again, so answers are remembered by the structure of what
+was asked. TVM is imported when the first question comes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tvm.ir import PrimExpr
+
+_LARGEST = 1 << 40
+"""A bound for symbols that have none: no array has a longer extent."""
+
+_REMEMBERED = 1 << 14
+"""How many answers are remembered of each kind."""
+
+
+def wide(extent: int | PrimExpr) -> Any:
+    """An extent as a TVM expression of type int64."""
+    if isinstance(extent, int):
+        from tvm import tirx
+
+        return tirx.IntImm("int64", extent)
+    return extent if str(extent.ty) == "int64" else extent.astype("int64")
+
+
+def simplified(expression: PrimExpr) -> int | PrimExpr:
+    """An integer expression in its simplest form, a number where it has no symbols."""
+    result: int | PrimExpr = _simplified(_key(expression))
+    return result
+
+
+def decided(condition: PrimExpr) -> bool | PrimExpr:
+    """Whether a condition holds for all symbols or for none; where it depends, its simplest form."""
+    result: bool | PrimExpr = _decided(_key(condition))
+    return result
+
+
+def is_zero(expression: PrimExpr) -> bool:
+    """Whether an integer expression is certainly 0."""
+    result: bool = _is_zero(_key(expression))
+    return result
+
+
+def analyzer(*expressions: Any, bounds: Mapping[str, int] | None = None) -> Any:
+    """TVM's analyzer, which knows the range of every symbol of the expressions."""
+    from tvm import tirx
+    from tvm.ir import Range
+    from tvm.sym import Analyzer
+
+    made = Analyzer()
+    for expression in expressions:
+        for variable in tirx.analysis.undefined_vars(expression):
+            most = (bounds or {}).get(variable.name, _LARGEST)
+            made.bind(variable, Range(wide(0), wide(most + 1)))
+    return made
+
+
+def _key(expression: Any) -> Any:
+    """The expression as a key: equal to those of the same structure over the same symbols."""
+    from tvm_ffi import StructuralKey
+
+    return StructuralKey(expression)
+
+
+@functools.lru_cache(_REMEMBERED)
+def _simplified(key: Any) -> Any:
+    simple = analyzer(key.key).simplify(key.key)
+    value = getattr(simple, "value", None)
+    return value if isinstance(value, int) else simple
+
+
+@functools.lru_cache(_REMEMBERED)
+def _decided(key: Any) -> Any:
+    from tvm import tirx
+
+    known = analyzer(key.key)
+    simple = known.simplify(key.key)
+    if isinstance(simple, tirx.IntImm):
+        return bool(simple.value)
+    return False if known.can_prove(tirx.Not(simple)) else simple
+
+
+@functools.lru_cache(_REMEMBERED)
+def _is_zero(key: Any) -> bool:
+    return bool(analyzer(key.key).can_prove_equal(key.key, 0))
