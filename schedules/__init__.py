@@ -17,6 +17,7 @@ from tvm import relax, transform
 from tvm_nnef.schedules.cpu import math_functions, packing, rules
 from tvm_nnef.schedules.cpu.balancing import balanced
 from tvm_nnef.schedules.cpu.description import describe
+from tvm_nnef.schedules.cpu.row_fusion import with_joined_rows
 from tvm_nnef.schedules.cpu.stack import on_stack
 from tvm_nnef.schedules.cpu.strided_loads import sorted_in_registers
 from tvm_nnef.schedules.cpu.whole_loops import with_whole_loops
@@ -88,7 +89,8 @@ def fuse(mod: Module, target: Target) -> Module:
         relax.transform.DeadCodeElimination(),
     ]
     annotated = _run(mod, target, patterns)
-    return _run(annotate(annotated), target, passes)
+    fused = _run(annotate(annotated), target, passes)
+    return with_joined_rows(fused) if str(target.kind.name) in _CPUS else fused
 
 
 def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) -> Module:

@@ -1,10 +1,12 @@
-"""What all tests share: golden files, rewritten by ``pytest --update-golden``."""
+"""What all tests share: golden files, rewritten by ``pytest --update-golden``; outputs compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -29,5 +31,22 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         hint = f"{path.name} is missing; write it with --update-golden"
         assert path.is_file(), hint
         assert text.rstrip("\n") + "\n" == path.read_text(encoding="utf-8")
+
+    return check
+
+
+@pytest.fixture
+def matches() -> Callable[[Any, Any], None]:
+    """Compare the outputs of a model with numbers; a pack is a list, an array says its shape."""
+
+    def check(found: Any, expected: Any) -> None:
+        assert len(found) == len(expected)
+        for item, wanted in zip(found, expected, strict=True):
+            if isinstance(item, list):
+                check(item, wanted)
+                continue
+            wanted = np.asarray(wanted, float)
+            assert item.shape == wanted.shape
+            np.testing.assert_allclose(np.asarray(item, float), wanted, rtol=1e-5)
 
     return check

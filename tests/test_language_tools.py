@@ -49,18 +49,6 @@ def source(text: str) -> str:
     return OPERATORS + text.replace("INPUTS", INPUTS)
 
 
-def matches(found: Any, expected: Any) -> None:
-    assert len(found) == len(expected)
-    for item, wanted in zip(found, expected, strict=True):
-        if isinstance(item, list):
-            matches(item, wanted)
-            continue
-        # An array of values says the shape too.
-        wanted = np.asarray(wanted, float)
-        assert item.shape == wanted.shape
-        np.testing.assert_allclose(np.asarray(item, float), wanted, rtol=1e-5)
-
-
 MODELS = [
     ("with local", """
 operator op { @input { x: real[s..]; } @output { y: real[s..]; }
@@ -387,7 +375,9 @@ COMPILED = {
     ("text", "given", "expected", "options"),
     [pytest.param(*rest, id=name) for name, *rest in MODELS],
 )
-def test_models_mean(text: str, given: Any, expected: Any, options: Any) -> None:
+def test_models_mean(
+    text: str, given: Any, expected: Any, options: Any, matches: Any
+) -> None:
     matches(tvm_nnef.evaluate(source(text), *given, dialect="tools", **options), expected)
 
 
@@ -395,7 +385,9 @@ def test_models_mean(text: str, given: Any, expected: Any, options: Any) -> None
     ("text", "given", "expected", "options"),
     [pytest.param(*rest, id=name) for name, *rest in MODELS if name in COMPILED],
 )
-def test_compiled_models_mean_the_same(text: str, given: Any, expected: Any, options: Any) -> None:
+def test_compiled_models_mean_the_same(
+    text: str, given: Any, expected: Any, options: Any, matches: Any
+) -> None:
     executable = tvm_nnef.build(source(text), dialect="tools", progress=False, **options)
     matches(executable(*given), expected)
 

@@ -199,6 +199,8 @@ def test_modules_are_looked_for_in_order(folder: Path, tmp_path: Path) -> None:
     shutil.move(folder / "parts.sknd", elsewhere / "parts.sknd")
     assert any("parts" in each.message for each in check(folder))
     assert check(folder, search_path=[elsewhere]) == []
+    with pytest.raises(NnefError, match="there is no such folder"):
+        evaluate(folder, X, search_path=[tmp_path / "libary"])
     # what the model itself has goes first
     (folder / "parts.sknd").write_text(PARTS.replace("+", "-"), encoding="utf-8")
     np.testing.assert_array_equal(evaluate(folder, X, search_path=[elsewhere])[0], W - B)

@@ -36,8 +36,8 @@ def convert(
 
     ``source`` is the path of a ``.onnx`` file, its bytes, or an ``onnx.ModelProto``. ``options``
     are those of the format's converter: for ONNX ``input_shapes={"x": (1, 3, 224, 224)}`` and
-    ``dtypes`` where the source leaves them open, and ``converters`` for operators of the user's
-    own (:func:`tvm_nnef.converters.onnx.convert`).
+    ``dtypes`` where the source leaves them open, ``converters`` for operators of the user's own,
+    and ``outline=False`` to leave blocks that repeat (:func:`tvm_nnef.converters.onnx.convert`).
 
     Where ``path`` ends in ``.onnx``, ``source`` is a SkriptND model (what :func:`load_model` takes)
     and is written as ONNX; ``options`` are then those of :func:`tvm_nnef.compose`.

@@ -315,6 +315,10 @@ def _check_container(
 ) -> tuple[Program | None, list[Diagnostic]]:
     assert container.main is not None
     main = container.read_source(container.main)
+    for folder in search_path:
+        if not Path(folder).is_dir():
+            hint = "search_path (--search-path) takes folders in which modules are found"
+            raise error("there is no such folder", hint=hint, file=str(folder))
     told, ambiguities = _dialect(container, dialect)
 
     def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax, s_tir, tirx
 from tvm.target import codegen
 
@@ -46,8 +47,8 @@ LOOP_BODY = "loop_body"
 go on, index, state)``."""
 
 LOOP_STEPS = "loop_steps"
-"""The attribute of a Relax function that makes so many steps by a function with ``LOOP_BODY``, 0 for
-as many as that says, one at least."""
+"""The attribute of a Relax function that makes so many steps by a function with ``LOOP_BODY``, for
+0 as many as that says, one at least."""
 
 Module: TypeAlias = Any
 """A ``tvm.IRModule``."""
@@ -304,10 +305,46 @@ def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
 
     def pipeline() -> tuple[Any, Any, Any]:
         lowering, host, device = s_tir.pipeline.default_s_tir_pipeline()
-        return tvm.transform.Sequential([lowering, expanded]), host, device
+        return tvm.transform.Sequential([_lowered_soundly(lowering), expanded]), host, device
 
     tirx.register_tir_pipeline(_PIPELINE, pipeline)
     return _PIPELINE
+
+
+def _lowered_soundly(lowering: Any) -> Any:
+    """A lowering of PrimFuncs, without TVM's reuse of memory where that goes wrong.
+
+    A buffer takes the memory of one that a loop reads for the last time, if it is as large and the
+    loop reads it where it writes. What goes through views of the two buffers is not seen in that
+    test, and buffers whose extents only a run tells are all taken to be as large.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="lower_soundly")  # type: ignore[untyped-decorator]
+    def lowered(mod: Module, context: Any) -> Module:
+        parts: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        for variable, function in mod.functions.items():
+            parts[_views_own_memory(function)][variable] = function
+        plain, viewed = (tvm.IRModule(part, attrs=mod.attrs) for part in parts)
+        result = lowering(plain)
+        if parts[True]:
+            with _sound_passes("tirx.StorageRewrite"):
+                result.update(lowering(viewed))
+        return result
+
+    return lowered
+
+
+def _views_own_memory(function: Any) -> bool:
+    """Whether a PrimFunc allocates several buffers, and declares views of some buffers."""
+    if not isinstance(function, tirx.PrimFunc):
+        return False
+    allocated: list[Any] = []
+    views: list[Any] = []
+    tvm_ffi.structural_walk(
+        function.body, (s_tir.SBlock, lambda block: allocated.extend(block.alloc_buffers))
+    )
+    tvm_ffi.structural_walk(function.body, (tirx.DeclBuffer, views.append))
+    return len(allocated) > 1 and bool(views)
 
 
 def compile_virtual_machine(
@@ -332,13 +369,13 @@ def compile_virtual_machine(
         )
 
 
-def _sound_passes() -> Any:
-    """A context without TVM's lifting of conditions out of loops.
+def _sound_passes(*others: str) -> Any:
+    """A context without TVM's lifting of conditions out of loops, and without other passes.
 
     It comes after what that loop makes certain was dropped from the condition: a guard of a
     division by a symbol is gone where the loop would not have run. LLVM lifts safely.
     """
-    return tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse"])
+    return tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse", *others])
 
 
 def compile_kernel(

@@ -138,26 +138,26 @@ def _copy(
 ) -> _Copy:
     """New tensors, called after what all runs have in common."""
     steps = runs[0].steps
+    labels = {
+        id(same[0]): common_name([each.wanted for each in same], scopes)
+        for same in zip(*(_invoked(run.steps) for run in runs), strict=True)
+    }
     found: dict[int, Tensor] = {}
     makers = (step for step in steps for _ in _made((step,)))
     for group, step in zip(made, makers, strict=True):
         name = common_name(map(_source, group), scopes) or _short(step)
         found[id(group[0])] = replace(group[0], source="", hint=name)
-    parts_ = (
+    parts = (
         part
         for step in steps
-        for each, part in zip(reads(step), _parts(step, found), strict=False)
+        for each, part in zip(reads(step), _parts(step, found, labels), strict=False)
         if _is_from_outside(each, found)
     )
     inputs: dict[Group, Tensor] = {}
-    for group, part in zip(read, parts_, strict=True):
+    for group, part in zip(read, parts, strict=True):
         if group not in inputs:
             name = _input_name(group, scopes, part, first=not inputs)
             inputs[group] = replace(group[0], source="", value=None, hint=name)
-    labels = {
-        id(same[0]): common_name([each.wanted for each in same], scopes)
-        for same in zip(*(_invoked(run.steps) for run in runs), strict=True)
-    }
     return _Copy(found, inputs, iter([inputs[group] for group in read]), labels)
 
 
@@ -165,11 +165,15 @@ def _invoked(steps: Sequence[Step]) -> list[Invocation]:
     return [step for step in steps if isinstance(step, Invocation)]
 
 
-def _parts(step: Step, made: Mapping[int, Tensor]) -> Iterator[str]:
-    """What a step's arguments would be called after its result."""
+def _parts(step: Step, made: Mapping[int, Tensor], labels: Mapping[int, str]) -> Iterator[str]:
+    """What a step's arguments would be called after its label or its result."""
     result = made[id(_made((step,))[0])].hint
-    known = _ARGUMENTS.get(step.operator, ()) if isinstance(step, Call) else ()
-    yield from (f"{result}_{each}" for each in known)
+    match step:
+        case Invocation(operator):
+            prefix = labels[id(step)] or result
+            yield from (f"{prefix}_{each.hint}" for each in operator.inputs)
+        case Call(operator):
+            yield from (f"{result}_{each}" for each in _ARGUMENTS.get(operator, ()))
     while True:
         yield f"{result}_weight"
 

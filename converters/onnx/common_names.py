@@ -25,15 +25,20 @@ _FINAL_NUMBER = re.compile(r"\d+[a-z]?$")
 """As in ``layer2``, or ``inception_3a``."""
 
 
-def scopes_of(names: Sequence[Iterable[str]]) -> Scopes:
-    """The words that most names of a repetition begin with, and none of the others does."""
+def scopes_of(names: Sequence[Sequence[str]]) -> Scopes:
+    """The words that most names of a repetition begin with, and none of the others does.
+
+    Where it is the same module again and again, those that most names of all begin with.
+    """
     counts = [Counter(_beginnings(each)) for each in names]
     present = Counter(beginning for count in counts for beginning in count)
     found: list[tuple[str, ...]] = []
-    for count in counts:
-        own = [each for each in count if present[each] == 1 and count[each] > 1]
-        most = min(own, key=lambda each: (-count[each], -len(each), each), default=())
-        found.append(most)
+    for own, count in zip(names, counts, strict=True):
+        most = [each for each in count if 2 * count[each] > len(own)]
+        alone = [each for each in most if present[each] == 1]
+        shared = [each for each in most if present[each] == len(names)]
+        first = min(alone, key=lambda each: (-count[each], -len(each), each), default=())
+        found.append(first or max(shared, key=lambda each: (len(each), each), default=()))
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
+from tvm_nnef.diagnostics import error
 from tvm_nnef.syntax import nodes, parse_cached
 
 MODULE = "onnx"
@@ -52,6 +53,9 @@ def _library() -> Mapping[str, _Entry]:
     found: dict[str, _Entry] = {}
     for definition in module.definitions:
         body = text[definition.span.start : definition.span.end]
+        if definition.name.name in found:
+            message = f"operator '{definition.name.name}' is defined twice"
+            raise error(message, definition.span, hint="rename one of them")
         comment = _comment_above(text, definition.span.start)
         found[definition.name.name] = _Entry(comment + body, frozenset(_invoked(definition)))
     return found

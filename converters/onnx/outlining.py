@@ -39,6 +39,9 @@ _LEAST_GAIN = 4
 _MOST_OPERATORS = 24
 """As many operators a model gets; what still repeats then is of no importance to a reader."""
 
+_MOST_STEPS = 300_000
+"""Steps are looked through for one block after the other until they add up to as many."""
+
 
 def outlined(graph: ConvertedGraph) -> ConvertedGraph:
     """The graph with its repeated blocks as operators, the most rewarding block first.
@@ -46,7 +49,11 @@ def outlined(graph: ConvertedGraph) -> ConvertedGraph:
     Later blocks may contain invocations of earlier ones.
     """
     steps: Sequence[Step] = graph.steps
+    looked_through = 0
     for _ in range(_MOST_OPERATORS):
+        looked_through += len(steps)
+        if looked_through > _MOST_STEPS:
+            break
         sequence = _sequence(steps, graph.outputs)
         block = _best_block(sequence)
         if block is None:
@@ -121,9 +128,9 @@ def _letter(unit: tuple[Step, ...]) -> Hashable:
     """What must be the same for two units to be in one block; an object for what is in none."""
     step = unit[0]
     match step:
-        case Invocation(operator, results=results):
-            omitted = tuple(each is None for each in results)
-            return (id(operator), len(unit), omitted)
+        case Invocation(operator):
+            every = (each for invoked in unit for each in invoked.results)
+            return (id(operator), tuple(each is None for each in every))
         case Call(operator, types, attributes) if not _is_open(step):
             arguments = tuple(map(_argument, step.arguments))
             made = tuple(map(_argument, step.results))

@@ -18,7 +18,7 @@ from tvm import sym, tirx
 from tvm.ir import Call, Range
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit, transposition
+from tvm_nnef.schedules.cpu import emit, interleaving, transposition
 from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import merge_axes
@@ -86,7 +86,12 @@ def copy_statement(
     lanes = 1 if single else _lanes(stage, description)
     parallel = threads and stage.work >= PARALLEL_WORK
     crossing = transposition.crossing(value, merged.axes)
-    if crossing is not None and not divided and lanes > 1:
+    repeats = interleaving.repeats(value, merged.axes, stage.dtype)
+    if repeats is not None and not divided and lanes > 1:
+        loops = interleaving.rows(
+            merged.axes, repeats, value, target, dtype, lanes, parallel=parallel
+        )
+    elif crossing is not None and not divided and lanes > 1:
         loops = transposition.blocks(
             merged.axes, crossing, value, target, dtype, lanes, parallel=parallel
         )

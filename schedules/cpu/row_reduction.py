@@ -34,7 +34,7 @@ PARALLEL_WORK = 1 << 15
 
 def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
     """The function row by row; None where its stages do not share their rows."""
-    rows = _rows(kernel)
+    rows = rows_of(kernel)
     if rows is None:
         return None
     kernel = with_shared_stages(kernel, len(rows))
@@ -52,7 +52,7 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
     return with_opaque_body(function, [s.buffer for s in kernel.results], [], body)
 
 
-def _rows(kernel: Kernel) -> Sequence[Axis] | None:
+def rows_of(kernel: Kernel) -> Sequence[Axis] | None:
     """The axes that all stages have in front: those of the reductions' results."""
     reductions = [stage for stage in kernel.stages if stage.reduced]
     if not reductions:

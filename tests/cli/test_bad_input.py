@@ -141,6 +141,7 @@ USAGE = (
     ["compare", DIGITS, "--routes", "mapped", "numpy"],
     ["convert", "x.onnx", "y", "--bound", "n=0"],
     ["convert", "x.onnx", "y", "--bound", "many"],
+    ["convert", "x.onnx", "y", "--bound", "y=_,0"],
     ["convert", "x.onnx"],
     [],
 )

@@ -12,7 +12,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef.cli import main
-from tvm_nnef.converters.onnx import Builder, Node, operator
+from tvm_nnef.converters.onnx import Builder, Node, library, operator
 from tvm_nnef.diagnostics import NnefError
 
 onnx = pytest.importorskip("onnx")
@@ -319,6 +319,80 @@ def test_more_than_the_bound_is_an_error(make_model: Any) -> None:
         np.testing.assert_array_equal(found, np.arange(count))
     with pytest.raises(NnefError, match="beyond"):
         tvm_nnef.evaluate(model, np.array(6))
+
+
+@pytest.fixture
+def reshaped(make_model: Any) -> Any:
+    """x in a shape that arrives in a run."""
+    return make_model(
+        [node("Reshape", ["x", "s"], ["y"])],
+        [("x", "float32", ["n", 3]), ("s", "int64", [2])],
+        [("y", "float32", [None, None])],
+    )
+
+
+BOUNDS: dict[str, tuple[Any, tuple[int, int]]] = {
+    "one for all": (9, (9, 9)),
+    "by the result": ({"n": 4, "y": 5}, (5, 5)),
+    "by dimension": ({"n": 4, "y": (2, 12)}, (2, 12)),
+    "of one dimension": ({"n": 4, "y": (None, 12)}, (1024, 12)),
+    "of the input's dimension": ({"x": (4, None), "y": (3,)}, (3, 1024)),
+    "the others": ({"": 7, "y": (None, 2)}, (1024, 2)),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_bounds_of_each_dimension(reshaped: Any, name: str) -> None:
+    """A shape at its bounds is computed, one beyond in either dimension is an error."""
+    bounds, (rows, columns) = BOUNDS[name]
+    model = tvm_nnef.convert(reshaped, bounds=bounds)
+    graph = tvm_nnef.compose(model)
+    assert f"count={rows + 1}" in text(model)
+    assert f"count={columns + 1}" in text(model)
+    x = np.ones((1, 3), np.float32)
+    for shape in ((1, 3), (3, 1)):
+        if shape[0] <= rows and shape[1] <= columns:
+            assert tvm_nnef.evaluate(graph, x, np.array(shape))[0].shape == shape
+        else:
+            with pytest.raises(NnefError, match="beyond"):
+                tvm_nnef.evaluate(graph, x, np.array(shape))
+
+
+@pytest.mark.parametrize(("bounds", "words", "hint"), [
+    ({"n": 4, "z": 5}, "there is no 'z' that could have a bound", "by the name of"),
+    ({"n": 4, "batsch": 5}, "there is no 'batsch'", ""),
+    ({"n": 0}, "the bound of 'n' cannot be 0", "from 1 on"),
+    ({"n": 4, "y": (None, -1)}, r"the bound of 'y' cannot be \(None, -1\)", "(None, 16)"),
+    ({"n": 4, "y": "5"}, "the bound of 'y' cannot be '5'", "from 1 on"),
+    ({"n": 4, "y": ()}, r"the bound of 'y' cannot be \(\)", "from 1 on"),
+    (-3, "bounds cannot be -3", "from 1 on"),
+])  # fmt: skip
+def test_what_is_no_bound(reshaped: Any, bounds: Any, words: str, hint: str) -> None:
+    with pytest.raises(NnefError, match=words) as caught:
+        tvm_nnef.convert(reshaped, bounds=bounds)
+    assert hint in (caught.value.diagnostics[0].hint or "")
+
+
+def test_bounds_of_each_dimension_on_the_command_line(reshaped: Any, tmp_path: Path) -> None:
+    source, target = tmp_path / "m.onnx", tmp_path / "m.nnef2"
+    onnx.save(reshaped, source)
+    bounds = ["--bound", "n=4", "--bound", "y=_,12"]
+    assert main(["convert", str(source), str(target), *bounds]) == 0
+    assert "count=13}" in (target / "main.sknd").read_text()
+
+
+def test_no_two_operators_that_are_brought_along_have_one_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    twice = "operator a { @input { x: real[]; } @output { y: real[]; } @lower { y[] = x[]; } }\n"
+    monkeypatch.setattr(library.resources, "files", lambda _: Path("/"))
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: twice * 2)
+    library._library.cache_clear()
+    try:
+        with pytest.raises(NnefError, match="'a' is defined twice"):
+            library.has("a")
+    finally:
+        library._library.cache_clear()
 
 
 def test_a_loop_gathers_as_many_items_as_data_decide(make_model: Any) -> None:

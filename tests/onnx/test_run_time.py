@@ -1,7 +1,7 @@
 """What only a run tells: extents that stay open, and arguments that arrive as inputs.
 
 Each case is a model whose shapes are not known, with feeds of different shapes for one conversion;
-the judge is ONNX Runtime.
+the judge is ONNX Runtime, or ONNX's reference evaluator where the former does otherwise or nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 import tvm_nnef
 
 onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnx.reference")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 Array = np.ndarray
@@ -33,6 +34,7 @@ class Case:
     bounds: Any = 16
     opset: int = 22
     rtol: float = 1e-4
+    by_reference: bool = False
 
 
 def node(operator: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
@@ -201,6 +203,45 @@ EXTENTS: Mapping[str, Case] = {
         [node("ReduceMean", "x axes", keepdims=0)],
         [ROW], [[x] for x in ROWS], [("y", "f4", 1)], {"axes": ints(0)},
     ),
+    "Resize antialiased by scales": Case(
+        [resize(mode="linear", antialias=1)],
+        [IMAGE], [[x] for x in IMAGES], [FULL], {"scales": np.array([1, 1, 0.5, 0.7], "f4")},
+    ),
+    "Resize antialiased to sizes": Case(
+        [node("Resize", "x _ _ sizes", mode="cubic", antialias=1, axes=[2, 3])],
+        [IMAGE], [[x] for x in IMAGES], [FULL], {"sizes": ints(3, 7)}, by_reference=True,
+    ),
+    "Conv, same": Case(
+        [node("Conv", "x w", strides=[2, 2], auto_pad="SAME_LOWER")],
+        [IMAGE], [[x] for x in IMAGES], [FULL], {"w": reals(3, 2, 3, 2)},
+    ),
+    "ConvTranspose, same": Case(
+        [node("ConvTranspose", "x w", strides=[2, 2], auto_pad="SAME_UPPER")],
+        [IMAGE], [[x] for x in IMAGES], [FULL], {"w": reals(2, 3, 3, 3)}, 32,
+    ),
+    **{f"{name}, same": Case(
+        [node(name, "x", kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_UPPER")],
+        [IMAGE], [[x] for x in IMAGES], [FULL],
+    ) for name in ("AveragePool", "MaxPool", "LpPool")},
+    "AveragePool of counted padding": Case(
+        [node("AveragePool", "x", kernel_shape=[3, 2], strides=[3, 2], pads=[1, 0, 0, 1],
+              ceil_mode=1, count_include_pad=1)],
+        [IMAGE], [[x] for x in IMAGES], [FULL],
+    ),
+    "RoiAlign, greatest of as many samples as there are": Case(
+        [node("RoiAlign", "x r b", mode="max", output_height=2, output_width=3)],
+        [IMAGE, ("r", "f4", ("k", 4)), ("b", "i8", ("k",))],
+        [[IMAGES[1], np.array([[0, 0, 3, 5], [1, 1, 1, 2]], "f4"), ints(1, 0)],
+         [IMAGES[0], np.array([[0, 2, 5, 3]], "f4"), ints(0)]], [FULL], by_reference=True,
+    ),
+    "Col2Im": Case(
+        [node("Col2Im", "x i k", pads=[0, 1, 0, 1], strides=[1, 2])],
+        [("x", "f4", ("n", 10, "l"))], [[reals(1, 10, 15)], [reals(2, 10, 15)]], [FULL],
+        {"i": ints(5, 7), "k": ints(1, 5)}, by_reference=True,
+    ),
+    "Dropout": Case(
+        [node("Dropout", "x", "y m")], [ROW], [[x] for x in ROWS], [("y", "f4", 2), ("m", "?", 2)],
+    ),
     "MaxPool": Case(
         [node("MaxPool", "x", kernel_shape=[3, 2], strides=[2, 1], ceil_mode=1)],
         [IMAGE], [[x] for x in IMAGES], [FULL],
@@ -258,6 +299,8 @@ EXTENTS: Mapping[str, Case] = {
 }  # fmt: skip
 
 NUMBERS = ("s", "i8", (2,))
+SIGNAL, SIGNALS = ("x", "f4", (5, 6, 1)), reals(5, 6, 1)
+TIMES = ("x", "f4", (1, 32, 1))
 ARGUMENTS: Mapping[str, Case] = {
     "Reshape": Case(
         [node("Reshape", "x s")],
@@ -338,6 +381,107 @@ ARGUMENTS: Mapping[str, Case] = {
         [("x", "f4", (1, 2, 4, 5)), ("s", "i8", (2,))],
         [[IMAGES[0], ints(*s)] for s in ((8, 3), (4, 9))], [FULL],
     ),
+    **{f"Resize antialiased by scales, {mode}": Case(
+        [node("Resize", "x _ s", mode=mode, antialias=1)],
+        [("x", "f4", (1, 2, 4, 5)), ("s", "f4", (4,))],
+        [[IMAGES[0], np.array(s, "f4")] for s in ((1, 1, 2, 0.5), (1, 1, 0.3, 1))], [FULL],
+        by_reference=True,
+    ) for mode in ("linear", "cubic")},
+    "Resize antialiased to sizes": Case(
+        [node("Resize", "x _ _ s", mode="linear", antialias=1)],
+        [("x", "f4", (1, 2, 4, 5)), ("s", "i8", (4,))],
+        [[IMAGES[0], ints(*s)] for s in ((1, 2, 2, 3), (1, 2, 7, 2))], [FULL],
+    ),
+    "Resize of a region by scales": Case(
+        [node("Resize", "x r s", mode="linear",
+              coordinate_transformation_mode="tf_crop_and_resize")],
+        [("x", "f4", (1, 2, 4, 5)), ("r", "f4", (8,)), ("s", "f4", (4,))],
+        [[IMAGES[0], np.array([0, 0, 0.1, 0.2, 1, 1, 0.8, 1.3], "f4"), np.array(s, "f4")]
+         for s in ((1, 1, 2, 1.5), (1, 1, 0.5, 1))], [FULL], by_reference=True,
+    ),
+    "AffineGrid": Case(
+        [node("AffineGrid", "t s")], [("t", "f4", (1, 2, 3)), ("s", "i8", (4,))],
+        [[reals(1, 2, 3), ints(1, 2, *s)] for s in ((3, 4), (5, 2))], [FULL],
+    ),
+    "Col2Im": Case(
+        [node("Col2Im", "x i k")],
+        [("x", "f4", (1, 10, 12)), ("i", "i8", (2,)), ("k", "i8", (2,))],
+        [[reals(1, 10, 12), ints(4, 7), ints(1, 5)], [reals(1, 10, 12), ints(8, 3), ints(5, 1)],
+         [reals(1, 10, 12), ints(5, 3), ints(2, 1)]], [FULL], by_reference=True,
+    ),
+    "MaxUnpool": Case(
+        [node("MaxUnpool", "x i s", kernel_shape=[2, 2], strides=[2, 2])],
+        [("x", "f4", (1, 1, 2, 2)), ("i", "i8", (1, 1, 2, 2)), ("s", "i8", (4,))],
+        [[reals(1, 1, 2, 2), ints(5, 7, 13, 15).reshape(1, 1, 2, 2), ints(1, 1, 4, 4)]], [FULL],
+    ),
+    "Expand of an open extent that may be 1": Case(
+        [node("Expand", "x s")], [("x", "f4", ("n", 1)), ("s", "i8", (3,))],
+        [[reals(3, 1), ints(2, 1, 4)], [reals(1, 1), ints(1, 5, 1)], [reals(2, 1), ints(1, 2, 1)]],
+        [("y", "f4", 3)],
+    ),
+    "Reshape, its length open": Case(
+        [node("Reshape", "x s")], [ROW, ("s", "i8", ("k",))],
+        [[ROWS[0], ints(2, -1, 1)], [ROWS[1], ints(0, 3, -1)]], [("y", "f4", 3)],
+    ),
+    "Expand, its length open": Case(
+        [node("Expand", "x s")], [ROW, ("s", "i8", ("k",))], [[ROWS[0], ints(2, 1, 1)]],
+        [("y", "f4", 3)],
+    ),
+    "ConstantOfShape, its length open": Case(
+        [node("ConstantOfShape", "s")], [("s", "i8", ("k",))], [[ints(2, 1, 3)]], [("y", "f4", 3)],
+    ),
+    "Squeeze and Unsqueeze, their length open": Case(
+        [node("Unsqueeze", "x a", "u"), node("Squeeze", "u b", "y")],
+        [ROW, ("a", "i8", (2,)), ("b", "i8", ("k",))],
+        [[ROWS[0], ints(0, 2), ints(2)], [ROWS[0], ints(-1, 1), ints(1)]], [("y", "f4", 3)],
+    ),
+    "Slice, its length open": Case(
+        [node("Slice", "x b e a")], [ROW, *((name, "i8", ("k",)) for name in "bea")],
+        [[ROWS[1], ints(1), ints(6), ints(0)], [ROWS[1], ints(1, 0), ints(6, 2), ints(0, 1)]],
+        [("y", "f4", 2)],
+    ),
+    "OneHot of a real depth": Case(
+        [node("OneHot", "x d v", axis=0)], [("x", "i8", ("n",)), ("d", "f4", (1,))],
+        [[ints(0, 3), np.array([4], "f4")]], [("y", "f4", 2)], {"v": np.array([0, 1], "f4")},
+    ),
+    **{f"{name} of no axes": Case(
+        [node(name, "x a", noop_with_empty_axes=1)], [("x", "f4", (4, 3)), ("a", "i8", (0,))],
+        [[abs(ROWS[0]) + 1, ints()]], [("y", "f4", 2)],
+    ) for name in ("ReduceSum", "ReduceSumSquare", "ReduceLogSum", "ReduceL2")},
+    "DFT of an axis": Case(
+        [node("DFT", "x _ a", onesided=1)], [SIGNAL, ("a", "i8", ())],
+        [[SIGNALS, scalar(a)] for a in (0, 1, -2)], [("y", "f4", 3)], rtol=1e-3,
+    ),
+    "DFT of a length along an axis": Case(
+        [node("DFT", "x n a")], [SIGNAL, ("n", "i8", ()), ("a", "i8", ())],
+        [[SIGNALS, scalar(n), scalar(a)] for n in (4, 8) for a in (0, 1)], [("y", "f4", 3)],
+        rtol=1e-3,
+    ),
+    "STFT": Case(
+        [node("STFT", "x s _ n")], [TIMES, ("s", "i8", ()), ("n", "i8", ())],
+        [[reals(1, 32, 1), scalar(s), scalar(n)] for s, n in ((4, 8), (8, 16))], [FULL],
+        bounds=32, rtol=1e-3,
+    ),
+    "STFT of a window": Case(
+        [node("STFT", "x s w")], [TIMES, ("s", "i8", ()), ("w", "f4", ("m",))],
+        [[reals(1, 32, 1), scalar(4), np.hanning(n).astype("f4")] for n in (8, 16)], [FULL],
+        bounds=32, rtol=1e-3,
+    ),
+    "MelWeightMatrix": Case(
+        [node("MelWeightMatrix", "a b c d e")],
+        [*((name, "i8", ()) for name in "abc"), *((name, "f4", ()) for name in "de")],
+        [[scalar(8), scalar(16), scalar(8192), scalar(0, "f4"), scalar(4096, "f4")],
+         [scalar(4), scalar(32), scalar(8000), scalar(100, "f4"), scalar(3000, "f4")]],
+        [("y", "f4", 2)], bounds={"y": (17, 8)},
+    ),
+    "an item of a sequence": Case(
+        [node("SplitToSequence", "x s", "q", axis=0), node("SequenceAt", "q one", "a"),
+         node("SequenceConstruct", "x z", "r"), node("SequenceAt", "r i", "b"),
+         node("Concat", "a b", "y", axis=0)],
+        [ROW, ("z", "f4", ("n", 3)), ("s", "i8", (2,)), ("i", "i8", ())],
+        [[ROWS[1], -ROWS[1], ints(3, 4), scalar(-1)], [ROWS[0], -ROWS[0], ints(4, 0), scalar(0)]],
+        [("y", "f4", 2)], {"one": scalar(1)},
+    ),
     "Split": Case(
         [node("Split", "x s", "y z", axis=0)],
         [("x", "f4", (7, 3)), NUMBERS], [[ROWS[1], ints(*s)] for s in ((3, 4), (0, 7))],
@@ -400,7 +544,11 @@ def model_of(case: Case) -> Any:
 
 def check(case: Case, run: Any) -> None:
     """Runs a case with every feed."""
-    judge = onnxruntime.InferenceSession(model_of(case).SerializeToString())
+    judge: Any = (
+        onnx.reference.ReferenceEvaluator(model_of(case))
+        if case.by_reference
+        else onnxruntime.InferenceSession(model_of(case).SerializeToString())
+    )
     names = [name for name, _, _ in case.inputs]
     for feed in case.feeds:
         expected = judge.run(None, dict(zip(names, feed, strict=True)))

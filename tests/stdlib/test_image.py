@@ -62,7 +62,9 @@ def weighted(
         for tap in range(math.floor(r) - reach, math.floor(r) + reach + 1):
             weights[i, min(max(tap, 0), extent - 1)] += kernel((r - tap) / width)
     weights /= weights.sum(1, keepdims=True)
-    return np.moveaxis(np.tensordot(weights, np.float64(x), (1, axis)), 0, axis)
+    terms = weights * np.moveaxis(np.float64(x), axis, -1)[..., None, :]
+    # what weighs nothing is not there, be it a number or not
+    return np.moveaxis(np.where(weights == 0, 0, terms).sum(-1), -1, axis)
 
 
 def resampled(
@@ -372,7 +374,77 @@ REGIONS = {
     ),
 }
 
-FAMILIES = BY_FACTOR | BY_SIZE | SAMPLING | REGIONS
+SOLID, CUT, DOT = real(1, 2, 3, 4, 2), real(2, 6, 4), real()
+EXTENTS = {
+    "other ranks": (
+        {"x": SOLID, "y": CUT, "z": DOT, "v": W},
+        [
+            ("image.nearest_downsample{axes=[1, 2], factor=[3, 2]}(y)", CUT[:, ::3, ::2]),
+            ("image.nearest_downsample{axes=[-2], factor=4}(x)", SOLID[:, :, :, ::4]),
+            ("image.nearest_downsample{factor=[]}(z)", DOT),
+            ("image.nearest_upsample{axes=[1], factor=2}(y)", CUT.repeat(2, 1)),
+            ("image.nearest_upsample{axes=[2, 4], factor=2}(x)", SOLID.repeat(2, 2).repeat(2, 4)),
+            ("image.area_downsample{axes=[1], factor=3}(y)", CUT.reshape(2, 2, 3, 4).mean(2)),
+            ("image.area_downsample{axes=[3, 4], factor=2}(x)",
+                SOLID.reshape(1, 2, 3, 2, 2, 1, 2).mean((4, 6))),
+            ("image.area_downsample{factor=4}(v)", W.reshape(2, 4).mean(1)),
+            ("image.area_downsample{factor=[]}(z)", DOT),
+            ("image.linear_upsample{axes=[4, 2], factor=[2, 3]}(x)",
+                scattered(scattered(SOLID, 4, 2, True, True), 2, 3, True, True)),
+            ("image.linear_upsample{factor=[]}(z)", DOT),
+            ("image.nearest_resize{axes=[2, 3, 4], size=[6, 2, 4]}(x)",
+                SOLID[:, :, :, :4:2].repeat(2, 2).repeat(2, 4)),
+            ("image.linear_resize{axes=[2, 3, 4], size=[5, 3, 4]}(x)",
+                resampled(SOLID, {2: 5, 3: 3, 4: 4})),
+            ("image.cubic_resize{axes=[4, 2], size=[5, 2]}(x)",
+                resampled(SOLID, {4: 5, 2: 2}, kernel=keys)),
+            ("image.resize{axes=[2, 3], size=[5, 3], mode='LINEAR'}(x)",
+                resampled(SOLID, {2: 5, 3: 3})),
+            ("image.resize{size=[5], mode='CUBIC'}(v)", resampled(W, {0: 5}, kernel=keys)),
+            ("image.resize{size=[]}(z)", DOT),
+            ("image.rescale{factor=1.5, mode='LINEAR'}(v)", resampled(W, {0: 12})),
+            ("image.rescale{axes=[1], factor=[0.5], mode='CUBIC', cubic_coeff_a=-0.5}(y)",
+                resampled(CUT, {1: 3}, kernel=lambda d: keys(d, -0.5))),
+            ("image.rescale{axes=[3], factor=[0.5], rounding_method='CEIL'}(x)",
+                nearest(SOLID, {3: 2}, rounding="CEIL")),
+            ("image.rescale{factor=[]}(z)", DOT),
+        ],
+    ),
+}  # fmt: skip
+LOST = real(1, 2, 4, 6)
+LOST[0, 0, 1, 1], LOST[0, 1, 2, 3], LOST[0, 1, 0, 3] = np.nan, np.inf, -np.inf
+INSIDE = (real(1, 3, 3, 2) * 0.9).astype(np.float32)
+CORNERS, FIRST = np.array([[0, 0, 4, 6], [1, 1, 3, 5]], np.float32), np.zeros(2, np.int32)
+
+with np.errstate(invalid="ignore"):
+    NO_NUMBERS = {
+        "no numbers": (
+            {"x": LOST, "g": INSIDE, "r": CORNERS, "i": FIRST},
+            [
+                ("image.nearest_downsample{axes=[3], factor=3}(x)", LOST[:, :, :, ::3]),
+                ("image.nearest_upsample{axes=[3], factor=3}(x)", LOST.repeat(3, 3)),
+                ("image.area_downsample{axes=[2, 3], factor=2}(x)",
+                    LOST.reshape(1, 2, 2, 2, 3, 2).mean((3, 5))),
+                ("image.linear_upsample{axes=[3], factor=2}(x)",
+                    scattered(LOST, 3, 2, True, True)),
+                ("image.nearest_resize{axes=[2], size=8}(x)", LOST.repeat(2, 2)),
+                ("image.linear_resize{axes=[2, 3], size=[8, 12]}(x)",
+                    resampled(LOST, {2: 8, 3: 12})),
+                ("image.cubic_resize{axes=[3], size=[9]}(x)", resampled(LOST, {3: 9}, kernel=keys)),
+                ("image.resize{axes=[3], size=12, mode='LINEAR'}(x)", resampled(LOST, {3: 12})),
+                ("image.rescale{axes=[2], factor=2.0}(x)", LOST.repeat(2, 2)),
+                ("image.max_roi_pool{output_size=[2, 3]}(x, r, i)",
+                    pooled(LOST, CORNERS, FIRST, (2, 3), np.max)),
+                ("image.avg_roi_pool{output_size=[2, 3]}(x, r, i)",
+                    pooled(LOST, CORNERS, FIRST, (2, 3), np.mean)),
+                *((f"image.grid_sample{{mode='{mode}'}}(x, g)",
+                    sampled(LOST, INSIDE, mode, "ZEROS", False))
+                    for mode in ("NEAREST", "LINEAR", "CUBIC")),
+            ],
+        ),
+    }  # fmt: skip
+
+FAMILIES = BY_FACTOR | BY_SIZE | SAMPLING | REGIONS | EXTENTS | NO_NUMBERS
 
 
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])

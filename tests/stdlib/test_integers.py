@@ -118,6 +118,49 @@ def test_grids_of_ints_and_truth_values(agree: Any) -> None:
     agree([("misc.mesh_grid", {}, [each], [*np.meshgrid(*each, indexing="ij")]) for each in axes])
 
 
+HUGE = np.array([0, 1, 5, 2**63 - 1, 2**63, 2**63 + 7, 2**64 - 1, 2**64 - 2], np.uint64)
+OTHER = np.array([3, 2**64 - 1, 2**63, 2, 2**63 + 1, 7, 2**64 - 1, 0], np.uint64)
+ROWS = np.stack([HUGE, OTHER])
+DIVISOR = np.maximum(OTHER, np.uint64(1))
+UNSIGNED: list[Any] = [
+    ("math.add", {}, [HUGE, OTHER], HUGE + OTHER),
+    ("math.sub", {}, [HUGE, OTHER], HUGE - OTHER),
+    ("math.mul", {}, [HUGE, OTHER], HUGE * OTHER),
+    ("math.div", {}, [HUGE, OTHER], np.where(OTHER > 0, HUGE // DIVISOR, OTHER)),
+    ("math.mod", {}, [HUGE, OTHER], np.where(OTHER > 0, HUGE % DIVISOR, OTHER)),
+    ("math.pow", {}, [HUGE, 3], HUGE**3),
+    ("math.neg", {}, [HUGE], np.uint64(0) - HUGE),
+    *((f"math.{name}", {}, [HUGE], function(HUGE))
+        for name, function in {"abs": np.abs, "sign": np.sign, "sqr": np.square}.items()),
+    *((f"math.{name}", {}, [HUGE, OTHER], function(HUGE, OTHER)) for name, function in {
+        "min": np.minimum, "max": np.maximum, "lt": np.less, "gt": np.greater, "le": np.less_equal,
+        "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+    }.items()),
+    ("math.clamp", {}, [HUGE, 5, OTHER[5:6] << np.uint64(61)],
+     np.clip(HUGE, 5, 7 << 61)),
+    ("math.min_reduce", {}, [HUGE[4:]], HUGE[4:5]),
+    ("math.max_reduce", {"axes": [0]}, [ROWS], ROWS.max(0, keepdims=True)),
+    ("math.max_reduce", {}, [HUGE[:0]], np.zeros(1, np.uint64)),
+    ("math.min_reduce", {}, [HUGE[:0]], np.array([2**64 - 1], np.uint64)),
+    ("math.sum_reduce", {}, [HUGE], HUGE.sum(keepdims=True)),
+    ("math.min_n", {}, [[HUGE, OTHER]], np.minimum(HUGE, OTHER)),
+    ("math.argmax_n", {}, [[HUGE, OTHER]], np.uint64(OTHER > HUGE)),
+    ("math.argmax", {"axis": 1, "squeeze": True}, [ROWS], np.uint64(ROWS.argmax(1))),
+    ("math.argmin", {"axis": 0, "squeeze": True}, [ROWS], np.uint64(ROWS.argmin(0))),
+    ("math.cumsum", {"axis": 0}, [HUGE], np.cumsum(HUGE)),
+    ("nn.max_pool", {"axes": [0], "size": [2], "padding": [0, 0]}, [HUGE],
+     np.maximum(HUGE[1:], HUGE[:-1])),
+    ("algo.top_k", {"k": 2, "axis": 0}, [HUGE], (HUGE[6:], np.uint64([6, 7]))),
+    ("layout.cast<real>", {}, [HUGE], np.float32(HUGE)),
+    ("layout.cast<bool>", {}, [HUGE], HUGE > 0),
+    ("layout.gather", {"axis": 0}, [HUGE, np.uint64([7, 4])], HUGE[[7, 4]]),
+]  # fmt: skip
+
+
+def test_ints_without_a_sign_are_greater_than_those_with_one(agree: Any) -> None:
+    agree(UNSIGNED, machine_types={"int": "uint64"})
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
 def test_ints_of_other_sizes_wrap_where_they_are_stored(dtype: str, agree: Any) -> None:
     image = RANDOM.integers(0, 100, (1, 2, 5, 5)).astype(dtype)

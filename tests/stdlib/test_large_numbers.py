@@ -164,6 +164,27 @@ def test_long_sums_lose_nothing(shape: tuple[int, ...], axes: list[int], agree: 
     )
 
 
+def test_means_of_large_windows_lose_nothing(agree: Any) -> None:
+    x = np.float32(1e4) + RANDOM.normal(size=(1, 1, 120, 100)).astype(np.float32)
+    how = {"size": [120, 100], "padding": [0] * 4}
+    wanted = np.float64(x).mean((2, 3), keepdims=True)
+    agree([("nn.avg_pool", how, [x], wanted)], tolerance=(2e-6, 0))
+
+
+@pytest.mark.parametrize("route", ["formula", "mapped"])
+def test_sums_of_as_many_as_a_run_tells_lose_little(route: Any) -> None:
+    """They are not added up in parts, but in lanes: less than the square root of n units."""
+    x = np.float32(1e4) + RANDOM.normal(size=100_000).astype(np.float32)
+    text = (
+        "import math, nn;\ngraph G { @input { x: real[n|200000]; } @output { s: real; p: real; }"
+        " @compose { s = math.sum_reduce(x); p = nn.softmax{axes=[0]}(x); } }"
+    )
+    total, powers = tvm_nnef.build(text, route=route, progress=False)(x)
+    exact = np.float64(x)
+    np.testing.assert_allclose(total, exact.sum(keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(powers, special.softmax(exact), rtol=3e-6)
+
+
 def test_long_products_of_vectors_lose_nothing(agree: Any) -> None:
     x = np.float32(100) + RANDOM.normal(size=70000).astype(np.float32)
     wanted = np.asarray(np.float64(x) @ np.float64(x))

@@ -149,6 +149,7 @@ UNWRITABLE = {
     "file and folder of one name": ("model", {"x": b"", "x/y": b""}, "cannot be written"),
     "name too long": ("x" * 300, FILES, "cannot be written"),
     "name with a zero": ("a\0b", FILES, "zero byte"),
+    "another kind of archive": ("model.zip", FILES, "cannot be written as '.zip'"),
 }
 
 

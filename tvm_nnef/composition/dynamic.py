@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_nnef import extents
 from tvm_nnef.composition.affine import deduce, unknown_names
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
-from tvm_nnef.composition.shapes import Shape, evaluate_shape
+from tvm_nnef.composition.shapes import Shape, evaluate_shape, within_bound
 from tvm_nnef.composition.symbols import MAX_BOUND
 from tvm_nnef.composition.values import (
     Environment,
@@ -19,7 +18,6 @@ from tvm_nnef.composition.values import (
     describe,
     is_scalar,
     show,
-    shown,
     type_of,
 )
 from tvm_nnef.diagnostics import Span, error
@@ -132,9 +130,5 @@ def require_within(bound: nodes.Expression, part: Shape, env: Environment) -> No
 
     Raises NnefError where they are certainly not.
     """
-    limit = known(bound, env)
-    limits = limit if isinstance(limit, tuple) else (limit,) * len(part)
-    for extent, most in zip(part, limits, strict=False):
-        within = extents.compare("le", extent, most)
-        message = ["extent ", extent, " is beyond the bound ", *shown(most, quote=True)]
+    for within, message in within_bound(bound, part, env):
         env.symbols.require(within, message, bound.span)

@@ -11,19 +11,17 @@ import math
 from collections.abc import Iterator
 
 from tvm_nnef import extents
-from tvm_nnef.composition import arithmetic, indexing
+from tvm_nnef.composition import arithmetic, indexing, selects
 from tvm_nnef.composition.access import load
 from tvm_nnef.composition.arithmetic import elementwise, strict
 from tvm_nnef.composition.symbols import plain
 from tvm_nnef.composition.values import (
     Environment,
     Item,
-    Undefined,
     Value,
     defined,
     describe,
     is_atom,
-    is_known,
     is_scalar,
     is_tensors,
     scalar,
@@ -32,7 +30,7 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Span, did_you_mean, error
-from tvm_nnef.extents import Condition, Extent
+from tvm_nnef.extents import Extent
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.semantics.infer import promoted
@@ -379,43 +377,9 @@ def _select(node: nodes.Select, env: Environment) -> Value:
         if isinstance(item, bool):
             return yes if item else no
         if extents.is_condition(item):
-            return _symbolic_select(item, yes, no, node.span)
+            return selects.by_extents(item, yes, no, node.span)
         if is_scalar(item) and item.type == "bool":
-            return None if no is None else _run_time_select(item, yes, no, node.span)
+            return None if no is None else selects.at_run_time(item, yes, no, node.span)
         raise error(f"a condition must be of type bool, found {describe(item)}", node.span)
 
     return elementwise(apply, node.span, condition, *(evaluate(side, env) for side in sides))
-
-
-def _symbolic_select(condition: Condition, yes: Item, no: Item | None, span: Span) -> Item:
-    """One of two items, where only a run tells the extents that the condition compares."""
-    if no is None:
-        found = extents.text(condition)
-        raise error(f"only a run tells whether this is null, from '{found}'", span)
-    for item, other in ((yes, no), (no, yes)):
-        if isinstance(item, Undefined):
-            return other
-    if not (is_scalar(yes) or is_scalar(no)) and {type_of(yes), type_of(no)} == {"int"}:
-        return extents.select(condition, yes, no)
-    if (is_known(yes) and yes is no) or (is_atom(yes) and yes == no):
-        return yes
-    if {type_of(yes), type_of(no)} == {"bool"} and is_known(yes) and is_known(no):
-        chosen = extents.both(condition, yes)
-        return extents.either(chosen, extents.both(extents.negated(condition), no))
-    return _run_time_select(scalar(condition), yes, no, span)
-
-
-def _run_time_select(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> Item:
-    for item in (yes, no):
-        if isinstance(item, Undefined):
-            return item
-        if isinstance(item, formula.Subscript):
-            hint = "guard both branches as one: |c ? i : j|"
-            raise error("a guarded index under a run-time condition", span, hint=hint)
-        if not (is_known(item) or is_scalar(item)) or isinstance(item, str):
-            raise error(f"{describe(item)} cannot be chosen at run time", span)
-    left, right = arithmetic.promoted(yes, no)
-    if type_of(left) != type_of(right):
-        found = f"{describe(yes)} and {describe(no)}"
-        raise error(f"both branches must have the same type, found {found}", span)
-    return formula.Select(condition, scalar(left), scalar(right))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tvm_nnef import extents
 from tvm_nnef.composition.affine import deduce, unknown_names
@@ -128,13 +128,8 @@ class ShapeBinder:
         """Compares extents with their static upper bound, as in ``n|10``."""
         if extent.bound is None:
             return
-        limit = known(extent.bound, self.env)
-        limits = limit if isinstance(limit, tuple) else (limit,) * len(part)
-        for value, most in zip(part, limits, strict=False):
-            number = integer(most, "a bound", extent.bound.span)
-            within = extents.compare("le", value, number)
-            message = f" is beyond the bound {_text(extent.bound)} = {number}"
-            self._require(parameter, within, ["extent ", value, message])
+        for within, message in within_bound(extent.bound, part, self.env):
+            self._require(parameter, within, message)
 
     def _compare(
         self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
@@ -224,6 +219,18 @@ def _is_flag(extent: nodes.Extent, env: Environment) -> bool:
     if unknown_names(extent.pack.length, env.names):
         return False
     return isinstance(known(extent.pack.length, env), bool)
+
+
+def within_bound(
+    bound: nodes.Expression, part: Shape, env: Environment
+) -> Iterator[tuple[Condition, list[str | Extent]]]:
+    """For each extent the condition that it is within its bound, and what is wrong where not."""
+    limit = known(bound, env)
+    limits = limit if isinstance(limit, tuple) else (limit,) * len(part)
+    for value, most in zip(part, limits, strict=False):
+        number = integer(most, "a bound", bound.span)
+        message = ["extent ", value, f" is beyond the bound {_text(bound)} = {number}"]
+        yield extents.compare("le", value, number), message
 
 
 def _text(expression: nodes.Expression) -> str:

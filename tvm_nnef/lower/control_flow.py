@@ -25,7 +25,6 @@ from tvm_nnef.graph.nodes import (
     Graph,
     If,
     Loop,
-    Node,
     Tensor,
     bodies,
     flatten,
@@ -33,6 +32,7 @@ from tvm_nnef.graph.nodes import (
     updated_variables,
 )
 from tvm_nnef.lower.checks import block, decides, is_pure
+from tvm_nnef.lower.loop_sizes import is_unrolled, most_steps
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.sized import cut
 from tvm_nnef.lower.stacks import empty, item, part, stacked, stored
@@ -54,10 +54,6 @@ Pack: TypeAlias = "Tensor | tuple[Tensor, ...]"
 _COUNTER = "int64"
 
 _BOUND = {CONSTANTS_FROM: 0}
-
-_MOST_UNROLLED_STEPS = 16
-_MOST_UNROLLED_NODES = 256
-"""A loop that would become more nodes than so many is not unrolled."""
 
 _ENDLESS = 1 << 48
 """A loop without a known end makes no more steps than these, some years at a microsecond each."""
@@ -96,7 +92,7 @@ def lower_if(node: If, walk: Walk) -> Lowered:
 
 def lower_loop(node: Loop, walk: Walk) -> Lowered:
     """The steps one after the other where they are few and known, else calls by doubling."""
-    if _is_unrolled(node) and not decides(node.body, walk.known):
+    if is_unrolled(node) and not decides(node.body, walk.known):
         return _unrolled(node, walk)
     name, updates = identifier(f"{node.label}_loop"), updated_variables(*bodies(node))
     return _Repeated(node, walk, name, _captured(node), updates, _is_pure(node, walk)).run()
@@ -105,7 +101,7 @@ def lower_loop(node: Loop, walk: Walk) -> Lowered:
 def _unrolled(node: Loop, walk: Walk) -> Lowered:
     outer = {tensor: walk.value(tensor) for tensor in _captured(node)}
     state, made = _initial(node, walk), []
-    for step in range(_limit(node) or 0):
+    for step in range(most_steps(node) or 0):
         values = {**outer, **dict(zip(node.carried, state, strict=True))}
         for scan in node.scans:
             values[scan.item] = walk.value(scan.items[step], walk.machine_types[scan.item])
@@ -145,7 +141,7 @@ class _Repeated:
             shape = _stack_shape(pack, walk)
             state.append(empty(walk.builder, shape, _output_types(node, walk)[place]))
         index = _counter(0)
-        if _limit(node) != 0:
+        if most_steps(node) != 0:
             index, *state = self._called(state)
         rest = iter(state)
         carried = [next(rest) for _ in node.carried]
@@ -175,7 +171,7 @@ class _Repeated:
         captured = map(walk.value, self.captured)
         arguments = [_counter(0), *state, *captured, *scanned, *told, *count]
         function = self._step(arguments, changing)
-        most = _ENDLESS if (limit := _limit(self.node)) is None else limit
+        most = _ENDLESS if (limit := most_steps(self.node)) is None else limit
         for level in range(1, 1 + (last := (most - 1).bit_length())):
             marks = self._marks(changing) if level == last else {CONSTANTS_FROM: changing}
             name = f"{self.name}_{1 << level}"
@@ -189,7 +185,7 @@ class _Repeated:
 
     def _count(self) -> list[RelaxExpression]:
         """The number of steps where a tensor gives it, no more than there are items to scan."""
-        walk, count, limit = self.walk, self.node.count, _limit(self.node)
+        walk, count, limit = self.walk, self.node.count, most_steps(self.node)
         if not isinstance(count, Tensor):
             return []
         steps = _scalar(walk.value(count, _COUNTER), walk)
@@ -203,7 +199,7 @@ class _Repeated:
         if node.condition is not None and not node.post_test:
             return {CONSTANTS_FROM: changing}
         counted = node.condition is None and not isinstance(node.count, Tensor)
-        return {CONSTANTS_FROM: changing, LOOP_STEPS: (_limit(node) or 0) if counted else 0}
+        return {CONSTANTS_FROM: changing, LOOP_STEPS: (most_steps(node) or 0) if counted else 0}
 
     def _twice(
         self,
@@ -284,7 +280,7 @@ class _Repeated:
 
     def _more(self, index: RelaxExpression, parameters: Sequence[Variable]) -> RelaxExpression:
         """Whether the number of steps leaves room for the one of the given index."""
-        limit = _limit(self.node)
+        limit = most_steps(self.node)
         if isinstance(self.node.count, Tensor):
             return self.walk.builder.emit(relax.op.less(index, parameters[-1]))
         if limit is None:
@@ -315,31 +311,6 @@ def _captured(node: If | Loop) -> tuple[Tensor, ...]:
         if tensor not in local and tensor.role != "constant"
     ]
     return tuple(dict.fromkeys(read))
-
-
-def _limit(node: Loop) -> int | None:
-    """The greatest number of steps as far as numbers and scans tell, whatever ends it before."""
-    limits = [len(scan.items) for scan in node.scans]
-    limits += [node.count] if isinstance(node.count, int) else []
-    return max(0, min(limits)) if limits else None
-
-
-def _is_unrolled(node: Loop) -> bool:
-    return (
-        node.steps is not None
-        and node.steps <= _MOST_UNROLLED_STEPS
-        and _size(node) <= _MOST_UNROLLED_NODES
-    )
-
-
-def _size(node: Node) -> int:
-    """How many nodes an unrolled loop would be in the end."""
-    inner = sum(_size(each) for graph in bodies(node) for each in graph.operations)
-    match node:
-        case Loop():
-            return inner * (_limit(node) or 1)
-        case _:
-            return max(1, inner)
 
 
 def _packs(node: Loop) -> dict[int, Pack]:

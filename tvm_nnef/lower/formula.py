@@ -8,11 +8,13 @@ is, in any order, so it can be scheduled. The others are refused here and become
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 from tvm import te, tirx
 
 from tvm_nnef import extents as algebra
@@ -32,6 +34,7 @@ from tvm_nnef.lower.functions import BINARY, cast, select
 from tvm_nnef.lower.padding import Padding, padded
 from tvm_nnef.lower.places import Place, extents, is_single, place
 from tvm_nnef.lower.scalars import INDEX_TYPE, ComputeTypes, Emitter, guarded, literal
+from tvm_nnef.lower.unsigned import UNSIGNED, binary, signed, unsigned
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
 TeTensor: TypeAlias = Any
@@ -77,8 +80,24 @@ class FormulaTypes:
     def fill(self, tensor: Tensor, value: Constant) -> Constant:
         """The first value of a result; an infinite int is the extreme of the stored type."""
         if tensor.type == "int" and isinstance(value.value, float) and math.isinf(value.value):
-            return Constant("int", int(literal(value.value, self.stored[tensor]).value))
+            limits = np.iinfo(self.stored[tensor])
+            extreme = int(limits.max if value.value > 0 else limits.min)
+            # as it is computed with: of 64 bits with a sign
+            return Constant("int", extreme - 2**64 if extreme >= 2**63 else extreme)
         return value
+
+    def is_unsigned(self, tensor: Tensor) -> bool:
+        """Whether the elements are ints of 64 bits without a sign."""
+        return self.stored.get(tensor) == UNSIGNED
+
+    def combination(
+        self, operator: StoreOperator, tensor: Tensor
+    ) -> Callable[[PrimExpression, PrimExpression], PrimExpression]:
+        """How a new value is combined with the old one, in compute types."""
+        function = COMBINE[operator]
+        if not self.is_unsigned(tensor):
+            return BINARY[function]
+        return lambda old, new: signed(binary(function, unsigned(old), new))
 
 
 def is_plain(formula: Formula) -> bool:
@@ -165,11 +184,20 @@ class _Step:
     @property
     def dtype(self) -> str:
         """The dtype in which the result is held until its one narrowing."""
-        return self.types.computed[self.store.tensor.type]
+        tensor = self.store.tensor
+        ordered = self.store.operator in ("min=", "max=")
+        unsigned = ordered and self.types.is_unsigned(tensor)
+        return UNSIGNED if unsigned else self.types.computed[tensor.type]
 
     def old(self, axes: Sequence[PrimExpression]) -> PrimExpression:
         """The element of the result before the statement."""
-        return cast(_element(self.before[self.store.tensor], axes, self.dtype), self.dtype)
+        tensor = self.store.tensor
+        computed = self.types.computed[tensor.type]
+        return self.held(_element(self.before[tensor], axes, computed))
+
+    def held(self, value: PrimExpression) -> PrimExpression:
+        """A value as the result is held."""
+        return unsigned(value) if self.dtype == UNSIGNED else cast(signed(value), self.dtype)
 
     def emitter(
         self, axes: Sequence[PrimExpression], reduced: Mapping[str, PrimExpression]
@@ -189,7 +217,8 @@ class _Step:
         computed = self.types.computed
 
         def read(tensor: Tensor, positions: Sequence[PrimExpression]) -> PrimExpression:
-            return _element(self.before[tensor], positions, computed[tensor.type])
+            value = _element(self.before[tensor], positions, computed[tensor.type])
+            return unsigned(value) if self.types.is_unsigned(tensor) else value
 
         tables = self.types.tables
         emitter = Emitter(computed, self.statement, {**indices, **reduced}, read, tables)
@@ -223,9 +252,9 @@ def _assignment(step: _Step) -> TeTensor:
 
     def element(*axes: PrimExpression) -> PrimExpression:
         emitter, places = step.emitter(axes, {})
-        new = emitter.value(step.store.value)
+        new = step.held(emitter.value(step.store.value))
         if step.store.operator != "=":
-            new = BINARY[COMBINE[step.store.operator]](step.old(axes), new)
+            new = binary(COMBINE[step.store.operator], step.old(axes), new)
         return guarded([*places, *emitter.conditions()], new, step.old(axes))
 
     return te.compute(_wide_shape(step.store.tensor), element, name=step.name)
@@ -235,7 +264,7 @@ def _reduction(step: _Step, reduced: Mapping[str, Extent]) -> TeTensor:
     """The stages of a statement with a reduction: the total, and its union with what was there."""
     operator, shape = step.store.operator, _wide_shape(step.store.tensor)
     null = literal(NULL_ELEMENT[operator], step.dtype)
-    combine = BINARY[COMBINE[operator]]
+    combine = functools.partial(binary, COMBINE[operator])
     reducer = te.comm_reducer(lambda x, y: combine(x, y), lambda _: null, name=COMBINE[operator])
     guards = None
     padding = _padding(step)
@@ -250,7 +279,7 @@ def _reduction(step: _Step, reduced: Mapping[str, Extent]) -> TeTensor:
         }
         variables = {name: loop.var for name, loop in loops.items()}
         emitter, places = step.emitter(axes, variables)
-        value = emitter.value(step.store.value)
+        value = step.held(emitter.value(step.store.value))
         if guards is not None:
             inside = guards.emitter(axes, variables)[0].conditions()
             value = select(tirx.all(*inside), value, null) if inside else value
@@ -321,6 +350,9 @@ def _stored(tensor: Tensor, stage: Stage, types: FormulaTypes, name: str) -> TeT
     if not isinstance(stage, Constant) and str(stage.dtype) == dtype:
         return stage
     computed = types.computed[tensor.type]
-    return te.compute(
-        _wide_shape(tensor), lambda *axes: cast(_element(stage, axes, computed), dtype), name=name
-    )
+
+    def element(*axes: PrimExpression) -> PrimExpression:
+        value = _element(stage, axes, computed)
+        return unsigned(value) if dtype == UNSIGNED else cast(value, dtype)
+
+    return te.compute(_wide_shape(tensor), element, name=name)

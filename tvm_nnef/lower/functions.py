@@ -3,8 +3,9 @@
 The operands of a function have one dtype. Ints wrap around as the hardware has it; TVM tells LLVM
 that they never overflow, so in one kernel a comparison of what did overflow may turn out either
 way. Integer division by zero gives 0 and traps nowhere. A minimum or maximum with what is no number
-is no number. What the functions of reals are, and how precise, says ``schedules.cpu.math_functions``;
-sums, products, quotients and square roots are within half a unit in the last place. TVM takes
+is no number. What the functions of reals are, and how precise, says
+``schedules.cpu.math_functions``; sums, products, quotients and square roots are within half a unit
+in the last place. TVM takes
 ``x + y - y`` for x, in one kernel. Knows nothing of formulas beyond the names of their functions
 (``graph.formula``).
 """
@@ -186,8 +187,8 @@ UNARY: Mapping[str, UnaryEmitter] = {
     **{
         name: getattr(tirx, name)
         for name in (
-            "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan",
-            "asinh", "acosh", "atanh", "erf", "floor", "ceil",
+            "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos",
+            "atan", "asinh", "acosh", "atanh", "erf", "floor", "ceil",
         )
     },
 }  # fmt: skip

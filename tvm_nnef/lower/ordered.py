@@ -16,10 +16,11 @@ from tvm import tirx
 from tvm_nnef import tvm_compat
 from tvm_nnef.graph.formula import Formula, Statement, Store
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.formula import COMBINE, FormulaTypes
-from tvm_nnef.lower.functions import BINARY, cast
+from tvm_nnef.lower.formula import FormulaTypes
+from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, is_empty, literal
 from tvm_nnef.lower.symbols import Symbol
+from tvm_nnef.lower.unsigned import signed, unsigned
 from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, opaque_function
 
 Buffer: TypeAlias = Any
@@ -96,17 +97,23 @@ def _nest(
     indices = {loop.index.name: tirx.Var(loop.index.name, INDEX_TYPE) for loop in statement.loops}
 
     def read(tensor: Tensor, positions: Sequence[PrimExpression]) -> PrimExpression:
-        return tirx.BufferLoad(buffers[tensor], list(positions))
+        value = tirx.BufferLoad(buffers[tensor], list(positions))
+        return unsigned(value) if types.is_unsigned(tensor) else value
 
     emitter = Emitter(types.computed, statement, indices, read, types.tables)
-    body = _step(statement, emitter, buffers)
+    body = _step(statement, emitter, buffers, types)
     for condition in reversed(emitter.conditions()):
         body = tirx.IfThenElse(condition, body, None)
     loops = [(indices[loop.index.name], emitter.position(loop.extent)) for loop in statement.loops]
     return _loops(loops, body)
 
 
-def _step(statement: Statement, emitter: Emitter, buffers: Mapping[Tensor, Buffer]) -> TirStatement:
+def _step(
+    statement: Statement,
+    emitter: Emitter,
+    buffers: Mapping[Tensor, Buffer],
+    types: FormulaTypes,
+) -> TirStatement:
     """All stores of one step: every value and place is computed before the first is written."""
     bindings: list[TirStatement] = []
     writes: list[TirStatement] = []
@@ -117,7 +124,7 @@ def _step(statement: Statement, emitter: Emitter, buffers: Mapping[Tensor, Buffe
             emitter.subscript(part, extent)
             for part, extent in zip(store.subscripts, store.tensor.shape, strict=True)
         ]
-        value = _new_value(store, emitter, buffers[store.tensor], places)
+        value = _new_value(store, emitter, buffers[store.tensor], places, types)
         if len(statement.stores) > 1:
             places = [_bound(bindings, p, f"place{number}_{d}") for d, p in enumerate(places)]
             value = _bound(bindings, value, f"value{number}")
@@ -126,12 +133,17 @@ def _step(statement: Statement, emitter: Emitter, buffers: Mapping[Tensor, Buffe
 
 
 def _new_value(
-    store: Store, emitter: Emitter, buffer: Buffer, places: Sequence[PrimExpression]
+    store: Store,
+    emitter: Emitter,
+    buffer: Buffer,
+    places: Sequence[PrimExpression],
+    types: FormulaTypes,
 ) -> PrimExpression:
-    value = emitter.value(store.value)
+    value = signed(emitter.value(store.value))
     if store.operator == "=":
         return value
-    return BINARY[COMBINE[store.operator]](tirx.BufferLoad(buffer, list(places)), value)
+    combined = types.combination(store.operator, store.tensor)
+    return combined(tirx.BufferLoad(buffer, list(places)), value)
 
 
 def _bound(bindings: list[TirStatement], value: PrimExpression, name: str) -> PrimExpression:

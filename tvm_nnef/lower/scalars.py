@@ -37,8 +37,9 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.bounds import Ranges, above, below, interval, ranges_of, within
-from tvm_nnef.lower.functions import BINARY, UNARY, cast, select
+from tvm_nnef.lower.functions import cast, select
 from tvm_nnef.lower.integers import opaque
+from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
 INDEX_TYPE = "int64"
@@ -63,7 +64,8 @@ class Emitter:
     """Translates the scalars of one statement.
 
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
-    tensor at int64 positions; ``tables`` holds the constant tensors of large lookups.
+    tensor at int64 positions; ``tables`` holds the constant tensors of large lookups. What is read
+    as uint64 stays without a sign (:mod:`tvm_nnef.lower.unsigned`).
     """
 
     types: ComputeTypes
@@ -87,19 +89,18 @@ class Emitter:
             case Local(name):
                 return self.value(self._local(name))
             case Unary(function, operand):
-                return UNARY[function](self.value(operand))
+                return unary(function, self.value(operand))
             case Binary("sub", left, right) if left == right and left.type == "real":
                 # TVM takes x - x for 0, also where x is infinite or no number.
                 x = self.value(left)
                 return x + x * literal(-1, dtype_of(x))
             case Binary(function, left, right):
-                return BINARY[function](self.value(left), self.value(right))
+                return binary(function, self.value(left), self.value(right))
             case Select(condition, consequent, alternative):
-                return select(
-                    self.value(condition), self.value(consequent), self.value(alternative)
-                )
+                values = alike(self.value(consequent), self.value(alternative))
+                return select(self.value(condition), *values)
             case Cast(kind, operand):
-                return cast(self.value(operand), self.types[kind])
+                return self._cast(self.value(operand), self.types[kind])
             case Lookup(items, index):
                 return self._lookup(items, index)
             case Load():
@@ -108,7 +109,7 @@ class Emitter:
     def position(self, scalar: Scalar) -> PrimExpression:
         """An integer scalar as an int64 expression, as loops and indices need it."""
         wide = replace(self, types={**self.types, "int": INDEX_TYPE})
-        return wide.value(scalar)
+        return signed(wide.value(scalar))
 
     def conditions(self) -> list[PrimExpression]:
         """What must hold for the step of the statement to be made.
@@ -158,7 +159,7 @@ class Emitter:
         shape = load.tensor.shape
         pairs = list(zip(load.subscripts, shape, strict=True))
         positions = [self.subscript(subscript, extent) for subscript, extent in pairs]
-        value = cast(self.read(load.tensor, positions), dtype)
+        value = self._cast(self.read(load.tensor, positions), dtype)
         # Nothing can be read in place of what is out of bounds where a run makes a tensor empty.
         empty = [
             extent <= 0
@@ -166,8 +167,15 @@ class Emitter:
             if not extents.is_static(extent) and not self._position(subscript, extent)[1]
         ]
         return (
-            guarded([tirx.Not(tirx.any(*empty))], value, tirx.const(0, dtype)) if empty else value
+            guarded([tirx.Not(tirx.any(*empty))], value, tirx.const(0, dtype_of(value)))
+            if empty
+            else value
         )
+
+    def _cast(self, value: PrimExpression, dtype: str) -> PrimExpression:
+        """A value in a compute type; an int without a sign stays so."""
+        is_int = dtype == self.types["int"] and dtype_of(value) == UNSIGNED
+        return value if is_int else cast(value, dtype)
 
     def _lookup(self, items: tuple[Scalar, ...], index: Scalar) -> PrimExpression:
         if items in self.tables:

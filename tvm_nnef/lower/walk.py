@@ -18,8 +18,7 @@ from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Span, error
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.checks import bound_check, extent_check
-from tvm_nnef.graph.formula import Constant as Number
-from tvm_nnef.graph.formula import Formula, Lookup, Scalar, loads, scalars, walk
+from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
 from tvm_nnef.lower.checks import learn_shape, require
@@ -34,6 +33,7 @@ from tvm_nnef.lower.invocation import (
     is_uniform,
 )
 from tvm_nnef.lower.kernels import call_formula
+from tvm_nnef.lower.lookups import TABLE_TYPES, lookup_tables
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.ops import MAPPINGS
 from tvm_nnef.lower.ops.symbolic import is_safe
@@ -42,10 +42,6 @@ from tvm_nnef.tvm_compat import RelaxExpression
 
 Route: TypeAlias = Literal["mapped", "formula"]
 Array: TypeAlias = "np.ndarray[Any, Any]"
-
-_LARGEST_SELECT_CHAIN = 8
-"""A lookup with more items reads a table."""
-
 
 UserLowering: TypeAlias = Callable[[Any, Operation, "tuple[LoweredOperand, ...]"], Lowered]
 """Lowers an operation, given the ``relax.BlockBuilder`` and its operands; None declines."""
@@ -283,9 +279,9 @@ class Walk:
     def _formula(self, operation: Operation, formula: Formula) -> None:
         if not formula.fills:
             return
-        tables = _tables(formula)
+        tables = lookup_tables(formula)
         types = FormulaTypes(
-            {**self.machine_types, **{t: _TABLE_TYPES[t.type] for t in tables.values()}},
+            {**self.machine_types, **{t: TABLE_TYPES[t.type] for t in tables.values()}},
             compute_types(operation, self.machine_types),
             tables,
             self._is_finite,
@@ -317,30 +313,12 @@ class Walk:
         return self.value(tensor)
 
 
-_TABLE_TYPES = {"real": "float64", "int": "int64", "bool": "bool"}
-
-
 def _operands(formula: Formula, tables: Mapping[tuple[Scalar, ...], Tensor]) -> list[Tensor]:
     """The tensors that a formula reads and does not make, each once."""
     made = {fill.tensor for fill in formula.fills}
     read = (load.tensor for statement in formula.statements for load in loads(statement))
     found = dict.fromkeys(tensor for tensor in read if tensor not in made)
     return [*found, *tables.values()]
-
-
-def _tables(formula: Formula) -> dict[tuple[Scalar, ...], Tensor]:
-    """A constant tensor for each lookup in many numbers."""
-    tables: dict[tuple[Scalar, ...], Tensor] = {}
-    for statement in formula.statements:
-        for scalar in (inner for outer in scalars(statement) for inner in walk(outer)):
-            if isinstance(scalar, Lookup) and len(scalar.items) > _LARGEST_SELECT_CHAIN:
-                numbers = (item.value for item in scalar.items if isinstance(item, Number))
-                values = [number for number in numbers if not extents.is_symbolic(number)]
-                if len(values) == len(scalar.items):
-                    name, shape = f"table{len(tables)}", (len(values),)
-                    table = Tensor(name, scalar.type, shape, "constant", tuple(values))
-                    tables.setdefault(scalar.items, table)
-    return tables
 
 
 def _adapted(function: UserLowering) -> LoweringFunction:

@@ -40,6 +40,13 @@ def constant(value: float, dtype: np.dtype[Any]) -> Array:
     return np.array(int(value) % 2**64, np.uint64).astype(dtype)
 
 
+def alike(left: Array, right: Array) -> tuple[Array, Array]:
+    """Two operands in one dtype: of ints of 64 bits without a sign where one of them has none."""
+    if left.dtype == right.dtype or np.uint64 not in (left.dtype, right.dtype):
+        return left, right
+    return left.astype(np.uint64), right.astype(np.uint64)
+
+
 def cast(array: Array, dtype: np.dtype[Any]) -> Array:
     """Conversion between the types of a model: reals truncate (and saturate) to int.
 

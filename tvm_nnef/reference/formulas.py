@@ -62,9 +62,10 @@ def run(
 
 def _first_value(fill: Fill, context: Block, stored: np.dtype[Any] | None) -> Array:
     value = number(fill.value.value, context)
+    first = evaluate(fill.value, context, np.array(True))
     if stored is not None and fill.value.type == "int" and math.isinf(value):
-        return constant(value, stored).astype(context.dtypes["int"])
-    return evaluate(fill.value, context, np.array(True))
+        first = constant(value, stored).astype(context.dtypes["int"])
+    return first.astype(np.uint64) if stored == np.uint64 else first
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ def _prepare(
     where = positions(store.tensor, store.subscripts, target.shape, block, active)
     strides = [prod(target.shape[axis + 1 :]) for axis in range(target.ndim)]
     place = sum((index * stride for index, stride in zip(where, strides, strict=True)), np.array(0))
-    values = evaluate(store.value, block, active)
+    values = evaluate(store.value, block, active).astype(target.dtype, copy=False)
     if store.operator == "=":
         place, values = np.broadcast_to(place, shape), np.broadcast_to(values, shape)
         taken = np.broadcast_to(active, shape)

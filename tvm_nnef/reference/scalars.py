@@ -31,7 +31,7 @@ from tvm_nnef.graph.formula import (
     Unary,
 )
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.reference.arithmetic import BINARY, UNARY, Array, cast, constant
+from tvm_nnef.reference.arithmetic import BINARY, UNARY, Array, alike, cast, constant
 
 
 class OutOfBounds(Exception):
@@ -72,18 +72,17 @@ def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
             return UNARY[function](evaluate(operand, block, active))
         case Binary(function, left, right):
             first = evaluate(left, block, active)
-            return BINARY[function](
-                first, evaluate(right, block, _reached(function, first, active))
-            )
+            second = evaluate(right, block, _reached(function, first, active))
+            return BINARY[function](*alike(first, second))
         case Select(condition, consequent, alternative):
             chosen = evaluate(condition, block, active)
-            return np.where(
-                chosen,
+            values = alike(
                 evaluate(consequent, block, active & chosen),
                 evaluate(alternative, block, active & ~chosen),
             )
+            return np.where(chosen, *values)
         case Cast(type, operand):
-            return cast(evaluate(operand, block, active), block.dtypes[type])
+            return _computed(evaluate(operand, block, active), block.dtypes[type])
         case Lookup(items, index):
             return _lookup(items, index, block, active)
         case Load(tensor, subscripts):
@@ -104,9 +103,13 @@ def _load(tensor: Tensor, subscripts: tuple[Subscript, ...], block: Block, activ
     array, dtype = block.arrays[tensor], block.dtypes[tensor.type]
     places = positions(tensor, subscripts, array.shape, block, active)
     # Nothing of an empty tensor is read in an active step, or positions had complained.
-    return (
-        np.asarray(array[places]).astype(dtype, copy=False) if array.size else np.zeros((), dtype)
-    )
+    return _computed(np.asarray(array[places]), dtype) if array.size else np.zeros((), dtype)
+
+
+def _computed(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Values in a compute type; ints of 64 bits without a sign stay so."""
+    is_int = dtype.kind == "i" and array.dtype == np.uint64
+    return array if is_int else cast(array, dtype)
 
 
 def positions(

@@ -24,6 +24,7 @@ Content: TypeAlias = "bytes | Callable[[], bytes]"
 
 _MODEL_SUFFIXES = (".sknd", ".dat")
 _COMPRESSED = (".tgz", ".tar.gz")
+_OTHER_ARCHIVES = (".zip", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tbz", ".txz")
 
 
 def write_container(path: str | os.PathLike[str], files: Mapping[str, Content]) -> None:
@@ -73,6 +74,12 @@ def _check_target(target: Path, archive: bool, files: Mapping[str, Content], pat
         raise error(
             "cannot be written: the folder around it does not exist",
             hint=f"make the folder '{target.parent}' first",
+            file=path,
+        )
+    if not archive and target.suffix.lower() in _OTHER_ARCHIVES and not target.is_dir():
+        raise error(
+            f"a model cannot be written as '{target.suffix}'",
+            hint="an archive has the suffix '.tar', '.tgz' or '.tar.gz', a folder any other one",
             file=path,
         )
     if not archive and target.is_file():

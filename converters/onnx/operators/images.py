@@ -15,6 +15,7 @@ from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.symbolic import Extent, array, maximum, minimum, number
 from tvm_nnef.converters.onnx.tensors import Tensor
+from tvm_nnef.converters.onnx.upsampling import numbers_of, repetitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,10 @@ class _Axis:
     scale: float | Tensor | None
     start: float | Tensor
     end: float | Tensor
+
+    def resized(self, x: Tensor) -> tuple[Extent, ...]:
+        """The shape of a tensor that is resized so."""
+        return (*x.shape[: self.axis], self.size, *x.shape[self.axis + 1 :])
 
 
 _Scales: TypeAlias = "Sequence[float | Tensor]"
@@ -207,6 +212,11 @@ def _resize_axis(
 ) -> Tensor:
     scale, start, end = axis.scale, axis.start, axis.end
     extent = x.shape[axis.axis]
+    if mode == "NEAREST":
+        factor = repetitions(extent, axis.size, scale, transform, rounding)
+        if factor is not None:
+            name, shape = "image.nearest_upsample", axis.resized(x)
+            return builder.call(name, x, as_shape=shape, axes=[axis.axis], factor=[factor])
     place = builder.call(
         "onnx.resize_places",
         *(each if isinstance(each, Tensor) else None for each in (scale, start, end)),
@@ -216,11 +226,10 @@ def _resize_axis(
         known_end=end if isinstance(end, float) else None,
         size=axis.size, extent=extent, transform=transform,
     )  # fmt: skip
-    shape = (*x.shape[: axis.axis], axis.size, *x.shape[axis.axis + 1 :])
+    shape = axis.resized(x)
     if mode == "NEAREST":
-        y = builder.call(
-            "onnx.resize_nearest", x, place, as_shape=shape, axis=axis.axis, rounding=rounding
-        )
+        nearest = numbers_of(place, "nearest_places", builder, rounding=rounding)
+        y = builder.call("onnx.resize_nearest", x, nearest, as_shape=shape, axis=axis.axis)
     else:
         y = _interpolated(node, x, axis, mode, place, shape, builder)
     if transform != "tf_crop_and_resize":
@@ -253,9 +262,9 @@ def _interpolated(
         reach=reach, cubic=mode == "CUBIC", coeff_a=node.real("cubic_coeff_a", -0.75),
         antialias=antialias, exclude_outside=outside,
     )  # fmt: skip
-    return builder.call(
-        "onnx.resample", x, place, weights, as_shape=shape, axis=axis.axis, reach=reach
-    )
+    first = numbers_of(place, "first_places", builder, reach=reach)
+    same = builder.cast(weights, x.dtype)
+    return builder.call("onnx.resample", x, first, same, as_shape=shape, axis=axis.axis)
 
 
 _GRID_MODES = {

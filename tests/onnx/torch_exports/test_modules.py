@@ -183,7 +183,11 @@ def reshaped(_: Any, x: Any) -> Any:
     return (x.flatten(1), pairs, x.transpose(1, 2).contiguous().view(-1, x.shape[1]),
             x.unsqueeze(0).expand(3, -1, -1, -1), x.repeat(1, 2, 1), x.chunk(2, -1)[1],
             x.split([3, 5], -1)[0], x.movedim(1, 0), torch.stack(x.unbind(-1), 1),
-            torch.hstack([x, x * 2]), x.repeat_interleave(3, dim=-1))  # fmt: skip
+            torch.hstack([x, x * 2]))  # fmt: skip
+
+
+def interleaved(_: Any, x: Any) -> Any:
+    return x.repeat_interleave(3, dim=-1), x.repeat_interleave(2, dim=1)
 
 
 def cut(_: Any, x: Any) -> Any:
@@ -246,6 +250,7 @@ def integers(_: Any, x: Any, i: Any) -> Any:
 
 FUNCTIONS: Mapping[str, tuple[Any, Any, Any]] = {
     "reshaped": (reshaped, SEQUENCE, SEQUENCES),
+    "interleaved": (interleaved, SEQUENCE, SEQUENCES),
     "cut": (cut, SEQUENCE, SEQUENCES),
     "masks": (masks, SEQUENCE, SEQUENCES),
     "attended": (attended, SEQUENCE, SEQUENCES),

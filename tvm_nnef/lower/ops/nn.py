@@ -9,6 +9,7 @@ which the formula skips, and an infinity times 0 is no number.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 from tvm import relax
 
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
+from tvm_nnef.lower.long_sums import LONGEST
 from tvm_nnef.lower.ops.common import computes_natively, forward, permuted, reshaped, scalar
 from tvm_nnef.lower.ops.math import elementwise
 from tvm_nnef.tvm_compat import RelaxExpression, constant, constant_array
@@ -182,7 +184,10 @@ def _max_pool(invocation: Invocation) -> Lowered:
 
 
 def _avg_pool(invocation: Invocation) -> Lowered:
+    """Long sums, which Relax adds up one after the other, are left to the formula."""
     if any(step != 1 for step in invocation.numbers("dilation")):
+        return None
+    if math.prod(invocation.numbers("size")) > LONGEST:
         return None
     counted = not invocation.attribute("ignore_border")
     return _pooled(invocation, _AVG_POOLS, count_include_pad=counted)

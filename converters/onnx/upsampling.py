@@ -1,0 +1,46 @@
+"""Places in a dimension that is resized: which elements they are, and whether each is repeated.
+
+Whether a dimension repeats each element is found by computing all places as Resize does, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.symbolic import Extent
+from tvm_nnef.converters.onnx.tensors import Attribute, Tensor
+
+_PLACES: Mapping[str, Callable[[Any, float], Any]] = {
+    "asymmetric": lambda numbers, scale: numbers / scale,
+    "half_pixel": lambda numbers, scale: (numbers + 0.5) / scale - 0.5,
+}
+_ROUNDINGS: Mapping[str, Callable[[Any], Any]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda places: np.ceil(places - 0.5),
+    "round_prefer_ceil": lambda places: np.floor(places + 0.5),
+}
+
+
+def repetitions(
+    extent: Extent, size: Extent, scale: object, transform: str, rounding: str
+) -> int | None:
+    """How often each element of a dimension stands beside itself; None where it is not so."""
+    if not isinstance(extent, int) or not isinstance(size, int) or not extent or size % extent:
+        return None
+    factor = size // extent
+    places, rounded = _PLACES.get(transform), _ROUNDINGS.get(rounding)
+    if places is None or rounded is None or (scale is not None and scale != factor):
+        return None
+    numbers = np.arange(size)
+    found = np.clip(rounded(places(numbers.astype("float64"), float(factor))), 0, extent - 1)
+    return factor if np.array_equal(found, numbers // factor) else None
+
+
+def numbers_of(place: Tensor, name: str, builder: Builder, **attributes: Attribute) -> Tensor:
+    """Places as numbers of elements, by an operator of a name, once for all that is resized."""
+    return builder.call(f"onnx.{name}", place, as_type="int64", as_shape=place.shape, **attributes)

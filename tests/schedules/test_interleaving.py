@@ -1,0 +1,38 @@
+"""Elements that neighbours share: repeated in registers, in all sizes, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax
+
+TARGETS = ["native", {"kind": "llvm", "mcpu": "x86-64-v3"}, "llvm"]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["native", "avx2", "unknown"])
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+@pytest.mark.parametrize("extent", [1, 3, 16, 37, 64])
+def test_repeated_along_the_last_axis(kernels, extent, count, target):
+    (x,) = kernels.values((3, 5, extent))
+    mod = kernels.module(lambda x: relax.op.repeat(x, count, axis=2), x.shape)
+    found = kernels.run(kernels.scheduled(mod, target), [x], target)
+    np.testing.assert_array_equal(found, x.repeat(count, 2))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "int64", "bool"])
+def test_any_dtype(kernels, dtype):
+    x = (np.arange(5 * 37) % 100).reshape(5, 37).astype(dtype)
+    mod = kernels.module(lambda x: relax.op.repeat(x, 2, axis=1), x.shape, dtype=dtype)
+    np.testing.assert_array_equal(kernels.run(kernels.scheduled(mod), [x]), x.repeat(2, 1))
+
+
+def test_both_axes_and_what_follows(kernels):
+    x, y = kernels.values((2, 7, 19), (2, 14, 38))
+
+    def doubled(x, y):
+        return relax.op.nn.relu(relax.op.add(relax.op.repeat(relax.op.repeat(x, 2, 1), 2, 2), y))
+
+    mod = kernels.scheduled(kernels.module(doubled, x.shape, y.shape))
+    expected = np.maximum(x.repeat(2, 1).repeat(2, 2) + y, 0)
+    np.testing.assert_array_equal(kernels.run(mod, [x, y]), expected)
+    assert kernels.rules(mod) == {"cpu.elementwise"}

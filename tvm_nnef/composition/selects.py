@@ -1,0 +1,57 @@
+"""Choices that only a run can make: of two items one item, by a condition on extents or a scalar.
+
+What is known is chosen before, in :mod:`tvm_nnef.composition.evaluate`. Evaluates no expressions.
+"""
+
+from __future__ import annotations
+
+from tvm_nnef import extents
+from tvm_nnef.composition import arithmetic
+from tvm_nnef.composition.values import (
+    Item,
+    Undefined,
+    describe,
+    is_atom,
+    is_known,
+    is_scalar,
+    scalar,
+    type_of,
+)
+from tvm_nnef.diagnostics import Span, error
+from tvm_nnef.extents import Condition
+from tvm_nnef.graph import formula
+
+
+def by_extents(condition: Condition, yes: Item, no: Item | None, span: Span) -> Item:
+    """One of two items, where only a run tells the extents that the condition compares."""
+    if no is None:
+        found = extents.text(condition)
+        raise error(f"only a run tells whether this is null, from '{found}'", span)
+    for item, other in ((yes, no), (no, yes)):
+        if isinstance(item, Undefined):
+            return other
+    if not (is_scalar(yes) or is_scalar(no)) and {type_of(yes), type_of(no)} == {"int"}:
+        return extents.select(condition, yes, no)
+    if (is_known(yes) and yes is no) or (is_atom(yes) and yes == no):
+        return yes
+    if {type_of(yes), type_of(no)} == {"bool"} and is_known(yes) and is_known(no):
+        chosen = extents.both(condition, yes)
+        return extents.either(chosen, extents.both(extents.negated(condition), no))
+    return at_run_time(scalar(condition), yes, no, span)
+
+
+def at_run_time(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> Item:
+    """One of two items, where a scalar of a formula tells which."""
+    for item in (yes, no):
+        if isinstance(item, Undefined):
+            return item
+        if isinstance(item, formula.Subscript):
+            hint = "guard both branches as one: |c ? i : j|"
+            raise error("a guarded index under a run-time condition", span, hint=hint)
+        if not (is_known(item) or is_scalar(item)) or isinstance(item, str):
+            raise error(f"{describe(item)} cannot be chosen at run time", span)
+    left, right = arithmetic.promoted(yes, no)
+    if type_of(left) != type_of(right):
+        found = f"{describe(yes)} and {describe(no)}"
+        raise error(f"both branches must have the same type, found {found}", span)
+    return formula.Select(condition, scalar(left), scalar(right))
