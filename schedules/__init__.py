@@ -17,6 +17,7 @@ from tvm import relax, transform
 from tvm_nnef.schedules.cpu import math_functions, packing, rules
 from tvm_nnef.schedules.cpu.balancing import balanced
 from tvm_nnef.schedules.cpu.description import describe
+from tvm_nnef.schedules.cpu.named_values import with_named_values
 from tvm_nnef.schedules.cpu.row_fusion import with_joined_rows
 from tvm_nnef.schedules.cpu.stack import on_stack
 from tvm_nnef.schedules.cpu.strided_loads import sorted_in_registers
@@ -124,7 +125,8 @@ def lowered_functions(target: Target) -> Callable[[PrimFunction], PrimFunction] 
 
 
 def _lowered_for_llvm(function: PrimFunction) -> PrimFunction:
-    return balanced(on_stack(sorted_in_registers(math_functions.expand(function))))
+    expanded = with_named_values(math_functions.expand(function))
+    return balanced(on_stack(sorted_in_registers(expanded)))
 
 
 def report(mod: Module) -> list[Kernel]:

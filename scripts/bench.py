@@ -87,7 +87,7 @@ def measured(name: str, file: Path, flop: int | None, seconds: float, counts: li
     from tvm_nnef.measurement.onnx_runtime import largest_relative_error, open_session
     from tvm_nnef.measurement.turns import timed_in_turns
     from tvm_nnef.schedules.cpu.peak import fma_peak
-    from tvm_nnef.tvm_compat import use_threads
+    from tvm_nnef.tvm_threads import use_threads
 
     start = time.process_time()
     executable = tvm_nnef.build(tvm_nnef.convert(file), progress=False)
@@ -180,7 +180,7 @@ def summary(found: Sequence[Row], counts: Sequence[int]) -> Iterator[str]:
 
 def main() -> int:
     """Measure the models that were asked for and print the table."""
-    from tvm_nnef.tvm_compat import default_threads
+    from tvm_nnef.tvm_threads import default_threads
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", help="names of models, or ONNX files; all without")

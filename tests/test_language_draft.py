@@ -545,9 +545,7 @@ COMPILED = {
     ("text", "given", "expected", "options"),
     [pytest.param(*rest, id=name) for name, *rest in MODELS],
 )
-def test_models_mean(
-    text: str, given: Any, expected: Any, options: Any, matches: Any
-) -> None:
+def test_models_mean(text: str, given: Any, expected: Any, options: Any, matches: Any) -> None:
     matches(tvm_nnef.evaluate(source(text), *given, dialect="draft", **options), expected)
 
 

@@ -236,7 +236,8 @@ def compare(
     and ``mapped`` where ``against`` is given. ``inputs`` are as for :func:`evaluate`; where there
     are none, they are random, from ``seed``. Compared are the results of the operations, branches
     and loops at the outer level of the graph and of public operators in it; where another
-    composition differs, those inside of it as well. ``lowerings`` are those of :func:`from_nnef`, for the route ``mapped``.
+    composition differs, those inside of it as well. ``lowerings`` are those of :func:`from_nnef`,
+    for the route ``mapped``.
 
     Each operation is executed by itself, and the second route gets the operands that the first
     has computed (with ``onnxruntime``, what that has found), so that the first difference is the

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_nnef import extents, tvm_compat
+from tvm_nnef import extents, tvm_build, tvm_compat, tvm_threads
 from tvm_nnef.compilation.metadata import FUNCTION
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.checks import complaint
@@ -127,10 +127,10 @@ class Executable:
 
     def __init__(self, library: Any, *, file: Path | None = None) -> None:
         """Takes what was compiled, or the library that was loaded from ``file``."""
-        self.threads = tvm_compat.default_threads()
+        self.threads = tvm_threads.default_threads()
         self._library = library
         self._file = file
-        self._machine = tvm_compat.virtual_machine(library)
+        self._machine = tvm_build.virtual_machine(library)
         metadata: Mapping[str, Any] = json.loads(str(self._machine[FUNCTION]()))
         self.inputs = tuple(map(_port, metadata["inputs"]))
         self.outputs = tuple(map(_port, metadata["outputs"]))
@@ -174,7 +174,7 @@ class Executable:
         given = [_without_dlpack(value) for value in parameters]
         bound = bind_inputs(taken, given, self._graph.machine_types)
         tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
-        tvm_compat.use_threads(self._threads)
+        tvm_threads.use_threads(self._threads)
         made = copy.copy(self)
         made._prepared = list(self._machine[tvm_compat.PREPARE](tensors))
         made._main = tvm_compat.PREPARED
@@ -255,7 +255,7 @@ class Executable:
         return [*tensors, *self._prepared, *self.state.tensors]
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
-        tvm_compat.use_threads(self._threads)
+        tvm_threads.use_threads(self._threads)
         try:
             result = self._machine[self._main](*arguments)
         except (RuntimeError, TypeError) as problem:
@@ -284,7 +284,7 @@ def load(path: str | os.PathLike[str]) -> Executable:
         raise error(f"there is no file '{file}'")
     try:
         with without_remarks_on_constants():
-            library = tvm_compat.load_library(str(file.resolve()))
+            library = tvm_build.load_library(str(file.resolve()))
         return Executable(library, file=file)
     except (RuntimeError, AttributeError, ValueError, TypeError) as problem:
         reason = str(problem).strip().splitlines() or ["unknown reason"]

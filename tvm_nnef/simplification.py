@@ -37,7 +37,7 @@ def simplified(expression: PrimExpr) -> int | PrimExpr:
 
 
 def decided(condition: PrimExpr) -> bool | PrimExpr:
-    """Whether a condition holds for all symbols or for none; where it depends, its simplest form."""
+    """Whether a condition holds for all symbols or for none; else its simplest form."""
     result: bool | PrimExpr = _decided(_key(condition))
     return result
 

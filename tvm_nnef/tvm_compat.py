@@ -6,16 +6,12 @@ Enters: NumPy arrays, shapes, dtype names. Leaves: TVM objects. The other rooms 
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax, s_tir, tirx
-from tvm.target import codegen
 
 RelaxExpression: TypeAlias = Any
 """A Relax expression (``relax.Expr``); TVM ships no types, so they end at this door."""
@@ -176,7 +172,11 @@ def opaque_function(
     )
     root = s_tir.SBlock([], [], [], "root", s_tir.SBlockRealize([], True, block))
     function = tirx.PrimFunc(list(parameters), s_tir.SBlockRealize([], True, root))
-    return function.with_attr({"tirx.noalias": True, "s_tir": True})
+    return function.with_attr({"tirx.noalias": True, "s_tir": True, EXACT: 1})
+
+
+EXACT = "exact_buffers"
+"""The attribute of a PrimFunc whose buffers are as large as they have to be."""
 
 
 def with_opaque_body(
@@ -289,193 +289,3 @@ def typed(dtype: str, lanes: int) -> Any:
 def lanes_of(kind: Any) -> int:
     """How many elements a scalar or vector type has."""
     return int(tvm.DataType(str(kind.dtype)).lanes)
-
-
-_PIPELINE = "tvm_nnef"
-"""The name under which TVM knows our lowering of PrimFuncs."""
-
-
-@functools.cache
-def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
-    """Our lowering of PrimFuncs: TVM's own for schedules, and then ``expand`` for each function."""
-
-    @tvm.transform.module_pass(opt_level=0, name="expand_functions")  # type: ignore[untyped-decorator]
-    def expanded(mod: Module, context: Any) -> Module:
-        return update_functions(mod, {n: expand(f) for n, f in prim_functions(mod).items()})
-
-    def pipeline() -> tuple[Any, Any, Any]:
-        lowering, host, device = s_tir.pipeline.default_s_tir_pipeline()
-        return tvm.transform.Sequential([_lowered_soundly(lowering), expanded]), host, device
-
-    tirx.register_tir_pipeline(_PIPELINE, pipeline)
-    return _PIPELINE
-
-
-def _lowered_soundly(lowering: Any) -> Any:
-    """A lowering of PrimFuncs, without TVM's reuse of memory where that goes wrong.
-
-    A buffer takes the memory of one that a loop reads for the last time, if it is as large and the
-    loop reads it where it writes. What goes through views of the two buffers is not seen in that
-    test, and buffers whose extents only a run tells are all taken to be as large.
-    """
-
-    @tvm.transform.module_pass(opt_level=0, name="lower_soundly")  # type: ignore[untyped-decorator]
-    def lowered(mod: Module, context: Any) -> Module:
-        parts: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
-        for variable, function in mod.functions.items():
-            parts[_views_own_memory(function)][variable] = function
-        plain, viewed = (tvm.IRModule(part, attrs=mod.attrs) for part in parts)
-        result = lowering(plain)
-        if parts[True]:
-            with _sound_passes("tirx.StorageRewrite"):
-                result.update(lowering(viewed))
-        return result
-
-    return lowered
-
-
-def _views_own_memory(function: Any) -> bool:
-    """Whether a PrimFunc allocates several buffers, and declares views of some buffers."""
-    if not isinstance(function, tirx.PrimFunc):
-        return False
-    allocated: list[Any] = []
-    views: list[Any] = []
-    tvm_ffi.structural_walk(
-        function.body, (s_tir.SBlock, lambda block: allocated.extend(block.alloc_buffers))
-    )
-    tvm_ffi.structural_walk(function.body, (tirx.DeclBuffer, views.append))
-    return len(allocated) > 1 and bool(views)
-
-
-def compile_virtual_machine(
-    mod: Module, target: Target, expand: Callable[[PrimFunction], PrimFunction] | None = None
-) -> Any:
-    """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest.
-
-    ``expand`` is applied to each PrimFunc after its loops are lowered. Every operator is a call of
-    a PrimFunc already, and every PrimFunc scheduled: TVM's own pipeline
-    would fold constants by compiling them, and fuse scheduled kernels anew.
-    """
-    generic = relax.backend.cpu_generic.pipeline
-    passes = [
-        relax.transform.DeadCodeElimination(),
-        *generic.dataflow_lower_passes(target),
-        *generic.finalize_passes(target),
-    ]
-    lowering = "default" if expand is None else _register_pipeline(expand)
-    with _sound_passes():
-        return relax.build(
-            mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
-        )
-
-
-def _sound_passes(*others: str) -> Any:
-    """A context without TVM's lifting of conditions out of loops, and without other passes.
-
-    It comes after what that loop makes certain was dropped from the condition: a guard of a
-    division by a symbol is gone where the loop would not have run. LLVM lifts safely.
-    """
-    return tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse", *others])
-
-
-def compile_kernel(
-    function: PrimFunction, target: Target, expand: Callable[[PrimFunction], PrimFunction] | None
-) -> Callable[..., object]:
-    """The machine code of one scheduled PrimFunc, as :func:`compile_virtual_machine` makes it."""
-    mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    lowering = "default" if expand is None else _register_pipeline(expand)
-    with _sound_passes():
-        compiled: Callable[..., object] = tirx.build(mod, target=target, pipeline=lowering)["main"]
-    return compiled
-
-
-def host_cpu() -> tuple[str, str]:
-    """LLVM's name of the host CPU, and its target triple."""
-    return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
-
-
-def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
-    """The CPU features in which the host differs from the model of CPU that a target names.
-
-    As LLVM writes them: ``+avx2`` where only the host has it, ``-avx512f`` where only the model.
-    """
-    host = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
-    model = {str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(description))}
-    states = {str(name): bool(present) for name, present in dict(host).items()}
-    missing = [f"-{name}" for name, present in states.items() if not present and name in model]
-    extra = [f"+{name}" for name, present in states.items() if present and name not in model]
-    return sorted([*missing, *extra])
-
-
-def target_features(target: Target) -> tuple[str, frozenset[str]]:
-    """The triple of a CPU target, and LLVM's names of the features that it has."""
-    if str(target.kind.name) != "llvm":
-        return "", frozenset()
-    attributes = target.attrs
-    triple = str(attributes["mtriple"]) if "mtriple" in attributes else host_cpu()[1]
-    return triple, frozenset(str(name) for name in codegen.llvm_get_cpu_features(target))
-
-
-def virtual_machine(library: Any) -> Any:
-    """A Relax virtual machine on the CPU for what was built or loaded."""
-    return relax.VirtualMachine(library, tvm.cpu())
-
-
-def load_library(path: str) -> Any:
-    """A library that ``export_library`` wrote."""
-    return tvm.runtime.load_module(path)
-
-
-def default_threads() -> int:
-    """How many threads kernels use: one for each core that this process may run on.
-
-    Where the user has set TVM_NUM_THREADS or OMP_NUM_THREADS, which TVM reads, it is that number,
-    though never more than there are cores.
-    """
-    cores = len(_cores())
-    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
-        if os.environ.get(name, "").isdecimal():
-            return min(max(1, int(os.environ[name])), cores)
-    return cores
-
-
-def use_threads(count: int) -> None:
-    """Let the kernels that this thread of Python calls run on so many threads, or on all cores."""
-    _prepare_threads()
-    count = min(count, len(_cores()))
-    if tvm.get_global_func("runtime.NumThreads")() != count:
-        _configure_threads(count)
-
-
-@functools.cache
-def _prepare_threads() -> None:
-    """Before anything else: TVM by itself takes half of the hardware threads, for good.
-
-    Its threads would also spin for a tenth of a second after each kernel, and the system makes who
-    spins wait when other processes want the cores. Some hundred microseconds bridge the way to the
-    next kernel.
-    """
-    os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "2000")
-    _configure_threads(default_threads())
-
-
-def _configure_threads(count: int) -> None:
-    share_all_cores = -3
-    cores = [str(core) for core in _cores()]
-    tvm.get_global_func("runtime.config_threadpool")(share_all_cores, count, cores)
-
-
-def _cores() -> list[int]:
-    """The numbers of the cores that this process may run on."""
-    allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
-    return sorted(allowed(0)) if allowed else list(range(os.cpu_count() or 1))
-
-
-def kernels_of(library: Any) -> Callable[[str], Callable[..., object] | None]:
-    """The machine code of the PrimFuncs of what :func:`compile_virtual_machine` gave, by name."""
-    parts = list(library.mod.imports)
-
-    def find(name: str) -> Callable[..., object] | None:
-        return next((part[name] for part in parts if part.implements_function(name)), None)
-
-    return find

@@ -21,6 +21,7 @@ _VAGUE = frozenset(("layer", "block", "stage", "module", "cell", "unit"))
 
 _SHORTEST = 3
 _FEW = 3
+_FEW_WORDS = 2
 _FINAL_NUMBER = re.compile(r"\d+[a-z]?$")
 """As in ``layer2``, or ``inception_3a``."""
 
@@ -34,18 +35,17 @@ def scopes_of(names: Sequence[Sequence[str]]) -> Scopes:
     present = Counter(beginning for count in counts for beginning in count)
     found: list[tuple[str, ...]] = []
     for own, count in zip(names, counts, strict=True):
-        most = [each for each in count if 2 * count[each] > len(own)]
+        most = [each for each in count if 2 * count[each] > len(own) > 1]
         alone = [each for each in most if present[each] == 1]
-        shared = [each for each in most if present[each] == len(names)]
-        first = min(alone, key=lambda each: (-count[each], -len(each), each), default=())
-        found.append(first or max(shared, key=lambda each: (len(each), each), default=()))
+        shared = [e for e in most if present[e] == len(names) and len(e) > _FEW_WORDS]
+        found.append(min(alone or shared, key=lambda each: (-count[each], -len(each)), default=()))
     return found
 
 
 def _beginnings(names: Iterable[str]) -> Iterable[tuple[str, ...]]:
     for name in names:
         words = parts(name)
-        yield from (words[:length] for length in range(1, len(words) + 1))
+        yield from (words[:length] for length in range(1, len(words)))
 
 
 def _without_numbers(words: Iterable[str]) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def _without_numbers(words: Iterable[str]) -> tuple[str, ...]:
 
 def _each_once(words: Sequence[str]) -> list[str]:
     """``layer layer`` of torch's ``layer2/layer2.0`` says no more than ``layer``."""
-    return [word for place, word in enumerate(words) if word not in words[:place]]
+    return [word for word, before in zip(words, ("", *words), strict=False) if word != before]
 
 
 def title(scopes: Scopes, operators: Sequence[str]) -> str:
@@ -68,9 +68,14 @@ def title(scopes: Scopes, operators: Sequence[str]) -> str:
     if not words:
         invoked = list(dict.fromkeys(operators))
         return "_".join(invoked) if len(invoked) <= _FEW else f"{invoked[0]}_block"
-    last = words[-1] if len(words[-1]) >= _SHORTEST else "block"
-    vague = last.lower().removesuffix("s") in _VAGUE
-    name = "_".join((*words[-2:-1], last.removesuffix("s"))) if vague else last
+    taken = [words[-1] if len(words[-1]) >= _SHORTEST else "block"]
+    around = words[:-1]
+    vague = taken[0].lower().removesuffix("s") in _VAGUE
+    taken[0] = taken[0].removesuffix("s") if vague else taken[0]
+    while vague and around:
+        taken.insert(0, around.pop())
+        vague = len(taken[0]) < _SHORTEST
+    name = "_".join(taken)
     return f"{name}_block" if name in operators else name
 
 

@@ -198,10 +198,7 @@ def _readable(
 def _checked(
     context: _Context, proto: onnx.NodeProto, opsets: Mapping[str, int], tried: bool
 ) -> bool:
-    """Whether nothing speaks against a node by itself; refuses any other.
-
-    Whether there is a way to convert its operator shows where it is tried.
-    """
+    """Whether nothing speaks against a node by itself; refuses any other."""
     domain, name = "" if proto.domain == "ai.onnx" else proto.domain, proto.op_type
     function = find(context.table, domain, name, opsets.get(domain, 1))
     try:

@@ -18,6 +18,9 @@ from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, Type
 SMALL = 1 << 10
 """Elements that a known input may have to be shown to the inference: shapes, axes, scales."""
 
+_LENIENT = frozenset(("Range",))
+"""Operators that ONNX's own bodies use otherwise than their schemas say."""
+
 UNKNOWN = Type(None, None)
 
 
@@ -157,7 +160,8 @@ def _by_schema(
         found = shape_inference.infer_node_outputs(schema, proto, types, data, {}, imports)
     except shape_inference.InferenceError as cause:
         # Of what is around a subgraph the inference knows nothing here.
-        if not any(attribute.HasField("g") for attribute in proto.attribute):
+        inner = any(attribute.HasField("g") for attribute in proto.attribute)
+        if not inner and proto.op_type not in _LENIENT:
             raise Unconvertible(_sentence(cause), "correct the model") from cause
         return {}
     except (onnx.checker.ValidationError, RuntimeError, ValueError):

@@ -187,10 +187,11 @@ def _best_block(sequence: _Sequence) -> _Block | None:
 
 
 def _fills(inner: _Block, outer: _Block) -> bool:
-    """Whether at least half of a block is another block, twice or more."""
+    """Whether two thirds of a block are another block, twice or more."""
     whole = outer.places[0]
     within = [p for p in inner.places if whole.start <= p.start and p.end <= whole.end]
-    return len(within) > 1 and 2 * len(within) * inner.length >= outer.length > inner.length
+    smaller = inner.length < outer.length
+    return smaller and len(within) > 1 and 3 * len(within) * inner.length >= 2 * outer.length
 
 
 def _is_rotation(block: _Block, best: _Block) -> bool:

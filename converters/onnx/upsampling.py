@@ -12,7 +12,7 @@ import numpy as np
 
 from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.symbolic import Extent
-from tvm_nnef.converters.onnx.tensors import Attribute, Tensor
+from tvm_nnef.converters.onnx.tensors import Tensor
 
 _PLACES: Mapping[str, Callable[[Any, float], Any]] = {
     "asymmetric": lambda numbers, scale: numbers / scale,
@@ -41,6 +41,13 @@ def repetitions(
     return factor if np.array_equal(found, numbers // factor) else None
 
 
-def numbers_of(place: Tensor, name: str, builder: Builder, **attributes: Attribute) -> Tensor:
-    """Places as numbers of elements, by an operator of a name, once for all that is resized."""
-    return builder.call(f"onnx.{name}", place, as_type="int64", as_shape=place.shape, **attributes)
+def nearest_places(place: Tensor, rounding: str, builder: Builder) -> Tensor:
+    """Places as the numbers of the nearest elements, once for all that is resized."""
+    name, shape = "onnx.nearest_places", place.shape
+    return builder.call(name, place, as_type="int64", as_shape=shape, rounding=rounding)
+
+
+def first_places(place: Tensor, reach: Extent, builder: Builder) -> Tensor:
+    """Places as the numbers of the first of twice ``reach`` elements around each."""
+    name, shape = "onnx.first_places", place.shape
+    return builder.call(name, place, as_type="int64", as_shape=shape, reach=reach)

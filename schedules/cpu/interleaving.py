@@ -40,7 +40,8 @@ def repeats(value: Any, axes: Sequence[Axis], kind: str) -> int | None:
     if len(counts) != 1:
         return None
     (count,) = counts
-    if not 1 < count <= _MOST or last.extent % count or any(str(e.source.dtype) == "bool" for e in loads(value)):
+    bools = any(str(load.source.dtype) == "bool" for load in loads(value))
+    if not 1 < count <= _MOST or last.extent % count or bools:
         return None
     place = Axis(tirx.Var("place", last.var.ty.dtype), last.extent // count)
     contiguous = all(
@@ -87,17 +88,15 @@ def rows(
     def piece(where: dict[Any, Any], first: Any, width: int) -> Any:
         """Some places beside each other: one vector for each remainder, then all in one."""
         held = tirx.decl_buffer((count * width,), kind, "held", scope="local")
-        reads = [
-            emit.vectors(
-                width,
-                width,
-                lambda lane, each=each, start=remainder * width: tirx.BufferStore(
-                    held, substituted(each, {**where, place.var: first + lane}), [number(start) + lane]
-                ),
-                dtype,
-            )
-            for remainder, each in enumerate(values)
-        ]
+
+        def read(remainder: int, each: Any) -> Any:
+            def stored(lane: Any) -> Any:
+                found = substituted(each, {**where, place.var: first + lane})
+                return tirx.BufferStore(held, found, [number(remainder * width) + lane])
+
+            return emit.vectors(width, width, stored, dtype)
+
+        reads = [read(remainder, each) for remainder, each in enumerate(values)]
         parts = [
             held[(tirx.Ramp(number(start), number(1), width) if width > 1 else number(start),)]
             for start in range(0, count * width, width)

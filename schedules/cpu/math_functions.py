@@ -32,43 +32,10 @@ def expand(function: PrimFunction) -> PrimFunction:
     target = (function.attrs or {}).get("target")
     description = UNKNOWN if target is None else describe(target)
 
-    depths: dict[Any, int] = {}
-
     def expanded(call: Any) -> PrimExpression:
-        depth = 1 + max((depths.get(each, 0) for arg in call.args for each in _lets(arg)), default=0)
-        if depth > _DEEPEST:
-            return _called(call)
-        made = _expanded(call, description)
-        for each in () if made.same_as(call) else _lets(made):
-            depths.setdefault(each, depth)
-        return made
+        return _expanded(call, description)
 
     return tvm_ffi.structural_map(function, (Call, expanded))
-
-
-_DEEPEST = 2
-"""Functions of functions so deep are expanded: TVM simplifies each value with those that it reads
-written out, which takes a multiple of the time for each more."""
-
-
-def _lets(expression: Any) -> list[Any]:
-    """The values that an expression computes once."""
-    found: list[Any] = []
-
-    def keep(let: Any) -> Any:
-        found.append(let)
-        return let
-
-    tvm_ffi.structural_map(expression, (tirx.Let, keep))
-    return found
-
-
-def _called(call: Any) -> PrimExpression:
-    """A function of another's value, from the C library where LLVM knows it for one number only."""
-    name = str(getattr(call.op, "name", "")).removeprefix("tirx.")
-    if name not in _ONLY_SCALAR:
-        return call
-    return Lanes(call.ty, UNKNOWN).from_c_library(name, *call.args)
 
 
 def _expanded(call: Any, description: Description) -> PrimExpression:

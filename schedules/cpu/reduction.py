@@ -91,11 +91,6 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     if epilogue is None:
         return None
     inputs, copies = _prologue(stage, before)
-    copied = [axis for copy in copies for axis in copy.axes]
-    if not all(axis.is_known for axis in copied) and any(
-        _is_divided(axis) for axis in (*copied, *stage.axes)
-    ):
-        return None
     value = inlined(stage.value, {s.buffer: s for s in inputs})
     found = Reduction(
         axes=stage.axes,
@@ -147,17 +142,6 @@ def _same_index(index: Any, axis: Axis) -> bool:
     if axis.is_unit and isinstance(index, tirx.IntImm):
         return int(index.value) == 0
     return bool(index.same_as(axis.var))
-
-
-def _is_divided(axis: Axis) -> bool:
-    """Whether a symbolic extent has a quotient in it.
-
-    TVM fails to lower the loops of such a copy in front of those of a reduction.
-    """
-    found: list[Any] = []
-    if not axis.is_known:
-        tvm_ffi.structural_walk(axis.extent, (tirx.FloorDiv, found.append), order="post")
-    return bool(found)
 
 
 def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[Stage]]:

@@ -87,7 +87,7 @@ def _groups(
 
 
 def _called(binding: Any, functions: Mapping[str, PrimFunction]) -> _Call | None:
-    value = getattr(binding, "value", None)
+    value: Any = getattr(binding, "value", None)
     if operator_name(value) != "call_tir" or len(value.args) != 2 or not is_tensor(value):
         return None
     function = functions.get(str(value.args[0].name_hint))

@@ -236,11 +236,31 @@ def _with_reciprocals(value: Any, inner: Sequence[Axis], *, constants: bool) -> 
         varies = any(var in variables for var in found)
         fixed = not varies and bool(loads(division.b))
         known = constants and isinstance(division.b, tirx.FloatImm)
-        if not (fixed or known) or "float" not in str(division.ty.dtype):
+        if not (fixed or known) or str(division.ty.dtype) not in _EXTREMES:
             return division
-        return division.a * (tirx.const(1.0, str(division.ty.dtype)) / division.b)
+        return _product(division.a, division.b, str(division.ty.dtype))
 
     return tvm_ffi.structural_map(value, (tirx.Div, replaced))
+
+
+_EXTREMES = {
+    "float16": (12, 10),
+    "bfloat16": (100, 64),
+    "float32": (100, 64),
+    "float64": (999, 512),
+}
+"""Exponents of 2: of divisors whose reciprocals are near the ends of a type, and what mends it."""
+
+
+def _product(dividend: Any, divisor: Any, dtype: str) -> Any:
+    """The quotient as a product with a reciprocal that neither overflows nor is subnormal."""
+    end, shift = (2.0**exponent for exponent in _EXTREMES[dtype])
+    if isinstance(divisor, tirx.FloatImm) and 1 / end <= abs(float(divisor.value)) <= end:
+        return dividend * (tirx.const(1.0, dtype) / divisor)
+    size, one = tirx.abs(divisor), tirx.const(1.0, dtype)
+    down = tirx.Select(size > tirx.const(end, dtype), tirx.const(1 / shift, dtype), one)
+    scale = tirx.Select(size < tirx.const(1 / end, dtype), tirx.const(shift, dtype), down)
+    return dividend * scale * (one / (divisor * scale))
 
 
 def _flat(indices: Sequence[Any], axes: Sequence[Axis], zero: Any) -> Any:

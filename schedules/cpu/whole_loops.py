@@ -255,9 +255,8 @@ class _Loop:
             loop = tirx.While(results[0][()], step)
         made = [buffer for buffer in self.made if buffer not in held]
         parameters = [*starts, *self.given, *self.held, *results]
-        # TVM would shrink the buffers of a block to what it sees of their use: not that by views.
-        body = emit.sequence([*map(tirx.AllocBuffer, made), *begin, loop])
-        return with_own_symbols(opaque_function("loop", parameters, results, [], body))
+        body = emit.sequence([*begin, loop])
+        return with_own_symbols(opaque_function("loop", parameters, results, made, body))
 
     def _is_direct(self, number: int) -> bool:
         """Whether a step may write a result where the next one reads it.
@@ -338,10 +337,10 @@ def _copy(target: Buffer, source: Buffer) -> Any:
         return tirx.BufferStore(target, source[()], [])
 
     def row(outer: list[Any]) -> Any:
-        return emit.strip(
-            shape[-1],
-            _LANES,
-            lambda last: tirx.BufferStore(target, source[(*outer, last)], [*outer, last]),
-        )
+        def element(last: Any) -> Any:
+            place = (*outer, last)
+            return tirx.BufferStore(target, source[place], list(place))
+
+        return emit.strip(shape[-1], _LANES, element)
 
     return emit.grid(shape[:-1], row, "int64", parallel=False)

@@ -18,7 +18,7 @@ from tvm_nnef.compilation.pipeline import STAGES, build_module, compile_module
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.quiet import without_remarks_on_constants
 from tvm_nnef.runtime import PackInfo, TensorInfo, load
-from tvm_nnef.tvm_compat import default_threads
+from tvm_nnef.tvm_threads import default_threads
 
 PORTS = {
     "inputs": [{"name": "xs", "items": 2}, {"name": "n", "items": None}],
@@ -197,7 +197,7 @@ def test_metadata_of_a_module_that_names_no_ports():
 
 def test_all_cores_are_used_unless_the_user_says_otherwise():
     program = (
-        "import tvm; from tvm_nnef.tvm_compat import default_threads, use_threads\n"
+        "import tvm; from tvm_nnef.tvm_threads import default_threads, use_threads\n"
         "use_threads(default_threads()); print(tvm.get_global_func('runtime.NumThreads')())"
     )
 

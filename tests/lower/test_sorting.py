@@ -7,7 +7,8 @@ import pytest
 
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.lower.sorting import places_in_order
-from tvm_nnef.tvm_compat import compile_kernel, runtime_tensor
+from tvm_nnef.tvm_build import compile_kernel
+from tvm_nnef.tvm_compat import runtime_tensor
 
 SIZES = [(1, 1), (5, 5), (63, 3), (64, 64), (65, 1), (200, 33), (300, 128), (331, 129), (1000, 7)]
 ROWS = 6
@@ -37,5 +38,7 @@ def test_first_places(length, count, largest, dtype):
     compile_kernel(kernel, resolve("native"), None)(runtime_tensor(data[None]), found)
     keys = np.where(np.isnan(data), np.inf, -data if largest else data)
     # What is no number comes behind all that are.
-    expected = np.stack([np.lexsort((key, np.isnan(row))) for key, row in zip(keys, data)])
+    expected = np.stack(
+        [np.lexsort((key, np.isnan(row))) for key, row in zip(keys, data, strict=True)]
+    )
     np.testing.assert_array_equal(found.numpy()[0], expected[:, :count])

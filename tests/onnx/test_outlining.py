@@ -5,6 +5,7 @@ Each model is converted twice, with its blocks and flat, and both must be the sa
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists
 
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.cli import main
 from tvm_nnef.compilation.pipeline import compile_stages
+from tvm_nnef.converters.onnx.common_names import scopes_of, title
+from tvm_nnef.converters.onnx.repeats import repeats
 from tvm_nnef.graph.nodes import opened_nodes, operator_name
 from tvm_nnef.syntax import parse, print_module
 
@@ -489,3 +494,39 @@ def test_saved_models_and_the_way_back(make_model: Any, tmp_path: Path, capsys: 
     np.testing.assert_array_equal(again, expected)
     assert main(["convert", str(file), str(folder), "--flat"]) == 0
     assert "operator" not in (folder / "main.sknd").read_text()
+
+
+TITLES = {
+    ("net.layer.0.up", "net.layer.0.down"): "net_layer",
+    ("net.h.0.attn", "net.h.0.mlp"): "net_block",
+    ("net.layer1.layer1.0.a", "net.layer1.layer1.0.b"): "net_layer",
+    ("fire2/squeeze", "fire2/expand"): "fire",
+    ("inception_3a_pool_w", "inception_3a_conv_w"): "inception",
+    ("up_weight", "down_weight"): "matmul_relu",
+}
+
+
+@pytest.mark.parametrize("names", TITLES)
+def test_blocks_are_called_after_what_names_have_in_common(names: Sequence[str]) -> None:
+    again = [re.sub(r"\d", lambda found: str(int(found[0]) + 1), name) for name in names]
+    scopes = scopes_of([names, again])
+    assert title(scopes, ["matmul", "relu", "matmul"]) == TITLES[tuple(names)]
+
+
+@given(lists(integers(0, 2), max_size=40), integers(1, 4))
+def test_repeats_are_equal_stretches(letters: list[int], shortest: int) -> None:
+    for each in repeats(letters, shortest):
+        found = {tuple(letters[start : start + each.length]) for start in each.starts}
+        assert len(found) == 1
+        assert len(*found) == each.length
+        assert list(each.starts) == sorted(set(each.starts))
+        gaps = [b - a for a, b in zip(each.starts, each.starts[1:], strict=False)]
+        assert min(gaps) == each.distance >= shortest
+
+
+@given(integers(2, 5), integers(4, 9), integers(0, 3))
+def test_what_repeats_without_a_gap_is_found(count: int, period: int, extra: int) -> None:
+    letters = [90, *(list(range(period)) * count), *range(extra), 91]
+    best = repeats(letters, 4)[0]
+    assert best.unit == period
+    assert len(best.starts) * period >= (count - 1) * period

@@ -14,7 +14,8 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.stages import substituted
-from tvm_nnef.tvm_compat import compile_virtual_machine, runtime_tensor, virtual_machine
+from tvm_nnef.tvm_build import compile_virtual_machine, virtual_machine
+from tvm_nnef.tvm_compat import runtime_tensor
 
 TILE, ROWS, ELEMENTS = "cpu.register_tile", "cpu.row_reduction", "cpu.elementwise"
 

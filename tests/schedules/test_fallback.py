@@ -10,13 +10,13 @@ from tvm import relax, te, tirx
 
 from tvm_nnef import schedules
 from tvm_nnef.schedules.cpu import fallback
+from tvm_nnef.tvm_build import virtual_machine
 from tvm_nnef.tvm_compat import (
     in_place_store,
     opaque_function,
     prim_functions,
     runtime_tensor,
     update_functions,
-    virtual_machine,
 )
 
 TARGET = tvm.target.Target("llvm")

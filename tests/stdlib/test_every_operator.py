@@ -212,7 +212,7 @@ RESULTS: dict[str, Any] = {
 }
 """What has the types of the results; those of the others are one real tensor."""
 ELSEWHERE = {"layer": "test_layer.py", "rand": "test_rand.py"}
-"""Operators with state or numbers of their own, whose tests cover attributes and machine types."""
+"""Operators with variables or numbers of their own; those tests cover attributes and halves too."""
 
 
 def test_every_operator_has_a_row_with_every_attribute_off_its_default() -> None:

@@ -133,6 +133,27 @@ def test_a_layer_is_the_operator_with_its_variables(name: str) -> None:
         np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-6, err_msg=route)
 
 
+@pytest.mark.parametrize("name", ["linear", "conv", "deconv", "batch_norm"])
+def test_halves_are_rounded_once(name: str) -> None:
+    x, layer, plain, shapes = CASES[name]
+    half = np.float16
+    values = {key: np.abs(real(*shape)).astype(half) for key, shape in shapes.items()}
+    inputs = " ".join(f"{key}: real[{extents(shape)}];" for key, shape in shapes.items())
+    text = PLAIN.format(shape=extents(x.shape), inputs=inputs, call=plain)
+    wide = [array.astype(np.float32) for array in (x.astype(half), *values.values())]
+    expected = tvm_nnef.evaluate(text, *wide)[0]
+    variables = {f"main.G.op.{key}": value for key, value in values.items()}
+    text, types = LAYER.format(shape=extents(x.shape), call=layer), {"real": "float16"}
+    given: dict[str, Any] = {"variables": variables, "machine_types": types}
+    results = [tvm_nnef.evaluate(text, x.astype(half), **given)[0]]
+    for route in ("formula", "mapped"):
+        module = tvm_nnef.from_nnef(text, route=route, **given)
+        results.append(np.asarray(tvm_nnef.build(module, progress=False)(x.astype(half))[0]))
+    for actual in results:
+        assert actual.dtype == half
+        np.testing.assert_allclose(actual, expected, rtol=2.0**-10, atol=2.0**-12)
+
+
 def test_every_operator_is_judged(uncovered: Any) -> None:
     invoked = [(f"layer.{layer}", None) for _, layer, _, _ in CASES.values()]
     assert uncovered("layer", {"rows": invoked}) == set()

@@ -150,3 +150,22 @@ REJECTIONS = [
 @pytest.mark.parametrize(("invocation", "words", "result"), REJECTIONS)
 def test_refuses(invocation: str, words: str, result: Any, rejected: Any) -> None:
     rejected({"x": np.zeros(1, np.float32)}, invocation, words, result)
+
+
+HALVES = ["rand.uniform{shape=[3, 5], min=-1.0}()", "rand.normal{shape=[64], std=2.0}()"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_those_numbers_rounded(dtype: str) -> None:
+    body = " ".join(f"y{n} = {each};" for n, each in enumerate(HALVES))
+    text = f"import rand;\ngraph G {{ @output {{ y0: real; y1: real; }} @compose {{ {body} }} }}\n"
+    types = {"real": dtype}
+    wide = tvm_nnef.evaluate(text)
+    results = [tvm_nnef.evaluate(text, machine_types=types)]
+    for route in ("formula", "mapped"):
+        module = tvm_nnef.from_nnef(text, route=route, machine_types=types)
+        results.append(tuple(tvm_nnef.build(module, progress=False)()))
+    last = {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+    for result in results:
+        for actual, expected in zip(result, wide, strict=True):
+            np.testing.assert_allclose(np.float32(np.asarray(actual)), expected, rtol=last)

@@ -21,7 +21,7 @@ from tvm_nnef.measurement.onnx_runtime import installed, open_session
 from tvm_nnef.measurement.turns import Times, timed_in_turns
 from tvm_nnef.model import check_variables, load_model
 from tvm_nnef.runtime import Executable
-from tvm_nnef.tvm_compat import default_threads
+from tvm_nnef.tvm_threads import default_threads
 
 _OURS, _THEIRS = "tvm-nnef", "onnxruntime"
 

@@ -18,9 +18,7 @@ def run(options: argparse.Namespace) -> int:
         del given["bounds"]
         model = convert(options.source, options.destination, format=options.format, **given)
     else:
-        model = convert(
-            options.source, format=options.format, outline=not options.flat, **given
-        )
+        model = convert(options.source, format=options.format, outline=not options.flat, **given)
         _check(model)
         save_model(model, options.destination)
     (graph, *_) = model.graphs

@@ -21,7 +21,9 @@ from tvm_nnef.compilation.target import loads_here, resolve, runs_here
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
-from tvm_nnef.tvm_compat import Module, Target, compile_virtual_machine, default_threads
+from tvm_nnef.tvm_build import compile_virtual_machine
+from tvm_nnef.tvm_compat import Module, Target
+from tvm_nnef.tvm_threads import default_threads
 
 if TYPE_CHECKING:
     from tvm_nnef.tuning.database import Database

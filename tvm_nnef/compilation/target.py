@@ -11,7 +11,7 @@ from typing import Any
 
 import tvm
 
-from tvm_nnef import tvm_compat
+from tvm_nnef import tvm_build
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.tvm_compat import Target
 
@@ -77,9 +77,9 @@ def native() -> Target:
     A hypervisor may hide instructions that the model of the CPU has, and LLVM may not know a new
     model, so the differences are spelled out.
     """
-    cpu, triple = tvm_compat.host_cpu()
+    cpu, triple = tvm_build.host_cpu()
     description: dict[str, Any] = {"kind": "llvm", "mtriple": triple, "mcpu": cpu}
-    differences = tvm_compat.host_feature_differences(description)
+    differences = tvm_build.host_feature_differences(description)
     if differences:
         description["mattr"] = differences
     return tvm.target.Target(description)
@@ -87,13 +87,13 @@ def native() -> Target:
 
 def runs_here(target: Target) -> bool:
     """Whether this machine runs what is compiled for a target: a CPU of its kind, no newer one."""
-    (_, features), (_, present) = map(tvm_compat.target_features, (target, native()))
+    (_, features), (_, present) = map(tvm_build.target_features, (target, native()))
     return loads_here(target) and features <= present
 
 
 def loads_here(target: Target) -> bool:
     """Whether this machine loads what is compiled for a target: a CPU of its kind, be it newer."""
-    (triple, _), (own, _) = map(tvm_compat.target_features, (target, native()))
+    (triple, _), (own, _) = map(tvm_build.target_features, (target, native()))
     return triple.split("-")[0] == own.split("-")[0]
 
 

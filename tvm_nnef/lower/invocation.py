@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tvm_nnef.graph.nodes import Attribute, Operand, Operation, Tensor, tensors
+from tvm_nnef.graph.arguments import Arguments
+from tvm_nnef.graph.nodes import Operand, Operation, Tensor, tensors
 from tvm_nnef.tvm_compat import RelaxExpression
 
 LoweredOperand: TypeAlias = "RelaxExpression | tuple[RelaxExpression, ...] | None"
@@ -17,7 +18,7 @@ Lowered: TypeAlias = "RelaxExpression | tuple[LoweredOperand, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Arguments):
     """An operation that is being lowered, with its operands in Relax.
 
     ``builder`` is the ``relax.BlockBuilder``; everything that ``builder.emit`` takes may be made
@@ -28,44 +29,6 @@ class Invocation:
     operation: Operation
     operands: tuple[LoweredOperand, ...]
     machine_types: Mapping[Tensor, str]
-
-    def attribute(self, name: str) -> Attribute:
-        """A resolved attribute; None for null."""
-        return self.operation.attributes[name]
-
-    def number(self, name: str) -> int:
-        """An integer attribute."""
-        value = self.operation.attributes[name]
-        assert isinstance(value, int)
-        return value
-
-    def real(self, name: str) -> float | None:
-        """A real attribute, or None for null."""
-        value = self.operation.attributes[name]
-        return float(value) if isinstance(value, (int, float)) else None
-
-    def numbers(self, name: str) -> list[int]:
-        """A pack of integers."""
-        value = self.operation.attributes[name]
-        assert isinstance(value, tuple)
-        return [int(item) for item in value]
-
-    def tensor(self, operand: int) -> Tensor:
-        """The Graph's tensor of an operand that is one tensor."""
-        found = self.operation.operands[operand]
-        assert isinstance(found, Tensor)
-        return found
-
-    def shape(self, operand: int) -> tuple[int, ...]:
-        """The shape of an operand."""
-        return self.tensor(operand).shape
-
-    @property
-    def result(self) -> Tensor:
-        """The only result of an operation that has one."""
-        (found,) = self.operation.results
-        assert isinstance(found, Tensor)
-        return found
 
     @property
     def dtype(self) -> str:

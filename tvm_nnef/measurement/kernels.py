@@ -15,7 +15,7 @@ import numpy as np
 import tvm_ffi
 from tvm import relax, tirx
 
-from tvm_nnef import schedules, tvm_compat
+from tvm_nnef import schedules, tvm_build, tvm_compat, tvm_threads
 from tvm_nnef.measurement.kernel_report import KernelReport, KernelRow
 from tvm_nnef.measurement.work import extent_value, work_of
 from tvm_nnef.schedules.cpu.quotients import divides_data
@@ -44,7 +44,7 @@ def kernel_report(
     rules = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
     seconds: Mapping[str, float | None] = {}
     if here:
-        tvm_compat.use_threads(threads)
+        tvm_threads.use_threads(threads)
         seconds = _timed(functions, library, bounds)
     rows = [
         KernelRow(
@@ -90,7 +90,7 @@ def _timed(
     functions: Mapping[str, PrimFunction], library: Any, bounds: Mapping[str, int]
 ) -> dict[str, float | None]:
     patience = min(_PATIENCE, SECONDS / 2 / max(1, len(functions)))
-    machine_code = tvm_compat.kernels_of(library)
+    machine_code = tvm_build.kernels_of(library)
     found: dict[str, float | None] = {}
     for name, function in functions.items():
         arguments = random_arguments(function, bounds)

@@ -16,7 +16,8 @@ from tvm import s_tir
 
 from tvm_nnef import schedules
 from tvm_nnef.measurement.kernels import random_arguments
-from tvm_nnef.tvm_compat import PrimFunction, Target, compile_kernel
+from tvm_nnef.tvm_build import compile_kernel
+from tvm_nnef.tvm_compat import PrimFunction, Target
 
 _PATIENCE = 0.05
 """Seconds for which a schedule is timed while searching."""

@@ -11,8 +11,9 @@ import numpy as np
 from tvm_nnef.converters.onnx.export.emitter import Array, Emitter
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.extents import Extent
+from tvm_nnef.graph.arguments import Arguments
 from tvm_nnef.graph.formula import ScalarType
-from tvm_nnef.graph.nodes import Attribute, Operation, Tensor
+from tvm_nnef.graph.nodes import Operation, Tensor
 
 Value: TypeAlias = "str | tuple[str, ...] | None"
 """The name of a value; of several for a pack; None for null."""
@@ -22,7 +23,7 @@ Exported: TypeAlias = "str | tuple[Value, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Arguments):
     """An operation that is being exported, with its operands in ONNX.
 
     The operands have the dtypes in which the operation computes (``dtypes``), or, where it only
@@ -38,29 +39,21 @@ class Invocation:
     types: Mapping[Tensor, str]
     known: Callable[[Tensor], Array | None]
 
-    def attribute(self, name: str) -> Attribute:
-        """A resolved attribute; None for null."""
-        return self.operation.attributes[name]
-
     def number(self, name: str) -> int:
         """An integer attribute."""
-        value = self.operation.attributes[name]
-        if not isinstance(value, int):
-            raise Unsayable(f"its attribute '{name}' is known at run time only")
-        return value
-
-    def real(self, name: str) -> float | None:
-        """A real attribute, or None for null."""
-        value = self.operation.attributes[name]
-        return float(value) if isinstance(value, (int, float)) else None
+        self._require_known(name, self.attribute(name))
+        return Arguments.number(self, name)
 
     def numbers(self, name: str) -> list[int]:
         """A pack of integers."""
-        value = self.operation.attributes[name]
-        assert isinstance(value, tuple)
-        if not all(isinstance(item, int) for item in value):
+        pack = self.attribute(name)
+        assert isinstance(pack, tuple)
+        self._require_known(name, *pack)
+        return Arguments.numbers(self, name)
+
+    def _require_known(self, name: str, *values: object) -> None:
+        if not all(isinstance(value, int) for value in values):
             raise Unsayable(f"its attribute '{name}' is known at run time only")
-        return [int(item) for item in value]
 
     def extents(self, name: str) -> list[Extent]:
         """A pack of integers, some of which may be extents that only a run tells."""
@@ -76,16 +69,6 @@ class Invocation:
     def axis(self, name: str = "axis") -> int:
         """An axis of the first operand, counted from the front."""
         return self.number(name) % self.tensor(0).rank
-
-    def tensor(self, operand: int) -> Tensor:
-        """The Graph's tensor of an operand that is one tensor."""
-        found = self.operation.operands[operand]
-        assert isinstance(found, Tensor)
-        return found
-
-    def shape(self, operand: int) -> tuple[Extent, ...]:
-        """The shape of an operand."""
-        return self.tensor(operand).shape
 
     def own_dtype(self, operand: int) -> str:
         """The machine type of an operand, for those that keep it."""
@@ -105,13 +88,6 @@ class Invocation:
         """The values of an operand that is a pack."""
         found = self.operands[operand]
         assert isinstance(found, tuple)
-        return found
-
-    @property
-    def result(self) -> Tensor:
-        """The only result of an operation that has one."""
-        (found,) = self.operation.results
-        assert isinstance(found, Tensor)
         return found
 
     @property

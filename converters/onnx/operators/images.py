@@ -15,7 +15,7 @@ from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.symbolic import Extent, array, maximum, minimum, number
 from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.upsampling import numbers_of, repetitions
+from tvm_nnef.converters.onnx.upsampling import first_places, nearest_places, repetitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def _resize_axis(
     )  # fmt: skip
     shape = axis.resized(x)
     if mode == "NEAREST":
-        nearest = numbers_of(place, "nearest_places", builder, rounding=rounding)
+        nearest = nearest_places(place, rounding, builder)
         y = builder.call("onnx.resize_nearest", x, nearest, as_shape=shape, axis=axis.axis)
     else:
         y = _interpolated(node, x, axis, mode, place, shape, builder)
@@ -262,7 +262,7 @@ def _interpolated(
         reach=reach, cubic=mode == "CUBIC", coeff_a=node.real("cubic_coeff_a", -0.75),
         antialias=antialias, exclude_outside=outside,
     )  # fmt: skip
-    first = numbers_of(place, "first_places", builder, reach=reach)
+    first = first_places(place, reach, builder)
     same = builder.cast(weights, x.dtype)
     return builder.call("onnx.resample", x, first, same, as_shape=shape, axis=axis.axis)
 

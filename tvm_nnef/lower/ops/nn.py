@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from tvm_nnef.extents import Extent, add, equal, floordiv, is_static, sub
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.long_sums import LONGEST
 from tvm_nnef.lower.ops.common import computes_natively, forward, permuted, reshaped, scalar
@@ -50,7 +51,10 @@ class Windows:
 
 
 def windows(
-    invocation: Invocation, inputs: Sequence[int], sizes: Sequence[int], outputs: Sequence[int]
+    invocation: Invocation,
+    inputs: Sequence[Extent],
+    sizes: Sequence[int],
+    outputs: Sequence[Extent],
 ) -> Windows | None:
     """The windows of a convolution or pooling (draft, sections 4.4.1 and 4.4.2).
 
@@ -60,6 +64,8 @@ def windows(
     """
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
     spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
+    if not all(map(is_static, (*inputs, *outputs))):
+        return _open_windows(invocation, inputs, spans, outputs)
     before = _leading_padding(invocation, inputs, spans, stride)
     if before is None or min(before, default=0) < 0 or 0 in inputs or 0 in outputs:
         return None
@@ -72,6 +78,38 @@ def windows(
     if any(count <= -step for count, step in zip(after, stride, strict=True)):
         return None
     return Windows(stride, dilation, before, [max(0, count) for count in after])
+
+
+def _open_windows(
+    invocation: Invocation,
+    inputs: Sequence[Extent],
+    spans: Sequence[int],
+    outputs: Sequence[Extent],
+) -> Windows | None:
+    """The windows over extents that only a run tells, where Relax gives just these outputs.
+
+    The padding has to be a number: written, or that of a stride of 1.
+    """
+    stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
+    if invocation.attribute("ceil_mode"):
+        return None
+    if invocation.attribute("padding") is not None:
+        written = invocation.numbers("padding")
+        before, after = written[: len(spans)], written[len(spans) :]
+    elif all(step == 1 for step in stride):
+        upper = invocation.attribute("padding_align") == "UPPER"
+        before = [(span - 1) // 2 if upper else span // 2 for span in spans]
+        after = [span - 1 - lead for span, lead in zip(spans, before, strict=True)]
+    else:
+        return None
+    told = all(
+        equal(output, add(floordiv(sub(add(extent, lead + trail), span), step), 1))
+        for output, extent, lead, trail, span, step in zip(
+            outputs, inputs, before, after, spans, stride, strict=True
+        )
+    )
+    known = told and min((*before, *after), default=0) >= 0
+    return Windows(stride, dilation, before, after) if known else None
 
 
 def _leading_padding(
@@ -167,9 +205,12 @@ def _pooled(
 
 
 def _has_empty_window(
-    found: Windows, sizes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
+    found: Windows, sizes: Sequence[int], inputs: Sequence[Extent], outputs: Sequence[Extent]
 ) -> bool:
     """Whether a window lies outside of the input: its extreme and its mean are special."""
+    if not all(map(is_static, (*inputs, *outputs))):
+        reach = zip(sizes, found.dilation, found.before, found.after, strict=True)
+        return any(step > 1 or max(lead, trail) >= size for size, step, lead, trail in reach)
     for axis, size in enumerate(sizes):
         for output in range(outputs[axis]):
             start = output * found.stride[axis] - found.before[axis]

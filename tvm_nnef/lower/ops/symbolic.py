@@ -57,6 +57,25 @@ def _in_the_batch(operation: Operation) -> bool:
     return layout.startswith("N") and not reduced and static
 
 
+def _off_the_channels(operation: Operation) -> bool:
+    """Everywhere but in the channels, and in all that is no data."""
+    data, *others = operation.operands
+    assert isinstance(data, Tensor)
+    layout = str(operation.attributes.get("data_format", "NCX"))
+    channel = 1 if layout.index("C") < layout.index("X") else len(data.shape) - 1
+    rest = [tensor.shape for tensor in flatten(tuple(others))]
+    static = all(is_static(extent) for shape in rest for extent in shape)
+    return layout.startswith("N") and static and is_static(data.shape[channel])
+
+
+def _on_axes(operation: Operation) -> bool:
+    """In the first dimension and those that ``axes`` name."""
+    (data,) = flatten(operation.operands)
+    axes = {0, *(int(a) % len(data.shape) for a in _parts(operation.attributes["axes"]))}  # type: ignore[call-overload]
+    named = 0 not in _parts(operation.attributes["axes"])
+    return named and all(is_static(e) for n, e in enumerate(data.shape) if n not in axes)
+
+
 def _tail(operand: Operand) -> tuple[object, ...]:
     assert isinstance(operand, Tensor)
     return operand.shape[1:]
@@ -85,7 +104,9 @@ _RULES: Mapping[str, Callable[[Operation], bool]] = {
          "nn.silu", "nn.erf", "nn.softmax"),
         _anywhere,
     ),
-    **dict.fromkeys(("nn.conv", "nn.max_pool", "nn.avg_pool"), _in_the_batch),
+    "nn.avg_pool": _in_the_batch,
+    "nn.max_pool": _on_axes,
+    "nn.conv": _off_the_channels,
     **dict.fromkeys(
         ("layout.slice", "layout.split", "layout.unstack", "nn.batch_norm"),
         _off_axis,

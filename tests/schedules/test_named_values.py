@@ -1,0 +1,50 @@
+"""Values of functions of functions, step by step: right, soon built, and none before its guard."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from tvm import relax, te, tirx
+
+FUNCTIONS = (relax.op.sin, relax.op.tanh, relax.op.exp, relax.op.log, relax.op.sigmoid)
+REFERENCES = (np.sin, np.tanh, np.exp, np.log, lambda x: 1 / (1 + np.exp(-x)))
+SECONDS = 10
+"""Many times what it takes; each function more took some hundred times as long."""
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 131])
+def test_functions_of_functions(kernels, size):
+    def made(x):
+        for function in FUNCTIONS * 2:
+            x = function(x)
+        return x
+
+    (x,) = kernels.values((size,))
+    start = time.process_time()
+    found = kernels.run(kernels.scheduled(kernels.module(made, x.shape)), [x])
+    assert time.process_time() - start < SECONDS
+    expected = x.astype("float64")
+    for reference in REFERENCES * 2:
+        expected = reference(expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_what_is_guarded_is_not_loaded(kernels):
+    """Elements in front of a buffer are asked for by no lane, however far away they are."""
+    distance = 1 << 40
+
+    def shifted(x):
+        def element(i):
+            far = te.exp(te.exp(x(i - tirx.const(distance, "int64"))))
+            return tirx.if_then_else(x(i) > 100.0, far, te.exp(x(i)))
+
+        return te.compute(x.shape, element, name="shifted")
+
+    def made(x):
+        return relax.BlockBuilder.current().emit_te(shifted, x)
+
+    (x,) = kernels.values((5,))
+    found = kernels.run(kernels.scheduled(kernels.module(made, x.shape)), [x])
+    np.testing.assert_allclose(found, np.exp(x), rtol=1e-6)

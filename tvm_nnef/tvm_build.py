@@ -1,0 +1,198 @@
+"""From scheduled PrimFuncs to machine code, and to what runs it: what moves between TVM releases.
+
+Enters: a module in which everything is scheduled, and a target. Leaves: executables, kernels and
+virtual machines of TVM. Knows no rule and no file of ours.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, s_tir, tirx
+from tvm.target import codegen
+
+from tvm_nnef.tvm_compat import (
+    EXACT,
+    Module,
+    PrimFunction,
+    Target,
+    prim_functions,
+    update_functions,
+)
+
+_PIPELINE = "tvm_nnef"
+"""The name under which TVM knows our lowering of PrimFuncs."""
+
+
+@functools.cache
+def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
+    """Our lowering of PrimFuncs: TVM's own for schedules, and then ``expand`` for each function."""
+
+    @tvm.transform.module_pass(opt_level=0, name="expand_functions")  # type: ignore[untyped-decorator]
+    def expanded(mod: Module, context: Any) -> Module:
+        return update_functions(mod, {n: expand(f) for n, f in prim_functions(mod).items()})
+
+    def pipeline() -> tuple[Any, Any, Any]:
+        lowering, host, device = s_tir.pipeline.default_s_tir_pipeline()
+        passes = [_compacted(), _lowered_soundly(lowering), expanded]
+        return tvm.transform.Sequential(passes), host, device
+
+    tirx.register_tir_pipeline(_PIPELINE, pipeline)
+    return _PIPELINE
+
+
+_COMPACTION = "s_tir.CompactBufferAllocation"
+
+
+def _compacted() -> Any:
+    """A pass that shrinks buffers to what is used of them, as schedules of MetaSchedule need it.
+
+    Not those of our own kernels: where extents are quotients of symbols TVM gets it wrong.
+    """
+    passes = [
+        s_tir.transform.CanonicalizeLoop(),
+        s_tir.transform.LowerInitBlock(),
+        s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+        s_tir.transform.ConvertBlocksToOpaque(),
+        s_tir.transform.CompactBufferAllocation(),
+    ]
+
+    @tvm.transform.module_pass(opt_level=0, name="compact_buffers")  # type: ignore[untyped-decorator]
+    def compacted(mod: Module, context: Any) -> Module:
+        chosen = {n: f for n, f in prim_functions(mod).items() if EXACT not in (f.attrs or {})}
+        if not chosen:
+            return mod
+        with tvm.transform.PassContext():
+            made = tvm.transform.Sequential(passes)(tvm.IRModule(chosen))
+        return update_functions(mod, prim_functions(made))
+
+    return compacted
+
+
+def _lowered_soundly(lowering: Any) -> Any:
+    """A lowering of PrimFuncs, without TVM's reuse of memory where that goes wrong.
+
+    A buffer takes the memory of one that a loop reads for the last time, if it is as large and the
+    loop reads it where it writes. What goes through views of the two buffers is not seen in that
+    test, and buffers whose extents only a run tells are all taken to be as large.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="lower_soundly")  # type: ignore[untyped-decorator]
+    def lowered(mod: Module, context: Any) -> Module:
+        parts: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        for variable, function in mod.functions.items():
+            parts[_views_own_memory(function)][variable] = function
+        plain, viewed = (tvm.IRModule(part, attrs=mod.attrs) for part in parts)
+        result = lowering(plain)
+        if parts[True]:
+            with _sound_passes(_COMPACTION, "tirx.StorageRewrite"):
+                result.update(lowering(viewed))
+        return result
+
+    return lowered
+
+
+def _views_own_memory(function: Any) -> bool:
+    """Whether a PrimFunc allocates several buffers, and declares views of some buffers."""
+    if not isinstance(function, tirx.PrimFunc):
+        return False
+    allocated: list[Any] = []
+    views: list[Any] = []
+    tvm_ffi.structural_walk(
+        function.body, (s_tir.SBlock, lambda block: allocated.extend(block.alloc_buffers))
+    )
+    tvm_ffi.structural_walk(function.body, (tirx.DeclBuffer, views.append))
+    return len(allocated) > 1 and bool(views)
+
+
+def compile_virtual_machine(
+    mod: Module, target: Target, expand: Callable[[PrimFunction], PrimFunction] | None = None
+) -> Any:
+    """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest.
+
+    ``expand`` is applied to each PrimFunc after its loops are lowered. Every operator is a call of
+    a PrimFunc already, and every PrimFunc scheduled: TVM's own pipeline
+    would fold constants by compiling them, and fuse scheduled kernels anew.
+    """
+    generic = relax.backend.cpu_generic.pipeline
+    passes = [
+        relax.transform.DeadCodeElimination(),
+        *generic.dataflow_lower_passes(target),
+        *generic.finalize_passes(target),
+    ]
+    lowering = "default" if expand is None else _register_pipeline(expand)
+    with _sound_passes(*([] if expand is None else [_COMPACTION])):
+        return relax.build(
+            mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
+        )
+
+
+def _sound_passes(*others: str) -> Any:
+    """A context without TVM's lifting of conditions out of loops, and without other passes.
+
+    It comes after what that loop makes certain was dropped from the condition: a guard of a
+    division by a symbol is gone where the loop would not have run. LLVM lifts safely.
+    """
+    return tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse", *others])
+
+
+def compile_kernel(
+    function: PrimFunction, target: Target, expand: Callable[[PrimFunction], PrimFunction] | None
+) -> Callable[..., object]:
+    """The machine code of one scheduled PrimFunc, as :func:`compile_virtual_machine` makes it."""
+    mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    lowering = "default" if expand is None else _register_pipeline(expand)
+    with _sound_passes(*([] if expand is None else [_COMPACTION])):
+        compiled: Callable[..., object] = tirx.build(mod, target=target, pipeline=lowering)["main"]
+    return compiled
+
+
+def host_cpu() -> tuple[str, str]:
+    """LLVM's name of the host CPU, and its target triple."""
+    return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
+
+
+def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
+    """The CPU features in which the host differs from the model of CPU that a target names.
+
+    As LLVM writes them: ``+avx2`` where only the host has it, ``-avx512f`` where only the model.
+    """
+    host = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
+    model = {str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(description))}
+    states = {str(name): bool(present) for name, present in dict(host).items()}
+    missing = [f"-{name}" for name, present in states.items() if not present and name in model]
+    extra = [f"+{name}" for name, present in states.items() if present and name not in model]
+    return sorted([*missing, *extra])
+
+
+def target_features(target: Target) -> tuple[str, frozenset[str]]:
+    """The triple of a CPU target, and LLVM's names of the features that it has."""
+    if str(target.kind.name) != "llvm":
+        return "", frozenset()
+    attributes = target.attrs
+    triple = str(attributes["mtriple"]) if "mtriple" in attributes else host_cpu()[1]
+    return triple, frozenset(str(name) for name in codegen.llvm_get_cpu_features(target))
+
+
+def virtual_machine(library: Any) -> Any:
+    """A Relax virtual machine on the CPU for what was built or loaded."""
+    return relax.VirtualMachine(library, tvm.cpu())
+
+
+def load_library(path: str) -> Any:
+    """A library that ``export_library`` wrote."""
+    return tvm.runtime.load_module(path)
+
+
+def kernels_of(library: Any) -> Callable[[str], Callable[..., object] | None]:
+    """The machine code of the PrimFuncs of what :func:`compile_virtual_machine` gave, by name."""
+    parts = list(library.mod.imports)
+
+    def find(name: str) -> Callable[..., object] | None:
+        return next((part[name] for part in parts if part.implements_function(name)), None)
+
+    return find
