@@ -38,7 +38,7 @@ def import_seconds() -> float:
 
 def check_seconds() -> float:
     """``tvm-nnef check`` of AlexNet in a fresh process, interpreter start included."""
-    return process("-m", "tvm_nnef.cli", "check", str(ALEXNET))
+    return process("-m", "tvm_nnef", "check", str(ALEXNET))
 
 
 def from_nnef_seconds(repeats: int) -> float:

@@ -77,7 +77,8 @@ def test_commands_run_as_they_are_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.zeros((1, 1, 8, 8), np.float32))
-    words = {"MODEL": str(ROOT / "docs" / "examples" / "digits"), "[NAME]": "nn.conv"}
+    digits = str(ROOT / "docs" / "examples" / "digits")
+    words = {"MODEL": digits, "[NAME]": "nn.conv", "500": "20"}
     if "model.onnx" in command:
         pytest.importorskip("onnx")
         tvm_nnef.convert(words["MODEL"], "model.onnx")

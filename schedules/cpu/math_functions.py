@@ -35,7 +35,12 @@ def expand(function: PrimFunction) -> PrimFunction:
     def expanded(call: Any) -> PrimExpression:
         return _expanded(call, description)
 
-    return tvm_ffi.structural_map(function, (Call, expanded))
+    def remainder(modulus: Any) -> PrimExpression:
+        if str(modulus.ty.dtype).split("x")[0] not in ("float16", "float32", "float64"):
+            return modulus
+        return expanded(tirx.call_intrin(modulus.ty, "tirx.fmod", modulus.a, modulus.b))
+
+    return tvm_ffi.structural_map(function, [(Call, expanded), (tirx.Mod, remainder)])
 
 
 def _expanded(call: Any, description: Description) -> PrimExpression:

@@ -257,7 +257,8 @@ def _product(dividend: Any, divisor: Any, dtype: str) -> Any:
     end, shift = (2.0**exponent for exponent in _EXTREMES[dtype])
     if isinstance(divisor, tirx.FloatImm) and 1 / end <= abs(float(divisor.value)) <= end:
         return dividend * (tirx.const(1.0, dtype) / divisor)
-    size, one = tirx.abs(divisor), tirx.const(1.0, dtype)
+    one = tirx.const(1.0, dtype)
+    size = tirx.Select(divisor < tirx.const(0.0, dtype), -divisor, divisor)
     down = tirx.Select(size > tirx.const(end, dtype), tirx.const(1 / shift, dtype), one)
     scale = tirx.Select(size < tirx.const(1 / end, dtype), tirx.const(shift, dtype), down)
     return dividend * scale * (one / (divisor * scale))

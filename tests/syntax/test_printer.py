@@ -431,3 +431,10 @@ def test_the_deepest_tree_can_be_printed_and_compared(name: str) -> None:
     again = parse_expression(print_expression(expression))
     assert again == expression
     assert hash(again) == hash(expression)
+
+
+def test_a_text_that_looks_like_a_scope_stays_whole() -> None:
+    extents = "[0, 1000000000000][0 + 1000000000000] <- 0, a < 0, a < 0"
+    written = f'a: int = {extents}, a < [1000, 2000, 3000, 4000][0] ? "text \\{{\n"'
+    module = parse(f"operator a {{ @constant {{ {written}; }} }}")
+    assert parse(print_module(module)) == module

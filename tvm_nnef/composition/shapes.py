@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tvm_nnef import extents
 from tvm_nnef.composition.affine import deduce, unknown_names
@@ -128,6 +129,8 @@ class ShapeBinder:
         """Compares extents with their static upper bound, as in ``n|10``."""
         if extent.bound is None:
             return
+        for most in _limits(extent.bound, part, self.env):
+            integer(most, "a bound", extent.bound.span)
         for within, message in within_bound(extent.bound, part, self.env):
             self._require(parameter, within, message)
 
@@ -225,12 +228,14 @@ def within_bound(
     bound: nodes.Expression, part: Shape, env: Environment
 ) -> Iterator[tuple[Condition, list[str | Extent]]]:
     """For each extent the condition that it is within its bound, and what is wrong where not."""
+    for value, most in zip(part, _limits(bound, part, env), strict=False):
+        stated = [f"{_text(bound)} = {most}"] if isinstance(most, int) else shown(most, quote=True)
+        yield extents.compare("le", value, most), ["extent ", value, " is beyond the bound ", *stated]
+
+
+def _limits(bound: nodes.Expression, part: Shape, env: Environment) -> tuple[Any, ...]:
     limit = known(bound, env)
-    limits = limit if isinstance(limit, tuple) else (limit,) * len(part)
-    for value, most in zip(part, limits, strict=False):
-        number = integer(most, "a bound", bound.span)
-        message = ["extent ", value, f" is beyond the bound {_text(bound)} = {number}"]
-        yield extents.compare("le", value, number), message
+    return limit if isinstance(limit, tuple) else (limit,) * len(part)
 
 
 def _text(expression: nodes.Expression) -> str:

@@ -204,7 +204,8 @@ BINARY: Mapping[str, BinaryEmitter] = {
     "pow": _power,
     "div": _quotient,
     "realceildiv": lambda x, y: tirx.ceil(_quotient(x, y)),
-    "fmod": tirx.fmod,
+    # The remainder of C, which LLVM has as an instruction; TVM lowers no call of that name.
+    "fmod": tirx.Mod,
     "lt": tirx.LT,
     "le": tirx.LE,
     "gt": tirx.GT,

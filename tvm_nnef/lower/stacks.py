@@ -19,6 +19,11 @@ from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import occurring, sizes, untold
 from tvm_nnef.tvm_compat import RelaxExpression, in_place_store
 
+_ITEM = "stack_item"
+"""The name of the kernel that takes an item by its index."""
+
+_MOST_SLICES = 64
+
 _INJECTIVE = 2
 """What TVM calls a kernel that can be fused into the one that reads it, so that no item is copied.
 
@@ -80,6 +85,8 @@ def _part(builder: Any, value: RelaxExpression) -> tuple[RelaxExpression, int, i
         found = _definition(builder, found.args[0])
     if isinstance(found, relax.TupleGetItem):
         return _split_part(_definition(builder, found.tuple_value), int(found.index))
+    if _calls(found, "relax.call_tir") and str(found.args[0].name_hint).startswith(_ITEM):
+        return _item_part(*found.args[1].fields[:2])
     if not _calls(found, "relax.strided_slice"):
         return None
     data, *places = found.args
@@ -87,6 +94,14 @@ def _part(builder: Any, value: RelaxExpression) -> tuple[RelaxExpression, int, i
     axes, begin, end = ([int(number) for number in place.fields] for place in places[:3])
     single = axes == [0] and end[0] == begin[0] + 1 and len(places) == 3
     return (data, begin[0], extent) if single and isinstance(extent, int) else None
+
+
+def _item_part(
+    stack: RelaxExpression, index: RelaxExpression
+) -> tuple[RelaxExpression, int, int] | None:
+    number = tvm_compat.constant_array(index)
+    extent = tvm_compat.shape_and_dtype(stack)[0][0]
+    return None if number is None or not isinstance(extent, int) else (stack, int(number), extent)
 
 
 def _split_part(split: RelaxExpression, number: int) -> tuple[RelaxExpression, int, int] | None:
@@ -129,12 +144,17 @@ def item(builder: Any, stack: RelaxExpression, index: RelaxExpression) -> RelaxE
         return te.compute(shape, lambda *axes: items(place(), *axes), name="item")
 
     attributes = {"op_pattern": _INJECTIVE}
-    return builder.emit(call_kernel(builder, taken, [stack, index], "item", attributes=attributes))
+    return builder.emit(call_kernel(builder, taken, [stack, index], _ITEM, attributes=attributes))
 
 
 def part(builder: Any, stack: RelaxExpression, number: int) -> RelaxExpression:
-    """The item of a number that is known."""
-    (_, *shape), _ = tvm_compat.shape_and_dtype(stack)
+    """The item of a number that is known.
+
+    Of few items each is a slice, which fuses with what reads it; of many all share one kernel.
+    """
+    (count, *shape), _ = tvm_compat.shape_and_dtype(stack)
+    if isinstance(count, int) and count > _MOST_SLICES:
+        return item(builder, stack, relax.const(number, "int64"))
     item_alone = builder.emit(relax.op.strided_slice(stack, [0], [number], [number + 1]))
     return builder.emit(relax.op.reshape(item_alone, tuple(shape)))
 

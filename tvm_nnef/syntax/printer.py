@@ -233,9 +233,9 @@ class _Printer:
 
 def _wrap(statement: str, indent: str) -> str:
     """Break a long line between words; every line break is white space to the parser."""
-    head, brace, inside = statement.partition("{\n")
-    if brace:
-        return _wrap(f"{head}{{", indent) + f"\n{inside}"
+    opening = _STRING.sub(lambda text: "_" * len(text[0]), statement).find("{\n")
+    if opening >= 0:
+        return _wrap(statement[: opening + 1], indent) + statement[opening + 1 :]
     if len(indent) + len(statement) <= WIDTH:
         return indent + statement
     words, lines = _WORDS.findall(statement), list[str]()

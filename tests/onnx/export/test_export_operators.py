@@ -234,7 +234,7 @@ FAMILIES: dict[str, list[str]] = {
         *(f"real image.linear_upsample{{axes=[2, 3], factor=[2, 3], symmetric={symmetric},"
           f" replicate_border={replicate}}}(f)"
           for symmetric in ("true", "false") for replicate in ("true", "false")),
-        *(f"real image.nearest_resize{{axes=[2, 3], size=[{size}, 9], coordinate_transform="
+        *(f"real image.nearest_resize{{axes=[2, 3], size=[{size}, 12], coordinate_transform="
           f"'{transform}', rounding_method='{method}'}}(f)"
           for size in (3, 14) for transform in ("SYMMETRIC", "ASYMMETRIC", "ALIGNED")
           for method in ("FLOOR", "CEIL", "ROUND_PREFER_FLOOR", "ROUND_PREFER_CEIL")),

@@ -1,4 +1,4 @@
-"""``python -m tvm_nnef.cli``"""
+"""``python -m tvm_nnef``"""
 
 import sys
 
