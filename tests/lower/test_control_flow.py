@@ -323,8 +323,8 @@ def test_the_item_of_a_scan_is_not_copied(m):
     made = m.graph([loop], [xs, start], loop.results)
     mod = lower(made, machine_types=assign(made), variables={})
     names = {kernel.name for kernel in schedules.report(schedules.schedule(mod, resolve("llvm")))}
-    assert "fused_item_add" in names
-    assert "item" not in names
+    assert "fused_stack_item_add" in names
+    assert "stack_item" not in names
 
 
 @pytest.mark.parametrize("label", ["main", "metadata", "initial_state", "a.b"])

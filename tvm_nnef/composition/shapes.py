@@ -230,7 +230,10 @@ def within_bound(
     """For each extent the condition that it is within its bound, and what is wrong where not."""
     for value, most in zip(part, _limits(bound, part, env), strict=False):
         stated = [f"{_text(bound)} = {most}"] if isinstance(most, int) else shown(most, quote=True)
-        yield extents.compare("le", value, most), ["extent ", value, " is beyond the bound ", *stated]
+        yield (
+            extents.compare("le", value, most),
+            ["extent ", value, " is beyond the bound ", *stated],
+        )
 
 
 def _limits(bound: nodes.Expression, part: Shape, env: Environment) -> tuple[Any, ...]:
