@@ -15,7 +15,9 @@ _PAUSE = 0.1
 """Threads of a library spin for a while after a run, and would take cores from the next one."""
 
 _BLOCK = 5
-"""How many runs follow a pause; the first of them find cold caches and sleeping threads."""
+_BLOCK_SECONDS = 0.02
+"""What follows a pause: so many runs, and so much time. The first of them find cold caches and
+threads that sleep, or wake on the core of another one, from where the system moves them later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ def timed_in_turns(
     while not all(found) or time.perf_counter() < deadline:
         for call, times in zip(calls, found, strict=True):
             time.sleep(0 if alone else _PAUSE)
-            for _ in range(1 if alone else _BLOCK):
+            runs, end = len(times), time.perf_counter() + (0 if alone else _BLOCK_SECONDS)
+            while len(times) < runs + (1 if alone else _BLOCK) or time.perf_counter() < end:
                 start = clock()
                 call()
                 times.append(clock() - start)
