@@ -125,6 +125,10 @@ def expand(node: Node, builder: Builder) -> Tensor:
     x, wanted = node.input(0), node.extents(1)
     if wanted is None:
         shape = node.known_shape() or decided_shape(node, _broadcast_at(node, x, builder), builder)
+        own = [*[1] * (len(shape) - x.rank), *x.shape]
+        # An extent that is known not to be 1 is not stretched, whatever a run tells.
+        fixed = (isinstance(extent, int) and extent != 1 for extent in own)
+        shape = tuple(a if f else b for f, a, b in zip(fixed, own, shape, strict=True))
         return builder.expand(x, shape)
     return builder.expand(x, broadcast(x.shape, wanted))
 
