@@ -23,9 +23,10 @@ from tvm_nnef.schedules.cpu.stack import on_stack
 from tvm_nnef.schedules.cpu.strided_loads import sorted_in_registers
 from tvm_nnef.schedules.cpu.whole_loops import with_whole_loops
 from tvm_nnef.schedules.divisions import with_hidden_dividends
+from tvm_nnef.schedules.extents import with_named_extents
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.patterns import annotate
-from tvm_nnef.schedules.graph.raising import raise_contractions
+from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.schedules.graph.specialising import with_bound_constants
 from tvm_nnef.schedules.legalization import LEGALIZATIONS, with_plain_shapes
@@ -68,7 +69,7 @@ def schedule(mod: Module, target: Target) -> Module:
 def legalize(mod: Module, target: Target) -> Module:
     """Every Relax operator as a call of a PrimFunc, in layouts that suit the target."""
     if str(target.kind.name) in _CPUS:
-        mod = with_bound_constants(simplify(raise_contractions(mod)))
+        mod = with_bound_constants(simplify(raise_to_operators(mod)))
         mod = packing.pack(channels_last(mod), describe(target))
     passes = [
         relax.backend.DispatchSampling(),
@@ -106,7 +107,7 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
     scheduled: dict[str, PrimFunction] = {}
     for name, function in prim_functions(mod).items():
         if RULE not in (function.attrs or {}):
-            function = with_hidden_dividends(function)
+            function = with_hidden_dividends(with_named_extents(function))
             found = None
             if tuned is not None:
                 # A schedule may change the loops of the PrimFunc that it is given.
@@ -142,12 +143,11 @@ def _run(mod: Module, target: Target, passes: list[Any]) -> Module:
         return transform.Sequential(passes)(mod)
 
 
-_CPUS = ("llvm", "c")
+_CPUS = ("llvm",)
 """The kinds of targets that are CPUs."""
 
 _RULES: Mapping[str, Callable[[PrimFunction, Target], tuple[PrimFunction, str]]] = {
     "llvm": rules.apply,
-    "c": rules.apply,
 }
 """What schedules a PrimFunc, by the kind of the target."""
 
@@ -158,6 +158,5 @@ _FINISHED: Mapping[str, Callable[[Module], Module]] = {
 
 _LOWERED: Mapping[str, Callable[[PrimFunction], PrimFunction]] = {
     "llvm": _lowered_for_llvm,
-    "c": math_functions.expand,
 }
-"""What is done with a PrimFunc after its loops are lowered; TVM writes no local buffers in C."""
+"""What is done with a PrimFunc after its loops are lowered."""

@@ -7,18 +7,39 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.extremes import Combination, greater, least, smaller
+from tvm_nnef.extremes import Combination, greater, greatest, is_number, least, smaller
 from tvm_nnef.tvm_compat import PrimExpression
 
-__all__ = ["Combination", "extreme_of", "greater", "least", "smaller"]
+__all__ = ["Combination", "extreme_of", "greater", "greatest", "least", "smaller"]
 
 
 def extreme_of(value: Any) -> tuple[Combination, PrimExpression, PrimExpression] | None:
     """The function that an expression is, and its operands; None where it is neither."""
-    if not isinstance(value, tirx.Select) or not isinstance(value.true_value, tirx.Select):
+    if not isinstance(value, tirx.Select):
         return None
-    tested, other = value.false_value, value.true_value.false_value
-    for function in (greater, smaller):
-        if tvm_ffi.structural_equal(function(other, tested), value):
-            return function, other, tested
+    chosen, tested = value.true_value, value.false_value
+    if isinstance(chosen, tirx.FloatImm):
+        return _compared(value.condition, chosen, tested)
+    if not isinstance(chosen, tirx.Select) or not _same(chosen.true_value, tested):
+        return None
+    if not _same(value.condition, is_number(tested)):
+        return None
+    found = _compared(chosen.condition, tested, chosen.false_value)
+    return None if found is None else (found[0], chosen.false_value, tested)
+
+
+def _compared(
+    test: Any, first: PrimExpression, second: PrimExpression
+) -> tuple[Combination, PrimExpression, PrimExpression] | None:
+    """Of which the first operand is the result where the test holds; TVM may turn a test round."""
+    if not isinstance(test, (tirx.LT, tirx.GT)):
+        return None
+    for left, right, swapped in ((test.a, test.b, False), (test.b, test.a, True)):
+        if _same(left, first) and _same(right, second):
+            larger = isinstance(test, tirx.GT) is not swapped
+            return (greater if larger else smaller), first, second
     return None
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(tvm_ffi.structural_equal(a, b))

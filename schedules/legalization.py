@@ -7,13 +7,16 @@ legalization takes a call of a Relax operator and gives a call of its PrimFunc. 
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import tvm_ffi
 from tvm import relax, sym, te, tirx
 
-from tvm_nnef.schedules.extremes import Combination, greater, least, smaller
+from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.schedules.stages import substituted
 from tvm_nnef.tvm_compat import (
@@ -32,33 +35,122 @@ Legalization: TypeAlias = "Callable[[Any, Any], RelaxExpression]"
 
 def _max_pool(builder: Any, call: Any) -> RelaxExpression:
     """The greatest element of each window."""
-    attributes = call.attrs
-    axes = [n for n, letter in enumerate(str(attributes.layout)) if letter in "DHW"]
-    rank = len(axes)
-    sizes, strides, dilation, padding = (
-        [int(item) for item in getattr(attributes, name)]
-        for name in ("pool_size", "strides", "dilation", "padding")
-    )
+    reducer = te.comm_reducer(lambda x, y: greater(x, y), least, name="maximum")
+    windows = _Windows.of(call)
+
+    def pooled(symbols: Symbols, data: Any) -> Any:
+        return windows.reduced(_shape(call, symbols), data, reducer, least(data.dtype), "max_pool")
+
+    return call_te(builder, pooled, [call.args[0]], "max_pool")
+
+
+def _avg_pool(builder: Any, call: Any) -> RelaxExpression:
+    """The sum of each window, by its size or by how many of its elements are no padding."""
+    windows, every = _Windows.of(call), bool(call.attrs.count_include_pad)
 
     def pooled(symbols: Symbols, data: Any) -> Any:
         shape = _shape(call, symbols)
-        reach = [
-            (shape[axis] - 1) * stride + (size - 1) * step + 1
-            for axis, size, stride, step in zip(axes, sizes, strides, dilation, strict=True)
-        ]
-        source = _padded(data, axes, padding[:rank], _behind(data, axes, padding, reach))
-        reducer = te.comm_reducer(lambda x, y: greater(x, y), least, name="maximum")
+        sums = windows.reduced(shape, data, te.sum, tirx.const(0, data.dtype), "sum_pool")
 
         def element(*indices: PrimExpression) -> PrimExpression:
-            loops = [te.reduce_axis((0, size), "window") for size in sizes]
+            counts = (windows.count(data, axis, indices[axis]) for axis in windows.axes)
+            whole = tirx.const(math.prod(windows.sizes), "int64")
+            count = whole if every else functools.reduce(lambda a, b: a * b, counts)
+            return sums(*indices) / tirx.Cast(data.dtype, count)
+
+        return te.compute(shape, element, name="avg_pool")
+
+    return call_te(builder, pooled, [call.args[0]], "avg_pool")
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """The windows of a pooling: for each of ``axes`` a size, a stride, and so on."""
+
+    axes: list[int]
+    sizes: list[int]
+    strides: list[int]
+    dilation: list[int]
+    before: list[int]
+    after: list[int]
+    ceil: bool
+
+    @staticmethod
+    def of(call: Any) -> _Windows:
+        """The windows that the attributes of a pooling describe."""
+        attributes = call.attrs
+        axes = [n for n, letter in enumerate(str(attributes.layout)) if letter in "DHW"]
+        sizes, strides, dilation, padding = (
+            [int(item) for item in getattr(attributes, name)]
+            for name in ("pool_size", "strides", "dilation", "padding")
+        )
+        before, after = padding[: len(axes)], padding[len(axes) :]
+        return _Windows(axes, sizes, strides, dilation, before, after, bool(attributes.ceil_mode))
+
+    def reduced(
+        self, shape: Sequence[Any], data: Any, reducer: Any, neutral: Any, name: str
+    ) -> Any:
+        """What a reducer makes of each window, in a frame of what changes nothing."""
+        source = _padded(data, self.axes, self.before, self._behind(shape, data), neutral)
+
+        def element(*indices: PrimExpression) -> PrimExpression:
+            loops = [te.reduce_axis((0, size), "window") for size in self.sizes]
             places = list(indices)
-            for axis, loop, stride, step in zip(axes, loops, strides, dilation, strict=True):
+            for axis, loop, stride, step in zip(
+                self.axes, loops, self.strides, self.dilation, strict=True
+            ):
                 places[axis] = indices[axis] * stride + loop.var * step
             return reducer(source(*places), axis=loops)
 
-        return te.compute(shape, element, name="max_pool")
+        return te.compute(shape, element, name=name)
 
-    return call_te(builder, pooled, [call.args[0]], "max_pool")
+    def count(self, data: Any, axis: int, index: PrimExpression) -> PrimExpression:
+        """How many steps of the window at an index along an axis meet an element."""
+        place = self.axes.index(axis)
+        step = self.dilation[place]
+        start = self.before[place] - index * self.strides[place]
+        first = tirx.max(tirx.floordiv(start + (step - 1), step), 0)
+        behind = tirx.floordiv(start + data.shape[axis] + (step - 1), step)
+        return tirx.min(behind, self.sizes[place]) - first
+
+    def _behind(self, shape: Sequence[Any], data: Any) -> list[int]:
+        """The padding behind the data, which the last window may reach beyond (``ceil_mode``)."""
+        behind = list(self.after)
+        for place, (axis, size, stride, step) in enumerate(
+            zip(self.axes, self.sizes, self.strides, self.dilation, strict=True)
+        ):
+            reach = (shape[axis] - 1) * stride + (size - 1) * step + 1
+            missing = sym.Analyzer().simplify(reach - self.before[place] - data.shape[axis])
+            if isinstance(missing, tirx.IntImm):
+                behind[place] = max(behind[place], int(missing))
+            elif self.ceil:
+                behind[place] += stride - 1
+        return behind
+
+
+def _reduced(function: Combination, first: Callable[[Any], PrimExpression]) -> Legalization:
+    """The legalization of an operator over whole dimensions."""
+
+    def legalize(builder: Any, call: Any) -> RelaxExpression:
+        rank = len(call.args[0].ty.shape)
+        axes = range(rank) if call.attrs.axis is None else call.attrs.axis
+        gone = sorted({int(axis) % rank for axis in axes})
+        keep = bool(call.attrs.keepdims)
+
+        def reduced(symbols: Symbols, data: Any) -> Any:
+            loops = {axis: te.reduce_axis((0, data.shape[axis]), "step") for axis in gone}
+            reducer = te.comm_reducer(lambda x, y: function(x, y), first, name="extreme")
+
+            def element(*indices: PrimExpression) -> PrimExpression:
+                kept = iter(i for n, i in enumerate(indices) if not keep or n not in loops)
+                places = [loops[n].var if n in loops else next(kept) for n in range(rank)]
+                return reducer(data(*places), axis=list(loops.values()))
+
+            return te.compute(_shape(call, symbols), element, name="reduced")
+
+        return call_te(builder, reduced, [call.args[0]], "reduced")
+
+    return legalize
 
 
 def _shape(call: Any, symbols: Symbols) -> list[PrimExpression]:
@@ -66,21 +158,10 @@ def _shape(call: Any, symbols: Symbols) -> list[PrimExpression]:
     return [substituted(extent, symbols) for extent in call.ty.shape.values]
 
 
-def _behind(
-    data: Any, axes: Sequence[int], padding: Sequence[int], reach: Sequence[Any]
-) -> list[int]:
-    """The padding behind the data, which the last window may reach beyond (``ceil_mode``)."""
-    rank = len(axes)
-    behind = list(padding[rank:])
-    for place, (axis, front, end) in enumerate(zip(axes, padding[:rank], reach, strict=True)):
-        missing = sym.Analyzer().simplify(end - front - data.shape[axis])
-        if isinstance(missing, tirx.IntImm):
-            behind[place] = max(behind[place], int(missing))
-    return behind
-
-
-def _padded(data: Any, axes: Sequence[int], before: Sequence[int], after: Sequence[int]) -> Any:
-    """The data in a frame of what is less than anything."""
+def _padded(
+    data: Any, axes: Sequence[int], before: Sequence[int], after: Sequence[int], value: Any
+) -> Any:
+    """The data in a frame of a value."""
     if not any((*before, *after)):
         return data
     shape = list(data.shape)
@@ -94,7 +175,7 @@ def _padded(data: Any, axes: Sequence[int], before: Sequence[int], after: Sequen
             places[axis] = indices[axis] - front
             tests += [places[axis] >= 0] if front else []
             tests += [places[axis] < data.shape[axis]] if back else []
-        return tirx.if_then_else(tirx.all(*tests), data(*places), least(data.dtype))
+        return tirx.if_then_else(tirx.all(*tests), data(*places), value)
 
     return te.compute(shape, element, name="pad")
 
@@ -174,7 +255,10 @@ def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:
 
 LEGALIZATIONS: Mapping[str, Legalization] = {
     **{f"relax.nn.max_pool{rank}d": _max_pool for rank in (1, 2, 3)},
+    **{f"relax.nn.avg_pool{rank}d": _avg_pool for rank in (1, 2, 3)},
     "relax.nn.relu": _relu,
+    "relax.max": _reduced(greater, least),
+    "relax.min": _reduced(smaller, greatest),
     "relax.maximum": _elementwise(greater, "maximum"),
     "relax.minimum": _elementwise(smaller, "minimum"),
 }

@@ -87,6 +87,16 @@ class Kernel:
         """The stages whose buffers are parameters."""
         return [s for s in self.stages if any(s.buffer.same_as(p) for p in self.parameters)]
 
+    @property
+    def outputs(self) -> list[Any]:
+        """The parameters that it fills, in their order."""
+        return [p for p in self.parameters if self.stage_of(p) is not None]
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The parameters that it reads, in their order."""
+        return [p for p in self.parameters if self.stage_of(p) is None]
+
 
 def extent_product(axes: Iterable[Axis]) -> int:
     """The number of points of some axes; a guess where only a run tells it."""
@@ -101,7 +111,7 @@ def read_kernel(function: PrimFunction) -> Kernel | None:
     body = realize.block.body
     nests = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     stages = []
-    for nest in nests:
+    for nest in _without_idle(nests, function):
         stage = _stage(nest)
         if stage is None:
             return None
@@ -112,6 +122,22 @@ def read_kernel(function: PrimFunction) -> Kernel | None:
     if len(types) > 1 or twice:
         return None
     return Kernel(tuple(function.params), tuple(stages), types.pop() if types else "int64")
+
+
+def _without_idle(nests: list[Any], function: PrimFunction) -> list[Any]:
+    """The loop nests without those that fill a buffer of no elements that nobody reads."""
+
+    def is_idle(nest: Any) -> bool:
+        stored: list[Any] = []
+        tvm_ffi.structural_walk(nest, (tirx.BufferStore, stored.append), order="post")
+        return all(
+            any(sizes.is_known(sizes.extent(extent)) and sizes.extent(extent) == 0 for extent in store.buffer.shape)
+            and not any(store.buffer.same_as(p) for p in function.params)
+            and not any(loads(other, store.buffer) for other in nests)
+            for store in stored
+        )
+
+    return [nest for nest in nests if not is_idle(nest)]
 
 
 def loads(expression: PrimExpression, buffer: Any = None) -> list[Any]:
@@ -195,6 +221,9 @@ def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> St
     store = block.body
     if not isinstance(store, tirx.BufferStore):
         return None
+    if not len(store.indices):
+        # A scalar is stored in a block with an iterator of one value.
+        axes = tuple(axis for axis in axes if not axis.is_unit or _uses(store.value, [axis]))
     ordered = _in_order(store.indices, axes)
     if ordered is None or not _covers(store.buffer, ordered):
         return None

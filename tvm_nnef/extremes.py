@@ -25,6 +25,17 @@ def least(dtype: Any) -> PrimExpression:
     return tirx.const(float("-inf"), name) if _is_real(name) else tirx.min_value(name)
 
 
+def greatest(dtype: Any) -> PrimExpression:
+    """What nothing of a dtype is greater than."""
+    name = str(dtype)
+    return tirx.const(float("inf"), name) if _is_real(name) else tirx.max_value(name)
+
+
+def is_number(x: PrimExpression) -> PrimExpression:
+    """Whether a real is no NaN; TVM does not vectorize its own isnan."""
+    return tirx.LE(x, tirx.const(float("inf"), dtype_of(x)))
+
+
 def greater(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     """The greater one, NaN where one of them is."""
     return _extreme(x, y, tirx.max, tirx.GT)
@@ -49,7 +60,5 @@ def _extreme(
 
 def _unless_nan(tested: PrimExpression, other: PrimExpression, is_better: Any) -> PrimExpression:
     """The better one of two, but what is tested where it is no number."""
-    # TVM does not vectorize its own isnan.
-    number = tested <= tirx.const(float("inf"), dtype_of(tested))
     better = tirx.Select(is_better(tested, other), tested, other)
-    return tirx.Select(number, better, tested)
+    return tirx.Select(is_number(tested), better, tested)

@@ -20,19 +20,17 @@ import tvm_ffi
 from tvm import relax, sym, tirx
 from tvm.ir import Range
 
-from tvm_nnef.schedules.graph.contractions import has, with_unit_axes
+from tvm_nnef.schedules.graph.arranging import CONVOLUTIONS, permuted, place_of
+from tvm_nnef.schedules.graph.contractions import has
 from tvm_nnef.schedules.graph.rewriting import Operands
+from tvm_nnef.schedules.graph.windows import is_whole, with_unit_axes
 from tvm_nnef.schedules.stages import Axis, Stage
 from tvm_nnef.tvm_compat import BUFFER_LOAD, RelaxExpression, constant, is_conditional
-
-_CONVOLUTIONS = {
-    1: (relax.op.nn.conv1d, "W"), 2: (relax.op.nn.conv2d, "HW"), 3: (relax.op.nn.conv3d, "DHW"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """An index ``(axis + offset - step) / stride``."""
+    """An index ``(axis + offset - step) / stride``; it may be written with whole strides apart."""
 
     axis: Axis
     step: Axis
@@ -51,12 +49,16 @@ class Deconvolution:
     channel: Axis
     output: Axis
     spreads: tuple[Spread | None, ...]
-    is_product: bool = False
 
     @property
     def source(self) -> Any:
         """The buffer of the data."""
         return self.left.source
+
+    @property
+    def sources(self) -> tuple[Any, ...]:
+        """The buffers that the operator reads."""
+        return self.source, self.right.source
 
 
 def deconvolution(stage: Stage) -> Deconvolution | None:
@@ -104,9 +106,11 @@ def _with_roles(stage: Stage, data: Any, weights: Any) -> Deconvolution | None:
     outputs = [a for a in stage.axes if a not in (*moving, *batches) and has(weights, a)]
     if not len(channels) == len(batches) == len(outputs) == 1:
         return None
+    if not all(is_whole(data, axis) for axis in plain):
+        return None
     steps = [spread.step for spread in found]
     used = [channels[0], outputs[0], *steps]
-    complete = len(weights.indices) == len(used) and all(has(weights, axis) for axis in used)
+    complete = len(weights.indices) == len(used) and all(is_whole(weights, a) for a in used)
     if not complete or len({id(a) for a in (*moving, *steps)}) != 2 * len(found):
         return None
     if len(stage.reduced) != len(steps) + 1 or len(stage.axes) != len(found) + 2:
@@ -115,14 +119,17 @@ def _with_roles(stage: Stage, data: Any, weights: Any) -> Deconvolution | None:
 
 
 def _spread(index: Any, stage: Stage) -> Spread | None:
-    stride = 1
+    stride, whole = 1, 0
+    if isinstance(index, tirx.Add) and isinstance(index.b, tirx.IntImm):
+        index, whole = index.a, int(index.b.value)
     if isinstance(index, tirx.FloorDiv) and isinstance(index.b, tirx.IntImm):
         index, stride = index.a, int(index.b.value)
     for axis in stage.axes:
         for step in stage.reduced:
             equation = sym.detect_linear_equation(index, [axis.var, step.var])
             if len(equation) and all(isinstance(c, tirx.IntImm) for c in equation):
-                slope, back, offset = (int(c.value) for c in equation)
+                slope, back, rest = (int(c.value) for c in equation)
+                offset = rest + whole * stride
                 if (slope, back) == (1, -1) and offset >= 0:
                     return Spread(axis, step, stride, offset)
     return None
@@ -203,19 +210,14 @@ def as_convolution(
         return None
     spreads = [spread for spread in found.spreads if spread is not None]
     spatial = [n for n, spread in enumerate(found.spreads) if spread is not None]
-    places = [
-        next(n for n, index in enumerate(found.left.indices) if index.same_as(axis.var))
-        for axis in (found.batch, found.channel)
-    ]
-    data = _permuted(operands, data, [*places, *spatial])
-    order = [
-        next(n for n, index in enumerate(found.right.indices) if index.same_as(axis.var))
-        for axis in (found.channel, found.output, *(spread.step for spread in spreads))
-    ]
+    places = [place_of(found.left, axis) for axis in (found.batch, found.channel)]
+    data = permuted(operands, data, [*places, *spatial])
+    steps = [spread.step for spread in spreads]
+    order = [place_of(found.right, axis) for axis in (found.channel, found.output, *steps)]
     made, counts = _all_remainders(operands, found, spreads, data, array.transpose(order))
     result = _sorted(operands, found, spreads, made, counts)
     ordered = [found.batch, found.output, *(spread.axis for spread in spreads)]
-    return _permuted(operands, result, [ordered.index(axis) for axis in found.stage.axes])
+    return permuted(operands, result, [ordered.index(axis) for axis in found.stage.axes])
 
 
 def _all_remainders(
@@ -226,7 +228,7 @@ def _all_remainders(
     weights: np.ndarray[Any, Any],
 ) -> tuple[RelaxExpression, list[int]]:
     """The convolution with channels for each remainder, and its extents."""
-    make, letters = _CONVOLUTIONS[len(spreads)]
+    make, letters = CONVOLUTIONS[len(spreads)]
     extents = [int(extent) for extent in found.source.shape]
     extents = [extents[n] for n, spread in enumerate(found.spreads) if spread is not None]
     steps = [-(-spread.step.extent // spread.stride) for spread in spreads]
@@ -272,9 +274,3 @@ def _sorted(
         return joined
     axes = list(range(2, 2 + count))
     return operands.emit(relax.op.strided_slice(joined, axes, first, last))
-
-
-def _permuted(operands: Operands, value: RelaxExpression, order: Sequence[int]) -> RelaxExpression:
-    if list(order) == sorted(order):
-        return value
-    return operands.emit(relax.op.permute_dims(value, list(order)))

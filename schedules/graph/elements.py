@@ -8,12 +8,13 @@ and functions of real numbers at plain or broadcast positions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm import relax, tirx
 
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.extremes import extreme_of, greater, smaller
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.stages import Stage, loads
 from tvm_nnef.tvm_compat import (
@@ -32,8 +33,21 @@ _BINARY: Mapping[Any, Callable[..., Any]] = {
     tirx.Div: relax.op.divide,
 }
 
-_UNARY: Mapping[str, Callable[..., Any]] = {
-    name: getattr(relax.op, name) for name in ("sqrt", "exp", "log", "tanh", "erf", "sigmoid")
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "fabs": relax.op.abs,
+    "pow": relax.op.power,
+    **{
+        name: getattr(relax.op, name)
+        for name in (
+            "sqrt", "rsqrt", "exp", "log", "erf", "sigmoid", "floor", "ceil", "sin", "cos", "tan",
+            "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
+        )
+    },
+}  # fmt: skip
+
+_EXTREMES: Mapping[Any, Callable[..., Any]] = {
+    greater: relax.op.maximum,
+    smaller: relax.op.minimum,
 }
 
 
@@ -56,8 +70,9 @@ def as_operators(
             return _aligned(operands, value, stage, values[value.source])
         if isinstance(value, tirx.FloatImm):
             return relax.const(float(value.value), stage.dtype)
-        parts = value.args if isinstance(value, CALL) else (value.a, value.b)
-        make = _UNARY[_name(value)] if isinstance(value, CALL) else _BINARY[type(value)]
+        known = _parts(value)
+        assert known is not None
+        make, parts = known
         return operands.emit(make(*map(made, parts)))
 
     result = made(stage.value)
@@ -67,19 +82,31 @@ def as_operators(
     return result if same and not isinstance(stage.value, BUFFER_LOAD) else None
 
 
-def _name(call: Any) -> str:
-    return str(getattr(call.op, "name", "")).removeprefix("tirx.")
+def _parts(value: Any) -> tuple[Callable[..., Any], Sequence[Any]] | None:
+    """The operator that an expression applies, and its operands; None for an unknown one."""
+    if isinstance(value, CALL):
+        make = _FUNCTIONS.get(str(getattr(value.op, "name", "")).removeprefix("tirx."))
+        return None if make is None else (make, value.args)
+    extreme = extreme_of(value)
+    if extreme is not None:
+        return _EXTREMES[extreme[0]], extreme[1:]
+    binary = _BINARY.get(type(value))
+    return None if binary is None else (binary, (value.a, value.b))
 
 
 def _is_known(value: Any, stage: Stage) -> bool:
     if isinstance(value, BUFFER_LOAD):
         return str(value.source.dtype) == stage.dtype and _places(value, stage) is not None
-    if isinstance(value, tirx.FloatImm):
-        return _is_ordinary(float(value.value))
-    if isinstance(value, CALL):
-        known = _name(value) in _UNARY and dtype_of(value) == stage.dtype
-        return known and all(_is_known(argument, stage) for argument in value.args)
-    return type(value) in _BINARY and _is_known(value.a, stage) and _is_known(value.b, stage)
+    known = _parts(value)
+    if known is None or dtype_of(value) != stage.dtype:
+        return False
+    make, parts = known
+    limits = make in _EXTREMES.values()
+    numbers = [float(part.value) for part in parts if isinstance(part, tirx.FloatImm)]
+    if not all(map(math.isfinite if limits else _is_ordinary, numbers)):
+        return False
+    rest = [part for part in parts if not isinstance(part, tirx.FloatImm)]
+    return all(_is_known(part, stage) for part in rest)
 
 
 def _is_safe(value: RelaxExpression) -> bool:

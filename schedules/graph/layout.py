@@ -24,7 +24,6 @@ from tvm_nnef.tvm_compat import (
     RelaxExpression,
     constant,
     constant_array,
-    is_tensor,
     prim_functions,
     shape_and_dtype,
 )
@@ -41,12 +40,16 @@ def channels_last(mod: Module) -> Module:
 
 @mutator
 class _Layout(PyExprMutator):  # type: ignore[misc]
-    """Walks over bindings; ``placed`` knows the variables that have a permuted form."""
+    """Walks over bindings.
+
+    ``placed`` knows the variables that have a permuted form, ``items`` those of several tensors.
+    """
 
     def __init__(self, mod: Module) -> None:
         super().__init__(mod)
         self.functions = prim_functions(mod)
         self.placed: dict[Any, Placed] = {}
+        self.items: dict[Any, list[Placed]] = {}
         self.restored: dict[Any, Any] = {}
         self.permutations: dict[Any, Any] = {}
 
@@ -58,17 +61,26 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
             super().visit_var_binding_(binding)
             return
         name = str(binding.var.name)
-        self.placed[binding.var] = Placed(self.builder_.emit(made.value, name), made.order)
+        if isinstance(made, list):
+            self.items[binding.var] = [
+                self.bound(item, f"{name}_{n}") for n, item in enumerate(made)
+            ]
+        else:
+            self.placed[binding.var] = self.bound(made, name)
         if not isinstance(binding.var, relax.DataflowVar):
             # A result of its block is bound inside the block, and in the original order.
-            value = self.normal(self.restoring(self.placed[binding.var]))
+            value = self.normal(self.original(binding.var))
             self.builder_.emit_normalized(relax.VarBinding(binding.var, value))
             self.restored[binding.var] = binding.var
 
+    def bound(self, made: Placed, name: str) -> Placed:
+        """A permuted tensor as a variable."""
+        return Placed(self.builder_.emit(made.value, name), made.order)
+
     def visit_seq_expr_(self, sequence: Any) -> Any:
-        outside = dict(self.placed), dict(self.restored)
+        outside = dict(self.placed), dict(self.items), dict(self.restored)
         visited = super().visit_seq_expr_(sequence)
-        self.placed, self.restored = outside
+        self.placed, self.items, self.restored = outside
         return visited
 
     def visit_var_(self, variable: Any) -> Any:
@@ -81,15 +93,20 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
         """A variable in the original order."""
         if variable in self.restored:
             return self.restored[variable]
-        placed = self.placed.get(variable)
-        if placed is None:
+        if variable not in self.placed and variable not in self.items:
             found = self.get_var_remap(variable)
             return variable if found is None else found
-        value = self.restoring(placed)
-        if not value.same_as(placed.value):
+        value = self.original(variable)
+        if not isinstance(value, relax.Var):
             value = self.builder_.emit(value)
         self.restored[variable] = value
         return value
+
+    def original(self, variable: Any) -> Any:
+        """The expression of what has a permuted form, in the original order."""
+        if variable in self.placed:
+            return self.restoring(self.placed[variable])
+        return relax.Tuple([self.restoring(item) for item in self.items[variable]])
 
     def restoring(self, placed: Placed) -> Any:
         """The expression of a permuted tensor in the original order."""
@@ -103,14 +120,14 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
             return relax.op.reshape(placed.value, tuple(shape))
         return relax.op.permute_dims(placed.value, inverse)
 
-    def permuted(self, value: Any) -> Placed | None:
+    def permuted(self, value: Any) -> Placed | list[Placed] | None:
         """The permuted form of what a variable is bound to; None where it stays as it is."""
-        if isinstance(value, relax.Var) and value in self.placed:
-            return self.placed[value]
+        if isinstance(value, relax.TupleGetItem) and value.tuple_value in self.items:
+            return self.items[value.tuple_value][int(value.index)]
+        if isinstance(value, relax.Var):
+            return self.placed.get(value) or self.items.get(value)
         rule = RULES.get(operator_name(value))
-        if rule is None or not is_tensor(value):
-            return None
-        return rule(self, value)
+        return None if rule is None else rule(self, value)
 
     def placement(self, operand: Any) -> Placed | None:
         """The permuted form of an operand, where it has one."""

@@ -6,13 +6,13 @@ without a rule, or one whose rule gives None, gets its operands in the original 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import relax
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.graph.placement import Order, Placed, Walk, extent_of, last
+from tvm_nnef.schedules.graph.layout_moves import MOVES
+from tvm_nnef.schedules.graph.placement import Order, Placed, Rule, Walk, last
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.tvm_compat import (
@@ -22,8 +22,6 @@ from tvm_nnef.tvm_compat import (
     is_tensor,
     shape_and_dtype,
 )
-
-Rule = Callable[[Walk, Any], Placed | None]
 
 
 def _convolution(walk: Walk, call: Any) -> Placed | None:
@@ -66,7 +64,7 @@ def _stays(walk: Walk, call: Any) -> bool:
     weights = shape_and_dtype(call.args[1])[0]
     width = shape_and_dtype(call.args[0])[0][-1]
     depthwise = weights[0] == int(call.attrs.groups) and weights[1] == 1
-    wide = isinstance(width, int) and width >= _NARROW
+    wide = not isinstance(width, int) or width >= _NARROW
     return bool(depthwise and wide and walk.placement(call.args[0]) is None)
 
 
@@ -93,9 +91,12 @@ def _pool(walk: Walk, call: Any) -> Placed | None:
         "ceil_mode": bool(call.attrs.ceil_mode),
         "count_include_pad": bool(call.attrs.count_include_pad),
     }
-    pool = _POOLS[operator_name(call)]
-    if placed.order == last(len(layout)):
-        return Placed(pool(placed.value, layout="N" + layout[2:] + "C", **options), placed.order)
+    spatial = tuple(range(2, len(layout)))
+    # Nothing is done along the first two dimensions: either may stand for the other.
+    for first, moved in ((1, "N" + layout[2:] + "C"), (2, layout)):
+        if placed.order[first : first + len(spatial)] == spatial:
+            pool = _POOLS[operator_name(call)]
+            return Placed(pool(placed.value, layout=moved, **options), placed.order)
     return _pool_over_last(walk, call, placed, options)
 
 
@@ -170,40 +171,6 @@ def _aligned(walk: Walk, operand: Any, order: Order, rank: int) -> RelaxExpressi
     return walk.in_order(operand, order)
 
 
-def _pad(walk: Walk, call: Any) -> Placed | None:
-    placed = walk.placement(call.args[0])
-    if placed is None:
-        return None
-    widths = list(call.attrs.pad_width)
-    moved = [widths[2 * dimension + side] for dimension in placed.order for side in (0, 1)]
-    mode, value = str(call.attrs.pad_mode), call.attrs.pad_value
-    return Placed(relax.op.nn.pad(placed.value, moved, mode, value), placed.order)
-
-
-def _concat(walk: Walk, call: Any) -> Placed | None:
-    items = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else None
-    if items is None or call.attrs.axis is None:
-        return None
-    placements = [walk.placement(item) for item in items]
-    known = [p for p in placements if p is not None]
-    if not known:
-        return None
-    order = known[0].order
-    values = [walk.in_order(item, order) for item in items]
-    axis = int(call.attrs.axis) % len(order)
-    return Placed(relax.op.concat(values, axis=order.index(axis)), order)
-
-
-def _permute(walk: Walk, call: Any) -> Placed | None:
-    placed = walk.placement(call.args[0])
-    if placed is None:
-        return None
-    rank = len(placed.order)
-    axes = call.attrs.axes
-    axes = [int(a) for a in axes] if axes is not None else list(reversed(range(rank)))
-    return Placed(placed.value, tuple(axes.index(dimension) for dimension in placed.order))
-
-
 def _reduction(walk: Walk, call: Any) -> Placed | None:
     placed = walk.placement(call.args[0])
     axes = call.attrs.axis
@@ -229,98 +196,11 @@ def _softmax(walk: Walk, call: Any) -> Placed | None:
     return Placed(make(placed.value, axis=placed.order.index(axis)), placed.order)
 
 
-def _expand(walk: Walk, call: Any) -> Placed | None:
-    """New dimensions of extent 1 are stored where they stand among their neighbours."""
-    placed = walk.placement(call.args[0])
-    if placed is None:
-        return None
-    rank = len(call.ty.shape)
-    new = sorted(int(axis) % rank for axis in call.attrs.axis)
-    old = [dimension for dimension in range(rank) if dimension not in new]
-    order = [old[dimension] for dimension in placed.order]
-    for dimension in new:
-        order.insert(1 if dimension else 0, dimension)
-    shape = tuple(
-        1 if dimension in new else placed.shape[placed.order.index(old.index(dimension))]
-        for dimension in order
-    )
-    return Placed(relax.op.reshape(placed.value, shape), tuple(order))
+def _kernel(walk: Walk, call: Any) -> Placed | list[Placed] | None:
+    """A PrimFunc reads permuted operands as they are stored, and writes in the same order.
 
-
-def _squeeze(walk: Walk, call: Any) -> Placed | None:
-    placed = walk.placement(call.args[0])
-    if placed is None:
-        return None
-    rank = len(placed.order)
-    axes = call.attrs.axis
-    gone = [int(axis) % rank for axis in axes] if axes is not None else [
-        d for d in range(rank) if sizes.same(extent_of(placed, d), 1)
-    ]  # fmt: skip
-    left = [dimension for dimension in range(rank) if dimension not in gone]
-    order = tuple(left.index(d) for d in placed.order if d not in gone)
-    shape = tuple(extent_of(placed, d) for d in placed.order if d not in gone)
-    return Placed(relax.op.reshape(placed.value, shape), order)
-
-
-def _reshape(walk: Walk, call: Any) -> Placed | None:
-    """A reshape that splits or joins dimensions each for itself keeps the order of the groups."""
-    placed = walk.placement(call.args[0])
-    if placed is None:
-        return None
-    old = [extent_of(placed, dimension) for dimension in range(len(placed.order))]
-    new = list(shape_and_dtype(call)[0])
-    groups = _groups(old, new)
-    if groups is None:
-        return None
-    needed: list[int] = []
-    order: list[int] = []
-    taken: set[int] = set()
-    for dimension in placed.order:
-        if dimension in taken:
-            continue
-        sources, targets = next(g for g in groups if dimension in g[0])
-        taken.update(sources)
-        needed += sources
-        order += targets
-    value = placed.value
-    if needed != list(placed.order):
-        axes = [placed.order.index(dimension) for dimension in needed]
-        value = walk.builder_.emit(relax.op.permute_dims(value, axes))
-    shape = tuple(new[dimension] for dimension in order)
-    return Placed(relax.op.reshape(value, shape), tuple(order))
-
-
-def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[list[int], list[int]]] | None:
-    """Which neighbouring dimensions become which; None where the extents tell nothing."""
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) and j < len(new):
-        sources, targets = [i], [j]
-        a, b = old[i], new[j]
-        i, j = i + 1, j + 1
-        while not sizes.same(a, b):
-            if not (sizes.is_known(a) and sizes.is_known(b)):
-                return None
-            if a < b and i < len(old):
-                a *= old[i]
-                sources.append(i)
-                i += 1
-            elif b < a and j < len(new):
-                b *= new[j]
-                targets.append(j)
-                j += 1
-            else:
-                return None
-        groups.append((sources, targets))
-    if not all(sizes.same(extent, 1) for extent in (*old[i:], *new[j:])) or not groups:
-        return None
-    groups[-1][0].extend(range(i, len(old)))
-    groups[-1][1].extend(range(j, len(new)))
-    return groups
-
-
-def _kernel(walk: Walk, call: Any) -> Placed | None:
-    """A PrimFunc reads permuted operands as they are stored, and writes in the same order."""
+    One with several results gives a list of them.
+    """
     if len(call.args) > 2 or not isinstance(call.args[1], relax.Tuple):
         return None
     arguments = list(call.args[1].fields)
@@ -330,13 +210,11 @@ def _kernel(walk: Walk, call: Any) -> Placed | None:
     if not known or function is None:
         return None
     kernel = kernel_at_call(function, arguments)
-    if kernel is None or len(kernel.results) != 1:
+    if kernel is None:
         return None
-    (result,) = kernel.results
     order = max(known, key=lambda placed: _elements(placed.shape)).order
-    inputs = [p for p in kernel.parameters if not p.same_as(result.buffer)]
     orders = {stage.buffer: order for stage in kernel.stages if len(stage.axes) == len(order)}
-    for buffer, placed in zip(inputs, placements, strict=True):
+    for buffer, placed in zip(kernel.inputs, placements, strict=True):
         if placed is not None:
             orders[buffer] = placed.order
     values = [
@@ -345,16 +223,23 @@ def _kernel(walk: Walk, call: Any) -> Placed | None:
     ]
 
     def rebuilt(symbols: Symbols, *tensors: Any) -> Any:
-        return tensors_of(kernel, tensors, orders, symbols)[result.buffer]
+        made = tensors_of(kernel, tensors, orders, symbols)
+        results = [made[buffer] for buffer in kernel.outputs]
+        return results if len(results) > 1 else results[0]
 
     made = call_te(walk.builder_, rebuilt, values, str(call.args[0].name_hint))
-    return Placed(made, orders.get(result.buffer, tuple(range(len(result.axes)))))
+    written = [orders.get(b, tuple(range(len(b.shape)))) for b in kernel.outputs]
+    if len(written) == 1:
+        return Placed(made, written[0])
+    items = walk.builder_.emit(made)
+    return [Placed(relax.TupleGetItem(items, n), own) for n, own in enumerate(written)]
 
 
 _UNARY = (
     "nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu", "nn.dropout", "sigmoid",
     "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "negative", "erf", "clip", "astype", "square",
-    "floor", "ceil", "round", "sign", "sin", "cos", "logical_not",
+    "floor", "ceil", "round", "sign", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan",
+    "asinh", "acosh", "atanh", "logical_not",
 )  # fmt: skip
 
 _BINARY = (
@@ -363,16 +248,11 @@ _BINARY = (
 )  # fmt: skip
 
 RULES: Mapping[str, Rule] = {
+    **MOVES,
     **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),
     **dict.fromkeys(_POOLS, _pool),
     **dict.fromkeys((*_UNARY, *_BINARY), _elementwise),
     **dict.fromkeys(("mean", "sum", "max", "min", "prod", "variance", "std"), _reduction),
     **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _softmax),
     "call_tir": _kernel,
-    "concat": _concat,
-    "nn.pad": _pad,
-    "permute_dims": _permute,
-    "expand_dims": _expand,
-    "squeeze": _squeeze,
-    "reshape": _reshape,
 }

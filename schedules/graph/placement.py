@@ -6,9 +6,9 @@ dimension ``order[i]`` of the original.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from tvm_nnef.tvm_compat import RelaxExpression, shape_and_dtype
 
@@ -42,6 +42,10 @@ class Walk(Protocol):
 
     def visit_expr(self, expression: Any) -> Any:
         """An operand in the original order."""
+
+
+Rule: TypeAlias = "Callable[[Walk, Any], Placed | list[Placed] | None]"
+"""How an operator runs on permuted tensors: one result, or a list of several."""
 
 
 def last(rank: int) -> Order:

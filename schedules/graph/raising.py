@@ -1,80 +1,107 @@
-"""Contractions that arrive as loops become the Relax operators that they equal.
+"""What arrives as loops becomes the Relax operators that it equals.
 
 Enters: Relax functions that call PrimFuncs, such as formulas are lowered to. Leaves: the same
-functions, in which a sum of products of plainly indexed operands is a ``matmul`` and a sum of
-products over moving windows is a ``conv2d`` (or of one or three dimensions), so that layouts and
-packing treat both alike. They are told by their indices alone. A kernel of several stages is taken
-apart for that; stages that are no contraction become kernels of their own, and fuse again later.
+functions, in which a sum of products is a ``matmul`` or a convolution (:mod:`contractions`), the
+sum, the greatest or the smallest of whole dimensions and of windows is a reduction or a pooling
+(:mod:`reductions`), and arithmetic on elements is that of operators (:mod:`elements`), so that
+layouts, packing and simplifications treat both alike. They are told by their indices alone. A
+kernel of several stages is taken apart for that where it holds a contraction, or is nothing but
+operators; stages that are none become kernels of their own, and fuse again later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.graph.contractions import (
-    Contraction,
-    Window,
-    contractions,
-    convolution_axes,
-    matrix_axes,
-)
+from tvm_nnef.schedules.graph.contractions import Contraction, contractions
 from tvm_nnef.schedules.graph.deconvolutions import Deconvolution, as_convolution, deconvolution
 from tvm_nnef.schedules.graph.elements import as_operators, is_elementwise
+from tvm_nnef.schedules.graph.products import as_product
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensor_of
-from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, read_kernel
+from tvm_nnef.schedules.graph.reductions import Reduction, as_reduction, reduction, volume
+from tvm_nnef.schedules.graph.rewriting import Operands, Rewrite, operator_name, rewritten
+from tvm_nnef.schedules.stages import Kernel, Stage, inlined, loads, read_kernel
 from tvm_nnef.tvm_compat import (
     BUFFER_LOAD,
     Module,
+    PrimFunction,
     RelaxExpression,
-    is_tensor,
     prim_functions,
-    shape_and_dtype,
 )
 
+Raised: TypeAlias = "Contraction | Deconvolution | Reduction"
 
-def raise_contractions(mod: Module) -> Module:
-    """The module with contractions in the form of operators."""
-    functions = prim_functions(mod)
-    found = {}
-    for name, function in functions.items():
-        kernel = read_kernel(function)
-        if kernel is not None and (_raised(kernel) or _is_elementwise(kernel)):
-            found[name] = function
-    if not found:
+
+def raise_to_operators(mod: Module) -> Module:
+    """The module with operators in place of the loops that equal them."""
+    read = [read_kernel(function) for function in prim_functions(mod).values()]
+    kernels = [kernel for kernel in read if kernel is not None]
+    steps = [_raising] if any(map(_is_raised, kernels)) else []
+    if any(_is_sum_over_windows(reduction(kernel)) for kernel in kernels):
+        steps += [_means]
+    if not steps:
         return mod
+    for step in steps:
+        mod = rewritten(mod, step(prim_functions(mod)))
+    mod = relax.transform.CanonicalizeBindings()(mod)
+    return relax.transform.DeadCodeElimination()(mod)
 
+
+def _is_raised(kernel: Kernel) -> bool:
+    return bool(_raised(kernel)) or _is_elementwise(kernel)
+
+
+def _raising(functions: Mapping[str, PrimFunction]) -> Rewrite:
     def rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
-        if operator_name(node) != "call_tir" or not is_tensor(node):
+        kernel = _called_kernel(functions, node)
+        if kernel is None or not _is_raised(kernel):
             return None
-        function = found.get(str(node.args[0].name_hint))
-        if function is None or len(node.args) > 2:
-            return None
-        arguments = list(node.args[1].fields)
-        kernel = kernel_at_call(function, arguments)
-        raised = {} if kernel is None else _raised(kernel)
-        if kernel is None or not (raised or _is_elementwise(kernel)):
-            return None
-        return _taken_apart(operands, kernel, raised, arguments)
+        return _taken_apart(operands, kernel, _raised(kernel), list(node.args[1].fields))
 
-    canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
-    return relax.transform.DeadCodeElimination()(canonical)
+    return rewrite
 
 
-def _raised(kernel: Kernel) -> dict[Any, Contraction | Deconvolution]:
+def _called_kernel(functions: Mapping[str, PrimFunction], node: Any) -> Kernel | None:
+    """The kernel that a call runs, in the symbols of the call; None for other calls."""
+    if operator_name(node) != "call_tir" or len(node.args) > 2:
+        return None
+    function = functions.get(str(node.args[0].name_hint))
+    return None if function is None else kernel_at_call(function, list(node.args[1].fields))
+
+
+def _raised(kernel: Kernel) -> dict[Any, Raised]:
     """The stages that are operators, by the buffers that they fill."""
-    found: dict[Any, Contraction | Deconvolution] = dict(contractions(kernel))
+    found: dict[Any, Raised] = dict(contractions(kernel))
     for stage in kernel.stages:
         spread = deconvolution(stage)
         if spread is not None:
             found[stage.buffer] = spread
+    reduced = None if found else reduction(kernel)
+    if reduced is not None and _is_rest_known(kernel, reduced):
+        found[reduced.result.buffer] = reduced
     return found
+
+
+def _is_rest_known(kernel: Kernel, reduced: Reduction) -> bool:
+    """Whether all that a kernel computes beside a reduction are operators too."""
+    if _is_sum_over_windows(reduced) and reduced.mean is None:
+        return False
+    copied = None
+    if not reduced.data.source.same_as(reduced.data.load.source):
+        copied = kernel.stage_of(reduced.data.load.source)
+    used = (reduced.stage, reduced.result, copied)
+    rest = [stage for stage in kernel.stages if not any(stage is one for one in used)]
+    return all(map(is_elementwise, rest))
+
+
+def _is_sum_over_windows(reduced: Reduction | None) -> bool:
+    return reduced is not None and bool(reduced.data.moving) and reduced.make is relax.op.sum
 
 
 def _is_elementwise(kernel: Kernel) -> bool:
@@ -85,40 +112,45 @@ def _is_elementwise(kernel: Kernel) -> bool:
 def _taken_apart(
     operands: Operands,
     kernel: Kernel,
-    raised: Mapping[Any, Contraction | Deconvolution],
+    raised: Mapping[Any, Raised],
     arguments: Sequence[RelaxExpression],
 ) -> RelaxExpression:
-    """The result of a kernel, computed stage by stage."""
-    results = [stage.buffer for stage in kernel.results]
-    inputs = [p for p in kernel.parameters if not any(p.same_as(r) for r in results)]
-    values: dict[Any, Any] = dict(zip(inputs, arguments, strict=True))
+    """The results of a kernel, computed stage by stage."""
+    results = kernel.outputs
+    values: dict[Any, Any] = dict(zip(kernel.inputs, arguments, strict=True))
     inside: dict[Any, Stage] = {}
     for stage in kernel.stages:
-        contraction = raised.get(stage.buffer)
-        if contraction is None:
+        found = raised.get(stage.buffer)
+        made = None if found is None else _operator(operands, found, values)
+        if made is None:
             stage = replace(stage, value=inlined(stage.value, inside))
             if isinstance(stage.value, BUFFER_LOAD) and not any(
-                stage.buffer.same_as(b) for b in (results[0], *_read(raised))
+                stage.buffer.same_as(b) for b in (*results, *_read(raised))
             ):
                 inside[stage.buffer] = stage
-            else:
-                made = as_operators(operands, stage, values)
-                values[stage.buffer] = _called(operands, stage, values) if made is None else made
-        elif isinstance(contraction, Deconvolution):
-            sources = (values[contraction.source], values[contraction.right.source])
-            made = as_convolution(operands, contraction, *sources)
-            values[stage.buffer] = _called(operands, stage, values) if made is None else made
-        elif contraction.is_product:
-            values[stage.buffer] = _product(operands, contraction, values)
-        else:
-            made = _convolution(operands, contraction, values)
-            values[stage.buffer] = _called(operands, stage, values) if made is None else made
-    return values[results[0]]
+                continue
+            made = as_operators(operands, stage, values)
+            made = _called(operands, stage, values) if made is None else made
+        values[stage.buffer] = made
+    return values[results[0]] if len(results) == 1 else relax.Tuple([values[r] for r in results])
 
 
-def _read(raised: Mapping[Any, Contraction | Deconvolution]) -> list[Any]:
-    """The buffers that contractions read."""
-    return [b for found in raised.values() for b in (found.source, found.right.source)]
+def _operator(
+    operands: Operands, found: Raised, values: Mapping[Any, Any]
+) -> RelaxExpression | None:
+    match found:
+        case Contraction():
+            return as_product(operands, found, values)
+        case Deconvolution():
+            sources = (values[found.source], values[found.right.source])
+            return as_convolution(operands, found, *sources)
+        case Reduction():
+            return as_reduction(operands, found, values)
+
+
+def _read(raised: Mapping[Any, Raised]) -> list[Any]:
+    """The buffers that operators read."""
+    return [buffer for found in raised.values() for buffer in found.sources]
 
 
 def _called(operands: Operands, stage: Stage, values: Mapping[Any, Any]) -> RelaxExpression:
@@ -132,178 +164,23 @@ def _called(operands: Operands, stage: Stage, values: Mapping[Any, Any]) -> Rela
     return operands.emit(call_te(operands.builder, function, arguments, str(stage.buffer.name)))
 
 
-def _arranged(
-    operands: Operands, value: RelaxExpression, load: Any, axes: Sequence[Axis]
-) -> RelaxExpression:
-    """An operand with its dimensions in the order of some axes, and no others."""
-    moving = [n for n, index in enumerate(load.indices) if isinstance(index, tirx.Var)]
-    shape = list(shape_and_dtype(value)[0])
-    value = _reshaped(operands, value, [shape[n] for n in moving], shape)
-    order = [
-        next(place for place, n in enumerate(moving) if load.indices[n].same_as(axis.var))
-        for axis in axes
-    ]
-    return _permuted(operands, value, order)
+def _means(functions: Mapping[str, PrimFunction]) -> Rewrite:
+    """A sum over windows that is divided by their size is their mean."""
 
+    def rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
+        size = operands.array(node.args[1]) if operator_name(node) == "divide" else None
+        call: Any = None if size is None else operands.call(node.args[0], "call_tir")
+        kernel = _called_kernel(functions, call)
+        summed = None if kernel is None else reduction(kernel)
+        if kernel is None or summed is None or not _is_sum_over_windows(summed):
+            return None
+        if summed.stage is not kernel.results[0] or np.any(size != volume(summed.stage)):
+            return None
+        if not tvm_ffi.structural_equal(node.ty, call.ty) or call.ty.dtype != "float32":
+            return None
+        values = dict(zip(kernel.inputs, call.args[1].fields, strict=True))
+        if summed.data.source not in values:
+            return None
+        return as_reduction(operands, replace(summed, mean=summed.stage), values)
 
-def _permuted(operands: Operands, value: RelaxExpression, order: Sequence[int]) -> RelaxExpression:
-    if list(order) == sorted(order):
-        return value
-    return operands.emit(relax.op.permute_dims(value, list(order)))
-
-
-def _reshaped(
-    operands: Operands,
-    value: RelaxExpression,
-    shape: Sequence[sizes.Extent],
-    old: Sequence[sizes.Extent],
-) -> RelaxExpression:
-    if len(shape) == len(old) and all(map(sizes.same, shape, old)):
-        return value
-    return operands.emit(relax.op.reshape(value, tuple(shape)))
-
-
-def _size(axes: Sequence[Axis]) -> sizes.Extent:
-    return sizes.product(axis.extent for axis in axes)
-
-
-def _extents(axes: Sequence[Axis]) -> list[sizes.Extent]:
-    return [axis.extent for axis in axes]
-
-
-def _product(operands: Operands, found: Contraction, values: Mapping[Any, Any]) -> RelaxExpression:
-    """A ``matmul`` of operands arranged as ``[both, rows, steps]``, ``[both, steps, columns]``."""
-    axes = matrix_axes(found)
-    assert axes is not None
-    both, rows, columns = axes
-    stage, steps = found.stage, list(found.stage.reduced)
-    single = not both and len(steps) == len(rows) == 1 and 2 <= len(columns) <= 4
-    if single and list(stage.axes) == [columns[0], *rows, *columns[1:]]:
-        return _pointwise(operands, found, rows[0], columns, values)
-    left = _arranged(operands, values[found.source], found.left, [*both, *rows, *steps])
-    right = _arranged(operands, values[found.right.source], found.right, [*both, *steps, *columns])
-    left_shape = [*_extents(both), *(_extents(rows) if not both else [_size(rows)]), _size(steps)]
-    right_shape = [*_extents(both), _size(steps), _size(columns)]
-    left = _reshaped(operands, left, left_shape, _extents([*both, *rows, *steps]))
-    right = _reshaped(operands, right, right_shape, _extents([*both, *steps, *columns]))
-    product = operands.emit(relax.op.matmul(left, right))
-    made = [*left_shape[:-1], _size(columns)]
-    ordered = [*both, *rows, *columns]
-    whole = _reshaped(operands, product, _extents(ordered), made)
-    moved = [axis for axis in stage.axes if axis in ordered]
-    result = _permuted(operands, whole, [ordered.index(axis) for axis in moved])
-    return _reshaped(operands, result, _extents(stage.axes), _extents(moved))
-
-
-_CONVOLUTIONS = {
-    1: (relax.op.nn.conv1d, "W"), 2: (relax.op.nn.conv2d, "HW"), 3: (relax.op.nn.conv3d, "DHW"),
-}  # fmt: skip
-
-
-def _convolution(
-    operands: Operands, found: Contraction, values: Mapping[Any, Any]
-) -> RelaxExpression | None:
-    """A convolution of the operands, arranged as ``[N, C, X...]`` and ``[O, C, X...]``.
-
-    None where its padding is no number, as only a run tells the extents.
-    """
-    axes = convolution_axes(found)
-    assert axes is not None
-    stage, windows = found.stage, axes.windows
-    make, letters = _CONVOLUTIONS[len(windows)]
-    places = [
-        next(n for n, index in enumerate(found.left.indices) if index.same_as(axis.var))
-        for axis in (axes.batch, axes.channel)
-    ]
-    spatial = [n for n, window in enumerate(found.windows) if window is not None]
-    data = _permuted(operands, values[found.source], [*places, *spatial])
-    steps = [window.step for window in windows]
-    first = [axes.output] if axes.depthwise else [axes.output, axes.channel]
-    weights = _arranged(operands, values[found.right.source], found.right, [*first, *steps])
-    channels = axes.channel.extent
-    if not all(map(sizes.is_known, (channels, *_extents(steps)))):
-        return None
-    if axes.depthwise:
-        shape = [channels, 1, *_extents(steps)]
-        weights = operands.emit(relax.op.reshape(weights, tuple(shape)))
-    before = [0] * len(spatial)
-    extents = [shape_and_dtype(data)[0][2 + n] for n in range(len(spatial))]
-    if found.padding is not None:
-        before = [found.padding.inside[n][0] for n in spatial]
-    missing = [_missing(w, e, b) for w, e, b in zip(windows, extents, before, strict=True)]
-    known = [number for number in missing if sizes.is_known(number)]
-    if len(known) != len(missing):
-        return None
-    behind = [max(0, 1 - window.stride - n) for window, n in zip(windows, known, strict=True)]
-    result = make(
-        _cropped(operands, data, extents, behind),
-        weights,
-        strides=[window.stride for window in windows],
-        padding=[*before, *(max(0, number) for number in known)],
-        dilation=[window.dilation for window in windows],
-        groups=channels if axes.depthwise else 1,
-        data_layout=f"NC{letters}",
-        kernel_layout=f"OI{letters}",
-    )
-    ordered = [axes.batch, axes.output, *(window.axis for window in windows)]
-    made = _cut(operands, operands.emit(result), _extents(ordered))
-    return _permuted(operands, made, [ordered.index(axis) for axis in stage.axes])
-
-
-def _cut(
-    operands: Operands, value: RelaxExpression, shape: Sequence[sizes.Extent]
-) -> RelaxExpression:
-    """The value with just these extents, in the words of its readers: symbols have many."""
-    had = shape_and_dtype(value)[0]
-    spelled = [sizes.simplified(sizes.number(extent, "int64")) for extent in had]
-    axes = [
-        n
-        for n, (own, wanted) in enumerate(zip(spelled, shape, strict=True))
-        if not tvm_ffi.structural_equal(own, wanted)
-    ]
-    if not axes:
-        return value
-    begin, end = [0] * len(axes), [shape[axis] for axis in axes]
-    return operands.emit(relax.op.strided_slice(value, axes, begin, end, assume_inbound=True))
-
-
-def _pointwise(
-    operands: Operands,
-    found: Contraction,
-    output: Axis,
-    others: Sequence[Axis],
-    values: Mapping[Any, Any],
-) -> RelaxExpression:
-    """A product whose result has its new axis behind the first one: a convolution of size 1."""
-    (channel,) = found.stage.reduced
-    batch, *spatial = others
-    make, letters = _CONVOLUTIONS[len(spatial)]
-    data = _arranged(operands, values[found.right.source], found.right, [batch, channel, *spatial])
-    weights = _arranged(operands, values[found.source], found.left, [output, channel])
-    shape = [output.extent, channel.extent, *[1] * len(spatial)]
-    weights = operands.emit(relax.op.reshape(weights, tuple(shape)))
-    layouts = {"data_layout": f"NC{letters}", "kernel_layout": f"OI{letters}"}
-    return operands.emit(make(data, weights, **layouts))
-
-
-def _missing(window: Window, extent: sizes.Extent, before: int) -> sizes.Extent:
-    """How much further the last window reaches than data with a padding in front of it."""
-    last = (window.axis.extent - 1) * window.stride
-    reach = last + (window.step.extent - 1) * window.dilation + 1
-    missing = reach - extent - before
-    return missing if sizes.is_known(missing) else sizes.simplified(missing)
-
-
-def _cropped(
-    operands: Operands,
-    data: RelaxExpression,
-    extents: Sequence[sizes.Extent],
-    behind: Sequence[int],
-) -> RelaxExpression:
-    """The data without what lies behind the last window, which would give more windows."""
-    if not any(behind):
-        return data
-    count = len(extents)
-    ends = [extent - more for extent, more in zip(extents, behind, strict=True)]
-    cut = relax.op.strided_slice(data, list(range(2, 2 + count)), [0] * count, ends)
-    return operands.emit(cut)
+    return rewrite

@@ -99,9 +99,7 @@ def tensors_of(
     ``arguments`` are the tensors of its parameters without the results; ``orders`` tells of some
     buffers in which order the dimensions of their tensors are; ``symbols`` replace the kernel's.
     """
-    results = [stage.buffer for stage in kernel.results]
-    inputs = [p for p in kernel.parameters if not any(p.same_as(r) for r in results)]
-    tensors: dict[Any, Any] = dict(zip(inputs, arguments, strict=True))
+    tensors: dict[Any, Any] = dict(zip(kernel.inputs, arguments, strict=True))
     for stage in kernel.stages:
         tensors[stage.buffer] = tensor_of(stage, tensors, orders, symbols)
     return tensors

@@ -6,6 +6,7 @@ where it has nothing to say.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +23,10 @@ Rewrite = Callable[["Operands", Any], RelaxExpression | None]
 class Operands:
     """Looks through variables at what they are bound to, and counts the uses of old ones."""
 
-    def __init__(self, builder: Any, uses: dict[Any, int]) -> None:
-        """Takes the builder of the new function, and the uses of each variable of the old one."""
+    def __init__(self, builder: Any, function: Any = None) -> None:
+        """Takes the builder of the new function, and the old one if uses are asked for."""
         self.builder = builder
-        self._uses = uses
+        self._function = function
 
     def definition(self, expression: RelaxExpression) -> RelaxExpression:
         """What a variable is bound to; any other expression itself."""
@@ -71,6 +72,11 @@ class Operands:
         """Whether a variable has one use; those that a rewrite has made have one."""
         return self._uses.get(variable, 1) == 1
 
+    @functools.cached_property
+    def _uses(self) -> dict[Any, int]:
+        """The uses of each variable; few rewrites ask, and counting takes as long as rewriting."""
+        return use_counts(self._function)
+
 
 def operator_name(expression: RelaxExpression) -> str:
     """The name of the operator that is called, without ``relax.``; empty for other expressions."""
@@ -95,10 +101,10 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: Module, rewrite: Rewrite) -> None:
         super().__init__(mod)
         self.rewrite = rewrite
-        self.operands = Operands(self.builder_, {})
+        self.operands = Operands(self.builder_)
 
     def begin(self, function: Any) -> Any:
-        self.operands = Operands(self.builder_, use_counts(function))
+        self.operands = Operands(self.builder_, function)
         return self.visit_expr(function)
 
     def visit_call_(self, call: Any) -> Any:

@@ -67,7 +67,7 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
         """An argument as a constant; also one that is a constant in another order."""
         if constant_array(argument) is not None or argument in self.constants:
             return self.constants.get(argument, argument)
-        array = Operands(self.builder_, {}).view(argument)
+        array = Operands(self.builder_).view(argument)
         if array is not None:
             self.constants[argument] = constant(array)
         return self.constants.get(argument)

@@ -27,6 +27,17 @@ def module(build: Any, *shapes: Any, dtype: str = "float32") -> Any:
     return builder.get()
 
 
+def formula(function: Any, *shapes: Any, dtype: str = "float32") -> Any:
+    """A module whose main calls the kernel of a tensor expression of inputs of the shapes."""
+    builder = relax.BlockBuilder()
+    inputs = [relax.Var(f"x{n}", relax.TensorType(s, dtype)) for n, s in enumerate(shapes)]
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            output = builder.emit_output(builder.call_te(function, *inputs))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
 def values(*shapes: Any, seed: int = 0) -> list[np.ndarray]:
     """Normally distributed arrays of the shapes."""
     generator = np.random.default_rng(seed)
@@ -45,10 +56,19 @@ def run(mod: Any, arrays: Any, target: Any = "native") -> np.ndarray:
     return virtual_machine(library)["main"](*map(runtime_tensor, arrays)).numpy()
 
 
+def unscheduled(mod: Any) -> Any:
+    """The main function of a module that TVM compiles with nothing of ours.
+
+    It runs a few times: that LLVM makes it fast, and that it checks its arguments, would cost more.
+    """
+    with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+        library = relax.build(mod, tvm.target.Target({"kind": "llvm", "opt-level": 0}))
+    return virtual_machine(library)["main"]
+
+
 def plain(mod: Any, arrays: Any) -> np.ndarray:
     """What TVM computes with nothing of ours."""
-    machine = virtual_machine(relax.build(mod, tvm.target.Target("llvm")))
-    return machine["main"](*map(runtime_tensor, arrays)).numpy()
+    return unscheduled(mod)(*map(runtime_tensor, arrays)).numpy()
 
 
 def rules(mod: Any) -> set[str | None]:
@@ -72,6 +92,6 @@ def agrees(build: Any, *shapes: Any, target: Any = "native", tolerance: float = 
 def kernels() -> SimpleNamespace:
     """The helpers of this file."""
     return SimpleNamespace(
-        module=module, values=values, scheduled=scheduled, run=run, plain=plain, rules=rules,
-        agrees=agrees,
+        module=module, formula=formula, values=values, scheduled=scheduled, run=run,
+        plain=plain, rules=rules, unscheduled=unscheduled, agrees=agrees,
     )  # fmt: skip

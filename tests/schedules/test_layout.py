@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, te, tirx
 
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.rewriting import operator_name
@@ -28,6 +31,13 @@ def conv(x):
     return relax.op.nn.conv2d(x, weights(6, int(x.ty.shape[1]), 1, 1))
 
 
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """A step that is a kernel; ``function`` makes its tensor, or its tensors, from one."""
+
+    function: Any
+
+
 def network(steps):
     """A module that applies each step to the result of the one before it."""
     builder = relax.BlockBuilder()
@@ -36,13 +46,67 @@ def network(steps):
         with builder.dataflow():
             value = x
             for step in steps:
-                value = builder.emit(step(value))
+                made = step.function if isinstance(step, Formula) else None
+                value = builder.emit(step(value) if made is None else builder.call_te(made, value))
             output = builder.emit_output(value)
         builder.emit_func_output(output)
     return builder.get()
 
 
+def each(value):
+    """A formula over elements; ``value`` gets a tensor and indices."""
+    return Formula(lambda x: te.compute(x.shape, lambda *i: value(x, *i), name="formula"))
+
+
+def pooled(x, reduce):
+    def element(n, c, i, j):
+        axes = [te.reduce_axis((0, 2)), te.reduce_axis((0, 2))]
+        return reduce(x(n, c, 2 * i + axes[0], 2 * j + axes[1]), axis=axes)
+
+    return te.compute((2, 6, 3, 4), element, name="pooled")
+
+
+def mixed_pooling(x):
+    highest, total = pooled(x, te.max), pooled(x, te.sum)
+    return te.compute(
+        highest.shape, lambda *i: highest(*i) * 0.25 + total(*i) * 0.1875, name="mixed"
+    )
+
+
+FORMULAS = {
+    "shuffled_channels": [each(lambda x, n, c, i, j: x(n, c % 2 * 3 + c // 2, i, j))],
+    "mish": [each(lambda x, *i: x(*i) * te.tanh(te.log(te.exp(x(*i)) + 1.0)))],
+    "guarded_square": [
+        each(lambda x, n, c, i, j: tirx.if_then_else(j > 0, x(n, c, i, j) * x(n, c, i, j), 0.0))],
+    "mixed_pooling": [Formula(mixed_pooling)],
+    "two_results": [
+        Formula(lambda x: [pooled(x, te.max), pooled(x, te.sum)]),
+        lambda y: relax.op.add(relax.TupleGetItem(y, 0), relax.TupleGetItem(y, 1))],
+    "results_of_two_ranks": [
+        Formula(lambda x: [
+            te.compute(x.shape, lambda *i: x(*i) * 2.0, name="twice"),
+            te.compute((6,), lambda c: x(0, c, 0, 0), name="corner")]),
+        lambda y: relax.op.multiply(
+            relax.TupleGetItem(y, 0),
+            relax.op.reshape(relax.TupleGetItem(y, 1), (1, 6, 1, 1)))],
+}  # fmt: skip
+
+
 BETWEEN = {
+    **FORMULAS,
+    "slice": [lambda y: relax.op.strided_slice(y, [1, -1], [1, 0], [5, 7])],
+    "halves": [
+        lambda y: relax.op.split(y, 2, 1),
+        lambda y: relax.op.subtract(relax.TupleGetItem(y, 0), relax.TupleGetItem(y, 1))],
+    "thirds": [
+        lambda y: relax.op.split(y, [2, 4], -3),
+        lambda y: relax.op.concat([relax.TupleGetItem(y, n) for n in (2, 0, 1)], 1)],
+    "flip": [lambda y: relax.op.flip(y, 1)],
+    "tile": [lambda y: relax.op.tile(y, [1, 2, 1, 3])],
+    "take": [lambda y: relax.op.take(y, relax.const([5, 0, 3]), 1)],
+    "broadcast": [
+        lambda y: relax.op.mean(y, [2, 3], keepdims=True),
+        lambda y: relax.op.broadcast_to(y, (2, 6, 5, 4))],
     "relu": [relax.op.nn.relu],
     "bias": [lambda y: relax.op.add(y, weights(1, 6, 1, 1))],
     "bias_of_rank_three": [lambda y: relax.op.multiply(weights(6, 1, 1), y)],
@@ -76,6 +140,10 @@ BEHIND = {
     "flatten": [lambda y: relax.op.reshape(y, (2, -1))],
     "slice": [lambda y: relax.op.strided_slice(y, [1], [1], [4])],
     "nothing": [],
+    "both_results": [
+        Formula(lambda x: [pooled(x, te.max), pooled(x, te.sum)]),
+        lambda y: relax.op.concat(y, 1),
+    ],
 }
 
 

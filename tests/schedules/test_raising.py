@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.schedules.graph.raising import raise_contractions
+from tvm_nnef.schedules.extremes import greater, smaller
+from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.schedules.graph.simplify import simplify
 
@@ -79,6 +80,8 @@ CASES = {
             (2, 5, 7, 8), lambda n, i, j, o, u, v, c: x(n, i + u, j + v, c) * w(u, v, c, o), 3, 3, 4
         ),
         [(2, 7, 9, 4), (3, 3, 4, 8)]),
+    "gram": (
+        "matmul", lambda x: summed((7, 7), lambda i, j, k: x(i, k) * x(j, k), 13), [(7, 13)]),
     "one_dimension": (
         "nn.conv1d",
         lambda x, w: summed((2, 5, 9), lambda n, o, i, c, u: x(n, c, i + u) * w(o, c, u), 4, 3),
@@ -104,19 +107,25 @@ LEFT_ALONE = {
         lambda x, w: summed((7, 11), lambda i, j, k: x(i, k) * w(0, j), 13), [(7, 13), (1, 11)]),
     "diagonal": (
         lambda x, w: summed((7,), lambda i, k: x(i, k) * w(k, i), 7), [(7, 7), (7, 7)]),
+    "fewer_steps": (
+        lambda x, y: summed((7, 11), lambda i, j, k: x(i, k) * y(k, j), 10), [(7, 13), (13, 11)]),
+    "steps_of_one": (
+        lambda x, y: summed((7, 11), lambda i, j, k: x(i, k) * y(k, j), 13), [(7, 13), (15, 11)]),
+    "fewer_rows": (
+        lambda x, y: summed((5, 11), lambda i, j, k: x(i, k) * y(k, j), 13), [(7, 13), (13, 11)]),
+    "fewer_channels": (
+        lambda x, w: summed(
+            (2, 5, 6, 8), lambda n, o, i, j, c, u, v: x(n, c, i + u, j + v) * w(o, c, u, v),
+            2, 2, 2),
+        [(2, 3, 7, 9), (5, 3, 2, 2)]),
+    "smaller_window": (
+        lambda x, w: summed(
+            (2, 5, 6, 8), lambda n, o, i, j, c, u, v: x(n, c, i + u, j + v) * w(o, c, u, v),
+            3, 2, 2),
+        [(2, 3, 7, 9), (5, 3, 3, 3)]),
     "backwards": (
         lambda x, w: summed((5, 6), lambda i, j, k: x(i - k + 2) * w(k, j), 3), [(7,), (3, 6)]),
 }  # fmt: skip
-
-
-def module(function, shapes):
-    builder = relax.BlockBuilder()
-    inputs = [relax.Var(f"x{n}", relax.TensorType(s, "float32")) for n, s in enumerate(shapes)]
-    with builder.function("main", inputs):
-        with builder.dataflow():
-            output = builder.emit_output(builder.call_te(function, *inputs))
-        builder.emit_func_output(output)
-    return builder.get()
 
 
 def operators(mod):
@@ -130,8 +139,8 @@ def operators(mod):
 @pytest.mark.parametrize("name", CASES)
 def test_contractions_become_operators_that_are_equal(kernels, name):
     operator, function, shapes = CASES[name]
-    mod = module(function, shapes)
-    raised = raise_contractions(mod)
+    mod = kernels.formula(function, *shapes)
+    raised = raise_to_operators(mod)
     assert operator in operators(raised)
     arrays = kernels.values(*shapes)
     expected = kernels.plain(mod, arrays)
@@ -144,8 +153,8 @@ def test_contractions_become_operators_that_are_equal(kernels, name):
 @pytest.mark.parametrize("name", LEFT_ALONE)
 def test_what_is_no_contraction_stays_as_it_is(kernels, name):
     function, shapes = LEFT_ALONE[name]
-    mod = module(function, shapes)
-    assert operators(raise_contractions(mod)) == ["call_tir"]
+    mod = kernels.formula(function, *shapes)
+    assert operators(raise_to_operators(mod)) == ["call_tir"]
     arrays = kernels.values(*shapes)
     found = kernels.run(kernels.scheduled(mod), arrays)
     np.testing.assert_allclose(found, kernels.plain(mod, arrays), rtol=1e-4, atol=1e-5)
@@ -153,7 +162,7 @@ def test_what_is_no_contraction_stays_as_it_is(kernels, name):
 
 def test_stages_around_a_contraction_fuse_with_it_again(kernels):
     _, function, shapes = CASES["with_bias"]
-    mod = kernels.scheduled(module(function, shapes))
+    mod = kernels.scheduled(kernels.formula(function, *shapes))
     names = [variable.name_hint for variable in mod.get_global_vars()]
     assert any(name.startswith("fused_conv") and "relu" in name for name in names)
     assert "pad" not in names
@@ -172,6 +181,17 @@ ELEMENTS = {
     "chain": (
         ["subtract", "tanh", "multiply", "add"],
         each(lambda i, x, a, b: te.tanh(x(*i) - a(i[1])) * b(i[1]) + 2.0), [(4, 3), (3,), (3,)]),
+    "relu": (["maximum"], each(lambda i, x: greater(x(*i), tirx.const(0.0, "float32"))), [(2, 3)]),
+    "limits": (
+        ["minimum", "maximum"],
+        each(lambda i, x, a, b: greater(smaller(x(*i), a(i[1])), b(i[0], 0))),
+        [(2, 3), (3,), (2, 1)]),
+    "functions": (
+        ["floor", "abs", "sin", "add"], each(lambda i, x: te.floor(x(*i)) + te.sin(te.abs(x(*i)))),
+        [(4, 3)]),
+    "power": (
+        ["abs", "power"], each(lambda i, x: te.power(te.abs(x(*i)), tirx.const(2.5, "float32"))),
+        [(4, 3)]),
     "one_row": (["add"], each(lambda i, x, b: x(0, i[1]) + b(i[1])), [(1, 5), (5,)]),
 }  # fmt: skip
 
@@ -179,8 +199,8 @@ ELEMENTS = {
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_arithmetic_on_elements_becomes_operators_that_are_equal(kernels, name):
     expected, function, shapes = ELEMENTS[name]
-    mod = module(function, shapes)
-    raised = raise_contractions(mod)
+    mod = kernels.formula(function, *shapes)
+    raised = raise_to_operators(mod)
     assert [each for each in operators(raised) if each != "reshape"] == expected
     arrays = kernels.values(*shapes)
     np.testing.assert_array_equal(kernels.plain(raised, arrays), kernels.plain(mod, arrays))
@@ -196,8 +216,9 @@ OTHER_ELEMENTS = {
 
 
 @pytest.mark.parametrize("name", OTHER_ELEMENTS)
-def test_elements_at_other_places_stay_as_they_are(name):
-    assert operators(raise_contractions(module(*OTHER_ELEMENTS[name]))) == ["call_tir"]
+def test_elements_at_other_places_stay_as_they_are(kernels, name):
+    function, shapes = OTHER_ELEMENTS[name]
+    assert operators(raise_to_operators(kernels.formula(function, *shapes))) == ["call_tir"]
 
 
 def chained(builder, x, *steps):
@@ -228,7 +249,7 @@ def test_a_normalisation_of_formulas_goes_into_the_weights_of_a_formula(kernels)
             )  # fmt: skip
         builder.emit_func_output(output)
     mod = builder.get()
-    simple = simplify(raise_contractions(mod))
+    simple = simplify(raise_to_operators(mod))
     assert operators(simple) == ["nn.conv2d", "add"]
     (value,) = kernels.values((2, 3, 7, 9))
     expected = kernels.plain(mod, [value])
@@ -245,4 +266,4 @@ def test_formulas_that_are_computed_twice_are_computed_once():
             chained(builder, x, (odd,), (odd,))
             output = builder.emit_output(relax.op.add(first, second))
         builder.emit_func_output(output)
-    assert operators(simplify(raise_contractions(builder.get()))) == ["call_tir", "add"]
+    assert operators(simplify(raise_to_operators(builder.get()))) == ["call_tir", "add"]

@@ -2,8 +2,9 @@
 
 Takes every formula in which a position on a left-hand side tells the indices that it was made of
 (``lower/places.py``), and no statement reads what it writes. Such a formula says what each element
-is, in any order, so it can be scheduled. The others are refused here and become ordered loops
-(``lower/ordered.py``). Does not touch Relax.
+is, in any order, so it can be scheduled. The others, and those whose values would be too large
+without names for their parts, are refused here and become ordered loops (``lower/ordered.py``).
+Does not touch Relax.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tvm_nnef.graph.formula import (
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.bounds import above
 from tvm_nnef.lower.functions import BINARY, cast, select
+from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.padding import Padding, padded
 from tvm_nnef.lower.places import Place, extents, is_single, place
 from tvm_nnef.lower.scalars import INDEX_TYPE, ComputeTypes, Emitter, guarded, literal
@@ -126,6 +128,8 @@ def _is_plain(statement: Statement) -> bool:
     if extents(statement) is None or len(written) < len(statement.stores):
         return False
     if any(load.tensor in written for load in loads(statement)):
+        return False
+    if any(named_locals(statement, store.value) for store in statement.stores):
         return False
     return all(_is_plain_store(store, statement) for store in statement.stores)
 

@@ -65,30 +65,25 @@ def lower(
     weights = _weights(graph, variables, machine_types)
     state = {variable: weights.pop(variable) for variable in _state(graph)}
     inputs = [item for port in graph.inputs for item in port_items(port)]
+    told = own_symbols(tensor for _, tensor in inputs)
     attributes: dict[str, Any] = {"nnef_ports": _describe(graph), "num_input": len(inputs)}
+    if graph.bounds:
+        attributes["nnef_symbols"] = _symbols(graph, told)
     if keep_params_in_input:
         attributes["params"] = [tvm_compat.runtime_tensor(array) for array in weights.values()]
     if state:
         attributes["num_state"] = len(state)
-    told = own_symbols(tensor for _, tensor in inputs)
-    if graph.bounds:
-        attributes["nnef_symbols"] = _symbols(graph, told)
     parameters = [*weights, *state] if keep_params_in_input else [*state]
     named = [*inputs, *((tensor.short_name, tensor) for tensor in parameters)]
     names, builder = Names(), relax.BlockBuilder()
     values = {
         tensor: _parameter(names.unique(name), tensor, machine_types) for name, tensor in named
     }
+    known = {str(s.name): s for _, tensor in inputs for s in own(tensor.shape)}
     walk = Walk(
-        builder,
-        dict(values),
-        weights,
-        machine_types,
-        route,
-        lowerings or {},
-        bounds=graph.bounds,
-        known={str(s.name): s for _, tensor in inputs for s in own(tensor.shape)},
-    )
+        builder, dict(values), weights, machine_types, route, lowerings or {},
+        bounds=graph.bounds, known=known,
+    )  # fmt: skip
     checks = tuple(check for check in graph.checks if not symbols(check) <= told)
     inner = replace(graph, checks=checks)
     pure = is_pure(inner, walk.known)

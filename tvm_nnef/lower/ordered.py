@@ -9,6 +9,7 @@ it. Does not touch Relax.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -18,6 +19,7 @@ from tvm_nnef.graph.formula import Formula, Statement, Store
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.functions import cast
+from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, is_empty, literal
 from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.lower.unsigned import signed, unsigned
@@ -124,6 +126,10 @@ def _step(
             emitter.subscript(part, extent)
             for part, extent in zip(store.subscripts, store.tensor.shape, strict=True)
         ]
+        for local in named_locals(statement, store.value):
+            if local.name not in emitter.names:
+                name = _held(bindings, emitter.value(local.value), local.name)
+                emitter = replace(emitter, names={**emitter.names, local.name: name})
         value = _new_value(store, emitter, buffers[store.tensor], places, types)
         if len(statement.stores) > 1:
             places = [_bound(bindings, p, f"place{number}_{d}") for d, p in enumerate(places)]
@@ -150,3 +156,11 @@ def _bound(bindings: list[TirStatement], value: PrimExpression, name: str) -> Pr
     variable = tirx.Var(name, dtype_of(value))
     bindings.append(tirx.Bind(variable, value))
     return variable
+
+
+def _held(bindings: list[TirStatement], value: PrimExpression, name: str) -> PrimExpression:
+    """A value in memory: where TVM meets the name of a value, it writes out what that means."""
+    held = tirx.decl_buffer((1,), dtype_of(value), name, scope="local")
+    place = [tirx.const(0, "int32")]
+    bindings += [tirx.AllocBuffer(held), tirx.BufferStore(held, value, place)]
+    return tirx.BufferLoad(held, place)

@@ -64,8 +64,9 @@ class Emitter:
     """Translates the scalars of one statement.
 
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
-    tensor at int64 positions; ``tables`` holds the constant tensors of large lookups. What is read
-    as uint64 stays without a sign (:mod:`tvm_nnef.lower.unsigned`).
+    tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
+    the variables that stand for locals. What is read as uint64 stays without a sign
+    (:mod:`tvm_nnef.lower.unsigned`).
     """
 
     types: ComputeTypes
@@ -73,6 +74,7 @@ class Emitter:
     indices: Mapping[str, PrimExpression]
     read: Callable[[Tensor, Sequence[PrimExpression]], PrimExpression]
     tables: Mapping[tuple[Scalar, ...], Tensor] = field(default_factory=dict)
+    names: Mapping[str, PrimExpression] = field(default_factory=dict)
 
     @functools.cached_property
     def ranges(self) -> Ranges:
@@ -87,7 +89,9 @@ class Emitter:
             case Index(name):
                 return cast(self.indices[name], self.types["int"])
             case Local(name):
-                return self.value(self._local(name))
+                if name not in self.names:
+                    return self.value(self._local(name))
+                return self._cast(self.names[name], self.types[self._local(name).type])
             case Unary(function, operand):
                 return unary(function, self.value(operand))
             case Binary("sub", left, right) if left == right and left.type == "real":
@@ -190,10 +194,14 @@ class Emitter:
         return next(local.value for local in self.statement.locals if local.name == name)
 
     def _unfolded(self, scalar: Scalar) -> Iterable[Scalar]:
-        for inner in walk(scalar):
-            yield inner
-            if isinstance(inner, Local):
-                yield from self._unfolded(self._local(inner.name))
+        seen: set[str] = set()
+        waiting = [scalar]
+        while waiting:
+            for inner in walk(waiting.pop()):
+                yield inner
+                if isinstance(inner, Local) and inner.name not in seen:
+                    seen.add(inner.name)
+                    waiting.append(self._local(inner.name))
 
     def _within(self, index: Scalar, extent: Extent) -> bool:
         return within(interval(index, self.ranges), extent)

@@ -20,7 +20,7 @@ from tvm_nnef.lower.symbols import occurring, sizes, untold
 from tvm_nnef.tvm_compat import RelaxExpression, in_place_store
 
 _ITEM = "stack_item"
-"""The name of the kernel that takes an item by its index."""
+"""The attribute, and the name, of the kernel that takes an item by its index."""
 
 _MOST_SLICES = 64
 
@@ -85,7 +85,7 @@ def _part(builder: Any, value: RelaxExpression) -> tuple[RelaxExpression, int, i
         found = _definition(builder, found.args[0])
     if isinstance(found, relax.TupleGetItem):
         return _split_part(_definition(builder, found.tuple_value), int(found.index))
-    if _calls(found, "relax.call_tir") and str(found.args[0].name_hint).startswith(_ITEM):
+    if _calls(found, "relax.call_tir") and _ITEM in (builder.get()[found.args[0]].attrs or {}):
         return _item_part(*found.args[1].fields[:2])
     if not _calls(found, "relax.strided_slice"):
         return None
@@ -143,7 +143,7 @@ def item(builder: Any, stack: RelaxExpression, index: RelaxExpression) -> RelaxE
     def taken(items: Any, place: Any) -> Any:
         return te.compute(shape, lambda *axes: items(place(), *axes), name="item")
 
-    attributes = {"op_pattern": _INJECTIVE}
+    attributes = {"op_pattern": _INJECTIVE, _ITEM: True}
     return builder.emit(call_kernel(builder, taken, [stack, index], _ITEM, attributes=attributes))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tvm_nnef.extents import equal, is_static, is_symbolic
-from tvm_nnef.graph.nodes import Operand, Operation, Tensor, flatten
+from tvm_nnef.graph.nodes import Operation, Tensor, flatten
 from tvm_nnef.lower.ops import extremes, math
 
 
@@ -45,18 +45,6 @@ def _broadcast(operation: Operation) -> bool:
     )
 
 
-def _in_the_batch(operation: Operation) -> bool:
-    """In the first dimension of the first operand and of the result, where that is the batch."""
-    data, *others = operation.operands
-    layout = str(operation.attributes.get("data_format", "N"))
-    axes = operation.attributes.get("axes", ())
-    reduced = isinstance(axes, tuple) and 0 in axes
-    leading = (_tail(data), *map(_tail, operation.results))
-    rest = [tensor.shape for tensor in flatten(tuple(others))]
-    static = all(is_static(extent) for shape in (*leading, *rest) for extent in shape)
-    return layout.startswith("N") and not reduced and static
-
-
 def _off_the_channels(operation: Operation) -> bool:
     """Everywhere but in the channels, and in all that is no data."""
     data, *others = operation.operands
@@ -74,11 +62,6 @@ def _on_axes(operation: Operation) -> bool:
     axes = {0, *(int(a) % len(data.shape) for a in _parts(operation.attributes["axes"]))}  # type: ignore[call-overload]
     named = 0 not in _parts(operation.attributes["axes"])
     return named and all(is_static(e) for n, e in enumerate(data.shape) if n not in axes)
-
-
-def _tail(operand: Operand) -> tuple[object, ...]:
-    assert isinstance(operand, Tensor)
-    return operand.shape[1:]
 
 
 def _off_axis(operation: Operation) -> bool:
@@ -104,7 +87,7 @@ _RULES: Mapping[str, Callable[[Operation], bool]] = {
          "nn.silu", "nn.erf", "nn.softmax"),
         _anywhere,
     ),
-    "nn.avg_pool": _in_the_batch,
+    "nn.avg_pool": _on_axes,
     "nn.max_pool": _on_axes,
     "nn.conv": _off_the_channels,
     **dict.fromkeys(

@@ -1,0 +1,195 @@
+"""Reductions and poolings that arrive as loops become the operators that they equal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax, te, tirx
+
+from tvm_nnef.schedules.extremes import greater, greatest, least, smaller
+from tvm_nnef.schedules.graph.raising import raise_to_operators
+from tvm_nnef.schedules.graph.rewriting import operator_name
+
+SUM = te.comm_reducer(lambda a, b: a + b, lambda dtype: tirx.const(0, dtype), name="sum")
+PROD = te.comm_reducer(lambda a, b: a * b, lambda dtype: tirx.const(1, dtype), name="prod")
+MAX = te.comm_reducer(lambda a, b: greater(a, b), least, name="max")
+MIN = te.comm_reducer(lambda a, b: smaller(a, b), greatest, name="min")
+
+
+def reduced(reducer, shape, element, *extents):
+    """A reduction over some axes; ``element`` gets all indices."""
+
+    def value(*indices):
+        axes = [te.reduce_axis((0, extent)) for extent in extents]
+        return reducer(element(*indices, *axes), axis=axes)
+
+    return te.compute(shape, value, name="reduced")
+
+
+def framed(x, before, after, value):
+    """Images in a frame."""
+    height, width = x.shape[2], x.shape[3]
+
+    def element(n, c, i, j):
+        inside = tirx.all(
+            i >= before, i < before + height, j >= before, j < before + width
+        )  # fmt: skip
+        return tirx.if_then_else(
+            inside, x(n, c, i - before, j - before), tirx.const(value, "float32")
+        )
+
+    shape = (x.shape[0], x.shape[1], height + before + after, width + before + after)
+    return te.compute(shape, element, name="pad")
+
+
+def windows(x, size, stride, dilation=1):
+    """All windows of images along their last two dimensions, as NumPy's view of them."""
+    reach = (size - 1) * dilation + 1
+    found = np.lib.stride_tricks.sliding_window_view(x, (reach, reach), axis=(2, 3))
+    return found[:, :, ::stride, ::stride, ::dilation, ::dilation]
+
+
+def max_pool(x):
+    p = framed(x, 1, 1, -np.inf)
+    return reduced(MAX, (2, 3, 4, 5), lambda n, c, i, j, u, v: p(n, c, 2 * i + u, 2 * j + v), 3, 3)
+
+
+def mean_pool(x, divisor=9.0):
+    p = framed(x, 1, 1, 0.0)
+    total = reduced(SUM, (2, 3, 4, 5), lambda n, c, i, j, u, v: p(n, c, 2 * i + u, 2 * j + v), 3, 3)
+    return te.compute(total.shape, lambda *i: total(*i) / tirx.const(divisor, "float32"))
+
+
+def plus_one(x):
+    return te.compute(x.shape, lambda *i: x(*i) + 1.0)
+
+
+def bordered(x, value):
+    return np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=value)
+
+
+def mean_of_nine(x):
+    return windows(bordered(x, 0), 3, 2).sum((-2, -1)) / 9
+
+
+IMAGES = (2, 3, 7, 9)
+
+CASES = {
+    "sum": (
+        "sum", lambda x: reduced(SUM, (5,), lambda i, k: x(i, k), 7),
+        (5, 7), lambda x: x.sum(1)),
+    "kept": (
+        "max", lambda x: reduced(MAX, (5, 1), lambda i, o, k: x(i, k), 7),
+        (5, 7), lambda x: x.max(1, keepdims=True)),
+    "first": (
+        "min", lambda x: reduced(MIN, (7, 3), lambda i, j, k: x(k, i, j), 5),
+        (5, 7, 3), lambda x: x.min(0)),
+    "all": (
+        "prod", lambda x: reduced(PROD, (), lambda j, k: x(j, k), 5, 3),
+        (5, 3), lambda x: x.prod()),
+    "turned": (
+        "sum", lambda x: reduced(SUM, (3, 1, 5), lambda i, o, j, k: x(j, k, i), 7),
+        (5, 7, 3), lambda x: x.sum(1).T[:, None]),
+    "behind": (
+        "sum", lambda x: reduced(SUM, (5,), lambda i, k: plus_one(x)(i, k), 7),
+        (5, 7), lambda x: (x + 1).sum(1)),
+    "max_pool": ("nn.max_pool2d", max_pool, IMAGES,
+                 lambda x: windows(bordered(x, -np.inf), 3, 2).max((-2, -1))),
+    "dilated": (
+        "nn.max_pool2d",
+        lambda x: reduced(
+            MAX, (2, 3, 2, 3),
+            lambda n, c, i, j, u, v: x(n, c, 2 * i + 2 * u, 2 * j + 2 * v), 3, 3),
+        IMAGES, lambda x: windows(x, 3, 2, 2).max((-2, -1))),
+    "channels_last": (
+        "nn.max_pool1d",
+        lambda x: reduced(MAX, (2, 4, 3), lambda n, i, c, u: x(n, 2 * i + u, c), 2),
+        (2, 9, 3), lambda x: np.maximum(x[:, 0:8:2], x[:, 1:8:2])),
+    "mean_pool": ("nn.avg_pool2d", mean_pool, IMAGES, mean_of_nine),
+}  # fmt: skip
+
+LEFT_ALONE = {
+    "part": (
+        lambda x: reduced(SUM, (5,), lambda i, k: x(i, k), 6), (5, 7), lambda x: x[:, :6].sum(1)),
+    "part_that_stays": (
+        lambda x: reduced(MAX, (4,), lambda i, k: x(i, k), 7), (5, 7), lambda x: x[:4].max(1)),
+    "repeated": (
+        lambda x: reduced(SUM, (5,), lambda i, j, k: x(i, j), 7, 2),
+        (5, 7), lambda x: 2 * x.sum(1)),
+    "diagonal": (
+        lambda x: reduced(SUM, (3,), lambda i, k: x(k, i, k), 5),
+        (5, 3, 5), lambda x: np.trace(x, axis1=0, axis2=2)),
+    "spread": (
+        lambda x: reduced(MAX, (5, 4), lambda i, o, k: x(i, k), 7),
+        (5, 7), lambda x: np.repeat(x.max(1, keepdims=True), 4, 1)),
+    "smallest_of_windows": (
+        lambda x: reduced(MIN, (2, 3, 7, 8), lambda n, c, i, j, u: x(n, c, i, j + u), 2),
+        IMAGES, lambda x: np.minimum(x[..., :-1], x[..., 1:])),
+    "sum_of_windows": (
+        lambda x: reduced(SUM, (2, 3, 7, 8), lambda n, c, i, j, u: x(n, c, i, j + u), 2),
+        IMAGES, lambda x: x[..., :-1] + x[..., 1:]),
+    "another_divisor": (
+        lambda x: mean_pool(x, 8.0), IMAGES, lambda x: mean_of_nine(x) * 9 / 8),
+    "frame_of_zeros": (
+        lambda x: reduced(
+            MAX, (2, 3, 7, 9),
+            lambda n, c, i, j, u, v: framed(x, 1, 1, 0.0)(n, c, i + u, j + v), 3, 3),
+        IMAGES, lambda x: windows(bordered(x, 0), 3, 1).max((-2, -1))),
+}  # fmt: skip
+
+
+def operators(mod):
+    found = [
+        operator_name(binding.value)
+        for block in mod["main"].body.blocks
+        for binding in block.bindings
+    ]
+    return [name for name in found if name not in ("permute_dims", "reshape")]
+
+
+def same(found, expected):
+    scale = max(1.0, float(np.abs(np.nan_to_num(expected, posinf=0, neginf=0)).max()))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_reduction_becomes_the_operator_that_is_equal(kernels, name):
+    operator, function, shape, expected = CASES[name]
+    mod = kernels.formula(function, shape)
+    raised = operators(raise_to_operators(mod))
+    assert operator in raised
+    assert "call_tir" not in raised
+    (x,) = kernels.values(shape)
+    if operator not in ("sum", "prod", "nn.avg_pool2d"):
+        x.reshape(-1)[::5] = [np.nan, np.inf, -np.inf, -0.0][len(shape) % 4]
+    same(kernels.run(kernels.scheduled(mod), [x]), expected(x))
+
+
+@pytest.mark.parametrize("size, operator", [(9.0, "nn.avg_pool2d"), (8.0, "call_tir")])
+def test_a_sum_over_windows_that_an_operator_divides_is_a_mean(kernels, size, operator):
+    def total(x):
+        p = framed(x, 1, 1, 0.0)
+        return reduced(
+            SUM, (2, 3, 4, 5), lambda n, c, i, j, u, v: p(n, c, 2 * i + u, 2 * j + v), 3, 3
+        )
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(IMAGES, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            summed = builder.emit(builder.call_te(total, x))
+            output = builder.emit_output(relax.op.divide(summed, relax.const(size)))
+        builder.emit_func_output(output)
+    mod = builder.get()
+    assert operators(raise_to_operators(mod))[0] == operator
+    (given,) = kernels.values(IMAGES)
+    same(kernels.run(kernels.scheduled(mod), [given]), mean_of_nine(given) * 9 / size)
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_another_reduction_stays_as_it_is(kernels, name):
+    function, shape, expected = LEFT_ALONE[name]
+    mod = kernels.formula(function, shape)
+    assert operators(raise_to_operators(mod)) == ["call_tir"]
+    (x,) = kernels.values(shape)
+    same(kernels.run(kernels.scheduled(mod), [x]), expected(x))
