@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import tvm_ffi
 from tvm import relax, sym, te, tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.schedules.stages import substituted
@@ -25,6 +26,7 @@ from tvm_nnef.tvm_compat import (
     PrimExpression,
     RelaxExpression,
     constant_array,
+    shape_and_dtype,
     tensor_type,
     with_shape,
 )
@@ -253,10 +255,20 @@ def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:
     return [sym.Analyzer().simplify(extent) for extent in shape]
 
 
+def _reshape(builder: Any, call: Any) -> RelaxExpression:
+    """A view, where a kernel would divide by symbols to find each element."""
+    before, after = shape_and_dtype(call.args[0])[0], shape_and_dtype(call)[0]
+    plain = all(map(sizes.is_known, (*before, *after)))
+    if plain or sizes.groups(before, after) is not None:
+        return call.op.get_attr("FLegalize")(builder, call)
+    return call
+
+
 LEGALIZATIONS: Mapping[str, Legalization] = {
     **{f"relax.nn.max_pool{rank}d": _max_pool for rank in (1, 2, 3)},
     **{f"relax.nn.avg_pool{rank}d": _avg_pool for rank in (1, 2, 3)},
     "relax.nn.relu": _relu,
+    "relax.reshape": _reshape,
     "relax.max": _reduced(greater, least),
     "relax.min": _reduced(smaller, greatest),
     "relax.maximum": _elementwise(greater, "maximum"),

@@ -17,10 +17,7 @@ from tvm_nnef.tvm_compat import BUFFER_LOAD, is_conditional
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """``source`` where each axis is in its half-open range of ``inside``, else ``value``.
-
-    An axis whose extent only a run tells is inside everywhere.
-    """
+    """``source`` where each axis is in its half-open range of ``inside``, else ``value``."""
 
     source: Any
     value: Any
@@ -57,16 +54,25 @@ def _narrow(ranges: dict[Any, tuple[int, sizes.Extent]], test: Any) -> bool:
     strict = isinstance(test, tirx.LT)
     for var, (first, last) in ranges.items():
         equation = sym.detect_linear_equation(test.a - test.b, [var])
-        if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
+        if not len(equation) or not isinstance(equation[0], tirx.IntImm):
             continue
-        slope, base = (int(c.value) for c in equation)
-        if slope and not sizes.is_known(last):
-            return False
-        limit = -base
+        slope, base = int(equation[0].value), sizes.simplified(equation[1])
         if slope == 1:
-            ranges[var] = (first, min(last, limit if strict else limit + 1))
-            return True
-        if slope == -1:
+            end = _smaller(last, sizes.simplified(-equation[1] + (0 if strict else 1)))
+            if end is not None:
+                ranges[var] = (first, end)
+            return end is not None
+        if slope == -1 and sizes.is_known(base):
             ranges[var] = (max(first, base + 1 if strict else base), last)
             return True
     return False
+
+
+def _smaller(a: sizes.Extent, b: sizes.Extent) -> sizes.Extent | None:
+    """The smaller one of two extents; None where only a run tells which one it is."""
+    if sizes.is_known(a) and sizes.is_known(b):
+        return min(a, b)
+    difference = sizes.simplified(a - b)
+    if not sizes.is_known(difference):
+        return None
+    return a if difference <= 0 else b

@@ -8,7 +8,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,13 +128,13 @@ def _without_idle(nests: list[Any], function: PrimFunction) -> list[Any]:
     """The loop nests without those that fill a buffer of no elements that nobody reads."""
 
     def is_idle(nest: Any) -> bool:
-        stored: list[Any] = []
-        tvm_ffi.structural_walk(nest, (tirx.BufferStore, stored.append), order="post")
+        found: list[Any] = []
+        tvm_ffi.structural_walk(nest, (tirx.BufferStore, found.append), order="post")
         return all(
-            any(sizes.is_known(sizes.extent(extent)) and sizes.extent(extent) == 0 for extent in store.buffer.shape)
+            sizes.same(sizes.elements(store.buffer), 0)
             and not any(store.buffer.same_as(p) for p in function.params)
             and not any(loads(other, store.buffer) for other in nests)
-            for store in stored
+            for store in found
         )
 
     return [nest for nest in nests if not is_idle(nest)]
@@ -169,16 +169,62 @@ def at(stage: Stage, indices: Iterable[PrimExpression]) -> PrimExpression:
     return substituted(stage.value, {axis.var: index for axis, index in pairs})
 
 
-def inlined(expression: PrimExpression, stages: Mapping[Any, Stage]) -> PrimExpression:
-    """The expression with the loads of some buffers replaced by what their stages compute."""
+def inlined(
+    expression: PrimExpression, stages: Mapping[Any, Stage], axes: Sequence[Axis] = ()
+) -> PrimExpression:
+    """The expression with the loads of some buffers replaced by what their stages compute.
 
-    def replaced(load: Any) -> PrimExpression:
-        stage = stages.get(load.source)
-        if stage is None:
+    ``stages`` are in the order in which they can be computed. What is read several times at the
+    ``axes`` themselves, where it is always there, is computed once, under a name. Not where
+    something is bfloat16, which TVM writes out as several copies of one expression.
+    """
+    if "bfloat16" in (dtype_of(expression), *(stage.dtype for stage in stages.values())):
+        axes = ()
+    for stage in reversed([*stages.values()]):
+        uses = loads(expression, stage.buffer)
+        if len(uses) > 1 and not is_plain(stage.value) and is_pointwise(uses, axes):
+            named = tirx.Var(str(stage.buffer.name), stage.dtype)
+            value = at(stage, uses[0].indices)
+            expression = tirx.Let(named, value, _without_loads(expression, stage, named))
+        elif uses:
+            expression = _without_loads(expression, stage)
+    return expression
+
+
+def _without_loads(expression: PrimExpression, stage: Stage, name: Any = None) -> PrimExpression:
+    """The expression with what a stage computes, or its name, in place of loads of its buffer."""
+
+    def value(load: Any) -> PrimExpression:
+        if not load.source.same_as(stage.buffer):
             return load
-        return inlined(at(stage, load.indices), stages)
+        return at(stage, load.indices) if name is None else name
 
-    return tvm_ffi.structural_map(expression, (BUFFER_LOAD, replaced))
+    return tvm_ffi.structural_map(expression, (BUFFER_LOAD, value))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is one element of another buffer, or a constant."""
+    return isinstance(value, (BUFFER_LOAD, tirx.FloatImm, tirx.IntImm))
+
+
+def is_pointwise(uses: Sequence[Any], axes: Sequence[Axis]) -> bool:
+    """Whether loads of a buffer are all of one element, whose indices are axes of its extents.
+
+    Not for bfloat16, which TVM takes for another type where it has a name.
+    """
+    first, *others = uses
+    if dtype_of(first) == "bfloat16" or any(
+        not tvm_ffi.structural_equal(first, other) for other in others
+    ):
+        return False
+
+    def is_axis(index: Any, extent: Any) -> bool:
+        if isinstance(index, tirx.IntImm):
+            return bool(index.value == 0)
+        found = next((axis for axis in axes if index.same_as(axis.var)), None)
+        return found is not None and sizes.same(found.extent, sizes.extent(extent))
+
+    return all(map(is_axis, first.indices, first.source.shape))
 
 
 def _stage(nest: Any) -> Stage | None:

@@ -5,7 +5,8 @@ turns, once with one thread and once with all; the best of many runs counts, on 
 processor time, so that other processes disturb little. A ratio above 1 says that we are faster,
 ``peak`` is the share of what a loop of multiplications and additions in registers reaches. Building
 is from reading the ONNX file to the executable, in processor time. Memory is the largest that the
-process took for conversion and building, before ONNX Runtime came.
+process took for conversion and building, before ONNX Runtime came. What fails is named, and left
+out of the mean. Ctrl-C ends with what was measured until then.
 """
 
 from __future__ import annotations
@@ -74,6 +75,18 @@ class Row:
         return "".join(cells)
 
 
+@dataclass(frozen=True)
+class Failure:
+    """A model that could not be converted, built or run, or not be compared."""
+
+    name: str
+    failed: str
+
+    def __str__(self) -> str:
+        """A line of the table."""
+        return f"{self.name:18} failed: {self.failed[:200]}"
+
+
 def header(threads: Sequence[int]) -> str:
     """The head of the table."""
     runs = "".join(f"{f'ORT ms @{n}':>10}{'ours ms':>10}{'ratio':>7}{'peak':>6}" for n in threads)
@@ -84,6 +97,7 @@ def measured(name: str, file: Path, flop: int | None, seconds: float, counts: li
     """One line of the table, by building and running a model in this process."""
     import tvm_nnef
     from tvm_nnef.compilation.target import native
+    from tvm_nnef.diagnostics import error
     from tvm_nnef.measurement.onnx_runtime import largest_relative_error, open_session
     from tvm_nnef.measurement.turns import timed_in_turns
     from tvm_nnef.schedules.cpu.peak import fma_peak
@@ -94,21 +108,27 @@ def measured(name: str, file: Path, flop: int | None, seconds: float, counts: li
     build = time.process_time() - start
     memory = peak_memory()
     values = [random_input(port) for port in executable.inputs]
-    runs, error = [], 0.0
+    runs, largest = [], 0.0
     for threads in counts:
         session = open_session(file, threads)
         executable.threads = threads
         theirs = session.prepared_in_order(values)
-        found, expected = executable(*values)[0], theirs()[0]
-        if emptiness := what_hides_errors(np.asarray(expected, "float64")):
-            raise SystemExit(f"its output is {emptiness}, so that no error would be seen")
-        error = max(error, largest_relative_error(found, expected))
+        for found, expected in zip(flat(executable(*values)), theirs(), strict=True):
+            if emptiness := what_hides_errors(np.asarray(expected, "float64")):
+                raise error(f"an output is {emptiness}, so that no error would be seen")
+            largest = max(largest, largest_relative_error(found, expected))
         calls = [executable.prepared(*values), theirs]
         times = timed_in_turns(calls, seconds, alone=threads == 1)
         use_threads(threads)
         peak = fma_peak(native(), threads) if flop else 1.0
         runs.append(Run(threads, times[0].minimum, times[1].minimum, peak))
-    return Row(name, tuple(runs), error, build, memory, file.stat().st_size, flop)
+    return Row(name, tuple(runs), largest, build, memory, file.stat().st_size, flop)
+
+
+def flat(outputs: Sequence[Any]) -> list[Any]:
+    """The arrays of outputs, those of packs one by one."""
+    lists = [output if isinstance(output, list) else [output] for output in outputs]
+    return [array for each in lists for array in each]
 
 
 def what_hides_errors(output: np.ndarray) -> str | None:
@@ -139,7 +159,7 @@ def random_input(port: Any) -> Any:
     return generator.random(port.shape, dtype="float32").astype(port.dtype)
 
 
-def rows(entries: dict[str, Entry | Path], options: argparse.Namespace) -> Iterator[Row]:
+def rows(entries: dict[str, Entry | Path], options: argparse.Namespace) -> Iterator[Row | Failure]:
     """Each model in a process of its own, which bounds what one can do to the next."""
     import onnx
 
@@ -156,17 +176,18 @@ def rows(entries: dict[str, Entry | Path], options: argparse.Namespace) -> Itera
             command += ["--seconds", str(options.seconds)]
             done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-            print(f"{name:18} failed: {reason[:200]}", flush=True)
+            reasons = done.stderr.strip().splitlines() if done.returncode > 0 else []
+            yield Failure(name, (reasons or [f"it ended with status {done.returncode}"])[-1])
             continue
         found = json.loads(done.stdout.strip().splitlines()[-1])
         yield Row(**{**found, "runs": tuple(Run(**run) for run in found["runs"])})
 
 
-def summary(found: Sequence[Row], counts: Sequence[int]) -> Iterator[str]:
-    """Geometric means, and the models that are behind."""
-    for place, threads in enumerate(counts):
-        ratios = {row.name: row.runs[place].ratio for row in found}
+def summary(found: Sequence[Row | Failure], counts: Sequence[int]) -> Iterator[str]:
+    """Geometric means, and the models that are behind, or failed."""
+    measured_rows = [row for row in found if isinstance(row, Row)]
+    for place, threads in enumerate(counts if measured_rows else ()):
+        ratios = {row.name: row.runs[place].ratio for row in measured_rows}
         mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
         yield f"{threads} thread(s): geometric mean {mean:.2f}"
         for what, low, high in (("below 0.8", 0.0, FLOOR), ("0.8 to 1", FLOOR, 1.0)):
@@ -176,41 +197,86 @@ def summary(found: Sequence[Row], counts: Sequence[int]) -> Iterator[str]:
                 if low <= ratio < high
             ]
             yield f"  {what}: {', '.join(names) or 'none'}"
+    if failures := [row.name for row in found if isinstance(row, Failure)]:
+        yield f"failed: {', '.join(failures)}"
+
+
+def one(task: dict[str, Any], seconds: float) -> None:
+    """Measures a model in this process and prints what came out as JSON; ends with the reason."""
+    from tvm_nnef.diagnostics import NnefError
+
+    try:
+        row = measured(**{**task, "file": Path(task["file"])}, seconds=seconds)
+    except NnefError as problem:
+        sys.exit(str(problem).splitlines()[0])
+    print(json.dumps(asdict(row)))
+
+
+def measured_one_by_one(
+    chosen: dict[str, Entry | Path], options: argparse.Namespace
+) -> tuple[list[Row | Failure], bool]:
+    """What each model came to, told and kept at once, and whether that was interrupted."""
+    from tvm_nnef.cli.files import write_file
+
+    found: list[Row | Failure] = []
+    try:
+        for row in rows(chosen, options):
+            print(row, flush=True)
+            found.append(row)
+            if options.json:
+                write_file(options.json, json.dumps(list(map(asdict, found)), indent=1).encode())
+    except KeyboardInterrupt:
+        print(f"interrupted after {len(found)} of {len(chosen)} models", file=sys.stderr)
+        return found, True
+    return found, False
+
+
+def thread_count(text: str) -> int:
+    """A number of threads that this machine has cores for."""
+    from tvm_nnef.tvm_threads import available_cores
+
+    cores = available_cores()
+    if not text.isdecimal() or not 1 <= int(text) <= cores:
+        raise argparse.ArgumentTypeError(f"'{text}' is not from 1 to {cores}, the number of cores")
+    return int(text)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", help="names of models, or ONNX files; all without")
+    parser.add_argument(
+        "--threads", type=thread_count, nargs="+", help="numbers of threads (default: 1, all)"
+    )
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long each model runs")
+    parser.add_argument("--json", help="a file to write what was measured to")
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    return parser
 
 
 def main() -> int:
     """Measure the models that were asked for and print the table."""
     from tvm_nnef.tvm_threads import default_threads
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", help="names of models, or ONNX files; all without")
-    parser.add_argument(
-        "--threads", type=int, nargs="+", help="numbers of threads (default: 1, all)"
-    )
-    parser.add_argument("--seconds", type=float, default=4.0, help="how long each model runs")
-    parser.add_argument("--json", help="a file to write what was measured to")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    parser = make_parser()
     options = parser.parse_args()
     if options.one:
-        task = {**options.one, "file": Path(options.one["file"])}
-        print(json.dumps(asdict(measured(**task, seconds=options.seconds))))
+        one(options.one, options.seconds)
         return 0
     options.threads = options.threads or sorted({1, default_threads()})
+    if options.json and (Path(options.json).is_dir() or not Path(options.json).parent.is_dir()):
+        parser.error(f"cannot write '{options.json}'")
     models = suite()
     unknown = [n for n in options.models if n not in models and not n.endswith(".onnx")]
     if unknown:
         parser.error(f"unknown models {', '.join(unknown)}; there are {', '.join(models)}")
     chosen = {n: models[n] if n in models else Path(n) for n in options.models or models}
     print(header(options.threads))
-    found = []
-    for row in rows(chosen, options):
-        print(row, flush=True)
-        found.append(row)
-    if found:
-        print(*summary(found, options.threads), sep="\n")
-    if options.json:
-        Path(options.json).write_text(json.dumps([asdict(row) for row in found], indent=1))
-    return 0 if len(found) == len(chosen) else 1
+    found, interrupted = measured_one_by_one(chosen, options)
+    print(*summary(found, options.threads), sep="\n")
+    if interrupted:
+        return 130
+    return 0 if all(isinstance(row, Row) for row in found) else 1
 
 
 if __name__ == "__main__":

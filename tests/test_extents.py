@@ -127,6 +127,14 @@ def test_equality_is_that_of_every_value() -> None:
     assert extents.equal(3, 3) and not extents.equal(3, 4)
 
 
+def test_the_smaller_one_of_an_extent_and_what_it_is_rounded_up_to() -> None:
+    n = extents.symbol("n")
+    padded = extents.mul(extents.ceildiv(n, 4), 4)
+    assert extents.equal(extents.minimum(n, padded), n)
+    assert extents.equal(extents.minimum(padded, n), n)
+    assert extents.equal(extents.maximum(n, padded), padded)
+
+
 STATIC_MODEL = """
 import sys
 import tvm_nnef

@@ -150,17 +150,20 @@ def build(
     database: str | os.PathLike[str] | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     verbose: bool | Callable[[KernelReport], None] = False,
+    threads: int | None = None,
     **from_nnef_options: Any,
 ) -> Executable:
     """A model, or a module of :func:`from_nnef`, scheduled and compiled for a target.
 
-    ``"native"`` is the host CPU with its instruction set and all its cores. ``database`` is a
-    folder that :func:`tune` wrote. ``dump_dir`` receives what stands after each stage. ``verbose``
-    prints for each kernel the rule that scheduled it, its work, and its speed on this machine,
-    slowest first; a function is given the report instead.
+    ``"native"`` is the host CPU with its instruction set. ``database`` is a folder that
+    :func:`tune` wrote. ``dump_dir`` receives what stands after each stage. ``verbose`` prints for
+    each kernel the rule that scheduled it, its work, and its speed on this machine, slowest first;
+    a function is given the report instead. ``threads`` is what ``Executable.threads`` begins with:
+    all cores, where nothing is said.
 
-    Raises NnefError for an unknown target, for everything that is wrong with the model, and for a
-    database that is none, or is for another target or version of TVM.
+    Raises NnefError for an unknown target, for everything that is wrong with the model, for a
+    number of threads below 1, and for a database that is none, or is for another target or version
+    of TVM.
     """
     import tvm
 
@@ -177,6 +180,7 @@ def build(
         dump_dir=dump_dir,
         database=database,
         verbose=verbose,
+        threads=threads,
     )
 
 
@@ -187,16 +191,17 @@ def tune(
     trials: int,
     database: str | os.PathLike[str],
     progress: bool | Callable[[State], None] = True,
+    threads: int | None = None,
     **from_nnef_options: Any,
 ) -> TuningReport:
     """Searches faster schedules for the kernels of a model, by measuring them on this machine.
 
     At most ``trials`` schedules are measured, those included that the folder ``database`` has of
-    these kernels already. What is found is kept there after each kernel's turn, so that an
+    these kernels already. What is found is kept there after each trial, so that an
     interruption (KeyboardInterrupt is raised on) loses nothing, and the same call goes on where
     it was. ``build(..., database=...)`` takes it: for each kernel the tuned schedule where it was
     faster than that of the rules, both measured in turns, and the rules' else. ``progress`` shows
-    a bar, or is told the state after each trial.
+    a bar, or is told the state after each trial. Kernels run on so many ``threads``, or all cores.
 
     Raises NnefError for everything that is wrong with the model, for a target whose code this
     machine does not run, and for a folder that holds something else, or what was tuned for another
@@ -210,7 +215,9 @@ def tune(
         module = model_or_mod
     else:
         module = from_nnef(model_or_mod, **from_nnef_options)
-    return tune_module(module, target, trials=trials, database=database, progress=progress)
+    return tune_module(
+        module, target, trials=trials, database=database, progress=progress, threads=threads
+    )
 
 
 def compare(

@@ -119,6 +119,9 @@ def minimum(left: Extent, right: Extent) -> Extent:
     """The smaller one."""
     if _static(left, right):
         return min(left, right)
+    first = _is_smaller(left, right)
+    if first is not None:
+        return left if first else right
     return simplified(_tirx().min(wide(left), wide(right)))
 
 
@@ -126,7 +129,20 @@ def maximum(left: Extent, right: Extent) -> Extent:
     """The larger one."""
     if _static(left, right):
         return max(left, right)
+    first = _is_smaller(left, right)
+    if first is not None:
+        return right if first else left
     return simplified(_tirx().max(wide(left), wide(right)))
+
+
+def _is_smaller(left: Extent, right: Extent) -> bool | None:
+    """Whether an extent is certainly at most the other one, or at least; None for neither.
+
+    TVM itself keeps the smaller one of ``h`` and ``h`` rounded up, and what is cut from that, and
+    rounded up again, has twice as many terms each time.
+    """
+    least, most = limits(sub(right, left), {})
+    return True if least >= 0 else False if most <= 0 else None
 
 
 def power(left: Extent, right: Extent) -> Extent:

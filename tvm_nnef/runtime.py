@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -111,8 +112,12 @@ class State(Mapping[str, Array]):
         return self._places[name]
 
 
+_REMEMBERED = 1024
+"""Checks of so many sizes of inputs are remembered: they take longer than a small model."""
+
+
 class Executable:
-    """A compiled model. Calls may not overlap.
+    """A compiled model. Calls from several threads take turns; to run side by side, load it twice.
 
     ``inputs`` and ``outputs`` describe the ports, in the order of the graph; ``bounds`` has the
     largest value of each symbol in their shapes; ``state`` holds the variables that ``@update``
@@ -128,6 +133,8 @@ class Executable:
     def __init__(self, library: Any, *, file: Path | None = None) -> None:
         """Takes what was compiled, or the library that was loaded from ``file``."""
         self.threads = tvm_threads.default_threads()
+        # The virtual machine keeps the frames of the calls that it is in.
+        self._turn = threading.RLock()
         self._library = library
         self._file = file
         self._machine = tvm_build.virtual_machine(library)
@@ -137,8 +144,10 @@ class Executable:
         self.bounds = dict(metadata["bounds"])
         self.metadata = metadata
         self._graph = _signature(metadata)
-        self._main = "main"
+        self._main = self._machine["main"]
+        self._let_go = self._machine[FUNCTION]
         self._prepared: list[Any] = []
+        self._checked: set[tuple[tuple[str, int], ...]] = set()
         self.reset()
 
     def __repr__(self) -> str:
@@ -155,9 +164,10 @@ class Executable:
         extents of inputs do not agree or are beyond their bounds, and where a check of the model
         fails. Within a kind values are converted: float64 to float32, but no int to a real.
         """
-        tensors = self._run(self._arguments(inputs))
-        behind = len(tensors) - len(self.state)
-        self.state.tensors = tensors[behind:]
+        with self._turn:
+            tensors = self._run(self._arguments(inputs))
+            behind = len(tensors) - len(self.state)
+            self.state.tensors = tensors[behind:]
         return self._grouped([tensor.numpy() for tensor in tensors[:behind]])
 
     def with_parameters(self, *parameters: Any) -> Executable:
@@ -176,8 +186,9 @@ class Executable:
         tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
         tvm_threads.use_threads(self._threads)
         made = copy.copy(self)
-        made._prepared = list(self._machine[tvm_compat.PREPARE](tensors))
-        made._main = tvm_compat.PREPARED
+        with self._turn:
+            made._prepared = list(self._machine[tvm_compat.PREPARE](tensors))
+        made._main = self._machine[tvm_compat.PREPARED]
         made.inputs = self.inputs[:count]
         made._graph = replace(self._graph, inputs=self._graph.inputs[:count])
         made.reset()
@@ -186,7 +197,8 @@ class Executable:
     def reset(self) -> None:
         """Gives the state the values with which the model came."""
         described = [_tensor(tensor) for tensor in self.metadata["state"]]
-        self.state = State(described, list(self._machine[INITIAL_STATE]()) if described else [])
+        with self._turn:
+            self.state = State(described, list(self._machine[INITIAL_STATE]()) if described else [])
 
     @property
     def threads(self) -> int:
@@ -195,10 +207,7 @@ class Executable:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            hint = "1 or more; what is more than there are cores counts as all of them"
-            raise error(f"threads cannot be {count!r}", hint=hint)
-        self._threads = count
+        self._threads = tvm_threads.checked_threads(count)
 
     def prepared(self, *inputs: Any) -> Callable[[], object]:
         """What runs the model on given inputs (random ones for none) and does nothing else.
@@ -246,18 +255,31 @@ class Executable:
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
         given = [_without_dlpack(value) for value in inputs]
         bound = bind_inputs(self._graph, given, self._graph.machine_types)
-        values = bind_symbols(self._graph, bound)
+        self._check(bind_symbols(self._graph, bound))
+        tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
+        return [*tensors, *self._prepared, *self.state.tensors]
+
+    def _check(self, values: Mapping[str, int]) -> None:
+        """Raises NnefError where values of the symbols fail checks of the model."""
+        sizes = tuple(values.items())
+        if sizes in self._checked:
+            return
         failures = ((check, complaint(check, values)) for check in self.metadata["checks"])
         problems = [Diagnostic(each, file=c["place"] or None) for c, each in failures if each]
         if problems:
             raise NnefError(problems)
-        tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
-        return [*tensors, *self._prepared, *self.state.tensors]
+        if len(self._checked) == _REMEMBERED:
+            self._checked.clear()
+        self._checked.add(sizes)
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
         tvm_threads.use_threads(self._threads)
         try:
-            result = self._machine[self._main](*arguments)
+            with self._turn:
+                result = self._main(*arguments)
+                # The machine keeps what it returned last. It would hold these tensors during the
+                # next run, which then writes to other memory, that no cache has.
+                self._let_go()
         except (RuntimeError, TypeError) as problem:
             failure = failed(str(problem))
             if failure is None:

@@ -136,8 +136,14 @@ def _sound_passes(*others: str) -> Any:
 
     It comes after what that loop makes certain was dropped from the condition: a guard of a
     division by a symbol is gone where the loop would not have run. LLVM lifts safely.
+
+    Kernels do not check their arguments: the virtual machine, which alone calls them, has checked
+    the shapes of what it was given, and made everything else. Code for these checks would be most
+    of the code of a small kernel, and take most of the time to make it.
     """
-    return tvm.transform.PassContext(disabled_pass=["s_tir.HoistIfThenElse", *others])
+    return tvm.transform.PassContext(
+        disabled_pass=["s_tir.HoistIfThenElse", *others], config={"tirx.disable_assert": True}
+    )
 
 
 def compile_kernel(
@@ -169,6 +175,7 @@ def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
     return sorted([*missing, *extra])
 
 
+@functools.lru_cache(maxsize=16)
 def target_features(target: Target) -> tuple[str, frozenset[str]]:
     """The triple of a CPU target, and LLVM's names of the features that it has."""
     if str(target.kind.name) != "llvm":

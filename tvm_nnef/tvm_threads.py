@@ -1,45 +1,75 @@
-"""On how many threads kernels run: TVM's thread pool, set up for all cores of this process."""
+"""On how many threads kernels run: TVM's thread pools, set up for all cores of this process.
+
+TVM has a pool for each thread of Python that runs kernels.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable
 
 import tvm
+
+from tvm_nnef.diagnostics import error
+from tvm_nnef.processor_quota import processor_quota
+
+_MOST_POOLS = 256
+"""Of how many threads of Python is remembered that their pools are set up."""
 
 
 def default_threads() -> int:
     """How many threads kernels use: one for each core that this process may run on.
 
+    Those are the cores of its affinity, or as many as the quota of its control group comes to.
     Where the user has set TVM_NUM_THREADS or OMP_NUM_THREADS, which TVM reads, it is that number,
-    though never more than there are cores.
+    though never more than there are cores; what is no number from 1 on counts as not set.
     """
-    cores = len(_cores())
+    cores = available_cores()
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
-        if os.environ.get(name, "").isdecimal():
-            return min(max(1, int(os.environ[name])), cores)
-    return cores
+        # OpenMP has a number for each level of nested loops.
+        number = os.environ.get(name, "").split(",")[0].strip()
+        if number.isdecimal() and int(number):
+            return min(int(number), cores)
+    return min(cores, processor_quota() or cores)
+
+
+def available_cores() -> int:
+    """The number of cores that the current thread may run on, the most that kernels use."""
+    return len(_cores())
+
+
+def checked_threads(count: object) -> int:
+    """The number of threads that a user gave, or the default for None; NnefError below 1."""
+    if count is None:
+        return default_threads()
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        hint = "1 or more; what is more than there are cores counts as all of them"
+        raise error(f"threads cannot be {count!r}", hint=hint)
+    return count
 
 
 def use_threads(count: int) -> None:
     """Let the kernels that this thread of Python calls run on so many threads, or on all cores."""
-    _prepare_threads()
-    count = min(count, len(_cores()))
+    count = min(count, _cores_of_pool(threading.current_thread()))
     if tvm.get_global_func("runtime.NumThreads")() != count:
         _configure_threads(count)
 
 
-@functools.cache
-def _prepare_threads() -> None:
-    """Before anything else: TVM by itself takes half of the hardware threads, for good.
+@functools.lru_cache(_MOST_POOLS)
+def _cores_of_pool(thread: threading.Thread) -> int:
+    """The number of cores of the pool of the current thread, which is set up.
 
+    Before anything else: TVM by itself takes half of the hardware threads, for good, and lets the
+    thread that calls run on but one of them.
     Its threads would also spin for a tenth of a second after each kernel, and the system makes who
     spins wait when other processes want the cores. Some hundred microseconds bridge the way to the
     next kernel.
     """
     os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "2000")
     _configure_threads(default_threads())
+    return available_cores()
 
 
 def _configure_threads(count: int) -> None:
@@ -49,6 +79,6 @@ def _configure_threads(count: int) -> None:
 
 
 def _cores() -> list[int]:
-    """The numbers of the cores that this process may run on."""
+    """The numbers of the cores that the current thread may run on."""
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     return sorted(allowed(0)) if allowed else list(range(os.cpu_count() or 1))

@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
-from tvm import sym, tirx
-from tvm.ir import Call, Range
+from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit, interleaving, transposition
+from tvm_nnef.schedules.cpu import cuts, emit, interleaving, transposition
 from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import merge_axes
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_pointwise, loads, substituted
 from tvm_nnef.tvm_compat import (
     BUFFER_LOAD,
     PrimFunction,
     dtype_of,
-    is_conditional,
     with_opaque_body,
 )
 
@@ -39,20 +38,20 @@ PARALLEL_WORK = 1 << 16
 _LOADED = 2
 """Vectors that are loaded for one of the result at most: bools are narrower than what they tell."""
 
-_PARTS = 16
-"""Into how many parts an axis is divided at most."""
-
 
 def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
     """The function in vectors and in parallel; None where something is reduced."""
     if any(stage.reduced for stage in kernel.stages):
         return None
     results = kernel.results
-    kept = [s for s in kernel.stages if s in results or _is_needed_often(s, kernel)]
+    named = _named(kernel)
+    kept = [
+        s for s in kernel.stages if s in results or (s not in named and _is_needed_often(s, kernel))
+    ]
     inside = {s.buffer: s for s in kernel.stages if s not in kept}
     statements = []
     for stage in kept:
-        value = inlined(stage.value, inside)
+        value = inlined(stage.value, inside, stage.axes)
         flat = Stage(stage.buffer, stage.axes, value)
         statements.append(copy_statement(flat, kernel.index_type, description))
     allocated = [s.buffer for s in kept if s not in results]
@@ -67,6 +66,16 @@ def _is_needed_often(stage: Stage, kernel: Kernel) -> bool:
     return not is_cheap(stage.value) and sum(s.work for s, _ in uses) > 2 * stage.work
 
 
+def _named(kernel: Kernel) -> list[Stage]:
+    """The stages that are needed element by element only, as what is computed from them."""
+    found: list[Stage] = []
+    for stage in reversed(kernel.stages):
+        uses = [(user, loads(user.value, stage.buffer)) for user in kernel.stages]
+        if all(is_pointwise(u, s.axes) and s in found for s, u in uses if u):
+            found.append(stage)
+    return found
+
+
 def copy_statement(
     stage: Stage, dtype: str, description: Description, *, threads: bool = True
 ) -> Any:
@@ -75,83 +84,81 @@ def copy_statement(
     axes = [axis for axis in stage.axes if not axis.is_unit]
     indices = tuple(unit.get(axis.var, axis.var) for axis in stage.axes)
     value = substituted(stage.value, unit)
-    cuts = {axis: _cuts(value, axis) for axis in axes}
-    divided = [axis for axis in axes if len(cuts[axis]) > 2]
+    divided = {axis: cuts.parts(value, axis) for axis in axes}
+    whole = not any(len(parts) > 1 for parts in divided.values())
     target = stage.buffer[indices] if indices else None
     if target is None:
         return tirx.BufferStore(stage.buffer, value, [])
-    merged = merge_axes(axes, (value, target), dtype, keep=divided)
+    merged = merge_axes(axes, (value, target), dtype, keep=[a for a in axes if len(divided[a]) > 1])
     value, target = merged.expressions
     single = _divides_by_symbols(value) or _may_repeat_bfloat16(value, merged.axes)
     lanes = 1 if single else _lanes(stage, description)
     parallel = threads and stage.work >= PARALLEL_WORK
     crossing = transposition.crossing(value, merged.axes)
     repeats = interleaving.repeats(value, merged.axes, stage.dtype)
-    if repeats is not None and not divided and lanes > 1:
+    boxes = _Boxes(merged.axes, divided, value, target, dtype, lanes, parallel)
+    if repeats is not None and whole and lanes > 1:
         loops = interleaving.rows(
             merged.axes, repeats, value, target, dtype, lanes, parallel=parallel
         )
-    elif crossing is not None and not divided and lanes > 1:
+    elif crossing is not None and whole and lanes > 1:
         loops = transposition.blocks(
             merged.axes, crossing, value, target, dtype, lanes, parallel=parallel
         )
-    elif not merged.axes:
-        loops = tirx.BufferStore(target.source, value, list(target.indices))
+        room = transposition.fits(merged.axes, crossing, lanes)
+        loops = loops if room is None else tirx.IfThenElse(room, loops, boxes.statement())
     else:
-        *outer, inner = merged.axes
-        outer_parts = [list(itertools.pairwise(cuts.get(a, [0, a.extent]))) for a in outer]
-        inner_parts = list(itertools.pairwise(cuts.get(inner, [0, inner.extent])))
-        loops = emit.sequence(
-            [
-                _box(outer, box, inner, inner_parts, value, target, dtype, lanes, parallel)
-                for box in itertools.product(*outer_parts)
-            ]
-        )
+        loops = boxes.statement()
     return emit.sequence([*merged.views, loops])
 
 
-def _box(
-    outer: Sequence[Axis],
-    box: Sequence[tuple[int, sizes.Extent]],
-    inner: Axis,
-    parts: Sequence[tuple[int, sizes.Extent]],
-    value: Any,
-    target: Any,
-    dtype: str,
-    lanes: int,
-    parallel: bool,
-) -> Any:
-    """The loops over one part of each outer axis and all parts of the inner one."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Boxes:
+    """Writes the loops over all axes, which are ``divided`` into parts."""
 
-    def row(indices: list[Any]) -> Any:
-        where = {
-            axis.var: index + tirx.const(first, dtype) if first else index
-            for axis, index, (first, _) in zip(outer, indices, box, strict=True)
-        }
-        return emit.sequence([_part(where, part) for part in parts])
+    axes: Sequence[Axis]
+    divided: Mapping[Axis, Sequence[cuts.Part]]
+    value: Any
+    target: Any
+    dtype: str
+    lanes: int
+    parallel: bool
 
-    def _part(where: Mapping[Any, Any], part: tuple[int, sizes.Extent]) -> Any:
-        first, last = part
-        analyzer = sym.Analyzer()
-        for axis, (low, high) in zip(outer, box, strict=True):
-            analyzer.bind(axis.var, Range(low, high))
-        analyzer.bind(inner.var, Range(first, last))
-        simple = with_known_conditions(value, analyzer)
+    def statement(self) -> Any:
+        """The loops over one part of each outer axis and all parts of the inner one, for each."""
+        if not self.axes:
+            return tirx.BufferStore(self.target.source, self.value, list(self.target.indices))
+        parts = [self.divided.get(axis, [(0, axis.extent)]) for axis in self.axes]
+        return emit.sequence([self._box(box, parts[-1]) for box in itertools.product(*parts[:-1])])
 
-        def element(index: Any) -> Any:
-            here = {**where, inner.var: index + tirx.const(first, dtype) if first else index}
-            return tirx.BufferStore(
-                target.source,
-                substituted(simple, here),
-                [substituted(i, here) for i in target.indices],
-            )
+    def _box(self, box: Sequence[cuts.Part], parts: Sequence[cuts.Part]) -> Any:
+        *outer, inner = self.axes
 
-        return _row(_length(part), lanes, element, dtype)
+        def row(indices: list[Any]) -> Any:
+            where = {
+                axis.var: index + sizes.number(first, self.dtype)
+                for axis, index, (first, _) in zip(outer, indices, box, strict=True)
+            }
+            return emit.sequence([strip(where, part) for part in parts])
 
-    extents = [_length(part) for part in box]
-    if not outer and parallel and len(parts) == 1:
-        return _long_row(inner, value, target, dtype, lanes)
-    return emit.grid(extents, row, dtype, parallel=parallel)
+        def strip(where: Mapping[Any, Any], part: cuts.Part) -> Any:
+            simple = cuts.between(self.value, self.axes, [*box, part])
+            first = sizes.number(part[0], self.dtype)
+
+            def element(index: Any) -> Any:
+                here = {**where, inner.var: index + first}
+                return tirx.BufferStore(
+                    self.target.source,
+                    substituted(simple, here),
+                    [substituted(i, here) for i in self.target.indices],
+                )
+
+            return _row(cuts.length(part), self.lanes, element, self.dtype)
+
+        if not outer and self.parallel and len(parts) == 1:
+            return _long_row(inner, self.value, self.target, self.dtype, self.lanes)
+        lengths = [cuts.length(part) for part in box]
+        return emit.grid(lengths, row, self.dtype, parallel=self.parallel)
 
 
 def _lanes(stage: Stage, description: Description) -> int:
@@ -195,37 +202,8 @@ def _may_repeat_bfloat16(value: Any, axes: Sequence[Axis]) -> bool:
 def _row(extent: sizes.Extent, lanes: int, element: emit.Body, dtype: str) -> Any:
     """The elements of a row, in vectors where there are lanes."""
     if lanes > 1:
-        return emit.strip(extent, lanes, element, dtype)
+        return emit.strip(extent, lanes, element, dtype, again=True)
     return emit.loop(extent, element, name="element", dtype=dtype)
-
-
-def _length(part: tuple[int, sizes.Extent]) -> sizes.Extent:
-    first, last = part
-    return last - first if first else last
-
-
-def with_known_conditions(value: Any, analyzer: Any) -> Any:
-    """The value without the alternatives that the ranges of its axes rule out.
-
-    Nothing else is simplified: the analyzer's integers do not wrap around, those of a tensor do.
-    """
-
-    def chosen(choice: Any) -> Any:
-        if isinstance(choice, tirx.Select):
-            parts = (choice.condition, choice.true_value, choice.false_value)
-        elif is_conditional(choice):
-            parts = tuple(choice.args)
-        else:
-            return choice
-        condition, consequent, alternative = parts
-        if loads(condition):
-            return choice
-        known = analyzer.simplify(condition)
-        if not isinstance(known, tirx.IntImm):
-            return choice
-        return with_known_conditions(consequent if known.value else alternative, analyzer)
-
-    return tvm_ffi.structural_map(value, ((tirx.Select, Call), chosen), order="pre")
 
 
 def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int) -> Any:
@@ -281,25 +259,3 @@ def _element_at(inner: Axis, value: Any, target: Any) -> Any:
         return element
 
     return element_at
-
-
-def _cuts(value: Any, axis: Axis) -> list[sizes.Extent]:
-    """Where conditions divide an axis: its ends, and what it is compared with between them."""
-    if not axis.is_known:
-        return [0, axis.extent]
-    found: list[Any] = []
-    for kind in (tirx.LT, tirx.LE, tirx.GT, tirx.GE):
-        tvm_ffi.structural_walk(value, (kind, found.append), order="post")
-    cuts = {0, axis.extent}
-    for test in found:
-        equation = sym.detect_linear_equation(test.a - test.b, [axis.var])
-        if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
-            continue
-        slope, base = (int(c.value) for c in equation)
-        if abs(slope) != 1:
-            continue
-        behind = (tirx.LE, tirx.GT) if slope == 1 else (tirx.LT, tirx.GE)
-        cut = -base * slope + isinstance(test, behind)
-        if 0 < cut < axis.extent:
-            cuts.add(cut)
-    return sorted(cuts) if len(cuts) <= _PARTS + 1 else [0, axis.extent]

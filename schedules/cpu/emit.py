@@ -79,10 +79,16 @@ def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statem
     return sequence(statements)
 
 
-def strip(extent: sizes.Extent, lanes: int, body: Body, dtype: str = "int64") -> Statement:
-    """The body for each element of a row of any length: a loop of vectors, then narrower ones."""
+def strip(
+    extent: sizes.Extent, lanes: int, body: Body, dtype: str = "int64", *, again: bool = False
+) -> Statement:
+    """The body for each element of a row of any length: a loop of vectors, then narrower ones.
+
+    Where only a run tells the length, some elements may get it ``again``, if that is allowed.
+    """
     if not isinstance(extent, int):
-        return _symbolic_strip(extent, lanes, body, dtype)
+        strips = _overlapping_strip if again else _symbolic_strip
+        return strips(extent, lanes, body, dtype)
     wide = lanes * 2 if extent >= lanes * 2 else lanes
     full, rest = divmod(extent, wide)
 
@@ -128,6 +134,41 @@ def _symbolic_strip(extent: sizes.Extent, lanes: int, body: Body, dtype: str) ->
     return sequence(statements)
 
 
+def _overlapping_strip(extent: sizes.Extent, lanes: int, body: Body, dtype: str) -> Statement:
+    """A row whose length only a run tells: vectors, the last one up to the end of the row.
+
+    Less than a vector are two of half its width, and so on.
+    """
+
+    def vector(first: Any, width: int) -> Statement:
+        return loop(
+            width,
+            lambda lane: body(first + lane),
+            name="lane",
+            kind=tirx.ForKind.VECTORIZED,
+            dtype=dtype,
+        )
+
+    def fewer(width: int) -> Statement:
+        if width == 1:
+            return loop(extent, lambda index: body(index), name="element", dtype=dtype)
+        edge = tirx.const(width, dtype)
+        two = [vector(tirx.const(0, dtype), width), vector(extent - edge, width)]
+        return tirx.IfThenElse(extent >= edge, sequence(two), fewer(width // 2))
+
+    edge = tirx.const(lanes, dtype)
+    whole = loop(
+        sizes.quotient(extent, lanes),
+        lambda number: vector(number * edge, lanes),
+        name="vector",
+        dtype=dtype,
+    )
+    if sizes.is_divisible(extent, lanes):
+        return whole
+    rest = tirx.IfThenElse(tirx.floormod(extent, edge) > 0, vector(extent - edge, lanes), None)
+    return tirx.IfThenElse(extent >= edge, sequence([whole, rest]), fewer(lanes // 2))
+
+
 def sequence(statements: Sequence[Statement]) -> Statement:
     """Statements one after the other."""
     flat: list[Statement] = []
@@ -141,25 +182,47 @@ def grid(
     body: Callable[[list[Any]], Statement],
     dtype: str,
     *,
-    parallel: bool,
+    parallel: bool = False,
 ) -> Statement:
-    """One loop over all points of a grid, in parallel where asked for."""
+    """The loops over all points of a grid; a single one, in parallel, where asked for."""
     total = sizes.product(extents)
+    if not parallel or (sizes.is_known(total) and total <= 1):
+        return _nested(extents, body, [], dtype)
+    return loop(
+        total,
+        lambda number: body(decoded(number, extents, dtype)),
+        name="task",
+        kind=tirx.ForKind.PARALLEL,
+        dtype=dtype,
+    )
 
-    def decoded(number: Any) -> Statement:
-        indices: list[Any] = []
-        rest = number
-        for place, extent in enumerate(extents):
-            behind = _divisor(sizes.product(extents[place + 1 :]), dtype)
-            index = rest if behind is None else tirx.floordiv(rest, behind)
-            rest = rest if behind is None else tirx.floormod(rest, behind)
-            unit = sizes.is_known(extent) and extent == 1
-            indices.append(tirx.const(0, dtype) if unit else index)
-        return body(indices)
 
-    single = sizes.is_known(total) and total <= 1
-    kind = tirx.ForKind.PARALLEL if parallel and not single else tirx.ForKind.SERIAL
-    return loop(total, decoded, name="task", kind=kind, dtype=dtype)
+def decoded(number: Any, extents: Sequence[sizes.Extent], dtype: str) -> list[Any]:
+    """The point of a grid that has a number."""
+    indices: list[Any] = []
+    for place, extent in enumerate(extents):
+        behind = _divisor(sizes.product(extents[place + 1 :]), dtype)
+        index = number if behind is None else tirx.floordiv(number, behind)
+        number = number if behind is None else tirx.floormod(number, behind)
+        unit = sizes.is_known(extent) and extent == 1
+        indices.append(tirx.const(0, dtype) if unit else index)
+    return indices
+
+
+def _nested(
+    extents: Sequence[sizes.Extent],
+    body: Callable[[list[Any]], Statement],
+    outer: list[Any],
+    dtype: str,
+) -> Statement:
+    """A loop for each dimension, so that what depends on outer ones is computed outside."""
+    if len(outer) == len(extents):
+        return body(outer)
+    return loop(
+        extents[len(outer)],
+        lambda index: _nested(extents, body, [*outer, index], dtype),
+        dtype=dtype,
+    )
 
 
 def _divisor(size: sizes.Extent, dtype: str) -> PrimExpression | None:

@@ -21,6 +21,10 @@ from tvm_nnef.tvm_compat import PrimFunction, is_conditional, lanes_of
 
 def with_named_values(function: PrimFunction) -> PrimFunction:
     """The function with the values of its stores computed step by step."""
+    named: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.Let, named.append))
+    if not named:
+        return function
     return function.with_body(
         tvm_ffi.structural_map(function.body, (tirx.BufferStore, _in_steps), order="post")
     )

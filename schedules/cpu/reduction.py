@@ -25,6 +25,7 @@ from tvm_nnef.schedules.stages import (
     Stage,
     at,
     inlined,
+    is_plain,
     loads,
     substituted,
 )
@@ -47,7 +48,7 @@ class Border:
     reduced: Axis
     stride: int
     first: int
-    last: int
+    last: sizes.Extent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +124,7 @@ def _epilogue(
     ):
         return None
     axes = [axis.var for axis in stage.axes]
-    expression = inlined(at(result, axes), others)
+    expression = inlined(at(result, axes), others, stage.axes)
     own = loads(expression, stage.buffer)
     plain = all(
         all(_same_index(index, axis) for index, axis in zip(load.indices, stage.axes, strict=True))
@@ -151,7 +152,7 @@ def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[
     """
     inside: list[Stage] = []
     for candidate in before:
-        if _is_plain(candidate.value):
+        if is_plain(candidate.value):
             inside.append(candidate)
     names = {s.buffer: s for s in inside}
     copies: list[Stage] = []
@@ -160,11 +161,6 @@ def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[
         if copy.buffer not in names and loads_of_any([stage, *inside, *copies], copy.buffer):
             copies.insert(0, replace(copy, value=inlined(copy.value, names)))
     return inside, copies
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a value is one element of another buffer, or a constant."""
-    return isinstance(value, (BUFFER_LOAD, tirx.FloatImm, tirx.IntImm))
 
 
 def _with_borders(reduction: Reduction) -> Reduction:
@@ -227,7 +223,7 @@ def _is_that(term: Any, use: Any) -> bool:
     return isinstance(term, BUFFER_LOAD) and term.source.same_as(use.source)
 
 
-def _border(reduction: Reduction, index: Any, first: int, last: int) -> Border | None:
+def _border(reduction: Reduction, index: Any, first: int, last: sizes.Extent) -> Border | None:
     """The border that an index with a padding in its dimension means."""
     axes = [a for a in reduction.axes if _mentions(index, a)]
     reduced = [a for a in reduction.reduced if _mentions(index, a)]

@@ -9,11 +9,12 @@ multiplied by its reciprocal. How the elements of a row are combined stands in :
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import Call
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
@@ -21,8 +22,8 @@ from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.row_totals import Total, total_statements
 from tvm_nnef.schedules.cpu.sharing import with_shared_stages
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads, substituted
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, with_opaque_body
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, substituted
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, is_conditional, with_opaque_body
 
 NAME = "cpu.row_reduction"
 
@@ -34,6 +35,10 @@ PARALLEL_WORK = 1 << 15
 
 def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
     """The function row by row; None where its stages do not share their rows."""
+    if not any(stage.reduced for stage in kernel.stages):
+        return None
+    if rows_of(kernel) is None:
+        kernel = _with_cheap_inside(kernel)
     rows = rows_of(kernel)
     if rows is None:
         return None
@@ -50,6 +55,18 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
 
     body = emit.grid(moving or [1], row, kernel.index_type, parallel=work >= PARALLEL_WORK)
     return with_opaque_body(function, [s.buffer for s in kernel.results], [], body)
+
+
+def _with_cheap_inside(kernel: Kernel) -> Kernel:
+    """The kernel with cheap stages computed where they are needed, as those that span all rows."""
+    inside = {
+        stage.buffer: stage
+        for stage in kernel.stages
+        if not stage.reduced and stage not in kernel.results and is_cheap(stage.value)
+    }
+    left = (stage for stage in kernel.stages if stage.buffer not in inside)
+    stages = tuple(replace(stage, value=inlined(stage.value, inside)) for stage in left)
+    return replace(kernel, stages=stages)
 
 
 def rows_of(kernel: Kernel) -> Sequence[Axis] | None:
@@ -135,7 +152,8 @@ class _Rows:
             inner = stage.axes[rank:]
             if stage.reduced:
                 value = substituted(value, {axis.var: self._zero() for axis in inner})
-            value = _with_reciprocals(value, inner, constants=bool(stage.reduced))
+            value, divisors = _with_reciprocals(value, inner, stage.reduced)
+            statements += divisors
             size = sizes.product(axis.extent for axis in inner)
             lanes = self.description.lanes(bits_of(stage.dtype))
             if not result or self._is_read(stage):
@@ -226,21 +244,57 @@ class _Rows:
         return emit.grid([axis.extent for axis in outer], row, dtype, parallel=False)
 
 
-def _with_reciprocals(value: Any, inner: Sequence[Axis], *, constants: bool) -> Any:
-    """Quotients by what is the same for the whole row as products, rounded once more."""
+def _with_reciprocals(
+    value: Any, inner: Sequence[Axis], reduced: Sequence[Axis]
+) -> tuple[Any, list[Any]]:
+    """Quotients by what is the same for the whole row as products, rounded once more.
+
+    And the statements that compute such divisors, once: a product names its divisor several times,
+    and that of a norm of a norm would be written out tens of thousands of times. Those stay where
+    they are that a condition may guard.
+    """
     variables = [axis.var for axis in inner]
+    changing = [
+        *variables,
+        *(axis.var for axis in reduced),
+        *(let.var for let in _all(value, tirx.Let)),
+    ]
+    guarded = any(map(is_conditional, _all(value, Call)))
+    statements: list[Any] = []
+    numbers: list[tuple[Any, Any]] = []
+
+    def held(divisor: Any, dtype: str) -> Any:
+        if guarded or isinstance(divisor, BUFFER_LOAD) or _mentions(divisor, changing):
+            return divisor
+        for known, number in numbers:
+            if tvm_ffi.structural_equal(known, divisor):
+                return number
+        number = tirx.decl_buffer((1,), dtype, "divisor", scope="local")
+        zero = tirx.const(0, "int32")
+        statements.extend([tirx.AllocBuffer(number), tirx.BufferStore(number, divisor, [zero])])
+        numbers.append((divisor, number[(zero,)]))
+        return numbers[-1][1]
 
     def replaced(division: Any) -> Any:
-        found: list[Any] = []
-        tvm_ffi.structural_walk(division.b, (tirx.Var, found.append), order="post")
-        varies = any(var in variables for var in found)
-        fixed = not varies and bool(loads(division.b))
-        known = constants and isinstance(division.b, tirx.FloatImm)
-        if not (fixed or known) or str(division.ty.dtype) not in _EXTREMES:
+        dtype = str(division.ty.dtype)
+        fixed = not _mentions(division.b, variables) and bool(loads(division.b))
+        known = bool(reduced) and isinstance(division.b, tirx.FloatImm)
+        if not (fixed or known) or dtype not in _EXTREMES:
             return division
-        return _product(division.a, division.b, str(division.ty.dtype))
+        divisor = held(division.b, dtype) if fixed else division.b
+        return _product(division.a, divisor, dtype)
 
-    return tvm_ffi.structural_map(value, (tirx.Div, replaced))
+    return tvm_ffi.structural_map(value, (tirx.Div, replaced), order="post"), statements
+
+
+def _all(expression: Any, kind: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (kind, found.append), order="post")
+    return found
+
+
+def _mentions(expression: Any, variables: Sequence[Any]) -> bool:
+    return any(var in variables for var in _all(expression, tirx.Var))
 
 
 _EXTREMES = {

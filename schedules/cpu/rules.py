@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tvm_nnef.schedules.cpu import copies, fallback, planes, register_tile, row_reduction
+from tvm_nnef.schedules.cpu import (
+    copies,
+    fallback,
+    parts,
+    planes,
+    register_tile,
+    row_reduction,
+    sampling,
+)
 from tvm_nnef.schedules.cpu.description import Description, describe
 from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
 from tvm_nnef.schedules.empty import with_first_values
@@ -18,6 +26,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (register_tile.NAME, register_tile.apply),
     (planes.NAME, planes.apply),
     (copies.NAME, copies.apply),
+    (sampling.NAME, sampling.apply),
 )
 """The rules by name, in the order in which they are asked."""
 
@@ -28,8 +37,25 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
     kernel = read_kernel(function)
     if kernel is not None and not any(divides_data(stage.value) for stage in kernel.stages):
         description = describe(target)
-        for name, rule in RULES:
-            scheduled = rule(function, kernel, description)
-            if scheduled is not None:
-                return scheduled, name
+        found = _first(function, kernel, description)
+        if found is not None:
+            return found
+
+        def part(function: PrimFunction, kernel: Kernel) -> PrimFunction | None:
+            made = _first(function, kernel, description)
+            return None if made is None else made[0]
+
+        scheduled = parts.apply(function, kernel, part)
+        if scheduled is not None:
+            return scheduled, parts.NAME
     return fallback.apply(with_first_values(function), target)
+
+
+def _first(
+    function: PrimFunction, kernel: Kernel, description: Description
+) -> tuple[PrimFunction, str] | None:
+    for name, rule in RULES:
+        scheduled = rule(function, kernel, description)
+        if scheduled is not None:
+            return scheduled, name
+    return None

@@ -6,7 +6,6 @@ would not be contiguous. Writes no loops.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,9 @@ from tvm_nnef.schedules.cpu.reduction import Reduction
 from tvm_nnef.schedules.cpu.strided_loads import WIDEST
 from tvm_nnef.schedules.stages import Axis, extent_product, loads, substituted
 
+_MANY = 1 << 20
+"""Rows of which only a run tells the number: tiles are as high as is good for many of them."""
+
 _SHORT = 320
 """A reduction of so few steps waits for the memory of its result, if it is far away."""
 
@@ -32,10 +34,12 @@ class Plan:
     """The axes and the size of a tile.
 
     ``outer`` are the axes that a tile has one value of, in their order; ``lanes`` is the width of
-    its vectors. ``columns_first`` says that all rows go by before the next columns, ``early`` that
-    the memory of the result is asked for before the reduction, ``filled`` that all operands can be
-    read behind the last column, up to the width of a tile, ``overlapping`` that the last columns
-    begin earlier where the tiles do not divide them.
+    its vectors. ``columns_first`` says that all rows go by before the next columns, those of one
+    value of the ``batches``, the axes of ``outer`` that number operands by themselves; ``early``
+    that the memory of the result is asked for before the reduction, ``filled`` that all operands
+    can be read behind the last column, up to the width of a tile, ``overlapping`` that the last
+    columns begin earlier where the tiles do not divide them, ``roomy`` that all operands can be
+    read behind the last row and column, up to the size of a tile.
     """
 
     outer: tuple[Axis, ...]
@@ -47,10 +51,17 @@ class Plan:
     early: bool
     filled: bool = False
     overlapping: bool = False
+    batches: tuple[Axis, ...] = ()
+    roomy: bool = False
 
 
-def make_plan(reduction: Reduction, dtype: str, description: Description) -> Plan | None:
-    """The axes and the size of the tiles; None where lanes would not be contiguous."""
+def make_plan(
+    reduction: Reduction, dtype: str, description: Description, *, roomy: bool = False
+) -> Plan | None:
+    """The axes and the size of the tiles; None where lanes would not be contiguous.
+
+    Copies that windows slide over are ``roomy``, or as large as they are.
+    """
     if not reduction.axes:
         return None
     *others, columns = reduction.axes
@@ -69,37 +80,41 @@ def make_plan(reduction: Reduction, dtype: str, description: Description) -> Pla
         return None
     rows = _row_axis(accesses, others)
     if any(_slides(load, columns, reduction) for load in accesses):
-        if not columns.is_known:
-            return None
-        return _sliding(reduction, others, rows, lanes, description)
+        return _sliding(reduction, others, rows, lanes, description, roomy)
     if any(stride > 1 for stride in strides if stride is not None):
         return None
-    width = packed or _free_width(rows, columns, lanes, description)
+    gliding = rows is not None and 0 not in strides and _glides(accesses, rows, reduction)
+    width = packed or (lanes if gliding else _free_width(rows, columns, lanes, description))
     lanes = min(lanes, _below(width))
     vectors = -(-min(width, columns.typical) // lanes)
     distance = max((_row_stride(load, rows) for load in accesses), default=0) * bits // 8
-    shared = any(_row_stride(load, rows) == 0 for load in accesses) if rows else False
-    height = tiles.rows_for(rows.typical, vectors, description, distance) if rows else 1
+    height = 1
+    if rows:
+        count = rows.extent if rows.is_known else _MANY
+        height = tiles.rows_for(count, vectors, description, distance)
+        height = _sliding_rows(rows, description) if gliding else height
     outer = tuple(axis for axis in others if axis is not rows)
     tile = tiles.Tile(height, width)
-    weights = sum(
-        _elements(load.source) * bits // 8
-        for load in accesses
-        if rows is not None and _row_stride(load, rows) == 0
-    )
-    first = shared and weights > description.level2 // 2
-    size = _elements(reduction.target) * bits // 8
+    reused = [load for load in accesses if rows is not None and _row_stride(load, rows) == 0]
+    batches = tuple(a for a in outer if reused and all(_row_stride(load, a) for load in reused))
+    weights = sum(sizes.typical(sizes.elements(load.source)) * bits // 8 for load in reused)
+    first = bool(reused) and weights // extent_product(batches) > description.level2 // 2
+    size = sizes.typical(sizes.elements(reduction.target)) * bits // 8
     early = size > description.level2 // 2 and extent_product(reduction.reduced) <= _SHORT
     filled = packed is not None and all(_is_filled(load, columns, packed) for load in accesses)
-    return Plan(outer, rows, columns, tile, lanes, first, early, filled)
-
-
-def _elements(buffer: Any) -> int:
-    return math.prod(sizes.typical(sizes.extent(extent)) for extent in buffer.shape)
+    return Plan(outer, rows, columns, tile, lanes, first, early, filled, batches=batches)
 
 
 _SLIDING_ROWS = 8
-"""Rows of a tile under sliding windows: they share what they load."""
+"""Rows of a tile under sliding windows, at most: they share what they load.
+
+Their totals take a quarter of the registers; what they share would not stay in fewer than the rest.
+"""
+
+
+def _sliding_rows(rows: Axis, description: Description) -> int:
+    height = min(_SLIDING_ROWS, description.registers // 4, rows.typical)
+    return -(-rows.typical // -(-rows.typical // height)) if rows.is_known else height
 
 
 def _sliding(
@@ -108,14 +123,25 @@ def _sliding(
     rows: Axis | None,
     lanes: int,
     description: Description,
+    roomy: bool,
 ) -> Plan:
     """Tiles of one vector, under windows that slide along it."""
     outer = tuple(axis for axis in others if axis is not rows)
-    height = min(_SLIDING_ROWS, description.registers // 2, rows.typical) if rows else 1
-    if rows:
-        height = -(-rows.typical // -(-rows.typical // height))
+    height = _sliding_rows(rows, description) if rows else 1
     tile = tiles.Tile(height, lanes)
-    return Plan(outer, rows, reduction.axes[-1], tile, lanes, False, False, overlapping=True)
+    columns = reduction.axes[-1]
+    return Plan(
+        outer, rows, columns, tile, lanes, False, False, roomy, overlapping=True, roomy=roomy
+    )
+
+
+def _glides(accesses: Sequence[Any], rows: Axis, reduction: Reduction) -> bool:
+    """Whether windows move along the rows, so that these share what they load."""
+    return any(
+        count(index, rows) > 0 and any(count(index, axis) > 0 for axis in reduction.reduced)
+        for load in accesses
+        for index in load.indices
+    )
 
 
 def _slides(load: Any, columns: Axis, reduction: Reduction) -> bool:

@@ -12,8 +12,10 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import stride_of
+from tvm_nnef.schedules.cpu.merging import count
 from tvm_nnef.schedules.stages import Axis, loads, substituted
 
 _BLOCK = 16
@@ -25,15 +27,42 @@ _FEWEST = 4
 
 def crossing(value: Any, axes: Sequence[Axis]) -> Axis | None:
     """The axis along which something is contiguous that is strided along the last axis."""
-    if len(axes) < 2 or not axes[-1].is_known:
+    if len(axes) < 2 or axes[-1].is_unit:
         return None
-    outer = [axis for axis in axes[:-1] if axis.is_known and axis.extent > 1]
+    outer = [axis for axis in axes[:-1] if not axis.is_unit]
     for load in loads(value):
-        steps = {axis: stride_of(load, axis.var) for axis in axes}
+        steps = {axis: _step(load, axis) for axis in axes}
         if steps[axes[-1]] in (0, 1, None):
             continue
         return next((axis for axis in outer if steps[axis] == 1), None)
     return None
+
+
+_FAR = 1 << 30
+"""The step along a dimension in front of one whose extent only a run tells."""
+
+
+def _step(load: Any, axis: Axis) -> int | None:
+    """By how much a load moves along an axis; None: not evenly."""
+    step = stride_of(load, axis.var)
+    if step is not None or count(load, axis) != 1:
+        return step
+    *front, _ = load.indices
+    return _FAR if any(index.same_as(axis.var) for index in front) else None
+
+
+def fits(axes: Sequence[Axis], across: Axis, lanes: int) -> Any:
+    """Whether there is room for a block, as a condition; None where that is certain."""
+    edges = _edges(axes, across, lanes)
+    tests = [axis.extent >= edge for axis, edge in edges.items() if not axis.is_known]
+    return tirx.all(*tests) if tests else None
+
+
+def _edges(axes: Sequence[Axis], across: Axis, lanes: int) -> dict[Axis, int]:
+    """The extents of a block, equal ones where it is turned in registers."""
+    edges = {a: min(_BLOCK, a.extent) if a.is_known else _BLOCK for a in (across, axes[-1])}
+    square = 1 << (min(lanes, *edges.values()).bit_length() - 1)
+    return dict.fromkeys(edges, square) if square >= _FEWEST else edges
 
 
 def blocks(
@@ -46,20 +75,20 @@ def blocks(
     *,
     parallel: bool,
 ) -> Any:
-    """The loops over blocks of ``across`` and the last axis; those at the end overlap others."""
+    """The loops over blocks of ``across`` and the last axis; those at the end overlap others.
+
+    Where only a run tells the extents, only for those that a block ``fits`` in.
+    """
     inner = axes[-1]
-    edges = {axis: min(_BLOCK, axis.extent) for axis in (across, inner)}
-    square = 1 << (min(lanes, *edges.values()).bit_length() - 1)
-    turned = square >= _FEWEST
-    if turned:
-        edges = dict.fromkeys(edges, square)
-    counts = [-(-a.extent // edges[a]) if a in edges else a.extent for a in axes]
+    edges = _edges(axes, across, lanes)
+    turned = _FEWEST <= edges[across] == edges[inner] <= lanes
+    counts = [sizes.quotient_above(a.extent, edges[a]) if a in edges else a.extent for a in axes]
 
     def start(axis: Axis, number: Any) -> Any:
         first = number * tirx.const(edges[axis], dtype)
-        if axis.extent % edges[axis] == 0:
+        if sizes.is_divisible(axis.extent, edges[axis]):
             return first
-        return tirx.min(first, tirx.const(axis.extent - edges[axis], dtype))
+        return tirx.min(first, sizes.number(axis.extent - edges[axis], dtype))
 
     def block(indices: list[Any]) -> Any:
         where = {
@@ -80,7 +109,7 @@ def blocks(
 
         kind = str(target.source.dtype)
         if turned:
-            return _turned(square, kind, element, store, dtype)
+            return _turned(edges[inner], kind, element, store, dtype)
         return _copied(edges[inner], edges[across], kind, lanes, element, store, dtype)
 
     return emit.grid(counts, block, dtype, parallel=parallel)

@@ -143,7 +143,7 @@ class _Loop:
             return None
         buffers = [_buffer(p, f"p{number}") for number, p in enumerate(parameters)]
         loop = _Loop(buffers[:count], buffers[count:])
-        size = sum(sizes.typical(_size(buffer)) for buffer in loop._copied(function))
+        size = sum(sizes.typical(sizes.elements(buffer)) for buffer in loop._copied(function))
         values = dict(zip(parameters, buffers, strict=True))
         if size > _LARGEST_STATE or not loop._read(function, values, kernels):
             return None
@@ -295,10 +295,6 @@ def _has_shape(kind: Any) -> bool:
 
 def _typed_buffer(kind: Any, name: str) -> Buffer:
     return new_buffer(list(kind.shape.values), str(kind.dtype), name)
-
-
-def _size(buffer: Buffer) -> sizes.Extent:
-    return sizes.product(map(sizes.extent, buffer.shape))
 
 
 def _symbols(operand: Operand) -> list[Any]:

@@ -90,7 +90,7 @@ def _reshape(walk: Walk, call: Any) -> Placed | None:
         return None
     old = [extent_of(placed, dimension) for dimension in range(len(placed.order))]
     new = list(shape_and_dtype(call)[0])
-    groups = _groups(old, new)
+    groups = sizes.groups(old, new)
     if groups is None:
         return None
     needed: list[int] = []
@@ -109,35 +109,6 @@ def _reshape(walk: Walk, call: Any) -> Placed | None:
         value = walk.builder_.emit(relax.op.permute_dims(value, axes))
     shape = tuple(new[dimension] for dimension in order)
     return Placed(relax.op.reshape(value, shape), tuple(order))
-
-
-def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[list[int], list[int]]] | None:
-    """Which neighbouring dimensions become which; None where the extents tell nothing."""
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) and j < len(new):
-        sources, targets = [i], [j]
-        a, b = old[i], new[j]
-        i, j = i + 1, j + 1
-        while not sizes.same(a, b):
-            if not (sizes.is_known(a) and sizes.is_known(b)):
-                return None
-            if a < b and i < len(old):
-                a *= old[i]
-                sources.append(i)
-                i += 1
-            elif b < a and j < len(new):
-                b *= new[j]
-                targets.append(j)
-                j += 1
-            else:
-                return None
-        groups.append((sources, targets))
-    if not all(sizes.same(extent, 1) for extent in (*old[i:], *new[j:])) or not groups:
-        return None
-    groups[-1][0].extend(range(i, len(old)))
-    groups[-1][1].extend(range(j, len(new)))
-    return groups
 
 
 def _slice(walk: Walk, call: Any) -> Placed | None:

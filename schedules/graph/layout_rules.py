@@ -55,17 +55,24 @@ def _convolution(walk: Walk, call: Any) -> Placed | None:
 _NARROW = 8
 """Rows of fewer elements fill no vectors."""
 
+_FEW = 4
+"""So few channels fill none either, and to compute them is worth a change of order."""
+
 
 def _stays(walk: Walk, call: Any) -> bool:
-    """Whether a convolution is as fast in the order in which its data come.
+    """Whether a convolution is faster with vectors along rows than along channels.
 
-    Where each channel has a window of its own, vectors may run along rows instead of channels.
+    So it is where there are few channels to compute; and where each is computed from one channel,
+    unless the data come in another order already, or steps over a single channel are wide.
     """
-    weights = shape_and_dtype(call.args[1])[0]
+    outputs, inputs = shape_and_dtype(call.args[1])[0][:2]
     width = shape_and_dtype(call.args[0])[0][-1]
-    depthwise = weights[0] == int(call.attrs.groups) and weights[1] == 1
-    wide = not isinstance(width, int) or width >= _NARROW
-    return bool(depthwise and wide and walk.placement(call.args[0]) is None)
+    if isinstance(width, int) and width < _NARROW:
+        return False
+    dense = int(call.attrs.groups) > 1 or all(int(step) == 1 for step in call.attrs.strides)
+    alone = inputs == 1 and dense and walk.placement(call.args[0]) is None
+    few = isinstance(outputs, int) and outputs <= _FEW
+    return few or bool(alone)
 
 
 _POOLS = {

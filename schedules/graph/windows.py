@@ -77,14 +77,23 @@ def operand_of(load: Any, stage: Stage, kernel: Kernel, neutral: Any) -> Operand
 
 
 def with_unit_axes(load: Any, stage: Stage) -> Any:
-    """The load with axes of extent 1 in place of zeros, where the value mentions them nowhere."""
+    """The load with axes of extent 1 in place of zeros, where the value mentions them nowhere.
+
+    Those at the same place come first; where there is none, any of the others will do.
+    """
     found: list[Any] = []
     tvm_ffi.structural_walk(stage.value, (tirx.Var, found.append), order="post")
+    idle = {
+        place: axis
+        for place, axis in enumerate(stage.axes)
+        if axis.is_unit and not any(var.same_as(axis.var) for var in found)
+    }
+    extents = [sizes.extent(extent) for extent in load.source.shape]
     indices = list(load.indices)
-    for place, (index, axis) in enumerate(zip(indices, stage.axes, strict=False)):
-        idle = axis.is_unit and not any(var.same_as(axis.var) for var in found)
-        if idle and _is_unit(index, sizes.extent(load.source.shape[place])):
-            indices[place] = axis.var
+    units = [n for n, index in enumerate(indices) if _is_unit(index, extents[n])]
+    for place in sorted(units, key=lambda place: place not in idle):
+        if idle:
+            indices[place] = idle.pop(place if place in idle else next(iter(idle))).var
     return load.source[tuple(indices)]
 
 

@@ -54,8 +54,9 @@ def test_verbose_build_tells_of_the_kernels(
 def test_the_report_as_json_is_all_that_is_printed(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert build(model, tmp_path, "--json") == 0
+    assert build(model, tmp_path, "--json", "--threads", "1") == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["threads"] == 1
     assert sum(kernel["flop"] for kernel in found["kernels"]) >= 2 * 8 * 16 * 8
     assert found["seconds"] > 0
 
@@ -120,7 +121,13 @@ def test_bench_of_an_onnx_file_runs_beside_onnxruntime(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["tune", "m", "--trials", "0", "--database", "d"], ["bench", "m", "--threads", "none"]],
+    [
+        ["tune", "m", "--trials", "0", "--database", "d"],
+        ["tune", "m", "--trials", "1", "--database", "d", "--threads", "0"],
+        ["build", "m", "-o", "m.so", "--threads", "-1"],
+        ["run", "m", "--threads", "1.5"],
+        ["bench", "m", "--threads", "none"],
+    ],
 )
 def test_wrong_numbers_are_wrong_usage(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:

@@ -7,12 +7,14 @@ import os
 import platform
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
+from tvm_nnef import tvm_compat, tvm_threads
 from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.pipeline import STAGES, build_module, compile_module
 from tvm_nnef.diagnostics import NnefError
@@ -195,22 +197,68 @@ def test_metadata_of_a_module_that_names_no_ports():
     assert [port["name"] for port in described["outputs"]] == ["output_0", "output_1", "output_2"]
 
 
-def test_all_cores_are_used_unless_the_user_says_otherwise():
+def test_all_cores_are_used_from_the_first_call_on(monkeypatch):
+    """TVM by itself takes half of the hardware threads, from the first use on."""
     program = (
         "import tvm; from tvm_nnef.tvm_threads import default_threads, use_threads\n"
         "use_threads(default_threads()); print(tvm.get_global_func('runtime.NumThreads')())"
     )
+    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert int(run.stdout) == default_threads()
 
-    def threads(**environment: str) -> int:
-        clean = {k: v for k, v in os.environ.items() if not k.endswith("NUM_THREADS")}
-        run = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True,
-            env={**clean, **environment},
-        )  # fmt: skip
-        return int(run.stdout)
 
-    assert threads() == len(os.sched_getaffinity(0))
-    assert threads(TVM_NUM_THREADS="1") == 1
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"TVM_NUM_THREADS": "1"}, 1),
+        ({"TVM_NUM_THREADS": "1000000"}, 3),
+        ({"OMP_NUM_THREADS": "2,1"}, 2),
+        ({"TVM_NUM_THREADS": "2", "OMP_NUM_THREADS": "1"}, 2),
+        ({"TVM_NUM_THREADS": "0"}, 3),
+        ({"TVM_NUM_THREADS": "-1"}, 3),
+        ({"TVM_NUM_THREADS": "many", "OMP_NUM_THREADS": "1"}, 1),
+    ],
+)
+def test_variables_of_the_environment_set_threads(monkeypatch, variables, expected):
+    monkeypatch.setattr(tvm_threads, "_cores", lambda: [0, 1, 2])
+    monkeypatch.setattr(tvm_threads, "processor_quota", lambda: None)
+    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert default_threads() == expected
+
+
+def test_a_quota_of_processors_is_kept_unless_the_user_says_otherwise(monkeypatch):
+    monkeypatch.setattr(tvm_threads, "_cores", lambda: [0, 1, 2, 3])
+    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tvm_threads, "processor_quota", lambda: 2)
+    assert default_threads() == 2
+    monkeypatch.setattr(tvm_threads, "processor_quota", lambda: 9)
+    assert default_threads() == 4
+    monkeypatch.setenv("TVM_NUM_THREADS", "3")
+    monkeypatch.setattr(tvm_threads, "processor_quota", lambda: 2)
+    assert default_threads() == 3
+
+
+def test_threads_of_python_call_in_turns_and_each_has_all_cores(executable):
+    """TVM's machine breaks when calls overlap, and its pools would share a single core."""
+    cores, in_use = os.sched_getaffinity(0), tvm.get_global_func("runtime.NumThreads")
+
+    def call(number):
+        for _ in range(200):
+            total, _ = executable([A + number, A], N)
+            np.testing.assert_array_equal(total, A * 2 + number)
+        return in_use(), os.sched_getaffinity(0)
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(call, range(4)):
+            assert found == (executable.threads, cores)
 
 
 def test_threads_are_those_of_the_executable_that_runs(executable):
@@ -241,9 +289,31 @@ def test_what_is_prepared_runs_without_touching_the_state(executable):
     check(executable([A, A * 2], N))
 
 
-def test_a_target_without_schedules_is_an_error():
-    with pytest.raises(NnefError, match="no schedules for the target 'cuda'"):
-        build_module(example(), {"kind": "cuda", "arch": "sm_80"})
+@pytest.mark.parametrize("target", [{"kind": "cuda", "arch": "sm_80"}, {"kind": "c"}])
+def test_a_target_without_schedules_is_an_error(target):
+    with pytest.raises(NnefError, match=f"no schedules for the target '{target['kind']}'"):
+        build_module(example(), target)
+
+
+def test_the_results_of_one_run_are_written_where_those_of_the_last_one_were(executable):
+    call = executable.prepared([A, A * 2], N)
+
+    def place():
+        return np.from_dlpack(call()[0]).ctypes.data
+
+    assert place() == place()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+def test_large_tensors_are_copies_on_the_boundaries_that_tvm_wants(dtype):
+    array = (np.arange(5 << 18) % 3).astype(dtype).reshape(1 << 10, -1).T
+    before = array.copy()
+    tensor = tvm_compat.runtime_tensor(array)
+    array[...] = 0
+    held = np.from_dlpack(tensor)
+    assert held.ctypes.data % 64 == 0
+    assert held.dtype == before.dtype
+    np.testing.assert_array_equal(held, before)
 
 
 def test_export_and_load_keep_quiet_but_for_others(executable, tmp_path, capfd):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tvm_nnef.composition import composer
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.values import Environment
 from tvm_nnef.diagnostics import NnefError
@@ -54,7 +55,8 @@ def test_refused_soon(blocks: str, body: str, words: str) -> None:
     assert time.perf_counter() - start < SECONDS
 
 
-def test_exponential_invocations_are_refused() -> None:
+def test_exponential_invocations_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(composer, "MAX_STEPS", 1 << 11)
     levels = "\n".join(
         f"operator f{i} {{ @input {{ x: real[n]; }} @output {{ y: real[n]; }}"
         f" @compose {{ a = f{i + 1}(x); y = f{i + 1}(a); }} }}"

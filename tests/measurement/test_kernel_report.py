@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -88,6 +89,22 @@ def test_the_lines_say_what_was_measured() -> None:
     assert odd.split() == ["odd", "ordered", "1"]
     assert "cpu.register_tile 1, ordered 1" in last
     assert "2.000 ms on 2 threads, 4.0 GFLOP/s" in last
+
+
+def test_on_a_narrow_terminal_names_take_several_lines_and_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("FORCE_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    long = KernelRow("fused_" * 12, "cpu.register_tile", 12, Work(10**9, 10**8), 1e-2)
+    KernelReport((long, *ROWS), 2).print()
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    table = plain.split("\n\n")[0].splitlines()
+    assert all(len(line) <= 80 for line in table)
+    first = next(line for line in table if line.startswith("fused_"))
+    assert first.split()[1:] == ["cpu.register_tile", "12", "1000.00", "100.00", "10000.0", "100.0",
+                                 "10.0", "98.4%"]  # fmt: skip
 
 
 def test_the_same_as_json() -> None:

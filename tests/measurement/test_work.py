@@ -8,6 +8,8 @@ import pytest
 import tvm
 from tvm import te, tirx
 
+from tvm_nnef import extremes
+from tvm_nnef.measurement.kernels import random_arguments
 from tvm_nnef.measurement.work import Work, work_of
 
 
@@ -39,6 +41,23 @@ def exponential() -> Any:
     return function(x, te.compute((4,), lambda i: te.exp(x[i] - 1.0) / 2.0))
 
 
+def maxima() -> Any:
+    x = te.placeholder((4, 6), name="x")
+    k = te.reduce_axis((0, 6), name="k")
+    larger = te.comm_reducer(extremes.greater, extremes.least)
+    return function(x, te.compute((4,), lambda i: larger(x[i, k] * x[i, k], axis=k)))
+
+
+def leaky() -> Any:
+    x = te.placeholder((4,), name="x")
+    return function(x, te.compute((4,), lambda i: tirx.Select(x[i] > 0.0, x[i], x[i] * 0.1)))
+
+
+def first_rows() -> Any:
+    x = te.placeholder((4,), name="x")
+    return function(x, te.compute((4,), lambda i: tirx.Select(i < 2, x[i], tirx.const(0.0))))
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
@@ -50,8 +69,13 @@ def exponential() -> Any:
         (padded, Work(0, 4 * (6 + 8))),
         # A subtraction, an exponential and a division for each element.
         (exponential, Work(12, 4 * 8)),
+        # A multiplication and a maximum for each element, whatever a test for NaN adds.
+        (maxima, Work(2 * 24, 4 * (24 + 4))),
+        # A choice and a multiplication.
+        (leaky, Work(8, 4 * 8)),
+        (first_rows, Work(0, 4 * 8)),
     ],
-    ids=["matmul", "gather", "padding", "functions"],
+    ids=["matmul", "gather", "padding", "functions", "maxima", "choice", "choice of indices"],
 )
 def test_operations_and_bytes_are_those_that_one_counts_by_hand(made: Any, expected: Work) -> None:
     assert work_of(made(), {}) == expected
@@ -63,6 +87,28 @@ def test_symbols_have_the_values_of_their_bounds() -> None:
     doubled = function(x, te.compute((n, 4), lambda i, j: x[i, j] * 2.0))
     assert work_of(doubled, {"n": 8}) == Work(32, 4 * 64)
     assert work_of(doubled, {}) is None
+
+
+def halves() -> Any:
+    x, y = te.placeholder((99,), "int32", name="x"), te.placeholder((99,), "int32", name="y")
+    return function(x, y, te.compute((99,), lambda i: tirx.floordiv(x[i], y[i])))
+
+
+def differences() -> Any:
+    x, y = te.placeholder((99,), "uint8", name="x"), te.placeholder((99,), "uint8", name="y")
+    return function(x, y, te.compute((99,), lambda i: x[i] - y[i]))
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [(gather, {0}), (halves, set(range(1, 8))), (differences, set(range(8)))],
+)
+def test_random_ints_are_elements_that_are_there_and_as_different_as_may_be(
+    made: Any, expected: set[int]
+) -> None:
+    arguments = random_arguments(made(), {})
+    assert arguments is not None
+    assert set(arguments[1].numpy().tolist()) == expected
 
 
 def test_a_loop_that_data_end_has_no_work_that_can_be_told() -> None:

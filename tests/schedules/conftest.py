@@ -49,11 +49,16 @@ def scheduled(mod: Any, target: Any = "native") -> Any:
     return schedules.schedule(mod, resolve(target))
 
 
-def run(mod: Any, arrays: Any, target: Any = "native") -> np.ndarray:
-    """What a scheduled module computes."""
+def compiled(mod: Any, target: Any = "native") -> Any:
+    """The main function of a scheduled module."""
     resolved = resolve(target)
     library = compile_virtual_machine(mod, resolved, schedules.lowered_functions(resolved))
-    return virtual_machine(library)["main"](*map(runtime_tensor, arrays)).numpy()
+    return virtual_machine(library)["main"]
+
+
+def run(mod: Any, arrays: Any, target: Any = "native") -> np.ndarray:
+    """What a scheduled module computes."""
+    return compiled(mod, target)(*map(runtime_tensor, arrays)).numpy()
 
 
 def unscheduled(mod: Any) -> Any:
@@ -93,5 +98,5 @@ def kernels() -> SimpleNamespace:
     """The helpers of this file."""
     return SimpleNamespace(
         module=module, formula=formula, values=values, scheduled=scheduled, run=run,
-        plain=plain, rules=rules, unscheduled=unscheduled, agrees=agrees,
+        plain=plain, rules=rules, compiled=compiled, unscheduled=unscheduled, agrees=agrees,
     )  # fmt: skip

@@ -230,3 +230,13 @@ def test_constants_are_folded(kernels):
         return relax.op.add(x, relax.op.reshape(relax.op.exp(weights(15)), (5, 3)))
 
     assert operators(simplify(kernels.module(build, (5, 3)))) == ["add"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((1, 4, 3, 3), 1), ((4, 4, 3, 3), 1), ((8, 1, 3, 3), 4)]
+)
+def test_few_channels_and_channels_by_themselves_stay_in_front(shape, groups):
+    def step(x):
+        return relax.op.nn.conv2d(x, weights(*shape), padding=[1, 1, 1, 1], groups=groups)
+
+    assert "permute_dims" not in operators(channels_last(network([step])))

@@ -85,3 +85,23 @@ def test_a_pooling_of_any_height_and_width(size, stride, padding):
         padded = np.pad(x, ((0, 0), (0, 0), edge, edge), constant_values=-np.inf)
         expected = windows(padded, (size, size), (stride, stride), (1, 1)).max((4, 5))
         np.testing.assert_array_equal(executable(x)[0], expected)
+
+
+def test_windows_of_a_formula_that_end_before_any_height_does():
+    w = np.random.default_rng(1).standard_normal((5, 6, 3)).astype("float32")
+    executable = tvm_nnef.build(
+        """operator windows { @input { x: real[n,c,h]; f: real[o,c,p]; }
+          @output { y: real[n,o,h - 3]; }
+          @lower { y[b,z,i] += x[b,d,i + k] * f[z,d,k],
+            b < n, z < o, i < h - 3, d < c, k < p; } }
+        graph G { @input { x: real[n|8,6,h|64]; } @variable { w: real[5,6,3]; }
+          @output { y: real[~,~,~]; } @compose { y = windows(x, w); } }""",
+        variables={"main.G.w": w},
+        progress=False,
+    )
+    for batch, height in ((1, 3), (2, 6), (3, 29)):
+        x = np.random.default_rng(height).standard_normal((batch, 6, height)).astype("float32")
+        padded = np.pad(x, ((0, 0), (0, 0), (0, 3)))
+        views = np.lib.stride_tricks.sliding_window_view(padded, 3, 2)[:, :, : height - 3]
+        expected = np.einsum("nchk,ock->noh", views, w)
+        np.testing.assert_allclose(executable(x)[0], expected, rtol=1e-4, atol=1e-4)

@@ -95,6 +95,18 @@ CASES = {
     "one_row": (
         "matmul", lambda x, w: summed((1, 11), lambda i, j, k: x(0, k) * w(j, k), 13),
         [(1, 13), (11, 13)]),
+    "one_image_elsewhere": (
+        "nn.conv2d",
+        lambda x, w: summed(
+            (6, 6, 5, 1), lambda i, j, o, n, c, u, v: x(i + u, j + v, 0, c) * w(o, c, u, v), 4, 2, 3
+        ),
+        [(7, 8, 1, 4), (5, 4, 2, 3)]),
+    "idle_dimension": (
+        "nn.conv1d",
+        lambda x, w: summed(
+            (3, 5, 8), lambda n, o, i, c, u: x(n, 0, c, 2 * i + u) * w(o, c, u), 8, 3
+        ),
+        [(3, 1, 8, 17), (5, 8, 3)]),
     "pointwise": (
         "nn.conv2d",
         lambda x, w: summed((2, 5, 6, 7), lambda n, o, i, j, c: x(n, c, i, j) * w(o, c, 0, 0), 4),

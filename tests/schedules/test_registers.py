@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tvm
@@ -160,3 +162,46 @@ def test_kernels_build_for_other_machines(kernels, name):
     for build, shape in KERNELS.values():
         mod = kernels.scheduled(kernels.module(build, shape), target)
         compile_virtual_machine(mod, target, schedules.lowered_functions(target))
+
+
+MACHINES = {
+    "x86-64": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64"},
+    "x86-64-v2": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v2"},
+    "x86-64-v3": "x86-64-v3",
+    "x86-64-v4": "x86-64-v4",
+    "aarch64": "aarch64",
+}
+MULTIPLIES = re.compile(r"\b(v?fn?madd\w*ps|v?mulps)\s|\b(fml[as]|fmul)\s+v")
+SPILLS = re.compile(r"mov[au]ps\s+%[xyz]mm\d+, -?\d*\(%rsp\)|\bst[ru]\w?\s+q\d+.*\[sp")
+
+
+def inner_loops(text):
+    """The lines of each loop that has no loop inside, in a text of assembler."""
+    lines = text.splitlines()
+    where = {line.split(":")[0]: n for n, line in enumerate(lines) if line.startswith(".L")}
+    jumps = [(n, line.split()[-1]) for n, line in enumerate(lines) if re.match(r"\s+[bj]", line)]
+    found = {(where[name], n) for n, name in jumps if where.get(name, n) < n}
+    inside = {(a, b) for a, b in found for c, d in found if a <= c and d <= b and (a, b) != (c, d)}
+    return [lines[first : last + 1] for first, last in sorted(found - inside)]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_inner_loops_keep_their_totals_in_registers(kernels, name):
+    def weights(*shape):
+        return relax.const(np.ones(shape, "float32"))
+
+    def build(x):
+        x = relax.op.nn.conv2d(x, weights(16, 1, 3, 3), padding=[1, 1, 1, 1], groups=16)
+        x = relax.op.nn.conv2d(x, weights(37, 16, 3, 3))
+        x = relax.op.nn.conv2d(x, weights(37, 1, 3, 3), padding=[1, 1, 1, 1], groups=37)
+        return relax.op.nn.conv2d(x, weights(48, 37, 1, 1))
+
+    target = resolve(MACHINES[name])
+    mod = kernels.scheduled(kernels.module(build, (1, 16, 15, 17)), target)
+    counts = []
+    for loop in inner_loops(assembler(mod, target)):
+        multiplies, spills = (sum(map(bool, map(p.search, loop))) for p in (MULTIPLIES, SPILLS))
+        if multiplies >= 8:
+            counts.append((multiplies, spills))
+    assert len(counts) >= 3
+    assert not [each for each in counts if 6 * each[1] > each[0]]

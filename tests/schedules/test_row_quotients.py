@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm_ffi
+from tvm import tirx
 
 import tvm_nnef
+from tvm_nnef import schedules
+from tvm_nnef.compilation.target import resolve
+from tvm_nnef.tvm_compat import prim_functions
 
 SHARES = """
 import math;
@@ -37,3 +42,17 @@ def test_rows_of_any_size_are_shared_out(machine_type: str) -> None:
     exact = x.astype(np.longdouble)
     expected = (exact / exact.sum(1, keepdims=True)).astype(machine_type)
     np.testing.assert_allclose(y, expected, rtol=8 * np.finfo(machine_type).eps, atol=0)
+
+
+def test_a_divisor_is_computed_once_however_it_is_made() -> None:
+    """A norm divides by sums of quotients by sums; written out, it took 20 seconds to build."""
+    text = """import nn;
+        graph G { @input { x: real[2,4,3,5]; } @output { y: real[2,4,3,5]; }
+            @compose { y = nn.l1_norm{axes=[-1, 2], bias=0.5}(x); } }
+    """
+    mod = schedules.schedule(tvm_nnef.from_nnef(text), resolve("native"))
+    choices: list[object] = []
+    for function in prim_functions(mod).values():
+        tvm_ffi.structural_walk(function.body, (tirx.Select, choices.append), order="post")
+    assert "cpu.row_reduction" in {kernel.rule for kernel in schedules.report(mod)}
+    assert len(choices) < 200

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tvm_nnef.diagnostics import NnefError, Source, error
+from tvm_nnef.semantics import check
 from tvm_nnef.semantics.check import check_program
-from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax import cache, nodes
 from tvm_nnef.syntax.parser import parse
 
 OPERATOR = "operator {name} {{ @input {{ x: real[n]; }} @output {{ y: real[n]; }} {body} }}\n"
@@ -29,6 +30,23 @@ def test_modules_are_loaded_once_main_first_cycles_included(expect_clean) -> Non
     assert list(program.modules) == ["main", "a", "b", "sub.c"]
     assert program.modules["b"].imports == ("a", "sub.c")
     assert [graph.qualified_name for graph in program.graphs] == ["main.G"]
+
+
+def test_a_standard_module_is_read_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    check._standard_tree.cache_clear()
+    read: list[str] = []
+
+    def noted(text: str, path: str, dialect: str) -> nodes.Module:
+        read.append(path)
+        return parse(text, path, dialect)
+
+    monkeypatch.setattr(cache, "parse_cached", noted)
+    source = Source("<stdlib>/a.sknd", _operator("f"))
+    for _ in range(2):
+        main = Source("main.sknd", "import a;\n" + GRAPH.format(body="y = a.f(x);"))
+        program, found = check_program(main, lambda parts: source)
+        assert program is not None and not found
+    assert read == [source.path]
 
 
 def test_resolve_looks_into_the_own_module_and_its_own_imports(expect_clean) -> None:

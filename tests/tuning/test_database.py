@@ -34,6 +34,7 @@ TRACE = [
     ],
     [],
 ]
+UNROLL = "pragma_auto_unroll_max_step"
 RECORD = Record("y", "rule", "0" * 16, 2, 8, 2e-3, 1e-3, TRACE, (Measured(1e-3, TRACE),))
 
 
@@ -120,6 +121,9 @@ def entry(**changes: Any) -> str:
         (entry(chosen=[[["Fly", [], [], []]], []]), "'Fly' is no step"),
         (entry(chosen=[[["UnsafeSetDType", [], [], []]], []]), "no step"),
         (entry(chosen=[[["Annotate", ["b0", "x"], ["pragma_import_llvm"], []]], []]), "annotation"),
+        (entry(chosen=[[["Annotate", ["l1", 2**30], [UNROLL], []]], []]), "annotation"),
+        (entry(chosen=[[["Annotate", ["l1", '"x"'], [UNROLL], []]], []]), "annotation"),
+        (entry(chosen=[[["CacheWrite", ["b0", []], [0, "global.vtcm"], ["b1"]]], []]), "no CPU"),
         (entry(chosen=[[["Split", {}, [], []]], []]), "unreadable arguments"),
         (entry(chosen=[[], [[3, 1]]]), "not there"),
     ],
@@ -191,6 +195,27 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(
     monkeypatch.undo()
     assert database.read(kernel()) == RECORD
     assert len(list(database.folder.iterdir())) == 2
+
+
+def test_two_do_not_tune_into_a_folder_at_once(database: Database) -> None:
+    other = Database.opened(database.folder, NATIVE, create=True)
+    with (
+        database.kept_from_others(),
+        pytest.raises(NnefError, match="another process is tuning"),
+        other.kept_from_others(),
+    ):
+        pass
+    with other.kept_from_others():
+        assert other.read(kernel()) is None
+
+
+def test_what_a_process_that_died_was_writing_is_in_nobodys_way(tmp_path: Path) -> None:
+    for name in (f".{HEADER}.12", f".{'0' * 16}.json.12"):
+        (tmp_path / name).write_text('{"format"')
+    database = Database.opened(tmp_path, NATIVE, create=True)
+    (tmp_path / ".mine.json.12").write_text("mine")
+    with database.kept_from_others():
+        assert {file.name for file in tmp_path.iterdir()} == {HEADER, ".mine.json.12"}
 
 
 def test_names_of_variables_are_no_part_of_a_kernel() -> None:

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.pipeline import build_module, compile_stages
+from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.tuning import search, trial
-from tvm_nnef.tuning.database import HEADER
+from tvm_nnef.tuning import search, session, trial
+from tvm_nnef.tuning.database import HEADER, Measured, Record
 from tvm_nnef.tuning.session import State, tune_module
 
 X, W = np.random.default_rng(0).standard_normal((2, 96, 96)).astype("float32")
@@ -74,6 +76,9 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
     tuning: SimpleNamespace, tmp_path: Path
 ) -> None:
     def impatient(state: State) -> None:
+        if state.done:
+            (record,) = records(database)
+            assert record["trials"] == state.done, "each trial is kept at once"
         if state.done == 3:
             signal.raise_signal(signal.SIGINT)
 
@@ -85,6 +90,7 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
     (record,) = records(database)
     assert record["trials"] == 3
     assert len(record["traces"]) == 3
+    assert record["judged"], "what was found before is compared with the rule"
     before = record["traces"][0]["seconds"]
 
     states: list[State] = []
@@ -98,6 +104,60 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
     again: list[State] = []
     tune_module(tuning.module(), "native", trials=10, database=database, progress=again.append)
     assert again == [], "there is nothing left to do"
+
+
+@pytest.mark.slow
+def test_what_a_process_that_died_found_is_compared_with_the_rule(
+    tuning: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning.slow()
+    always = trial.Verdict(rule=1.0, tuned=1e-6, same=True)
+    monkeypatch.setattr(trial, "compared", lambda *arguments: always)
+    database = tmp_path / "db"
+    tune_module(tuning.module(), "native", trials=2, database=database)
+    (file,) = (file for file in database.iterdir() if file.name != HEADER)
+    found = json.loads(file.read_text())
+    assert found["chosen"]
+    file.write_text(json.dumps({**found, "judged": False, "chosen": None, "tuned_seconds": None}))
+    tune_module(tuning.module(), "native", trials=2, database=database)
+    assert records(database) == [found]
+
+
+@pytest.mark.parametrize(
+    ("tuned", "chosen"), [(1e-3, ["new"]), (1.7e-3, ["old"]), (3e-3, ["old"])],
+    ids=["by more", "by less", "not at all"],
+)  # fmt: skip
+def test_who_wins_by_most_is_built(
+    monkeypatch: pytest.MonkeyPatch, tuned: float, chosen: list[str]
+) -> None:
+    verdict = trial.Verdict(rule=2e-3, tuned=tuned, same=True)
+    monkeypatch.setattr(search.KernelSearch, "_compared", lambda self, measured: verdict)
+    kernel = search.KernelSearch.__new__(search.KernelSearch)
+    found = (Measured(1e-3, ["new"]),)
+    kernel.record = Record("y", "rule", "0", 2, 8, 3e-3, 2e-3, ["old"], found, judged=False)
+    kernel.judge()
+    assert (kernel.record.chosen, kernel.record.judged) == (chosen, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_a_trial_is_done(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), session._interrupted_between_trials() as stop_if_asked:
+        stop_if_asked()
+        signal.raise_signal(number)
+        stop_if_asked()
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, "all"])
+def test_threads_are_a_number_from_one(
+    tuning: SimpleNamespace, tmp_path: Path, threads: Any
+) -> None:
+    with pytest.raises(NnefError, match="threads cannot be"):
+        tvm_nnef.tune(tuning.module(), trials=1, database=tmp_path / "db", threads=threads)
+    with pytest.raises(NnefError, match="threads cannot be"):
+        tvm_nnef.build(tuning.module(), threads=threads)
+    assert not (tmp_path / "db").exists()
 
 
 @pytest.mark.slow
@@ -141,3 +201,48 @@ def test_there_is_no_tuning_for_a_machine_that_is_not_here(
 ) -> None:
     with pytest.raises(NnefError, match="does not run code for the target"):
         tvm_nnef.tune(tuning.module(), "aarch64", trials=1, database=tmp_path / "db")
+
+
+def lowered(lanes: int, copies: int, stride: int = 1) -> Any:
+    """A PrimFunc as it is after lowering: vectors of so many lanes, copied one by one."""
+    x, y = (tirx.decl_buffer((1 << 20,), "float32", name, layout=None) for name in "xy")
+
+    def copied(number: int) -> Any:
+        load = x[(tirx.Ramp(number, stride, lanes),)] if lanes > 1 else x[(number,)]
+        place = tirx.Ramp(number * lanes, 1, lanes) if lanes > 1 else number
+        return tirx.BufferStore(y, load, [place])
+
+    return tirx.PrimFunc([x, y], tirx.SeqStmt([copied(number) for number in range(copies)]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [((16, 5), 10), ((1, 5), 10), ((16, 5, 3), 5 + 80), ((61, 5), 2 * 61 * 5)],
+    ids=["vectors", "scalars", "strided", "lanes that registers do not have"],
+)
+def test_code_is_counted_in_accesses_to_memory(arguments: tuple[int, ...], expected: int) -> None:
+    assert trial.accesses(lowered(*arguments)) == expected
+
+
+def test_what_llvm_would_take_minutes_for_is_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "compile_kernel", lambda function, target, expand: expand(function))
+    small, large = lowered(16, 100), lowered(61, 115)
+    assert trial.compiled_if_small(large, resolve("native")) is None
+    assert trial.compiled_if_small(small, resolve("native")) is not None
+    assert trial.compiled(large, resolve("native")) is not None, "rules know what they do"
+
+
+def test_on_a_busy_machine_a_parallel_kernel_is_not_beaten_by_a_slower_one_that_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the clock the rule is held up to 900; it needs 60 on one thread, the tuned one 50."""
+    times = iter([[900.0, 50.0], [60.0, 50.0], [900.0, 50.0], [60.0, 50.0]])
+    monkeypatch.setattr(trial, "_in_turns", lambda calls, clock: next(times))
+    function = lowered(1, 2)
+    rule, tuned = (lambda *arguments: None), (lambda *arguments: None)
+    lost = trial.compared((rule, True), (tuned, False), function, 2)
+    assert lost is not None
+    assert (lost.rule, lost.tuned, lost.same, lost.tuned_wins) == (30.0, 50.0, True, False)
+    won = trial.compared((rule, True), (tuned, True), function, 2)
+    assert won is not None
+    assert (won.rule, won.tuned, won.tuned_wins) == (30.0, 25.0, True)

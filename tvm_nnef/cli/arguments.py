@@ -104,6 +104,12 @@ def _inputs(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--seed", type=_seed, default=0, help="seed of random inputs")
 
 
+def _threads(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--threads", type=_count, metavar="N", help="on how many threads kernels run (default: all)"
+    )
+
+
 def _target(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--target", default="native", help="a TVM target (default: native)")
 
@@ -245,7 +251,7 @@ _COMMANDS = (
     _Command(
         "run",
         "compile a model for this CPU and run it",
-        (_model, _reading, _composing, _inputs, _run, _target),
+        (_model, _reading, _composing, _inputs, _run, _target, _threads),
     ),
     _Command(
         "compare",
@@ -254,12 +260,14 @@ _COMMANDS = (
     ),
     _Command("show", "print the composed graph", (_model, _reading, _composing, _show)),
     _Command(
-        "build", "compile a model into a library", (_model, _reading, _composing, _target, _build)
+        "build",
+        "compile a model into a library",
+        (_model, _reading, _composing, _target, _build, _threads),
     ),
     _Command(
         "tune",
         "search for faster schedules by measuring, into a folder that build reads",
-        (_model, _reading, _composing, _target, _tune),
+        (_model, _reading, _composing, _target, _tune, _threads),
     ),
     _Command(
         "bench",

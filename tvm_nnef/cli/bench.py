@@ -21,7 +21,7 @@ from tvm_nnef.measurement.onnx_runtime import installed, open_session
 from tvm_nnef.measurement.turns import Times, timed_in_turns
 from tvm_nnef.model import check_variables, load_model
 from tvm_nnef.runtime import Executable
-from tvm_nnef.tvm_threads import default_threads
+from tvm_nnef.tvm_threads import available_cores, default_threads
 
 _OURS, _THEIRS = "tvm-nnef", "onnxruntime"
 
@@ -42,13 +42,20 @@ def run(options: argparse.Namespace) -> int:
     executable = build(model, database=options.database, **composing)
     measured = {
         threads: _measured(executable, inputs, against, threads, options.seconds)
-        for threads in options.threads or sorted({1, default_threads()})
+        for threads in _counts(options.threads)
     }
     if options.json:
         print(json.dumps([_json(threads, found) for threads, found in measured.items()], indent=2))
     else:
         _print(measured)
     return 0
+
+
+def _counts(wanted: list[int] | None) -> list[int]:
+    """The numbers of threads that are measured; more than there are cores means all."""
+    if wanted is None:
+        return sorted({1, default_threads()})
+    return sorted({min(number, available_cores()) for number in wanted})
 
 
 def _measured(

@@ -22,6 +22,7 @@ def run(options: argparse.Namespace) -> int:
         options.target,
         database=options.database,
         dump_dir=options.dump_dir,
+        threads=options.threads,
         verbose=_print_json if options.json else options.verbose,
         **load_options(options),
         **compose_options(options),

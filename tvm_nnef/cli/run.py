@@ -32,7 +32,13 @@ def run(options: argparse.Namespace) -> int:
         check_variables(model, graph)
         results = evaluate(graph, *inputs, variables=model.variables)
     else:
-        executable = build(model, options.target, route=options.route, **compose_options(options))
+        executable = build(
+            model,
+            options.target,
+            route=options.route,
+            threads=options.threads,
+            **compose_options(options),
+        )
         results = executable(*inputs)
     arrays = [array for result in results for array in _arrays(result)]
     for file, array in zip(options.output, arrays, strict=False):

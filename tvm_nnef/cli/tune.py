@@ -20,6 +20,7 @@ def run(options: argparse.Namespace) -> int:
             options.target,
             trials=options.trials,
             database=options.database,
+            threads=options.threads,
             **load_options(options),
             **compose_options(options),
         )

@@ -23,7 +23,7 @@ from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.tvm_build import compile_virtual_machine
 from tvm_nnef.tvm_compat import Module, Target
-from tvm_nnef.tvm_threads import default_threads
+from tvm_nnef.tvm_threads import checked_threads
 
 if TYPE_CHECKING:
     from tvm_nnef.tuning.database import Database
@@ -46,15 +46,18 @@ def build_module(
     dump_dir: str | os.PathLike[str] | None = None,
     database: str | os.PathLike[str] | None = None,
     verbose: bool | Verbose = False,
+    threads: int | None = None,
 ) -> Executable:
     """The executable of a module for a target.
 
     ``progress`` is what is told of each stage, or true for a bar on standard error, plain
     lines where that is no terminal. ``database`` is a folder that ``tune`` wrote. ``verbose`` is
     what is told the report of the kernels, or true to print it; kernels are timed for it where
-    this machine runs code for the target. Raises NnefError for an unknown target, for one whose
-    code this machine cannot load, and for a database that cannot be used.
+    this machine runs code for the target. ``threads`` is how many threads they, and calls of the
+    executable, use. Raises NnefError for an unknown target, for one whose code this machine cannot
+    load, for a number of threads below 1, and for a database that cannot be used.
     """
+    threads = checked_threads(threads)
     with _reporting(progress) as report:
         stages = compile_stages(mod, target, dump_dir=dump_dir, progress=report, database=database)
     if verbose:
@@ -65,7 +68,7 @@ def build_module(
             stages["schedule"],
             stages["compile"],
             here=runs_here(resolve(target)),
-            threads=default_threads(),
+            threads=threads,
         )
         found.print() if isinstance(verbose, bool) else verbose(found)
     if not loads_here(resolve(target)):
@@ -73,7 +76,9 @@ def build_module(
             f"this machine cannot load code for '{target}', nor write it to a library yet",
             hint="build on a machine of that kind",
         )
-    return Executable(stages["compile"])
+    executable = Executable(stages["compile"])
+    executable.threads = threads
+    return executable
 
 
 def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress | None]:

@@ -5,6 +5,7 @@ Knows how the host CPU is found. Compiles nothing.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -71,6 +72,7 @@ def resolve(target: object = NATIVE) -> Target:
     return _made(name, name)
 
 
+@functools.cache
 def native() -> Target:
     """The host CPU: its model, and the instructions that it really has.
 

@@ -6,7 +6,6 @@ undefined item makes the item of the result undefined.
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -19,10 +18,7 @@ from tvm_nnef.composition.values import (
     Undefined,
     Value,
     describe,
-    is_atom,
-    is_known,
     is_scalar,
-    pack_type,
     scalar,
     type_of,
 )
@@ -338,65 +334,3 @@ DEFAULTS: Mapping[str, bool | int | float | str] = {
     "int": 0, "real": 0.0, "bool": False, "str": "",
 }  # fmt: skip
 """The default values of the concrete types: ``int()`` and so on."""
-
-
-def fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
-    """``pack op ..`` (section 2.4, folding). Raises NnefError where the value is no pack."""
-    if value is None:
-        return None
-    items = _items(symbol, value, span)
-    for item in items:
-        if isinstance(item, Undefined):
-            return item
-    if symbol == ":=":
-        uniform = items and all(_same(items[0], item, span, env) for item in items)
-        return items[0] if uniform else None
-    if symbol == "!=" and all(map(is_atom, items)):
-        return len(set(items)) == len(items)
-    if symbol in COMPARISONS:
-        pairing = itertools.combinations(items, 2) if symbol == "!=" else itertools.pairwise(items)
-        steps = tuple(binary(symbol, a, b, span, env) for a, b in pairing)
-        return fold("&&", steps, span, env)
-    result: Value = items[0] if items else _null_element(symbol, pack_type(value))
-    for item in items[1:]:
-        result = binary(symbol, result, item, span, env)
-    return result
-
-
-def cumulative_fold(symbol: str, value: Value, span: Span, env: Environment) -> Value:
-    """``pack op ...``: all the steps of a fold, a pack of the same length (section 2.4)."""
-    if value is None:
-        return None
-    steps: list[Item] = []
-    for item in _items(symbol, value, span):
-        step = item if not steps else binary(symbol, steps[-1], item, span, env)
-        steps.append(step)
-    return tuple(steps)
-
-
-def _items(symbol: str, value: Value, span: Span) -> tuple[Item, ...]:
-    if isinstance(value, Undefined):
-        raise value.raised()
-    if not isinstance(value, tuple):
-        raise error(f"fold '{symbol} ..' needs a pack, found {describe(value)}", span)
-    return value
-
-
-def _same(left: Item, right: Item, span: Span, env: Environment) -> bool:
-    if is_known(left) and is_known(right):
-        return binary("==", left, right, span, env) is True
-    return left == right
-
-
-def _null_element(symbol: str, type: str | None) -> Value:
-    match symbol:
-        case "+":
-            return 0.0 if type == "real" else 0
-        case "*":
-            return 1.0 if type == "real" else 1
-        case "&&":
-            return True
-        case "||":
-            return False
-        case _:
-            return None

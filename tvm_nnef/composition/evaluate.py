@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from tvm_nnef import extents
-from tvm_nnef.composition import arithmetic, indexing, selects
+from tvm_nnef.composition import arithmetic, folds, indexing, selects
 from tvm_nnef.composition.access import load
 from tvm_nnef.composition.arithmetic import elementwise, strict
 from tvm_nnef.composition.symbols import plain
@@ -83,7 +83,7 @@ def evaluate(node: nodes.Expression, env: Environment) -> Value:
             result = evaluate(optional, env)
             return evaluate(fallback, env) if result is None else result
         case nodes.Fold(symbol, operand, cumulative):
-            apply = arithmetic.cumulative_fold if cumulative else arithmetic.fold
+            apply = folds.cumulative_fold if cumulative else folds.fold
             return apply(symbol, evaluate(operand, env), node.span, env)
     raise AssertionError(f"no expression: {node}")
 
@@ -356,7 +356,7 @@ def _contained(item: Value, pack: Value, span: Span, env: Environment) -> Value:
         if atoms is not None and is_atom(single):
             return single in atoms
         equal = tuple(arithmetic.binary("is", single, other, span, env) for other in pack)
-        return arithmetic.fold("||", equal, span, env)
+        return folds.fold("||", equal, span, env)
 
     return elementwise(strict(apply), span, item)
 

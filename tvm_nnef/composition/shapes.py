@@ -129,9 +129,10 @@ class ShapeBinder:
         """Compares extents with their static upper bound, as in ``n|10``."""
         if extent.bound is None:
             return
-        for most in _limits(extent.bound, part, self.env):
+        limits = _limits(extent.bound, part, self.env)
+        for most in limits:
             integer(most, "a bound", extent.bound.span)
-        for within, message in within_bound(extent.bound, part, self.env):
+        for within, message in _within(extent.bound, part, limits):
             self._require(parameter, within, message)
 
     def _compare(
@@ -228,17 +229,23 @@ def within_bound(
     bound: nodes.Expression, part: Shape, env: Environment
 ) -> Iterator[tuple[Condition, list[str | Extent]]]:
     """For each extent the condition that it is within its bound, and what is wrong where not."""
-    for value, most in zip(part, _limits(bound, part, env), strict=False):
-        stated = [f"{_text(bound)} = {most}"] if isinstance(most, int) else shown(most, quote=True)
-        yield (
-            extents.compare("le", value, most),
-            ["extent ", value, " is beyond the bound ", *stated],
-        )
+    return _within(bound, part, _limits(bound, part, env))
 
 
 def _limits(bound: nodes.Expression, part: Shape, env: Environment) -> tuple[Any, ...]:
     limit = known(bound, env)
     return limit if isinstance(limit, tuple) else (limit,) * len(part)
+
+
+def _within(
+    bound: nodes.Expression, part: Shape, limits: tuple[Any, ...]
+) -> Iterator[tuple[Condition, list[str | Extent]]]:
+    for value, most in zip(part, limits, strict=False):
+        stated = [f"{_text(bound)} = {most}"] if isinstance(most, int) else shown(most, quote=True)
+        yield (
+            extents.compare("le", value, most),
+            ["extent ", value, " is beyond the bound ", *stated],
+        )
 
 
 def _text(expression: nodes.Expression) -> str:

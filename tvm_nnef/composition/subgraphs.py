@@ -91,6 +91,43 @@ class Plan:
         return {name: each for name, each in self.scans.items() if isinstance(each, Tensor)}
 
 
+class _Step:
+    """The tensors of one step of a loop: what it carries, items of packs, and its number."""
+
+    def __init__(self, composer: Composer, node: nodes.Loop, plan: Plan, scope: str) -> None:
+        self._composer, self._node, self._plan, self._scope = composer, node, plan, scope
+        self.carried = {name: self._locals(name, value) for name, value in plan.carried.items()}
+        self.items = {name: self._local(name, pack[0]) for name, pack in plan.packs.items()}
+        self.index: dict[str, Tensor] = {}
+        if node.iteration and node.iteration.index:
+            name, span = node.iteration.index.name, node.iteration.index.span
+            full = composer.name(f"{scope}.{name}")
+            self.index[name] = Tensor(full, "int", (), "input", None, span)
+        elif plan.stacked:
+            self.index[".step"] = Tensor(composer.name(f"{scope}..step"), "int", (), "input")
+
+    def _local(self, name: str, like: Tensor) -> Tensor:
+        full = self._composer.name(f"{self._scope}.{name}")
+        return Tensor(full, like.type, like.shape, "input", None, self._node.span)
+
+    def _locals(self, name: str, like: Operand) -> Operand:
+        if isinstance(like, Tensor):
+            return self._local(name, like)
+        numbered = enumerate(tensors(like), 1)
+        return tuple(self._local(f"{name}:{number}", item) for number, item in numbered)
+
+    def block(self, frame: Frame) -> Frame:
+        """A frame that knows these tensors, with the items of stacked packs."""
+        made = frame.separate(self._scope)
+        made.declare({**self.carried, **self.items, **self.index})
+        for name, pack in self._plan.stacked.items():
+            taken = replace(self._local(name, pack), shape=pack.shape[1:], role="result")
+            (step,) = self.index.values()
+            made.operations.append(item(taken, pack, step, (*frame.trace, self._node.span)))
+            made.declare({name: taken})
+        return made
+
+
 def run_loop(
     composer: Composer,
     node: nodes.Loop,
@@ -99,43 +136,12 @@ def run_loop(
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...]:
     """The final carried tensors of a loop, then a pack for each scan output."""
-    scope = f"{frame.scope}.{composer.label(targets) or '.loop'}"
-
-    def local(name: str, like: Tensor) -> Tensor:
-        full = composer.name(f"{scope}.{name}")
-        return Tensor(full, like.type, like.shape, "input", None, node.span)
-
-    def locals_(name: str, like: Operand) -> Operand:
-        if isinstance(like, Tensor):
-            return local(name, like)
-        return tuple(local(f"{name}:{i + 1}", item) for i, item in enumerate(tensors(like)))
-
-    carried = {name: locals_(name, value) for name, value in plan.carried.items()}
-    items = {name: local(name, pack[0]) for name, pack in plan.packs.items()}
-    index: dict[str, Tensor] = {}
-    if node.iteration and node.iteration.index:
-        name, span = node.iteration.index.name, node.iteration.index.span
-        index[name] = Tensor(composer.name(f"{scope}.{name}"), "int", (), "input", None, span)
-    elif plan.stacked:
-        index[".step"] = Tensor(composer.name(f"{scope}..step"), "int", (), "input")
-    inner = {**carried, **items, **index}
-
-    def block() -> Frame:
-        """A frame that knows the local tensors, with the items of stacked packs."""
-        made = frame.separate(scope)
-        made.declare(inner)
-        for name, pack in plan.stacked.items():
-            taken = replace(local(name, pack), shape=pack.shape[1:], role="result")
-            (step,) = index.values()
-            made.operations.append(item(taken, pack, step, (*frame.trace, node.span)))
-            made.declare({name: taken})
-        return made
-
-    body = _close(composer, node.body, block(), ())
+    step = _Step(composer, node, plan, f"{frame.scope}.{composer.label(targets) or '.loop'}")
+    body = _close(composer, node.body, step.block(frame), ())
     _check_carried(plan.carried, body, node.body.span)
     condition = None
     if node.condition is not None:
-        condition = _close(composer, node.condition, block(), ())
+        condition = _close(composer, node.condition, step.block(frame), ())
         found = condition.outputs[0].operand if len(condition.outputs) == 1 else None
         check_single(found, "bool", "a loop condition", node.condition.span)
     outputs = [port.operand for port in body.outputs]
@@ -145,11 +151,12 @@ def run_loop(
     finals, scanned = results[: len(plan.carried)], results[len(plan.carried) :]
     if plan.steps is None:
         frame.env.symbols.stacked.update(flatten(scanned))
-    scans = tuple(Scan(items[name], pack) for name, pack in plan.packs.items())
+    scans = tuple(Scan(step.items[name], pack) for name, pack in plan.packs.items())
     initial = flatten(tuple(plan.carried.values()))
     frame.operations.append(
         Loop(
-            flatten(tuple(carried.values())), initial, scans, next(iter(index.values()), None),
+            flatten(tuple(step.carried.values())), initial, scans,
+            next(iter(step.index.values()), None),
             plan.count, condition, node.post_test, _flat(body, len(plan.carried)),
             (*flatten(finals), *scanned), composer.label(targets) or "",
             (*frame.trace, node.span),

@@ -253,9 +253,11 @@ def parts(subscript: Subscript) -> tuple[Scalar, ...]:
 
 def walk(scalar: Scalar) -> Iterator[Scalar]:
     """A scalar and everything inside it, outside first."""
-    yield scalar
-    for child in children(scalar):
-        yield from walk(child)
+    waiting = [scalar]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(children(found))
 
 
 def scalars(statement: Statement) -> Iterator[Scalar]:

@@ -71,7 +71,8 @@ class KernelReport:
         for row in self.rows:
             rules[row.rule] = rules.get(row.rule, 0) + 1
         by_rule = ", ".join(f"{rule} {count}" for rule, count in sorted(rules.items()))
-        kernels = f"{len(self.rows)} kernels: {by_rule}." if self.rows else "No kernels."
+        number = "1 kernel" if len(self.rows) == 1 else f"{len(self.rows)} kernels"
+        kernels = f"{number}: {by_rule}." if self.rows else "No kernels."
         if self.threads is None:
             return f"{kernels} {NOT_TIMED}"
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
@@ -114,10 +115,11 @@ class KernelReport:
         if not console.is_terminal:
             print("\n".join(self.lines()))
             return
-        table = Table(box=None, header_style="bold")
+        # Where the terminal is narrow, names take several lines, and nothing else does.
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
         for number, column in enumerate(_COLUMNS):
             side: JustifyMethod = "left" if number < _TEXTS else "right"
-            table.add_column(column, justify=side, overflow="fold")
+            table.add_column(column, justify=side, overflow="fold", no_wrap=number > 0)
         for row in self.rows:
             share = self.share(row) or 0.0
             style = "red" if share > 0.2 else "yellow" if share > 0.05 else ""

@@ -30,6 +30,9 @@ _PATIENCE = 0.2
 _PATTERN = 1 << 16
 """How many random numbers are made; larger buffers repeat them."""
 
+_LARGEST_INT = 7
+"""The largest of random ints: no shift by it is longer than an int."""
+
 
 def kernel_report(
     fused: Module, scheduled: Module, library: Any, *, here: bool, threads: int
@@ -116,9 +119,11 @@ def best_time(kernel: Callable[..., object], arguments: Sequence[Any], patience:
 def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[Any] | None:
     """What a PrimFunc may be called with; None where an extent is only known at run time.
 
-    Ints are 0, which is an index of everything, or 1 where they are divided by.
+    Ints are small, from 0 on, or from 1 where they are divided by. Where they say how far a loop
+    goes or what element is meant, they are 0 or 1, as elements are always there that low.
     """
-    integer = int(_divides(function))
+    least = int(_divides(function))
+    most = least if _are_places(function) else _LARGEST_INT
     arguments = []
     for parameter in function.params:
         if tvm_compat.is_scalar(parameter):
@@ -130,7 +135,8 @@ def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[
         shape = [extent_value(extent, bounds) for extent in parameter.shape]
         if any(extent is None for extent in shape):
             return None
-        array = _random(tuple(e for e in shape if e is not None), str(parameter.dtype), integer)
+        known = tuple(extent for extent in shape if extent is not None)
+        array = _random(known, str(parameter.dtype), least, most)
         if array is None:
             return None
         arguments.append(tvm_compat.runtime_tensor(array))
@@ -143,11 +149,36 @@ def _divides(function: PrimFunction) -> bool:
     return any(divides_data(store.value) for store in stores)
 
 
-def _random(shape: tuple[int, ...], dtype: str, integer: int) -> Any:
-    """An array of the shape; None for a dtype that NumPy does not have."""
+def _are_places(function: PrimFunction) -> bool:
+    """Whether elements of tensors are indices, or tell the ends of loops."""
+    places: list[Any] = []
+    found: list[Any] = []
+
+    def look(node: Any) -> None:
+        match node:
+            case tirx.While():
+                found.append(node)
+            case tirx.For():
+                places.append(node.extent)
+            case tirx.Let() | tirx.Bind():
+                places.append(node.value)
+            case _:
+                places.extend(node.indices)
+
+    kinds = (
+        tvm_compat.BUFFER_LOAD, tirx.BufferStore, tirx.For, tirx.While, tirx.Let, tirx.Bind,
+    )  # fmt: skip
+    tvm_ffi.structural_walk(function.body, (kinds, look), order="post")
+    for place in places:
+        tvm_ffi.structural_walk(place, (tvm_compat.BUFFER_LOAD, found.append), order="post")
+    return bool(found)
+
+
+def _random(shape: tuple[int, ...], dtype: str, least: int, most: int) -> Any:
+    """An array of the shape, its ints between two; None for a dtype that NumPy does not have."""
     generator = np.random.default_rng(0)
     if dtype.startswith(("int", "uint")):
-        return np.full(shape, integer, dtype)
+        return np.resize(generator.integers(least, most + 1, _PATTERN).astype(dtype), shape)
     if dtype == "bool":
         return np.resize(generator.integers(0, 2, _PATTERN).astype(bool), shape)
     if dtype in ("float16", "float32", "float64"):

@@ -1,7 +1,8 @@
 """How much a kernel has to do, counted in its loops: a PrimFunc before scheduling in, numbers out.
 
 Counts what the formula asks for, not what a schedule makes of it: a convolution by another
-algorithm, or one computed twice at the edge of tiles, has the same work. Runs nothing.
+algorithm, or one computed twice at the edge of tiles, has the same work. What an expression says
+twice is computed once. Runs nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_nnef.tvm_compat import (
@@ -136,28 +138,54 @@ def _statement(statement: Any, times: int, count: _Count, bounds: Mapping[str, i
                 _statement(statement.else_case, times, count, bounds)
         case tirx.BufferStore():
             count.access(statement.buffer, times)
+            seen: dict[Any, bool] = {}
             for part in (statement.value, *statement.indices):
-                _expression(part, times, count)
+                _expression(part, times, count, seen)
         case tirx.While():
             raise _Unknown
         case _ if getattr(statement, "body", None) is not None:
             _statement(statement.body, times, count, bounds)
 
 
-def _expression(expression: PrimExpression, times: int, count: _Count) -> bool:
+def _expression(
+    expression: PrimExpression, times: int, count: _Count, seen: dict[Any, bool]
+) -> bool:
     """Counts an expression; gives whether it has an element of a tensor in it.
 
-    Arithmetic without one is about indices, and costs nothing that counts.
+    Arithmetic without one is about indices, and costs nothing that counts. ``seen`` has what was
+    given for the expressions that are counted already.
     """
+    key = tvm_ffi.StructuralKey(expression)
+    if key not in seen:
+        seen[key] = _new_expression(expression, times, count, seen)
+    return seen[key]
+
+
+def _new_expression(
+    expression: PrimExpression, times: int, count: _Count, seen: dict[Any, bool]
+) -> bool:
     if isinstance(expression, BUFFER_LOAD):
         count.access(expression.source, times)
         for index in expression.indices:
-            _expression(index, times, count)
+            _expression(index, times, count, seen)
         return True
-    found = [_expression(part, times, count) for part in _parts(expression)]
-    if any(found) and _is_operation(expression):
+    found = [_expression(part, times, count, seen) for part in _parts(expression)]
+    if isinstance(expression, tirx.Select):
+        decided_by_data = _expression(expression.condition, times, count, seen)
+        count.flop += times * (decided_by_data and not _tells_numbers(expression.condition))
+    elif any(found) and _is_operation(expression):
         count.flop += times
     return any(found)
+
+
+def _tells_numbers(condition: PrimExpression) -> bool:
+    """Whether a condition tells a number from NaN, which belongs to the operation in it."""
+    number = getattr(condition, "b", None)
+    return (
+        isinstance(condition, tirx.LE)
+        and isinstance(number, tirx.FloatImm)
+        and math.isinf(number.value)
+    )
 
 
 def _parts(expression: PrimExpression) -> list[Any]:

@@ -7,6 +7,7 @@ depends on them (asserts, shapes, ranks) is checked when a graph is composed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from tvm_nnef.diagnostics import Diagnostic, Source
@@ -84,9 +85,15 @@ def _checked(module: LoadedModule) -> CheckedModule:
 def _parse(text: str, path: str, dialect: str) -> nodes.Module:
     """Standard modules are parsed once and kept; a user's text is parsed anew."""
     if path.startswith(STDLIB_PREFIX):
-        from tvm_nnef.syntax.cache import parse_cached
-
-        return parse_cached(text, path, dialect)
+        return _standard_tree(text, path, dialect)
     from tvm_nnef.syntax.parser import parse
 
     return parse(text, path, dialect)
+
+
+@functools.lru_cache(maxsize=32)
+def _standard_tree(text: str, path: str, dialect: str) -> nodes.Module:
+    """A tree is frozen, and reading it from a file takes longer than checking most models."""
+    from tvm_nnef.syntax.cache import parse_cached
+
+    return parse_cached(text, path, dialect)

@@ -4,7 +4,8 @@ The files are JSON, and each is written whole or not at all, so that any moment 
 stop. Everything read is checked: a folder may be damaged, or come from anybody.
 
 - ``database.json``: ``format``, the version of TVM (``tvm``), the ``target``;
-- ``<hash>.json``: a :class:`Record`, under the hash of the PrimFunc as it is before scheduling.
+- ``<hash>.json``: a :class:`Record`, under the hash of the PrimFunc as it is before scheduling;
+- ``.<name>.<process>``: a file that is being written, or that a process died over.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,9 +27,10 @@ from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.tuning.traces import Trace, complaint, function_of, scheduled_by
 from tvm_nnef.tvm_compat import PrimFunction, Target
 
-FORMAT = 1
+FORMAT = 2
 HEADER = "database.json"
 MAX_BYTES = 16 << 20
+_ELSEWHERE = "tune into another folder"
 MAX_TRACES = 16
 """How many of the best schedules of a kernel are kept, for a search that goes on."""
 
@@ -44,9 +48,10 @@ class Record:
     """What is known of a kernel.
 
     ``traces`` are the best schedules that were measured, the fastest first, of so many ``trials``.
-    ``chosen`` is the one that was faster than the ``rule`` when both were measured in turns, on
+    ``chosen`` is the one that was most ahead of the ``rule`` when both were measured in turns, on
     ``threads``, and ``tuned_seconds`` and ``rule_seconds`` are what was measured then; None where
-    the rule was as good. ``rule_hash`` tells the rule's schedule from that of later rules.
+    the rule was as good. ``judged`` says that the fastest of the traces had its turn.
+    ``rule_hash`` tells the rule's schedule from that of later rules.
     """
 
     name: str
@@ -58,6 +63,12 @@ class Record:
     tuned_seconds: float | None = None
     chosen: Trace | None = None
     traces: tuple[Measured, ...] = ()
+    judged: bool = True
+
+    @property
+    def gain(self) -> float:
+        """How many times faster than the rule's the kernel is built now, at least 1."""
+        return 1.0 if self.tuned_seconds is None else self.rule_seconds / self.tuned_seconds
 
 
 @dataclass(slots=True)
@@ -77,7 +88,7 @@ class Database:
         folder = Path(path)
         header = folder / HEADER
         expected = _header(target)
-        if not header.is_file():
+        if not _is_file(header):
             if not create or (folder.exists() and not _is_empty_folder(folder)):
                 hint = None if create else "tune writes one: tvm-nnef tune MODEL --database DIR"
                 raise error(f"'{folder}' is no tuning database", hint=hint)
@@ -87,7 +98,9 @@ class Database:
         found = _read_json(header)
         if found.get("format") != FORMAT:
             raise error(
-                f"the tuning database is of format {found.get('format')!r}", file=str(header)
+                f"the tuning database is of format {found.get('format')!r}, not {FORMAT}",
+                file=str(header),
+                hint=_ELSEWHERE,
             )
         for key, what in (("tvm", "version of TVM"), ("target", "target")):
             if found.get(key) != expected[key]:
@@ -95,9 +108,32 @@ class Database:
                     f"the tuning database is for another {what}: {_short(found.get(key))}, "
                     f"here it is {_short(expected[key])}",
                     file=str(header),
-                    hint="tune into another folder",
+                    hint=_ELSEWHERE,
                 )
         return Database(folder)
+
+    @contextmanager
+    def kept_from_others(self) -> Iterator[None]:
+        """Nobody else tunes into the folder for as long; NnefError where somebody does.
+
+        What processes that died have left half-written is removed.
+        """
+        import fcntl  # Not on Windows, where databases can be read all the same.
+
+        with (self.folder / HEADER).open("rb") as header:
+            try:
+                fcntl.flock(header, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                message = f"another process is tuning into '{self.folder}'"
+                raise error(message, hint=f"wait for it, or {_ELSEWHERE}") from None
+            except OSError:
+                # A file system that has no locks: whoever writes last is right.
+                yield
+                return
+            with suppress(OSError):
+                for file in filter(_is_draft, self.folder.iterdir()):
+                    file.unlink()
+            yield
 
     def read(self, function: PrimFunction) -> Record | None:
         """What is known of a PrimFunc; NnefError where its file is damaged."""
@@ -119,6 +155,7 @@ class Database:
             "tuned_seconds": record.tuned_seconds,
             "chosen": record.chosen,
             "traces": [{"seconds": each.seconds, "trace": each.trace} for each in record.traces],
+            "judged": record.judged,
         }
         write_json(self._file(function), content)
 
@@ -181,8 +218,22 @@ def _create(folder: Path) -> None:
         raise error(f"cannot make the folder '{folder}': {problem.strerror}") from None
 
 
+def _is_file(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:
+        return False
+
+
 def _is_empty_folder(folder: Path) -> bool:
-    return folder.is_dir() and not any(folder.iterdir())
+    try:
+        return all(map(_is_draft, folder.iterdir()))
+    except OSError:
+        return False
+
+
+def _is_draft(file: Path) -> bool:
+    return re.fullmatch(r"\.(database|[0-9a-f]{16})\.json\.\d+", file.name) is not None
 
 
 def _read_json(file: Path) -> dict[str, Any]:
@@ -218,6 +269,7 @@ def _record(content: Mapping[str, Any], file: Path) -> Record:
             tuned_seconds=None if tuned is None else _seconds(tuned),
             chosen=None if chosen is None else _checked(chosen, file),
             traces=measured,
+            judged=content["judged"] is True,
         )
     except (KeyError, TypeError, ValueError) as problem:
         raise _damaged(file, f"an entry is missing or of another type ({problem})") from None
@@ -248,7 +300,7 @@ def _number(value: Any) -> int:
 def _damaged(file: Path, reason: str) -> NnefError:
     hint = "remove the file to have the kernel tuned anew"
     if file.name == HEADER:
-        hint = "tune into another folder"
+        hint = _ELSEWHERE
     return error(f"the tuning database is damaged: {reason}", file=str(file), hint=hint)
 
 

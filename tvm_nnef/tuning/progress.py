@@ -16,6 +16,9 @@ from tvm_nnef.tuning.session import State, Told, TuningReport
 PATIENCE = 2.0
 """Seconds from one line to the next."""
 
+_FIRST = "timing the kernels by the rules"
+"""What is done before the first trial."""
+
 _ROWS = 12
 """How many kernels the table shows, those that take longest."""
 
@@ -29,7 +32,7 @@ def tuning_reported() -> Iterator[Told]:
         return
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*(TextColumn(c) if isinstance(c, str) else c for c in columns), console=console)
-    task = bar.add_task("tuning", total=None)
+    task = bar.add_task(_FIRST, total=None)
     begun: list[int] = []
     with Live(bar, console=console, transient=True, refresh_per_second=4) as live:
 
@@ -68,6 +71,7 @@ def kernel_table(report: TuningReport) -> Table:
 
 
 def _lines(console: Console) -> Told:
+    console.print(_FIRST)
     start = last = time.monotonic()
     begun: list[int] = []
 

@@ -45,7 +45,8 @@ class KernelSearch:
         if arguments is None or by_rule is None:
             raise ValueError(f"kernel '{name}' cannot be timed by itself")
         self.name, self.calls, self.function = name, calls, function
-        self._arguments, self._by_rule, self._target = arguments, by_rule, target
+        self._arguments, self._target = arguments, target
+        self._by_rule = by_rule, trial.is_parallel(rule[0])
         self._threads = threads
         self._context: Any = None
         self.exhausted = False
@@ -56,9 +57,9 @@ class KernelSearch:
             self.record = replace(fresh, trials=known.trials, traces=known.traces)
             if (known.rule_hash, known.threads) == (fresh.rule_hash, threads):
                 self.record = known
-            elif known.traces:
+            else:
                 # Other rules or threads: what was measured says nothing of who is faster now.
-                self._judge()
+                self.record = replace(self.record, judged=not known.traces)
 
     @property
     def seconds(self) -> float:
@@ -67,7 +68,7 @@ class KernelSearch:
         return self.record.rule_seconds if tuned is None else tuned
 
     def step(self, batch: int, told: Callable[[], None]) -> None:
-        """Measures a batch, and compares the best with the rule; ``told`` after each trial.
+        """Measures a batch, ``told`` after each trial; :meth:`judge` is to follow.
 
         The record holds what was found when it is interrupted, too.
         """
@@ -75,7 +76,6 @@ class KernelSearch:
         if not candidates:
             self.exhausted = True
             return
-        best_before = self._best
         results = []
         for candidate in candidates[:batch]:
             results.append(self._tried(candidate))
@@ -85,8 +85,6 @@ class KernelSearch:
         else:
             # The search wants to hear of all that it proposed, or to begin anew.
             self._context = None
-        if self._best < best_before:
-            self._judge()
 
     @property
     def _best(self) -> float:
@@ -131,29 +129,34 @@ class KernelSearch:
         """The result of a candidate for the search; what it found is put into the record."""
         trials = self.record.trials + 1
         self.record = replace(self.record, trials=trials)
-        kernel = trial.compiled(function_of(candidate.sch), self._target)
+        kernel = trial.compiled_if_small(function_of(candidate.sch), self._target)
         trace = trace_of(candidate.sch)
         if kernel is None or complaint(trace) is not None:
             return meta_schedule.runner.RunnerResult(None, "it cannot be compiled or kept")
         best = min(self._best, self.record.rule_seconds)
         seconds = trial.seconds_of(kernel, self._arguments, best)
         self._commit(candidate.sch, seconds)
+        judged = self.record.judged and seconds >= self._best
         kept = sorted([*self.record.traces, Measured(seconds, trace)], key=lambda m: m.seconds)
-        self.record = replace(self.record, traces=tuple(kept[:MAX_TRACES]))
+        self.record = replace(self.record, traces=tuple(kept[:MAX_TRACES]), judged=judged)
         return meta_schedule.runner.RunnerResult([seconds], None)
 
-    def _judge(self) -> None:
-        """The best schedule beside the rule's, in turns: if it wins, it is the one to be built.
+    def judge(self) -> None:
+        """The best schedule beside the rule's, in turns, if it had none yet.
 
-        A schedule that computes something else is struck out, and the next one is looked at.
+        Where it wins, and by more than what won before, it is the one to be built. A schedule that
+        computes something else is struck out, and the next one is looked at.
         """
+        if self.record.judged:
+            return
+        self.record = replace(self.record, judged=True)
         for measured in self.record.traces:
             verdict = self._compared(measured)
             if verdict is None or not verdict.same:
                 rest = tuple(each for each in self.record.traces if each is not measured)
                 self.record = replace(self.record, traces=rest)
                 continue
-            if verdict.tuned_wins:
+            if verdict.tuned_wins and verdict.gain > self.record.gain:
                 self.record = replace(
                     self.record,
                     rule_seconds=verdict.rule,
@@ -166,8 +169,12 @@ class KernelSearch:
         schedule = scheduled_by(self.function, measured.trace)
         if schedule is None:
             return None
-        tuned = trial.compiled(function_of(schedule), self._target)
-        return None if tuned is None else trial.compared(self._by_rule, tuned, self.function)
+        scheduled = function_of(schedule)
+        tuned = trial.compiled_if_small(scheduled, self._target)
+        if tuned is None:
+            return None
+        parallel = trial.is_parallel(scheduled)
+        return trial.compared(self._by_rule, (tuned, parallel), self.function, self._threads)
 
 
 def tuning_context(mod: Any, target: Target, *, seed: int) -> Any:

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from tvm_nnef.measurement.kernels import calls_of
 from tvm_nnef.tuning.database import Database, Record, hash_of
 from tvm_nnef.tuning.search import BATCH, KernelSearch, kept
 from tvm_nnef.tvm_compat import Module, PrimFunction, Target
-from tvm_nnef.tvm_threads import default_threads, use_threads
+from tvm_nnef.tvm_threads import available_cores, checked_threads, use_threads
 
 _WITHOUT_LOOPS = ("ordered", "unscheduled")
 """Rules of kernels that no schedule can look into."""
@@ -63,7 +63,8 @@ class TuningReport:
         after = sum(kernel.calls * kernel.seconds for kernel in self.kernels)
         gain = f", {before / after:.2f} times as fast altogether" if tuned and after else ""
         kernels = f"{len(tuned)} of {len(self.kernels)} kernels are faster than by the rules"
-        return f"{self.trials} trials: {kernels}{gain}."
+        left = f" Not tuned: {', '.join(self.left_out)}." if self.left_out else ""
+        return f"{self.trials} trials: {kernels}{gain}.{left}"
 
     def to_json(self) -> dict[str, Any]:
         """The same as what JSON can hold."""
@@ -92,10 +93,12 @@ def tune_module(
     trials: int,
     database: str | os.PathLike[str],
     progress: bool | Told = False,
+    threads: int | None = None,
 ) -> TuningReport:
     """Searches schedules for the kernels of a module; see :func:`tvm_nnef.tune`."""
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise error(f"trials cannot be {trials!r}", hint="give a number from 1")
+    threads = min(checked_threads(threads), available_cores())
     resolved = resolve(target)
     if not runs_here(resolved):
         raise error(
@@ -103,21 +106,38 @@ def tune_module(
             hint="tune on a machine of that kind, and build there or here with its database",
         )
     folder = Database.opened(database, resolved, create=True)
-    if progress is True:
-        from tvm_nnef.tuning.progress import tuning_reported
-
-        with tuning_reported() as told:
-            return _tuned(mod, resolved, trials, folder, told)
-    return _tuned(mod, resolved, trials, folder, progress or (lambda state: None))
+    with folder.kept_from_others(), _telling(progress) as told:
+        searches, left_out = _searches(mod, resolved, folder, threads)
+        return _tuned(searches, left_out, trials, folder, told)
 
 
-def _tuned(mod: Module, target: Target, trials: int, folder: Database, told: Told) -> TuningReport:
-    searches, left_out = _searches(mod, target, folder)
+def _telling(progress: bool | Told) -> AbstractContextManager[Told]:
+    if progress is not True:
+        return nullcontext(progress or (lambda state: None))
+    from tvm_nnef.tuning.progress import tuning_reported
 
+    return tuning_reported()
+
+
+def _tuned(
+    searches: list[KernelSearch],
+    left_out: tuple[str, ...],
+    trials: int,
+    folder: Database,
+    told: Told,
+) -> TuningReport:
     def report() -> TuningReport:
         return _report(searches, left_out)
 
+    def judge(search: KernelSearch) -> None:
+        if not search.record.judged:
+            search.judge()
+            kept(folder, search)
+
     with _interrupted_between_trials() as stop_if_asked:
+        for search in searches:
+            judge(search)
+            stop_if_asked()
         while True:
             done = sum(search.record.trials for search in searches)
             promising = [search for search in searches if not search.exhausted]
@@ -126,6 +146,8 @@ def _tuned(mod: Module, target: Target, trials: int, folder: Database, told: Tol
             search = max(promising, key=_promise)
 
             def tell(search: KernelSearch = search) -> None:
+                if search.record.trials:
+                    kept(folder, search)
                 found = report()
                 told(State(found.trials, trials, search.name, found))
                 stop_if_asked()
@@ -134,12 +156,12 @@ def _tuned(mod: Module, target: Target, trials: int, folder: Database, told: Tol
             try:
                 search.step(min(BATCH, trials - done), tell)
             finally:
-                kept(folder, search)
+                judge(search)
 
 
 @contextmanager
 def _interrupted_between_trials() -> Iterator[Callable[[], None]]:
-    """Keeps Ctrl-C until it is asked for; what asks raises KeyboardInterrupt.
+    """Keeps Ctrl-C and a call to end until it is asked for; what asks raises KeyboardInterrupt.
 
     Threads of TVM's search look for signals as well, and die of what is raised in them.
     """
@@ -152,11 +174,14 @@ def _interrupted_between_trials() -> Iterator[Callable[[], None]]:
         if seen:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    for each in before:
+        signal.signal(each, lambda number, frame: seen.append(number))
     try:
         yield stop_if_asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler or signal.SIG_DFL)
 
 
 def _promise(search: KernelSearch) -> float:
@@ -165,7 +190,7 @@ def _promise(search: KernelSearch) -> float:
 
 
 def _searches(
-    mod: Module, target: Target, folder: Database
+    mod: Module, target: Target, folder: Database, threads: int
 ) -> tuple[list[KernelSearch], tuple[str, ...]]:
     """A search for each kernel that can be searched, and the names of the others."""
     fused = compile_stages(mod, target, last="fuse")["fuse"]
@@ -185,7 +210,6 @@ def _searches(
             found[key] = (name, calls[name], function, rule)
 
     schedules.schedule_kernels(fused, target, see)
-    threads = default_threads()
     use_threads(threads)
     searches = []
     for name, number, function, rule in found.values():

@@ -30,8 +30,17 @@ _STEPS = frozenset(
 )  # fmt: skip
 """The steps that a trace may have: none that changes values, types, or where memory is."""
 
-_NOTES = ("meta_schedule.", "pragma_auto_unroll_max_step", "pragma_unroll_explicit")
-"""How annotations may begin. Others go as far as code in another language."""
+_NOTES = ("meta_schedule.",)
+"""How annotations may begin, which TVM reads while it searches. Others go as far as code in
+another language."""
+
+_UNROLLING = ("pragma_auto_unroll_max_step", "pragma_unroll_explicit")
+"""Annotations that have a number, which TVM reads when it compiles."""
+
+_LARGEST_UNROLLED = 1024
+
+_MEMORY = ("global", "local")
+"""Where copies of a buffer may be: what a CPU has."""
 
 _LARGEST = 1 << 31
 
@@ -50,8 +59,10 @@ def complaint(trace: Any) -> str | None:
             return f"'{step[0]}' is no step of a tuned schedule"
         if not all(isinstance(part, list) and _is_plain(part, 3) for part in step[1:]):
             return f"step '{step[0]}' has unreadable arguments"
-        if step[0] in ("Annotate", "Unannotate") and not _is_known_note(step[2]):
+        if step[0] in ("Annotate", "Unannotate") and not _is_known_note(*step[1:3]):
             return f"step '{step[0]}' writes an annotation that no tuned schedule has"
+        if step[0] in ("CacheRead", "CacheWrite") and step[2][-1:] not in ([m] for m in _MEMORY):
+            return f"step '{step[0]}' uses memory that no CPU has"
     for decision in decisions:
         if not isinstance(decision, list) or len(decision) != 2 or not _is_plain(decision, 3):
             return "a decision is the number of a step, and a value"
@@ -120,7 +131,10 @@ def _is_plain(value: Any, depth: int) -> bool:
     return False
 
 
-def _is_known_note(attributes: list[Any]) -> bool:
-    return (
-        len(attributes) == 1 and isinstance(attributes[0], str) and attributes[0].startswith(_NOTES)
-    )
+def _is_known_note(inputs: list[Any], attributes: list[Any]) -> bool:
+    if len(attributes) != 1 or not isinstance(attributes[0], str):
+        return False
+    if attributes[0] not in _UNROLLING:
+        return attributes[0].startswith(_NOTES)
+    values = inputs[1:]
+    return all(isinstance(value, int) and 0 <= value <= _LARGEST_UNROLLED for value in values)

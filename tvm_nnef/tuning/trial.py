@@ -5,6 +5,7 @@ TVM's own builder and runner start a process for each and give up on a machine t
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,18 +13,20 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import s_tir
+import tvm_ffi
+from tvm import s_tir, tirx
 
 from tvm_nnef import schedules
 from tvm_nnef.measurement.kernels import random_arguments
 from tvm_nnef.tvm_build import compile_kernel
-from tvm_nnef.tvm_compat import PrimFunction, Target
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, Target
+from tvm_nnef.tvm_threads import use_threads
 
 _PATIENCE = 0.05
 """Seconds for which a schedule is timed while searching."""
 
-_TURNS = 0.5
-"""Seconds for which two are compared."""
+_TURNS, _SECONDS = 5, 0.5
+"""How often, and for how long, two are compared at least."""
 
 _HOPELESS = 4.0
 """Who takes so many times as long as the best is timed but once."""
@@ -31,29 +34,82 @@ _HOPELESS = 4.0
 _GAIN = 0.97
 """A tuned schedule has to be shorter than so much of the rule's time, to be no matter of chance."""
 
+_MOST_ACCESSES = 2048
+"""How much code a schedule may come to. LLVM's time grows faster than what it is given, to minutes
+for a hundred unrolled vectors of 61 lanes, and nothing interrupts it."""
+
 Kernel = Callable[..., object]
+_Expand = Callable[[PrimFunction], PrimFunction]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Two schedules measured in turns, in seconds, and whether they compute the same."""
+    """Two schedules measured in turns, in seconds, and whether they compute the same.
+
+    ``ahead`` says that the tuned one was faster by the clock, too; see :func:`compared`.
+    """
 
     rule: float
     tuned: float
     same: bool
+    ahead: bool = True
 
     @property
     def tuned_wins(self) -> bool:
         """Whether the tuned one is right, and faster."""
-        return self.same and self.tuned < _GAIN * self.rule
+        return self.same and self.ahead and self.tuned < _GAIN * self.rule
+
+    @property
+    def gain(self) -> float:
+        """How many times faster the tuned one is."""
+        return self.rule / self.tuned
 
 
 def compiled(function: PrimFunction, target: Target) -> Kernel | None:
     """The machine code of a scheduled PrimFunc; None where TVM cannot compile it."""
+    return _compiled(function, target, schedules.lowered_functions(target))
+
+
+def compiled_if_small(function: PrimFunction, target: Target) -> Kernel | None:
+    """The same for a schedule that nobody has looked at; None where it is too much code, too."""
+    return _compiled(function, target, _if_small(schedules.lowered_functions(target)))
+
+
+def _compiled(function: PrimFunction, target: Target, expand: _Expand | None) -> Kernel | None:
     try:
-        return compile_kernel(function, target, schedules.lowered_functions(target))
+        return compile_kernel(function, target, expand)
     except (tvm.error.InternalError, RuntimeError, ValueError, TypeError, s_tir.ScheduleError):
         return None
+
+
+@functools.cache
+def _if_small(expand: _Expand | None) -> _Expand:
+    def checked(function: PrimFunction) -> PrimFunction:
+        if (size := accesses(function)) > _MOST_ACCESSES:
+            raise ValueError(f"the code has {size} accesses to memory")
+        return function if expand is None else expand(function)
+
+    return checked
+
+
+def accesses(function: PrimFunction) -> int:
+    """How many instructions access memory in a PrimFunc whose loops are lowered.
+
+    A vector is loaded at once where its elements are neighbours, and as many as registers have.
+    """
+    count = 0
+
+    def see(access: Any) -> None:
+        nonlocal count
+        lanes, stride = 1, 1
+        for index in access.indices:
+            if isinstance(index, tirx.Ramp):
+                lanes, stride = int(index.lanes), index.stride
+        whole = lanes & (lanes - 1) == 0 and isinstance(stride, int | tirx.IntImm)
+        count += 1 if whole and int(stride) == 1 else lanes
+
+    tvm_ffi.structural_walk(function.body, ((BUFFER_LOAD, tirx.BufferStore), see), order="post")
+    return count
 
 
 def seconds_of(kernel: Kernel, arguments: Sequence[Any], best: float = float("inf")) -> float:
@@ -65,24 +121,60 @@ def seconds_of(kernel: Kernel, arguments: Sequence[Any], best: float = float("in
     return min(times)
 
 
-def compared(rule: Kernel, tuned: Kernel, function: PrimFunction) -> Verdict | None:
-    """Both on the same random data, in turns; None where the kernel cannot be called so."""
+def compared(
+    rule: tuple[Kernel, bool], tuned: tuple[Kernel, bool], function: PrimFunction, threads: int
+) -> Verdict | None:
+    """Both on the same random data, in turns; None where the kernel cannot be called so.
+
+    With each kernel comes whether it is parallel. On a busy machine such a one waits for threads
+    that do not get a core, and the clock would tell that whoever uses but one is faster. So the
+    processor time on one thread is measured as well, and shared out to the threads of who is
+    parallel: the time of a quiet machine. The tuned one has to be ahead in both.
+    """
     first, second = random_arguments(function, {}), random_arguments(function, {})
     if first is None or second is None:
         return None
-    times: list[list[float]] = [[], []]
-    deadline = time.perf_counter() + _TURNS
-    while not times[1] or time.perf_counter() < deadline:
-        times[0].append(_once(rule, first))
-        times[1].append(_once(tuned, second))
+    calls = ((rule[0], first), (tuned[0], second))
+    clock = _in_turns(calls, time.perf_counter)
+    use_threads(1)
+    try:
+        alone = _in_turns(calls, time.thread_time)
+    finally:
+        use_threads(threads)
+    quiet = [
+        min(by_clock, seconds / (threads if parallel else 1))
+        for by_clock, seconds, (_, parallel) in zip(clock, alone, (rule, tuned), strict=True)
+    ]
     same = all(map(_agree, first, second))
-    return Verdict(min(times[0]), min(times[1]), same)
+    return Verdict(quiet[0], quiet[1], same, ahead=clock[1] < _GAIN * clock[0])
 
 
-def _once(kernel: Kernel, arguments: Sequence[Any]) -> float:
-    start = time.perf_counter()
+def is_parallel(function: PrimFunction) -> bool:
+    """Whether a scheduled PrimFunc has a loop that threads share."""
+    loops: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.For, loops.append), order="post")
+    return any(loop.kind == tirx.ForKind.PARALLEL for loop in loops)
+
+
+def _in_turns(
+    calls: Sequence[tuple[Kernel, Sequence[Any]]], clock: Callable[[], float]
+) -> list[float]:
+    """The shortest run of each."""
+    times: list[list[float]] = [[] for _ in calls]
+    deadline = time.perf_counter() + _SECONDS
+    while len(times[-1]) < _TURNS or time.perf_counter() < deadline:
+        for (kernel, arguments), found in zip(calls, times, strict=True):
+            found.append(_once(kernel, arguments, clock))
+    # A clock of processor time may be too coarse for a kernel of nothing.
+    return [max(1e-9, min(found)) for found in times]
+
+
+def _once(
+    kernel: Kernel, arguments: Sequence[Any], clock: Callable[[], float] = time.perf_counter
+) -> float:
+    start = clock()
     kernel(*arguments)
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def _agree(first: Any, second: Any) -> bool:

@@ -24,6 +24,9 @@ NAMES = sorted(folder.name for folder in CORPUS.iterdir()) if CORPUS.is_dir() el
 REFUSED: dict[str, str] = {}
 """Models of the corpus that cannot go back, and why."""
 
+LONG = {"nms"}
+"""Loops of a thousand steps, of which ONNX Runtime takes each node on its own."""
+
 
 def _back(source: Any, **options: Any) -> Any:
     model = tvm_nnef.convert(source, **options)
@@ -31,7 +34,10 @@ def _back(source: Any, **options: Any) -> Any:
 
 
 @pytest.mark.skipif(not NAMES, reason="the corpus is not beside the checkout")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in NAMES],
+)
 def test_the_corpus(name: str, onnx_run: Callable[..., list[Any]]) -> None:
     model = onnx.load(CORPUS / name / "model.onnx")
     constant = {tensor.name for tensor in model.graph.initializer}

@@ -17,6 +17,8 @@ def is_safe(operation: Operation) -> bool:
     """Whether the mapping of an operation, if it has one, takes its extents and attributes."""
     touched = flatten((*operation.operands, *operation.results))
     symbolic = any(not is_static(extent) for tensor in touched for extent in tensor.shape)
+    if operation.operator in _VIEWS:
+        return True
     attributes = operation.attributes.values()
     if any(map(is_symbolic, (part for value in attributes for part in _parts(value)))):
         return False
@@ -77,12 +79,17 @@ _BINARY = (
     *("lt", "gt", "le", "ge", "eq", "ne", "and", "or", "xor"),
 )
 
+_VIEWS = (
+    *("layout.reshape", "layout.flatten", "layout.unflatten"),
+    *("layout.squeeze", "layout.unsqueeze"),
+)
+"""What the shape of the result says wholly, also where attributes are symbols."""
+
 _RULES: Mapping[str, Callable[[Operation], bool]] = {
     **{name: _anywhere for name in math.MAPPINGS if name not in extremes.MAPPINGS},
     **{f"math.{name}": _broadcast for name in _BINARY},
     **dict.fromkeys(
-        ("layout.reshape", "layout.flatten", "layout.unflatten", "layout.squeeze",
-         "layout.unsqueeze", "layout.cast", "layout.concat", "layout.stack", "layout.transpose",
+        ("layout.cast", "layout.concat", "layout.stack", "layout.transpose",
          "layout.pad", "linalg.matmul", "nn.linear", "nn.relu", "nn.prelu", "nn.gelu", "nn.sigmoid",
          "nn.silu", "nn.erf", "nn.softmax"),
         _anywhere,

@@ -1,0 +1,58 @@
+"""What the rules see of kernels with scalars, empty tensors, and values that are needed often."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+
+from tvm_nnef.tvm_compat import constant
+
+
+def test_scalars_beside_tensors(kernels):
+    def scaled(x, scale):
+        return relax.op.multiply(x, relax.op.add(scale, scale))
+
+    made = kernels.agrees(scaled, (3, 35), ())
+    assert kernels.rules(made) == {"cpu.elementwise"}
+
+
+def test_scalars_alone(kernels):
+    assert kernels.rules(kernels.agrees(relax.op.add, (), ())) == {"cpu.elementwise"}
+
+
+def test_parts_without_elements(kernels):
+    def first(x):
+        return relax.op.add(relax.op.split(x, [35], 1)[0], relax.const(1.0))
+
+    assert kernels.rules(kernels.agrees(first, (3, 35))) == {"cpu.elementwise"}
+
+
+def test_rows_beside_values_of_fewer_axes(kernels):
+    def masked(x, mask):
+        chosen = relax.op.greater(mask, relax.const(0.0))
+        return relax.op.where(chosen, relax.op.nn.softmax(x, -1), relax.const(0.5))
+
+    made = kernels.agrees(masked, (2, 5, 35), (5, 1))
+    assert kernels.rules(made) == {"cpu.row_reduction"}
+
+
+DEPTH = 10
+"""Steps that each read the last one three times: by themselves, 3 ** DEPTH reads of the input."""
+
+
+def test_what_is_read_several_times_is_computed_once(kernels):
+    def steps(x):
+        value = relax.op.divide(x, constant(np.float32([3.0])))
+        for _ in range(DEPTH):
+            smaller = relax.op.multiply(value, constant(np.float32([0.5])))
+            value = relax.op.where(relax.op.less(value, relax.const(0.25)), smaller, value)
+            value = relax.op.add(value, relax.const(0.125))
+        return value
+
+    (x,) = kernels.values((3, 35))
+    made = kernels.scheduled(kernels.module(steps, x.shape))
+    assert kernels.rules(made) == {"cpu.elementwise"}
+    expected = x / np.float32(3)
+    for _ in range(DEPTH):
+        expected = np.where(expected < 0.25, expected / 2, expected) + np.float32(0.125)
+    np.testing.assert_allclose(kernels.run(made, [x]), expected, rtol=1e-6)
