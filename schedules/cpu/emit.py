@@ -55,6 +55,17 @@ def loop(
     return tirx.For(var, first, count, kind, body(var))
 
 
+def _vector(first: Any, lanes: int, body: Body, dtype: str) -> Statement:
+    """The body for the elements from the first one on, as one vector."""
+    return loop(
+        lanes,
+        lambda lane: body(first + lane),
+        name="lane",
+        kind=tirx.ForKind.VECTORIZED,
+        dtype=dtype,
+    )
+
+
 def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statement:
     """The body for each of some elements, in vectors; it gets the number of the element.
 
@@ -66,13 +77,7 @@ def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statem
 
         def part(number: Any, width: int = width, first: int = parts[0].offset) -> Statement:
             offset = number * tirx.const(width, dtype) + tirx.const(first, dtype)
-            return loop(
-                width,
-                lambda lane: body(offset + lane),
-                name="lane",
-                kind=tirx.ForKind.VECTORIZED,
-                dtype=dtype,
-            )
+            return _vector(offset, width, body, dtype)
 
         kind = tirx.ForKind.UNROLLED
         statements.append(loop(len(parts), part, name="part", kind=kind, dtype=dtype))
@@ -93,14 +98,7 @@ def strip(
     full, rest = divmod(extent, wide)
 
     def whole(number: Any) -> Statement:
-        first = number * tirx.const(wide, dtype)
-        return loop(
-            wide,
-            lambda lane: body(first + lane),
-            name="lane",
-            kind=tirx.ForKind.VECTORIZED,
-            dtype=dtype,
-        )
+        return _vector(number * tirx.const(wide, dtype), wide, body, dtype)
 
     statements = [loop(full, whole, name="vector", dtype=dtype)] if full else []
     if rest:
@@ -116,14 +114,7 @@ def _symbolic_strip(extent: sizes.Extent, lanes: int, body: Body, dtype: str) ->
     for width in dict.fromkeys((lanes * 2, lanes, max(1, lanes // 4), 1)):
 
         def whole(number: Any, width: int = width, start: Any = done) -> Statement:
-            first = start + number * tirx.const(width, dtype)
-            return loop(
-                width,
-                lambda lane: body(first + lane),
-                name="lane",
-                kind=tirx.ForKind.VECTORIZED,
-                dtype=dtype,
-            )
+            return _vector(start + number * tirx.const(width, dtype), width, body, dtype)
 
         left = extent - done if statements else extent
         count = sizes.quotient(left, width)
@@ -141,13 +132,7 @@ def _overlapping_strip(extent: sizes.Extent, lanes: int, body: Body, dtype: str)
     """
 
     def vector(first: Any, width: int) -> Statement:
-        return loop(
-            width,
-            lambda lane: body(first + lane),
-            name="lane",
-            kind=tirx.ForKind.VECTORIZED,
-            dtype=dtype,
-        )
+        return _vector(first, width, body, dtype)
 
     def fewer(width: int) -> Statement:
         if width == 1:

@@ -55,7 +55,7 @@ def _symbols(kernel: Kernel) -> list[Any]:
     """The symbols in the extents of a kernel."""
     found: list[Any] = []
     for axis in (axis for stage in kernel.stages for axis in (*stage.axes, *stage.reduced)):
-        found += _variables(axis.extent)
+        found += sizes.symbols(axis.extent)
     return found
 
 
@@ -75,20 +75,12 @@ def call_te(
         symbols: Symbols = {}
         for tensor, argument in zip(tensors, arguments, strict=True):
             for own, given in zip(tensor.shape, shape_and_dtype(argument)[0], strict=True):
-                symbols.update(zip(_variables(given), _variables(own), strict=True))
+                symbols.update(zip(sizes.symbols(given), sizes.symbols(own), strict=True))
         return function(symbols, *tensors)
 
     return builder.call_te(
         made, *arguments, primfunc_name_hint=name, primfunc_attrs=dict(attributes or {}) or None
     )
-
-
-def _variables(extent: sizes.Extent) -> list[Any]:
-    """The symbols in an extent, in the order in which they stand in it."""
-    found: list[Any] = []
-    if not sizes.is_known(extent):
-        tvm_ffi.structural_walk(extent, (tirx.Var, found.append), order="post")
-    return found
 
 
 def tensors_of(
