@@ -175,14 +175,16 @@ def inlined(
     """The expression with the loads of some buffers replaced by what their stages compute.
 
     ``stages`` are in the order in which they can be computed. What is read several times at the
-    ``axes`` themselves, where it is always there, is computed once, under a name. Not where
-    something is bfloat16, which TVM writes out as several copies of one expression.
+    ``axes`` themselves, where it is always there, is computed once, under a name: reals only, as
+    TVM looks into integers for their bounds, each time anew, and writes bfloat16 out as several
+    copies of one expression.
     """
     if "bfloat16" in (dtype_of(expression), *(stage.dtype for stage in stages.values())):
         axes = ()
     for stage in reversed([*stages.values()]):
         uses = loads(expression, stage.buffer)
-        if len(uses) > 1 and not is_plain(stage.value) and is_pointwise(uses, axes):
+        worth = stage.dtype.startswith("float") and not is_plain(stage.value)
+        if len(uses) > 1 and worth and is_pointwise(uses, axes):
             named = tirx.Var(str(stage.buffer.name), stage.dtype)
             value = at(stage, uses[0].indices)
             expression = tirx.Let(named, value, _without_loads(expression, stage, named))

@@ -25,7 +25,7 @@ from tvm_nnef.tvm_compat import (
 )
 
 _PIPELINE = "tvm_nnef"
-"""The name under which TVM knows our lowering of PrimFuncs."""
+"""What the names begin with under which TVM knows our lowerings of PrimFuncs."""
 
 
 @functools.cache
@@ -41,8 +41,10 @@ def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
         passes = [_compacted(), _lowered_soundly(lowering), expanded]
         return tvm.transform.Sequential(passes), host, device
 
-    tirx.register_tir_pipeline(_PIPELINE, pipeline)
-    return _PIPELINE
+    # Each has a name of its own; the cache keeps it alive, so no other gets its number.
+    name = f"{_PIPELINE}_{id(expand)}"
+    tirx.register_tir_pipeline(name, pipeline)
+    return name
 
 
 _COMPACTION = "s_tir.CompactBufferAllocation"

@@ -152,7 +152,6 @@ OTHER_TARGETS = {
     "haswell": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "haswell"},
     "cortex-a72": {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"},
     "wasm": "wasm32",
-    "c": "c",
 }
 
 
