@@ -176,10 +176,11 @@ def inlined(
 
     ``stages`` are in the order in which they can be computed. What is read several times at the
     ``axes`` themselves, where it is always there, is computed once, under a name: reals only, as
-    TVM looks into integers for their bounds, each time anew, and writes bfloat16 out as several
-    copies of one expression.
+    TVM looks into integers for their bounds, each time anew, and nothing where bfloat16 is read or
+    made, which TVM takes for integers inside of what has a name.
     """
-    if "bfloat16" in (dtype_of(expression), *(stage.dtype for stage in stages.values())):
+    values = (expression, *(stage.value for stage in stages.values()))
+    if any("bfloat16" in (dtype_of(v), *map(dtype_of, loads(v))) for v in values):
         axes = ()
     for stage in reversed([*stages.values()]):
         uses = loads(expression, stage.buffer)
@@ -210,14 +211,9 @@ def is_plain(value: Any) -> bool:
 
 
 def is_pointwise(uses: Sequence[Any], axes: Sequence[Axis]) -> bool:
-    """Whether loads of a buffer are all of one element, whose indices are axes of its extents.
-
-    Not for bfloat16, which TVM takes for another type where it has a name.
-    """
+    """Whether loads of a buffer are all of one element, whose indices are axes of its extents."""
     first, *others = uses
-    if dtype_of(first) == "bfloat16" or any(
-        not tvm_ffi.structural_equal(first, other) for other in others
-    ):
+    if not all(tvm_ffi.structural_equal(first, other) for other in others):
         return False
 
     def is_axis(index: Any, extent: Any) -> bool:

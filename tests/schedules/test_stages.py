@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
+import tvm_nnef
 from tvm_nnef.tvm_compat import constant
 
 
@@ -56,3 +57,18 @@ def test_what_is_read_several_times_is_computed_once(kernels):
     for _ in range(DEPTH):
         expected = np.where(expected < 0.25, expected / 2, expected) + np.float32(0.125)
     np.testing.assert_allclose(kernels.run(made, [x]), expected, rtol=1e-6)
+
+
+def test_what_reads_bfloat16_has_no_name():
+    text = """import image;
+    graph G {
+      @input { x: real[1,2,6,7]; r: real[4,4]; b: int[4]; }
+      @output { y: real[4,2,2,3]; }
+      @compose { y = image.max_roi_pool{output_size=[2,3]}(x, r, b); }
+    }"""
+    x = np.arange(84, dtype="float32").reshape(1, 2, 6, 7)
+    r = np.array([[0, 0, 5, 5], [1, 1, 6, 4], [2, 0, 4, 3], [0, 2, 6, 5]], "float32")
+    given = (x, r, np.zeros(4, "int32"))
+    half = tvm_nnef.build(text, machine_types={"real": "bfloat16"}, progress=False)
+    (expected,) = tvm_nnef.evaluate(text, *given)
+    np.testing.assert_array_equal(half(*given)[0], expected)
