@@ -60,9 +60,10 @@ def _is_raised(kernel: Kernel) -> bool:
 def _raising(functions: Mapping[str, PrimFunction]) -> Rewrite:
     def rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
         kernel = _called_kernel(functions, node)
-        if kernel is None or not _is_raised(kernel):
+        raised = {} if kernel is None else _raised(kernel)
+        if kernel is None or not (raised or _is_elementwise(kernel)):
             return None
-        return _taken_apart(operands, kernel, _raised(kernel), list(node.args[1].fields))
+        return _taken_apart(operands, kernel, raised, list(node.args[1].fields))
 
     return rewrite
 
