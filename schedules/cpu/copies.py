@@ -71,9 +71,24 @@ def _named(kernel: Kernel) -> list[Stage]:
     found: list[Stage] = []
     for stage in reversed(kernel.stages):
         uses = [(user, loads(user.value, stage.buffer)) for user in kernel.stages]
-        if all(is_pointwise(u, s.axes) and s in found for s, u in uses if u):
+        inside = all(is_pointwise(u, s.axes) and s in found for s, u in uses if u)
+        if inside and not _divides_by_integers(stage.value):
             found.append(stage)
     return found
+
+
+def _divides_by_integers(value: Any) -> bool:
+    """Whether reals are divided by what is made of integers.
+
+    In a comparison TVM looks for the bounds of such a divisor, as if it were an integer, and stops
+    where that may be 0: so the quotient is held in memory instead.
+    """
+    quotients: list[Any] = []
+    tvm_ffi.structural_walk(value, (tirx.Div, quotients.append), order="post")
+    casts: list[Any] = []
+    for quotient in quotients:
+        tvm_ffi.structural_walk(quotient.b, (tirx.Cast, casts.append), order="post")
+    return any("int" in dtype_of(cast.value) for cast in casts)
 
 
 def copy_statement(

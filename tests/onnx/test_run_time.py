@@ -574,10 +574,7 @@ def test_on_the_evaluator(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_compiled(name: str, request: pytest.FixtureRequest) -> None:
+def test_compiled(name: str) -> None:
     case = CASES[name]
-    if name == "Resize of some axes, given in a run":
-        reason = "TVM stops: it takes the quotient of an extent by 5.0 for an integer that is 0"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     model = tvm_nnef.convert(model_of(case), bounds=case.bounds)
     check(case, tvm_nnef.build(model, progress=False))
