@@ -270,7 +270,7 @@ def compare(
     loaded = load_model(model, **_load_options(compose_options, variables))
     graph = compose(loaded, **compose_options)
     check_variables(loaded, graph)
-    bound = bind_inputs(graph, inputs or random_inputs(graph, seed), graph.machine_types)
+    bound, _ = bind_inputs(graph, inputs or random_inputs(graph, seed), graph.machine_types)
     chosen = routes or (("mapped", "reference") if against is None else ("onnxruntime", "mapped"))
     source = source_model(loaded, against) if set(RECORDED).intersection(chosen) else None
     setting = Setting(loaded.variables, lowerings or {}, graph, bound, source)

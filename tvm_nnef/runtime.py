@@ -29,7 +29,7 @@ from tvm_nnef.lower.checks import failed
 from tvm_nnef.lower.naming import INITIAL_STATE
 from tvm_nnef.quiet import without_remarks_on_constants
 from tvm_nnef.random_inputs import random_inputs
-from tvm_nnef.reference.inputs import bind_inputs, bind_symbols, bind_variables
+from tvm_nnef.reference.inputs import bind_inputs, bind_variables
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -182,7 +182,7 @@ class Executable:
             raise error("this executable has no parameters: all weights are in it")
         taken = replace(self._graph, inputs=self._graph.inputs[count:])
         given = [_without_dlpack(value) for value in parameters]
-        bound = bind_inputs(taken, given, self._graph.machine_types)
+        bound, _ = bind_inputs(taken, given, self._graph.machine_types)
         tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
         tvm_threads.use_threads(self._threads)
         made = copy.copy(self)
@@ -254,8 +254,8 @@ class Executable:
 
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
         given = [_without_dlpack(value) for value in inputs]
-        bound = bind_inputs(self._graph, given, self._graph.machine_types)
-        self._check(bind_symbols(self._graph, bound))
+        bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
+        self._check(sizes)
         tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
         return [*tensors, *self._prepared, *self.state.tensors]
 

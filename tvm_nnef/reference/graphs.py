@@ -34,7 +34,7 @@ from tvm_nnef.graph.nodes import (
 )
 from tvm_nnef.reference.arithmetic import Array, constant
 from tvm_nnef.reference.formulas import run
-from tvm_nnef.reference.inputs import bind_inputs, bind_symbols, bind_variables
+from tvm_nnef.reference.inputs import bind_inputs, bind_variables
 from tvm_nnef.reference.intrinsics import INTRINSICS
 from tvm_nnef.reference.scalars import Block, OutOfBounds
 
@@ -84,13 +84,13 @@ def evaluate(
     interrupted.
     """
     types = machine_types or graph.machine_types or assign(graph)
-    arrays = bind_inputs(graph, inputs, types)
+    arrays, sizes = bind_inputs(graph, inputs, types)
     context = _Run(
         types,
         bind_variables(graph, variables, types),
         observe or (lambda tensor, array: None),
         graph.bounds,
-        bind_symbols(graph, arrays),
+        sizes,
     )
     with np.errstate(all="ignore"):
         values = _run_graph(graph, arrays, context)

@@ -21,8 +21,8 @@ from tvm_nnef.reference.arithmetic import Array, kind_of
 
 def bind_inputs(
     graph: Graph, given: Sequence[Any], types: Mapping[Tensor, str]
-) -> dict[Tensor, Array]:
-    """The arrays of the input tensors of a graph.
+) -> tuple[dict[Tensor, Array], dict[str, int]]:
+    """The arrays of the input tensors of a graph, and the values of the symbols of their shapes.
 
     ``given`` has an item for each input: an array (or number, or nested list of numbers, whose
     ints do as reals), for a pack a list of these, and None for null. Raises NnefError, which tells
@@ -44,11 +44,10 @@ def bind_inputs(
             problems += problem.diagnostics
     if problems:
         raise NnefError(problems)
-    bind_symbols(graph, found)
-    return found
+    return found, _symbols(graph, found)
 
 
-def bind_symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
+def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
     """The values of the symbols that the shapes of the inputs tell, given their arrays.
 
     Raises NnefError where a value is beyond its bound, and where inputs do not agree.
@@ -149,7 +148,7 @@ def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
         hint = f"convert it first, as in x.astype('{dtype}')"
         message = f"{title}: {tensor.type} ({dtype}) expected, {array.dtype} came"
         raise error(message, tensor.span, hint=hint)
-    if tensor.type == "int" and array.size:
+    if tensor.type == "int" and array.dtype != dtype and array.size:
         limits = np.iinfo(dtype)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
             raise error(f"{title}: there are values that {dtype} cannot hold", tensor.span)
