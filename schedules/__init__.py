@@ -14,7 +14,7 @@ from typing import Any
 
 from tvm import relax, transform
 
-from tvm_nnef.schedules.cpu import math_functions, packing, rules
+from tvm_nnef.schedules.cpu import math_functions, packing, pairs, rules, selection
 from tvm_nnef.schedules.cpu.balancing import balanced
 from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.cpu.named_values import with_named_values
@@ -46,6 +46,9 @@ RULE = "schedule_rule"
 TUNED = "tuned"
 """The name of the rule of a kernel whose schedule was found by measuring."""
 
+SHORTCUTS = frozenset({selection.NAME})
+"""Rules whose kernels do far less than the formula asks for: no schedule of it comes near."""
+
 Tuned = Callable[[str, PrimFunction, Callable[[], tuple[PrimFunction, str]]], PrimFunction | None]
 """A tuned schedule of a PrimFunc, or None for none.
 
@@ -73,8 +76,8 @@ def legalize(mod: Module, target: Target) -> Module:
         mod = packing.pack(channels_last(mod), describe(target))
     passes = [
         relax.backend.DispatchSampling(),
-        relax.backend.DispatchSortScan(),
         relax.transform.LegalizeOps({**LEGALIZATIONS}),
+        relax.backend.DispatchSortScan(),
     ]
     return with_prepared_parameters(with_plain_shapes(_run(mod, target, passes)))
 
@@ -126,7 +129,7 @@ def lowered_functions(target: Target) -> Callable[[PrimFunction], PrimFunction] 
 
 
 def _lowered_for_llvm(function: PrimFunction) -> PrimFunction:
-    expanded = with_named_values(math_functions.expand(function))
+    expanded = with_named_values(math_functions.expand(pairs.expand(function)))
     return balanced(on_stack(sorted_in_registers(expanded)))
 
 

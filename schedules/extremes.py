@@ -10,7 +10,7 @@ from tvm import tirx
 from tvm_nnef.extremes import Combination, greater, greatest, is_number, least, smaller
 from tvm_nnef.tvm_compat import PrimExpression
 
-__all__ = ["Combination", "extreme_of", "greater", "greatest", "least", "smaller"]
+__all__ = ["Combination", "extreme_of", "greater", "greatest", "is_number", "least", "smaller"]
 
 
 def extreme_of(value: Any) -> tuple[Combination, PrimExpression, PrimExpression] | None:

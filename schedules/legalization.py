@@ -1,8 +1,10 @@
 """Relax operators that TVM's own legalization gets wrong at infinities and at what is no number.
 
 TVM's maxima and minima start from the least and the greatest finite number, and lose a NaN
-depending on where it stands; here they are -inf and inf of nothing, and NaN where one is NaN. A
-legalization takes a call of a Relax operator and gives a call of its PrimFunc. Knows TVM only.
+depending on where it stands; here they are -inf and inf of nothing, and NaN where one is NaN. Where
+all are infinite it finds the extreme at place -1. Its convolutions multiply their padding with
+weights, which may be infinite. A legalization takes a call of a Relax operator and gives a call of
+its PrimFunc. Knows TVM only.
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from typing import Any, TypeAlias
 import tvm_ffi
 from tvm import relax, sym, te, tirx
 
+from tvm_nnef.extremes import first_extreme
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.convolving import Window, channels_first, is_exact
 from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
+from tvm_nnef.schedules.running import cumulative_product, cumulative_sum
 from tvm_nnef.schedules.stages import substituted
 from tvm_nnef.tvm_compat import (
     BUFFER_TYPE,
@@ -130,29 +135,79 @@ class _Windows:
         return behind
 
 
+def _convolution(builder: Any, call: Any) -> RelaxExpression:
+    """A convolution that leaves out what lies in its padding, where weights may not be finite."""
+    attributes, weights = call.attrs, call.args[1]
+    layout, (shape, dtype) = str(attributes.data_layout), shape_and_dtype(weights)
+    window = Window.of(attributes, len(layout) - 2, shape[2:])
+    plain = (layout[:2], str(attributes.kernel_layout)[:2]) == ("NC", "OI")
+    plain = plain and str(attributes.out_layout) in ("", layout)
+    same = shape_and_dtype(call)[1] == dtype and all(map(sizes.is_known, shape))
+    exact = window.is_padded and is_exact(constant_array(weights), dtype)
+    if not (plain and same and exact):
+        return call.op.get_attr("FLegalize")(builder, call)
+    function = channels_first(window, int(attributes.groups), exact=True)
+    return builder.call_te(function, *call.args[:2], primfunc_name_hint="conv")
+
+
 def _reduced(function: Combination, first: Callable[[Any], PrimExpression]) -> Legalization:
     """The legalization of an operator over whole dimensions."""
 
     def legalize(builder: Any, call: Any) -> RelaxExpression:
-        rank = len(call.args[0].ty.shape)
-        axes = range(rank) if call.attrs.axis is None else call.attrs.axis
-        gone = sorted({int(axis) % rank for axis in axes})
-        keep = bool(call.attrs.keepdims)
+        gone = _gone(call)
 
         def reduced(symbols: Symbols, data: Any) -> Any:
-            loops = {axis: te.reduce_axis((0, data.shape[axis]), "step") for axis in gone}
+            loops = [te.reduce_axis((0, data.shape[axis]), "step") for axis in gone]
             reducer = te.comm_reducer(lambda x, y: function(x, y), first, name="extreme")
 
             def element(*indices: PrimExpression) -> PrimExpression:
-                kept = iter(i for n, i in enumerate(indices) if not keep or n not in loops)
-                places = [loops[n].var if n in loops else next(kept) for n in range(rank)]
-                return reducer(data(*places), axis=list(loops.values()))
+                places = _joined(call, indices, [loop.var for loop in loops])
+                return reducer(data(*places), axis=loops)
 
             return te.compute(_shape(call, symbols), element, name="reduced")
 
         return call_te(builder, reduced, [call.args[0]], "reduced")
 
     return legalize
+
+
+def _place(*, largest: bool) -> Legalization:
+    """The legalization of an operator that tells where an extreme stands."""
+
+    def legalize(builder: Any, call: Any) -> RelaxExpression:
+        gone, dtype = _gone(call), str(call.ty.dtype)
+
+        def found(symbols: Symbols, data: Any) -> Any:
+            return first_extreme(
+                _shape(call, symbols),
+                [data.shape[axis] for axis in gone],
+                lambda indices, places: data(*_joined(call, indices, places)),
+                dtype,
+                largest=largest,
+            )
+
+        return call_te(builder, found, [call.args[0]], "place")
+
+    return legalize
+
+
+def _gone(call: Any) -> list[int]:
+    """The dimensions that a call reduces."""
+    rank, axis = len(call.args[0].ty.shape), call.attrs.axis
+    if axis is None:
+        return list(range(rank))
+    return sorted({int(n) % rank for n in ([axis] if isinstance(axis, int) else axis)})
+
+
+def _joined(
+    call: Any, indices: Sequence[PrimExpression], inner: Sequence[PrimExpression]
+) -> list[PrimExpression]:
+    """The position of an operand at indices of the result, and of what is reduced."""
+    gone, keep = _gone(call), bool(call.attrs.keepdims)
+    kept = iter(i for n, i in enumerate(indices) if not keep or n not in gone)
+    places = iter(inner)
+    rank = len(call.args[0].ty.shape)
+    return [next(places) if n in gone else next(kept) for n in range(rank)]
 
 
 def _shape(call: Any, symbols: Symbols) -> list[PrimExpression]:
@@ -265,12 +320,17 @@ def _reshape(builder: Any, call: Any) -> RelaxExpression:
 
 
 LEGALIZATIONS: Mapping[str, Legalization] = {
+    **{f"relax.nn.conv{rank}d": _convolution for rank in (1, 2, 3)},
     **{f"relax.nn.max_pool{rank}d": _max_pool for rank in (1, 2, 3)},
     **{f"relax.nn.avg_pool{rank}d": _avg_pool for rank in (1, 2, 3)},
     "relax.nn.relu": _relu,
     "relax.reshape": _reshape,
     "relax.max": _reduced(greater, least),
     "relax.min": _reduced(smaller, greatest),
+    "relax.argmax": _place(largest=True),
+    "relax.argmin": _place(largest=False),
     "relax.maximum": _elementwise(greater, "maximum"),
     "relax.minimum": _elementwise(smaller, "minimum"),
+    "relax.cumsum": cumulative_sum,
+    "relax.cumprod": cumulative_product,
 }

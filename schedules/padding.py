@@ -1,18 +1,24 @@
-"""Stages that copy a tensor and add a border of one value.
+"""Stages that copy a tensor and add a border of one value, and what is computed inside alone.
 
 Enters: a stage. Leaves: what it copies, where, and what stands around it; None for other stages.
+
+``output += |x| * w`` skips what it would read outside of x. To add ``0 * w`` instead is something
+else where w is infinite or no number, so the product is guarded, even where x is read from a copy
+with a frame of zeros. :func:`read_guard` tells that such a guard says no more than the copy does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm_ffi
 from tvm import sym, tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.stages import Stage
-from tvm_nnef.tvm_compat import BUFFER_LOAD, is_conditional
+from tvm_nnef.tvm_compat import BUFFER_LOAD, dtype_of, is_conditional
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,83 @@ class Padding:
     inside: list[tuple[int, sizes.Extent]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Guard:
+    """A product that is 0 where ``load``, one of its factors, reads the frame of a ``copy``.
+
+    ``other`` is the other factor; the product is ``product`` elsewhere. The ranges of ``padding``
+    tell for each index of the load where it is inside.
+    """
+
+    product: Any
+    load: Any
+    other: Any
+    copy: Stage
+    padding: Padding
+
+
+def read_guard(value: Any, copy_of: Callable[[Any], Stage | None]) -> Guard | None:
+    """How a product is guarded; None for all other values, and where a guard says something else.
+
+    ``copy_of`` gives the stage that fills a buffer.
+    """
+    if not isinstance(value, tirx.Select) or not _is_zero(value.false_value):
+        return None
+    product = value.true_value
+    if not isinstance(product, tirx.Mul):
+        return None
+    for load, other in ((product.a, product.b), (product.b, product.a)):
+        copy = copy_of(load.source) if isinstance(load, BUFFER_LOAD) else None
+        padding = None if copy is None else read_padding(copy)
+        if copy is None or padding is None or not _is_zero(padding.value):
+            continue
+        ranges = _ranges(value.condition, load, copy)
+        if ranges is not None and all(map(_is_same, ranges, padding.inside)):
+            return Guard(product, load, other, copy, padding)
+    return None
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, tirx.FloatImm) and float(value.value) == 0
+
+
+def _is_same(a: tuple[int, sizes.Extent], b: tuple[int, sizes.Extent]) -> bool:
+    return a[0] == b[0] and sizes.same(a[1], b[1])
+
+
+def _ranges(condition: Any, load: Any, copy: Stage) -> list[tuple[int, sizes.Extent]] | None:
+    """Where the indices of a load are under a condition; None where it tells something else."""
+    ranges = {axis.var: (0, axis.extent) for axis in copy.axes}
+    places = list(zip(load.indices, (axis.var for axis in copy.axes), strict=True))
+    moving = [var for index in load.indices for var in _variables(index)]
+    for test in conjunction(condition):
+        if not isinstance(test, (tirx.LT, tirx.LE, tirx.GT, tirx.GE)):
+            return None
+        shorter = [_in_terms_of(test, index, var, moving) for index, var in places]
+        known = [found for found in shorter if found is not None]
+        if len(known) != 1 or not _narrow(ranges, known[0]):
+            return None
+    return list(ranges.values())
+
+
+def _in_terms_of(test: Any, index: Any, var: Any, moving: Sequence[Any]) -> Any:
+    """A test of an index as one of a variable; None where the rest of it moves."""
+    if not _variables(index):
+        return None
+    for sign in (1, -1):
+        rest = sizes.simplified(test.a - test.b - sign * index)
+        moves = [] if sizes.is_known(rest) else _variables(rest)
+        if not any(var.same_as(other) for var in moves for other in moving):
+            return type(test)(sign * var + rest, tirx.const(0, dtype_of(var)))
+    return None
+
+
+def _variables(expression: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
+    return found
+
+
 def read_padding(stage: Stage) -> Padding | None:
     """What a stage pads, and by what; None for a stage of another kind."""
     value = stage.value
@@ -33,15 +116,16 @@ def read_padding(stage: Stage) -> Padding | None:
     if not isinstance(source, BUFFER_LOAD) or not isinstance(other, (tirx.FloatImm, tirx.IntImm)):
         return None
     ranges = {axis.var: (0, axis.extent) for axis in stage.axes}
-    for test in _conjunction(condition):
+    for test in conjunction(condition):
         if not _narrow(ranges, test):
             return None
     return Padding(source, other, [ranges[axis.var] for axis in stage.axes])
 
 
-def _conjunction(condition: Any) -> list[Any]:
+def conjunction(condition: Any) -> list[Any]:
+    """The tests that all have to hold for a condition."""
     if isinstance(condition, tirx.And):
-        return [*_conjunction(condition.a), *_conjunction(condition.b)]
+        return [*conjunction(condition.a), *conjunction(condition.b)]
     return [condition]
 
 

@@ -19,7 +19,7 @@ from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 Extent: TypeAlias = Any
 """An ``int``, or an integer expression of symbols that is at least 0."""
 
-_LARGEST = 1 << 31
+LARGEST = 1 << 31
 """No symbol is as large."""
 
 _TYPICAL = 128
@@ -52,7 +52,7 @@ def is_at_most(a: Extent, b: Extent) -> bool:
         return bool(difference >= 0)
     analyzer = sym.Analyzer()
     for var in symbols(difference):
-        analyzer.bind(var, Range(0, _LARGEST), allow_override=True)
+        analyzer.bind(var, Range(0, LARGEST), allow_override=True)
     return bool(analyzer.can_prove(difference >= 0))
 
 

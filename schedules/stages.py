@@ -17,9 +17,10 @@ from tvm import s_tir, tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.extremes import extreme_of
+from tvm_nnef.schedules.places import Place, find_search
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
 
-_COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
+_COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min, tirx.Or, tirx.And)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +50,8 @@ class Axis:
 class Stage:
     """One buffer: ``buffer[axes] = value``, or ``combine(init, value over all reduced)``.
 
-    ``combine`` makes the expression of two partial results; None for a stage without reduction.
+    ``combine`` makes the expression of two partial results; None for a stage without reduction. A
+    :class:`Place` says instead that the result is where the first of the best values stands.
     """
 
     buffer: Any
@@ -63,6 +65,11 @@ class Stage:
     def dtype(self) -> str:
         """The dtype of the elements."""
         return str(self.buffer.dtype)
+
+    @property
+    def finds_place(self) -> bool:
+        """Whether it is where extremes stand."""
+        return isinstance(self.combine, Place)
 
     @property
     def work(self) -> int:
@@ -118,6 +125,11 @@ def read_kernel(function: PrimFunction) -> Kernel | None:
         stages.append(stage)
     types = {dtype_of(a.var) for s in stages for a in (*s.axes, *s.reduced)}
     written = [stage.buffer for stage in stages]
+    hidden = [stage.combine.values for stage in stages if stage.finds_place]
+    if any(b.same_as(p) for b in hidden for p in function.params) or any(
+        loads(stage.value, buffer) for buffer in hidden for stage in stages
+    ):
+        return None
     twice = any(a.same_as(b) for n, a in enumerate(written) for b in written[:n])
     if len(types) > 1 or twice:
         return None
@@ -262,7 +274,8 @@ def _unit(bound: Any) -> int | None:
 
 
 def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> Stage | None:
-    store = block.body
+    search = find_search(block, [(axis.var, axis.extent) for axis in reduced])
+    store = block.body if search is None else search.store
     if not isinstance(store, tirx.BufferStore):
         return None
     if not len(store.indices):
@@ -271,16 +284,18 @@ def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> St
     ordered = _in_order(store.indices, axes)
     if ordered is None or not _covers(store.buffer, ordered):
         return None
+    if search is not None:
+        return Stage(store.buffer, ordered, search.value, reduced, search.init, search.place)
     if not reduced and block.init is None:
         if loads(store.value, store.buffer):
             return None
         return Stage(store.buffer, ordered, store.value)
     if not isinstance(block.init, tirx.BufferStore) or loads(block.init.value):
         return None
-    combination = _combination(store.value)
-    if combination is None:
+    found = combination(store.value)
+    if found is None:
         return None
-    combine, first, second = combination
+    combine, first, second = found
     if not _is_self(first, store):
         first, second = second, first
     value = second
@@ -291,8 +306,8 @@ def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> St
     return Stage(store.buffer, ordered, value, reduced, block.init.value, combine)
 
 
-def _combination(value: Any) -> tuple[Any, PrimExpression, PrimExpression] | None:
-    """The function by which an expression combines two operands, and these."""
+def combination(value: Any) -> tuple[Any, PrimExpression, PrimExpression] | None:
+    """The function by which an expression combines two operands, and these; None for others."""
     if isinstance(value, _COMBINERS):
         return type(value), value.a, value.b
     return extreme_of(value)

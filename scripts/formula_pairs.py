@@ -167,6 +167,11 @@ PAIRS: dict[str, Pair] = {
         f"y[b, z, i, j] += x[b, d, |i + k - 1|, |j + l - 1|] * f[z, d, k, l], {AROUND};",
         "y = nn.conv{padding=[1, 1, 1, 1]}(x, f);", IMAGE, FILTER,
     ),
+    "conv, guards, inputs": Pair(
+        CHANNELS_FIRST, SAME,
+        f"y[b, z, i, j] += x[b, d, |i + k - 1|, |j + l - 1|] * f[z, d, k, l], {AROUND};",
+        "y = nn.conv{padding=[1, 1, 1, 1]}(x, f);", {**IMAGE, **FILTER}, {},
+    ),
     "conv, bias, relu": Pair(
         f"{CHANNELS_FIRST} a: [o];", f"{SAME} s: [n, o, h, w];",
         f"""
@@ -217,6 +222,12 @@ PAIRS: dict[str, Pair] = {
         "y = nn.conv{padding=[1, 1, 1, 1], data_format='NXC', filter_format='NXC'}(x, f);",
         {"x": (1, 56, 56, 64)}, {"f": (64, 3, 3, 64)},
     ),
+    "conv NXC of inputs": Pair(
+        "x: [n, h, w, c]; f: [o, p, q, c];", "y: [n, h, w, o];",
+        f"y[b, i, j, z] += x[b, |i + k - 1|, |j + l - 1|, d] * f[z, k, l, d], {AROUND};",
+        "y = nn.conv{padding=[1, 1, 1, 1], data_format='NXC', filter_format='NXC'}(x, f);",
+        {"x": (1, 56, 56, 64), "f": (64, 3, 3, 64)}, {},
+    ),
     "conv XCN": Pair(
         "x: [h, w, c, n]; f: [p, q, c, o];", "y: [h, w, o, n];",
         f"y[i, j, z, b] += x[|i + k - 1|, |j + l - 1|, d, b] * f[k, l, d, z], {AROUND};",
@@ -228,6 +239,12 @@ PAIRS: dict[str, Pair] = {
         "y[b, d, i, j] += x[b, d, |i + k - 1|, |j + l - 1|] * f[d, 0, k, l], "
         "b < n, d < c, i < h, j < w, k < p, l < q;",
         "y = nn.conv{padding=[1, 1, 1, 1], groups=0}(x, f);", IMAGE, {"f": (64, 1, 3, 3)},
+    ),
+    "depthwise of inputs": Pair(
+        DEPTHWISE, "y: [n, c, h, w];",
+        "y[b, d, i, j] += x[b, d, |i + k - 1|, |j + l - 1|] * f[d, 0, k, l], "
+        "b < n, d < c, i < h, j < w, k < p, l < q;",
+        "y = nn.conv{padding=[1, 1, 1, 1], groups=0}(x, f);", {**IMAGE, "f": (64, 1, 3, 3)}, {},
     ),
     "depth multiplier": Pair(
         "x: [n, c, h, w]; f: [o, 1, p, q];", SAME,
@@ -241,6 +258,12 @@ PAIRS: dict[str, Pair] = {
         "y[b, z, i, j] += x[b, z / 16 * 16 + d, |i + k - 1|, |j + l - 1|] * f[z, d, k, l], "
         "b < n, z < o, i < h, j < w, d < e, k < p, l < q;",
         "y = nn.conv{padding=[1, 1, 1, 1], groups=4}(x, f);", IMAGE, {"f": (64, 16, 3, 3)},
+    ),
+    "grouped of inputs": Pair(
+        "x: [n, c, h, w]; f: [o, e, p, q];", SAME,
+        "y[b, z, i, j] += x[b, z / 16 * 16 + d, |i + k - 1|, |j + l - 1|] * f[z, d, k, l], "
+        "b < n, z < o, i < h, j < w, d < e, k < p, l < q;",
+        "y = nn.conv{padding=[1, 1, 1, 1], groups=4}(x, f);", {**IMAGE, "f": (64, 16, 3, 3)}, {},
     ),
     "grouped, by group": Pair(
         "x: [n, g, c, h, w]; f: [g, o, c, p, q];", "y: [n, g, o, h, w];",

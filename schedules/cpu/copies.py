@@ -18,7 +18,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import cuts, emit, interleaving, transposition
+from tvm_nnef.schedules.cpu import cuts, emit, interleaving, regrouping, transposition
 from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import merge_axes
@@ -104,7 +104,10 @@ def copy_statement(
     target = stage.buffer[indices] if indices else None
     if target is None:
         return tirx.BufferStore(stage.buffer, value, [])
-    merged = merge_axes(axes, (value, target), dtype, keep=[a for a in axes if len(divided[a]) > 1])
+    merged = regrouping.regrouped(axes, value, target, dtype) if whole else None
+    if merged is None:
+        kept = [axis for axis in axes if len(divided[axis]) > 1]
+        merged = merge_axes(axes, (value, target), dtype, keep=kept)
     value, target = merged.expressions
     single = _divides_by_symbols(value) or _may_repeat_bfloat16(value, merged.axes)
     lanes = 1 if single else _lanes(stage, description)

@@ -16,6 +16,7 @@ from tvm import sym, tirx
 from tvm.ir import Call, Range
 
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.padding import conjunction
 from tvm_nnef.schedules.stages import Axis, loads
 from tvm_nnef.tvm_compat import is_conditional
 
@@ -94,10 +95,23 @@ def _cut(test: Any, axis: Axis) -> tuple[sizes.Extent, bool] | None:
 
 
 def _with_known_conditions(value: Any, analyzer: Any, decided: Any) -> Any:
-    """The value without the alternatives that are ruled out.
+    """The value without the alternatives that are ruled out, and without tests that always hold.
 
     Nothing else is simplified: the analyzer's integers do not wrap around, those of a tensor do.
     """
+
+    def simplified(condition: Any) -> Any:
+        return analyzer.simplify(tvm_ffi.structural_map(condition, (_COMPARISONS, decided)))
+
+    def shortened(choice: Any, parts: Sequence[Any]) -> Any:
+        """The choice without those of its tests that always hold."""
+        tests = conjunction(parts[0])
+        open_tests = [test for test in tests if not isinstance(simplified(test), tirx.IntImm)]
+        if len(open_tests) == len(tests):
+            return choice
+        make = tirx.Select if isinstance(choice, tirx.Select) else tirx.if_then_else
+        both = (_with_known_conditions(part, analyzer, decided) for part in parts[1:])
+        return make(tirx.all(*open_tests), *both)
 
     def chosen(choice: Any) -> Any:
         if isinstance(choice, tirx.Select):
@@ -109,9 +123,9 @@ def _with_known_conditions(value: Any, analyzer: Any, decided: Any) -> Any:
         condition, consequent, alternative = parts
         if loads(condition):
             return choice
-        known = analyzer.simplify(tvm_ffi.structural_map(condition, (_COMPARISONS, decided)))
+        known = simplified(condition)
         if not isinstance(known, tirx.IntImm):
-            return choice
+            return shortened(choice, parts)
         found = consequent if known.value else alternative
         return _with_known_conditions(found, analyzer, decided)
 

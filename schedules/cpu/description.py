@@ -8,7 +8,7 @@ and small caches: right everywhere, at some cost in speed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tvm_nnef.tvm_build import target_features
 from tvm_nnef.tvm_compat import Target
@@ -23,7 +23,8 @@ class Description:
     ``vector_bits`` is the width of a vector register and ``registers`` their number; ``level1``
     and ``level2`` are bytes of data cache for one core; ``ways`` is the associativity of the first
     level, whose lines of equal offset in ``alias`` bytes compete for the same places. ``scaling``
-    is LLVM's name of an instruction that multiplies 16 numbers by powers of two, if there is one.
+    is LLVM's name of an instruction that multiplies 16 numbers by powers of two, if there is one;
+    ``pairs`` are those that add the products of two pairs of int16 in each of so many lanes.
     """
 
     vector_bits: int
@@ -33,22 +34,33 @@ class Description:
     ways: int = 8
     alias: int = 4 * _KIB
     scaling: str | None = None
+    pairs: Mapping[int, str] = field(default_factory=dict)
 
     def lanes(self, bits: int) -> int:
         """How many elements of so many bits a vector holds; at least one."""
         return max(1, self.vector_bits // max(8, bits))
 
 
+_PAIRS = {
+    4: "llvm.x86.sse2.pmadd.wd",
+    8: "llvm.x86.avx2.pmadd.wd",
+    16: "llvm.x86.avx512.pmaddw.d.512",
+}
+
 UNKNOWN = Description(128, 16)
 """What an unknown CPU certainly has."""
 
 _BY_FEATURE: Mapping[str, Mapping[str, Description]] = {
     "x86": {
+        "avx512bw": Description(
+            512, 32, level2=1024 * _KIB, scaling="llvm.x86.avx512.mask.scalef.ps.512", pairs=_PAIRS
+        ),
         "avx512f": Description(
             512, 32, level2=1024 * _KIB, scaling="llvm.x86.avx512.mask.scalef.ps.512"
         ),
+        "avx2": Description(256, 16, pairs={lanes: _PAIRS[lanes] for lanes in (4, 8)}),
         "avx": Description(256, 16),
-        "sse2": Description(128, 16),
+        "sse2": Description(128, 16, pairs={4: _PAIRS[4]}),
     },
     "aarch64": {"": Description(128, 32, level2=512 * _KIB, ways=4)},
     "arm": {"neon": Description(128, 16)},

@@ -7,8 +7,8 @@ What has no such arithmetic here, or is no float32, is called for each lane.
 
 Accuracy, in units of the last place over all finite arguments, subnormal ones and results included
 (``tests/schedules/test_math.py``): ``exp``, ``log``, ``sin``, ``cos``, ``asin``, ``acos``, ``atan``
-2, ``tanh``, ``sigmoid`` 3, ``erf`` 7; ``fmod`` is exact. NaN gives NaN, infinities and zeros what
-they give in C.
+2, ``tanh``, ``sigmoid`` 3, ``erf`` 7; ``fmod`` and whole powers of two are exact. NaN gives NaN,
+infinities and zeros what they give in C.
 """
 
 from __future__ import annotations
@@ -75,7 +75,12 @@ def _in_float32(call: Any, description: Description) -> PrimExpression:
 
 
 def _pow(number: Lanes, x: Expression, exponent: Expression) -> Expression | None:
-    """Powers that are products of square roots; others are left to the C library."""
+    """Powers that are products of square roots, and whole powers of two.
+
+    Others are left to the C library.
+    """
+    if _is_two(x) and _is_whole(exponent):
+        return _power_of_two(number, exponent)
     while isinstance(exponent, tirx.Broadcast):
         exponent = exponent.value
     if not isinstance(exponent, tirx.FloatImm):
@@ -92,6 +97,34 @@ def _pow(number: Lanes, x: Expression, exponent: Expression) -> Expression | Non
             return _finite(number, x, number.let(root, lambda r: r * number.square_root(r)))
         case _:
             return None
+
+
+def _is_two(value: Any) -> bool:
+    while isinstance(value, tirx.Broadcast):
+        value = value.value
+    return isinstance(value, tirx.FloatImm) and float(value.value) == 2.0
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a real was cast from an integer."""
+    while isinstance(value, tirx.Broadcast):
+        value = value.value
+    return isinstance(value, tirx.Cast) and "int" in str(value.value.ty.dtype)
+
+
+def _power_of_two(number: Lanes, exponent: Expression) -> Expression:
+    """Two to the power of a whole number, as a product of two whose exponents are its halves.
+
+    Both are numbers whose bits are those of the exponent; the product alone may be 0 or infinite.
+    """
+
+    def power(whole: Expression) -> Expression:
+        return number.bits((whole + number.whole(127)) << number.whole(23), "float32")
+
+    def product(whole: Expression) -> Expression:
+        return number.let(whole >> number.whole(1), lambda half: power(half) * power(whole - half))
+
+    return number.let(number.cast(number.limited(exponent, -252.0, 254.0), "int32"), product)
 
 
 _QUOTIENT = 2.0**28

@@ -9,6 +9,7 @@ that pays. The loops of the PrimFuncs are left to the rules.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +17,10 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import scans, tiles
+from tvm_nnef.schedules.convolving import Times, Window, dense, depthwise, is_exact
+from tvm_nnef.schedules.cpu import pairs, tiles
 from tvm_nnef.schedules.cpu.description import Description, bits_of
+from tvm_nnef.schedules.cpu.pair_packing import paired
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dtype
 
@@ -68,141 +71,27 @@ def _convolution(operands: Operands, call: Any, description: Description) -> Rel
     result_shape, result_dtype = shape_and_dtype(call)
     if result_dtype != dtype or not all(isinstance(extent, int) for extent in shape):
         return None
-    window = _Window.of(attributes, spatial, shape[2:])
+    window = Window.of(attributes, spatial, shape[2:])
     groups = int(attributes.groups)
     plain = window.is_plain() and groups == 1
     rows = _count(result_shape[:-1]) if plain else _count(result_shape[-2:-1])
     columns, depth = shape[0] // groups, shape[1]
+    data = call.args[0]
+    exact = window.is_padded and is_exact(operands.view(call.args[1]), dtype)
     if columns == 1 and depth == 1:
         weights = _depthwise_weights(operands, call.args[1])
-        function = _depthwise(window)
+        function = depthwise(window, exact=exact)
     else:
         width = tiles.packed_width(rows, columns, bits_of(dtype), description)
-        weights = _packed_weights(operands, call.args[1], groups, width)
-        function = _dense(window, groups, columns, width)
+        filters, times = call.args[1], None
+        pair = paired(operands, data, filters, (-1, 1), description) if groups == 1 else None
+        if pair is not None:
+            (data, filters), times = pair, pairs.products
+        weights = _packed_weights(operands, filters, groups, width)
+        function = dense(window, groups, columns, width, exact=exact, times=times)
     if weights is None:
         return None
-    return _call(operands, function, [call.args[0], weights], "conv")
-
-
-class _Window:
-    """Sizes of a convolution's windows over its spatial dimensions."""
-
-    def __init__(self, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int],
-                 before: Sequence[int], after: Sequence[int]) -> None:  # fmt: skip
-        """Takes one number for each spatial dimension."""
-        self.size, self.stride, self.dilation = list(size), list(stride), list(dilation)
-        self.before, self.after = list(before), list(after)
-
-    @staticmethod
-    def of(attributes: Any, spatial: int, size: Sequence[int]) -> _Window:
-        """The windows that the attributes of a convolution describe."""
-        padding = [int(p) for p in attributes.padding]
-        if len(padding) != 2 * spatial:
-            padding = padding * (2 * spatial // len(padding))
-        return _Window(
-            size,
-            [int(s) for s in attributes.strides],
-            [int(d) for d in attributes.dilation],
-            padding[:spatial],
-            padding[spatial:],
-        )
-
-    def is_plain(self) -> bool:
-        """Whether each position of the result sees one position of the data, the same one."""
-        ones = all(n == 1 for n in (*self.size, *self.stride))
-        return ones and not any((*self.before, *self.after))
-
-    def extents(self, data: Any) -> list[Any]:
-        """The spatial extents of the result."""
-        return [
-            (extent + before + after - (size - 1) * dilation - 1) // stride + 1
-            for extent, size, stride, dilation, before, after in zip(
-                data.shape[1:-1], self.size, self.stride, self.dilation, self.before, self.after,
-                strict=True,
-            )
-        ]  # fmt: skip
-
-    def axes(self) -> list[Any]:
-        """The axes of a sum over a window."""
-        return [te.reduce_axis((0, size), f"k{n}") for n, size in enumerate(self.size)]
-
-    def positions(self, where: Sequence[Any], steps: Sequence[Any]) -> list[Any]:
-        """The spatial position in the padded data of a step of a window."""
-        return [
-            position * stride + step * dilation
-            for position, stride, step, dilation in zip(
-                where, self.stride, steps, self.dilation, strict=True
-            )
-        ]
-
-    def padded(self, data: Any) -> Any:
-        """The data with zeros around it, where there is a padding."""
-        if not any((*self.before, *self.after)):
-            return data
-        shape = [
-            data.shape[0],
-            *(
-                extent + before + after
-                for extent, before, after in zip(
-                    data.shape[1:-1], self.before, self.after, strict=True
-                )
-            ),
-            data.shape[-1],
-        ]
-
-        def element(*indices: Any) -> Any:
-            spatial = indices[1:-1]
-            tests = []
-            for index, extent, before, after in zip(
-                spatial, data.shape[1:-1], self.before, self.after, strict=True
-            ):
-                tests += [index >= before] if before else []
-                tests += [index < extent + before] if after else []
-            inside = [index - before for index, before in zip(spatial, self.before, strict=True)]
-            value = data(indices[0], *inside, indices[-1])
-            return tirx.if_then_else(tirx.all(*tests), value, tirx.const(0, data.dtype))
-
-        return te.compute(shape, element, name="padded")
-
-
-def _dense(window: _Window, groups: int, columns: int, width: int) -> Callable[..., Any]:
-    def function(data: Any, weights: Any) -> Any:
-        source = window.padded(data)
-        depth = weights.shape[-2]
-        steps, channel = window.axes(), te.reduce_axis((0, depth), "c")
-
-        def element(batch: Any, *indices: Any) -> Any:
-            *where, output = indices
-            position = window.positions(where, steps)
-            if groups == 1:
-                value = source(batch, *position, channel)
-                weight = weights(output // width, *steps, channel, output % width)
-            else:
-                group, inner = output // columns, output % columns
-                value = source(batch, *position, group * depth + channel)
-                weight = weights(group, inner // width, *steps, channel, inner % width)
-            return te.sum(value * weight, axis=[*steps, channel])
-
-        shape = [data.shape[0], *window.extents(data), groups * columns]
-        return te.compute(shape, element, name="conv")
-
-    return function
-
-
-def _depthwise(window: _Window) -> Callable[..., Any]:
-    def function(data: Any, weights: Any) -> Any:
-        source, steps = window.padded(data), window.axes()
-
-        def element(batch: Any, *indices: Any) -> Any:
-            *where, channel = indices
-            value = source(batch, *window.positions(where, steps), channel)
-            return te.sum(value * weights(*steps, channel), axis=steps)
-
-        shape = [data.shape[0], *window.extents(data), data.shape[-1]]
-        return te.compute(shape, element, name="depthwise_conv")
-
-    return function
+    return _call(operands, function, [data, weights], "conv")
 
 
 def _depthwise_weights(operands: Operands, weights: RelaxExpression) -> RelaxExpression:
@@ -278,7 +167,15 @@ def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExp
     if rows <= _FEW_ROWS and operands.view(source) is None:
         # To pack what is read once or twice takes longer than to read it as it lies.
         return _call(operands, _dots(len(lead)), [left, source], "matmul") if transposed else None
+    times: Times = operator.mul
     if not lead:
+        axis = -1 if transposed else 0
+        pair = paired(operands, left, source, (-1, axis), description)
+        turned = paired(operands, source, left, (axis, -1), description) if pair is None else None
+        if pair is not None:
+            (left, source), times = pair, pairs.products
+        elif turned is not None:
+            (source, left), times = turned, pairs.products
         panels = _matrix_panels(operands, source, transposed, width)
     elif transposed or not sizes.is_known(columns) or columns > _DIRECT_COLUMNS:
         panels = _batch_panels(operands, source, transposed, width)
@@ -286,7 +183,7 @@ def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExp
         return None
     # A kernel has symbols of its own, and panels do not tell how many columns they hold.
     arguments = [left, panels] if sizes.is_known(columns) else [left, panels, right]
-    return _call(operands, _product(len(lead), columns, width), arguments, "matmul")
+    return _call(operands, _product(len(lead), columns, width, times), arguments, "matmul")
 
 
 def _source(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression, bool]:
@@ -357,8 +254,11 @@ def _dots(lead: int) -> Callable[..., Any]:
     return function
 
 
-def _product(lead: int, columns: sizes.Extent, width: int) -> Callable[..., Any]:
-    """The product with panels of ``columns``, or of those of a further tensor that tells them."""
+def _product(lead: int, columns: sizes.Extent, width: int, times: Times) -> Callable[..., Any]:
+    """The product with panels of ``columns``, or of those of a further tensor that tells them.
+
+    ``times`` is what is added for an element and a weight.
+    """
 
     def function(left: Any, panels: Any, told: Any = None) -> Any:
         step = te.reduce_axis((0, left.shape[-1]), "k")
@@ -367,7 +267,7 @@ def _product(lead: int, columns: sizes.Extent, width: int) -> Callable[..., Any]
         def element(*indices: Any) -> Any:
             *place, column = indices
             weight = panels(*place[:lead], column // width, step, column % width)
-            return te.sum(left(*place, step) * weight, axis=step)
+            return te.sum(times(left(*place, step), weight), axis=step)
 
         return te.compute([*left.shape[:-1], count], element, name="matmul")
 
@@ -379,5 +279,4 @@ _Rule = Callable[[Operands, Any, Description], RelaxExpression | None]
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),
     "matmul": _matmul,
-    **dict.fromkeys(("cumsum", "cumprod"), scans.cumulative),
 }

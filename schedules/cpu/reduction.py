@@ -18,7 +18,7 @@ from tvm.ir import Range
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu.merging import count, merge_axes
-from tvm_nnef.schedules.padding import read_padding
+from tvm_nnef.schedules.padding import Guard, read_guard, read_padding
 from tvm_nnef.schedules.stages import (
     Axis,
     Kernel,
@@ -108,7 +108,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     )
     found = _without_unit_steps(found, kernel.index_type)
     if padded:
-        return _without_unit_axes(found, kernel.index_type)
+        return _without_unit_axes(_with_mask(found), kernel.index_type)
     found = _with_groups(_with_borders(found), kernel.index_type)
     return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
 
@@ -176,6 +176,9 @@ def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
     if loads_of_any(reduction.copies, copy.buffer) or loads(reduction.epilogue, copy.buffer):
         return None
     padding = read_padding(copy)
+    guard = _guard(reduction)
+    if guard is not None and guard.copy is copy:
+        reduction = replace(reduction, term=guard.product)
     uses = loads(reduction.term, copy.buffer)
     if padding is None or len(uses) != 1 or not _is_neutral(reduction, padding.value, uses[0]):
         return None
@@ -201,6 +204,45 @@ def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
         borders=(*reduction.borders, *borders),
         copies=tuple(other for other in reduction.copies if other is not copy),
     )
+
+
+def _guard(reduction: Reduction) -> Guard | None:
+    """How the products of a sum are guarded."""
+    if reduction.combine is not tirx.Add:
+        return None
+
+    def copy_of(buffer: Any) -> Stage | None:
+        return next((copy for copy in reduction.copies if copy.buffer.same_as(buffer)), None)
+
+    return read_guard(reduction.term, copy_of)
+
+
+def _with_mask(reduction: Reduction) -> Reduction:
+    """A sum of guarded products with borders, and what is left of the guard at one factor.
+
+    The copy is 0 where the guard fails, so the other factor may be 0 there in place of the product.
+    That is done once for all rows of a tile, as each vector of them needs the same mask.
+    """
+    guard = _guard(reduction)
+    if guard is None or len(loads(reduction.term, guard.copy.buffer)) != 1:
+        return reduction
+    borders, tests = [], []
+    for index, (first, last), axis in zip(
+        guard.load.indices, guard.padding.inside, guard.copy.axes, strict=True
+    ):
+        if first == 0 and sizes.same(last, axis.extent):
+            continue
+        border = _border(reduction, index, first, last)
+        if border is not None and border.axis is not reduction.axes[-1]:
+            borders.append(border)
+            continue
+        tests += [index >= first] if first else []
+        tests += [] if sizes.same(last, axis.extent) else [index < last]
+    other = guard.other
+    if tests:
+        zero = tirx.const(0, reduction.dtype)
+        other = tirx.Select(tirx.all(*tests), other, zero)
+    return replace(reduction, term=guard.load * other, borders=(*reduction.borders, *borders))
 
 
 def loads_of_any(stages: Iterable[Stage], buffer: Any) -> bool:

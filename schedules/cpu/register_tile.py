@@ -228,7 +228,7 @@ class Loops:
             tests.append(first + self.number(reach) < self.number(border.last))
         if not tests:
             return tile.whole(start)
-        others = tile.roomy if self.plan.roomy else tile.guarded
+        others = tile.roomy if self.plan.roomy and not self._row_borders() else tile.guarded
         return tirx.IfThenElse(tirx.all(*tests), tile.whole(start), others(start))
 
     def _is_inside(self, start: int) -> bool:

@@ -101,27 +101,27 @@ def _union(
     zero = tirx.const(0, dtype)
 
     def stored(combine: Any) -> Any:
-        joined = _joined(combine, partial, width, lanes, dtype)
+        union = joined(combine, partial, width, lanes, dtype)
         if symbolic:
-            joined = total.combine(total.target[(zero,)], joined)
-        return tirx.BufferStore(total.target, joined, [zero])
+            union = total.combine(total.target[(zero,)], union)
+        return tirx.BufferStore(total.target, union, [zero])
 
     def one_by_one(index: Any) -> Any:
-        joined = total.combine(total.target[(zero,)], partial[(index,)])
-        return tirx.BufferStore(total.target, joined, [zero])
+        union = total.combine(total.target[(zero,)], partial[(index,)])
+        return tirx.BufferStore(total.target, union, [zero])
 
     plain = {greater: tirx.max, smaller: tirx.min}.get(total.combine)
     if plain is None or total.dtype != "float32" or lanes == 1:
         return stored(total.combine)
-    finite = _joined(tirx.Add, partial, width, lanes, dtype) <= tirx.const(float("inf"), "float32")
+    finite = joined(tirx.Add, partial, width, lanes, dtype) <= tirx.const(float("inf"), "float32")
     # LLVM takes seconds for a tree of tests, which is hardly ever run.
     first = [] if symbolic else [tirx.BufferStore(total.target, total.init, [zero])]
     tested = emit.sequence([*first, emit.loop(width, one_by_one, dtype=dtype)])
     return tirx.IfThenElse(finite, stored(plain), tested)
 
 
-def _joined(combine: Any, partial: Any, width: int, lanes: int, dtype: str) -> Any:
-    """All partial results in one: vectors first, then the halves of the last vector."""
+def joined(combine: Any, partial: Any, width: int, lanes: int, dtype: str) -> Any:
+    """All ``width`` partial results in one: vectors first, then the halves of the last vector."""
     if lanes == 1:
         parts = [partial[(tirx.const(n, dtype),)] for n in range(width)]
     else:

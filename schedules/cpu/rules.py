@@ -6,13 +6,18 @@ from collections.abc import Callable
 
 from tvm_nnef.schedules.cpu import (
     copies,
+    extreme_places,
     fallback,
+    free_loops,
     parts,
     planes,
     register_tile,
     row_reduction,
     sampling,
+    scan,
+    selection,
 )
+from tvm_nnef.schedules.cpu.conditions import with_numbers
 from tvm_nnef.schedules.cpu.description import Description, describe
 from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
 from tvm_nnef.schedules.empty import with_first_values
@@ -22,13 +27,21 @@ from tvm_nnef.tvm_compat import PrimFunction, Target
 Rule = Callable[[PrimFunction, Kernel, Description], PrimFunction | None]
 
 RULES: tuple[tuple[str, Rule], ...] = (
+    (selection.NAME, selection.apply),
     (row_reduction.NAME, row_reduction.apply),
     (register_tile.NAME, register_tile.apply),
     (planes.NAME, planes.apply),
     (copies.NAME, copies.apply),
     (sampling.NAME, sampling.apply),
+    (extreme_places.NAME, extreme_places.apply),
 )
 """The rules by name, in the order in which they are asked."""
+
+ORDERED: tuple[tuple[str, Callable[[PrimFunction, Description], PrimFunction | None]], ...] = (
+    (scan.NAME, scan.apply),
+    (free_loops.NAME, free_loops.apply),
+)
+"""The rules for loops that read what they wrote."""
 
 
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
@@ -36,7 +49,7 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
     function = with_real_quotients(function)
     kernel = read_kernel(function)
     if kernel is not None and not any(divides_data(stage.value) for stage in kernel.stages):
-        description = describe(target)
+        kernel, description = with_numbers(kernel), describe(target)
         found = _first(function, kernel, description)
         if found is not None:
             return found
@@ -48,13 +61,22 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
         scheduled = parts.apply(function, kernel, part)
         if scheduled is not None:
             return scheduled, parts.NAME
+    if kernel is None:
+        for name, ordered in ORDERED:
+            scheduled = ordered(function, describe(target))
+            if scheduled is not None:
+                return scheduled, name
     return fallback.apply(with_first_values(function), target)
 
 
 def _first(
     function: PrimFunction, kernel: Kernel, description: Description
 ) -> tuple[PrimFunction, str] | None:
+    searches = any(stage.finds_place for stage in kernel.stages)
     for name, rule in RULES:
+        # The others combine values by functions, which a place is not found by.
+        if (name == extreme_places.NAME) is not searches:
+            continue
         scheduled = rule(function, kernel, description)
         if scheduled is not None:
             return scheduled, name

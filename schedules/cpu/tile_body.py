@@ -6,6 +6,7 @@ Leaves: the statements of the tile. Which tiles there are is left to :mod:`regis
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from tvm import sym, tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules.cpu.cuts import between
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.tile_plan import Plan
 from tvm_nnef.schedules.stages import Axis, extent_product, loads, substituted
@@ -152,13 +154,20 @@ class TileBody:
         analyzer = sym.Analyzer()
         whole = _Rows(self._numbers)
         last = _Rows(self._numbers, guard=rows.guard if stored is None else stored)
+        chooses = bool(_parts(reduction.term, tirx.Select))
 
         def initial(row: Any, lane: Any) -> Any:
             return tirx.BufferStore(totals, reduction.init, self._place(row, lane))
 
         def update(fixed: Mapping[Any, Any], rows: _Rows) -> Any:
+            # A mask that is needed at some steps only, such as the first one of a window.
+            masked = substituted(reduction.term, fixed)
+            if chooses:
+                ranges = [(0, axis.extent) for axis in reduction.axes]
+                masked = between(masked, reduction.axes, ranges)
+
             def step(row: Any, lane: Any) -> Any:
-                term = substituted(reduction.term, {**self._point(start, row, lane), **fixed})
+                term = substituted(masked, self._point(start, row, lane))
                 old = totals[tuple(self._place(row, lane))]
                 new = reduction.combine(old, self._simplified(analyzer, term))
                 return tirx.BufferStore(totals, new, self._place(row, lane))
@@ -276,15 +285,34 @@ class _Steps:
         return sizes.number(value, self.tile.dtype)
 
     def _known(self, axis: Axis, moving: Sequence[Border], rows: _Rows, deeper: Any) -> Any:
-        """Each step for those rows that do not lie in a border then."""
-        assert rows.known is not None
+        """Each step for those rows that do not lie in a border then.
+
+        Steps of the same rows are a loop: LLVM would mix what is written out one after the other,
+        until no register is left.
+        """
+        known = rows.known
+        assert known is not None
+
+        def inside(step: int) -> tuple[int, int] | None:
+            left = [r for r in rows.numbers if all(_holds(b, known + r, step) for b in moving)]
+            return (left[0], left[-1] + 1) if left else None
+
         statements = []
-        for step in range(axis.extent):
-            left = [r for r in rows.numbers if all(_holds(b, rows.known + r, step) for b in moving)]
-            if left:
-                among = replace(rows, numbers=range(left[0], left[-1] + 1))
-                statements.append(deeper(self._number(step), among, 1))
+        for ends, group in itertools.groupby(range(axis.extent), inside):
+            steps = list(group)
+            if ends is not None:
+                among = replace(rows, numbers=range(*ends))
+                statements.append(self._loop(steps, among, deeper))
         return emit.sequence(statements) if statements else tirx.Evaluate(0)
+
+    def _loop(self, steps: Sequence[int], rows: _Rows, deeper: Any) -> Any:
+        return emit.loop(
+            len(steps),
+            lambda step: deeper(step, rows, 1),
+            name="k",
+            start=steps[0],
+            dtype=self.tile.dtype,
+        )
 
     def _guarded(self, axis: Axis, moving: Sequence[Border], rows: _Rows, deeper: Any) -> Any:
         """Each step with a guard that leaves out the rows that lie in a border then.
@@ -339,7 +367,10 @@ def _holds(border: Border, position: int, step: int) -> bool:
 
 
 def _divides(term: Any) -> bool:
+    return any(_parts(term, kind) for kind in (tirx.FloorDiv, tirx.FloorMod))
+
+
+def _parts(term: Any, kind: Any) -> list[Any]:
     found: list[Any] = []
-    for kind in (tirx.FloorDiv, tirx.FloorMod):
-        tvm_ffi.structural_walk(term, (kind, found.append), order="post")
-    return bool(found)
+    tvm_ffi.structural_walk(term, (kind, found.append), order="post")
+    return found

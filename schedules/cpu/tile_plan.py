@@ -79,10 +79,11 @@ def make_plan(
     if not accesses or any(stride is None or not 0 <= stride <= WIDEST for stride in strides):
         return None
     rows = _row_axis(accesses, others)
-    if any(_slides(load, columns, reduction) for load in accesses):
-        return _sliding(reduction, others, rows, lanes, description, roomy)
-    if any(stride > 1 for stride in strides if stride is not None):
-        return None
+    strided = any(stride > 1 for stride in strides if stride is not None)
+    if strided or any(_slides(load, columns, reduction) for load in accesses):
+        most = _SLIDING_ROWS if max(filter(None, strides), default=1) == 1 else _SORTED_ROWS
+        height = _sliding_rows(rows, description, most) if rows else 1
+        return _sliding(reduction, others, rows, tiles.Tile(height, lanes), roomy)
     gliding = rows is not None and 0 not in strides and _glides(accesses, rows, reduction)
     width = packed or (lanes if gliding else _free_width(rows, columns, lanes, description))
     lanes = min(lanes, _below(width))
@@ -112,8 +113,12 @@ Their totals take a quarter of the registers; what they share would not stay in 
 """
 
 
-def _sliding_rows(rows: Axis, description: Description) -> int:
-    height = min(_SLIDING_ROWS, description.registers // 4, rows.typical)
+_SORTED_ROWS = 3
+"""Fewer rows where lanes lie a stride apart: what they share is sorted in registers, too."""
+
+
+def _sliding_rows(rows: Axis, description: Description, most: int = _SLIDING_ROWS) -> int:
+    height = min(most, description.registers // 4, rows.typical)
     return -(-rows.typical // -(-rows.typical // height)) if rows.is_known else height
 
 
@@ -121,17 +126,14 @@ def _sliding(
     reduction: Reduction,
     others: Sequence[Axis],
     rows: Axis | None,
-    lanes: int,
-    description: Description,
+    tile: tiles.Tile,
     roomy: bool,
 ) -> Plan:
     """Tiles of one vector, under windows that slide along it."""
     outer = tuple(axis for axis in others if axis is not rows)
-    height = _sliding_rows(rows, description) if rows else 1
-    tile = tiles.Tile(height, lanes)
     columns = reduction.axes[-1]
     return Plan(
-        outer, rows, columns, tile, lanes, False, False, roomy, overlapping=True, roomy=roomy
+        outer, rows, columns, tile, tile.width, False, False, roomy, overlapping=True, roomy=roomy
     )
 
 

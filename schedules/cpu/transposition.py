@@ -16,6 +16,7 @@ from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import stride_of
 from tvm_nnef.schedules.cpu.merging import count
+from tvm_nnef.schedules.cpu.strided_loads import WIDEST
 from tvm_nnef.schedules.stages import Axis, loads, substituted
 
 _BLOCK = 16
@@ -34,8 +35,17 @@ def crossing(value: Any, axes: Sequence[Axis]) -> Axis | None:
         steps = {axis: _step(load, axis) for axis in axes}
         if steps[axes[-1]] in (0, 1, None):
             continue
-        return next((axis for axis in outer if steps[axis] == 1), None)
+        found = next((axis for axis in outer if steps[axis] == 1), None)
+        if found is not None and _is_sorted(found, steps[axes[-1]]):
+            continue
+        return found
     return None
+
+
+def _is_sorted(across: Axis, step: int | None) -> bool:
+    """Whether lanes are so near to each other, and so few columns across, that lanes are sorted."""
+    few = across.is_known and across.extent < _FEWEST
+    return few and step is not None and 1 < step <= WIDEST
 
 
 _FAR = 1 << 30

@@ -40,6 +40,9 @@ _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "square": np.square,
 }
 
+_EXACT = ("add", "subtract", "multiply", "maximum", "minimum")
+"""Those of them that are the same for integers, also where these wrap around."""
+
 
 def fold(operands: Operands, call: Any) -> RelaxExpression | None:
     """The constant that a call gives; None where it is not known here."""
@@ -78,7 +81,7 @@ def _value(
         result = arrays[0].transpose(None if axes is None else [int(axis) for axis in axes])
     elif name == "astype":
         result = arrays[0].astype(dtype)
-    elif name in _ELEMENTWISE and same and dtype.startswith("float"):
+    elif same and (dtype.startswith("float") or name in _EXACT) and name in _ELEMENTWISE:
         with np.errstate(all="ignore"):
             result = np.asarray(_ELEMENTWISE[name](*arrays))
     return result

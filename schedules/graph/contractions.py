@@ -6,24 +6,36 @@ axes. Builds nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm_ffi
 from tvm import tirx
 
+from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import Operand, Window, are_plain, operand_of
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage
+from tvm_nnef.schedules.padding import read_guard
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, is_plain
 from tvm_nnef.tvm_compat import BUFFER_LOAD
+
+_DTYPES = ("float32", "int32")
+"""The dtypes in which operators compute what a sum of products does: others are rounded once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
-    """A stage that is a sum of products; only the first operand may be read over windows."""
+    """A stage that is a sum of products; only the first operand may be read over windows.
+
+    Products outside of data that are padded may be left out: convolutions do that, too. Where
+    there are several ``groups`` of channels, the load of the first operand has the channels of one
+    group as its index.
+    """
 
     stage: Stage
     data: Operand
     right: Any
+    groups: int = 1
 
     @property
     def left(self) -> Any:
@@ -57,22 +69,60 @@ def contractions(kernel: Kernel) -> dict[Any, Contraction]:
 
 
 def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
-    product, init = stage.value, stage.init
+    guard = read_guard(stage.value, kernel.stage_of)
+    product, init = stage.value if guard is None else guard.product, stage.init
     if stage.combine is not tirx.Add or not isinstance(product, tirx.Mul):
         return None
-    if stage.dtype != "float32" or not isinstance(init, tirx.FloatImm) or init.value != 0:
+    if stage.dtype not in _DTYPES or init is None or not is_plain(init) or init.value != 0:
         return None
     operands = (product.a, product.b)
     if not all(isinstance(operand, BUFFER_LOAD) for operand in operands):
         return None
     for first, right in (operands, operands[::-1]):
-        data = operand_of(first, stage, kernel, init)
-        if data is None or not are_plain(right, [None] * len(right.indices), stage):
+        if guard is not None and not guard.load.same_as(first):
             continue
-        found = Contraction(stage, data, right)
-        if matrix_axes(found) if found.is_product else convolution_axes(found):
-            return found
+        for found in _forms(first, right, stage, kernel, init):
+            if guard is not None and found.data.padding is None:
+                continue
+            if matrix_axes(found) if found.is_product else convolution_axes(found):
+                return found
     return None
+
+
+def _forms(
+    first: Any, right: Any, stage: Stage, kernel: Kernel, init: Any
+) -> Iterable[Contraction]:
+    """What the operands of a product are, with all channels or with those of a group each."""
+    data = operand_of(first, stage, kernel, init)
+    if data is not None and are_plain(right, [None] * len(right.indices), stage):
+        yield Contraction(stage, data, right)
+    for place, output, groups, channel in _groups(first, stage) if data is None else ():
+        own, load, weights = stage, with_indices(first, {place: channel.var}), right
+        if channel not in stage.reduced:
+            own = replace(stage, reduced=(*stage.reduced, channel))
+            idle = [n for n, index in enumerate(right.indices) if isinstance(index, tirx.IntImm)]
+            weights = with_indices(right, dict.fromkeys(idle[:1], channel.var))
+        data = operand_of(load, own, kernel, init, {channel.var: groups})
+        plain = are_plain(weights, [None] * len(weights.indices), own)
+        if data is not None and data.moving and plain and has(weights, output):
+            yield Contraction(own, data, weights, groups)
+
+
+def _groups(load: Any, stage: Stage) -> Iterable[tuple[int, Axis, int, Axis]]:
+    """Dimensions that are read in groups, each with the outputs, groups and channels of a group."""
+    for place, (index, extent) in enumerate(zip(load.indices, load.source.shape, strict=True)):
+        found: list[Any] = []
+        tvm_ffi.structural_walk(index, (tirx.FloorDiv, found.append), order="post")
+        for output in stage.axes:
+            if not any(each.a.same_as(output.var) for each in found):
+                continue
+            for channel in (*stage.reduced, single_channel(output)):
+                known = isinstance(extent, tirx.IntImm) and output.is_known and channel.is_known
+                groups = int(extent) // channel.extent if known else 0
+                if groups < 2 or groups * channel.extent != extent or output.extent % groups:
+                    continue
+                if channel_of(output, output.extent // groups, groups, channel)(index):
+                    yield place, output, groups, channel
 
 
 def has(load: Any, axis: Axis) -> bool:
@@ -107,13 +157,17 @@ def matrix_axes(found: Contraction) -> tuple[list[Axis], list[Axis], list[Axis]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConvolutionAxes:
-    """What the axes of a convolution are for; ``channel`` is ``output`` where it is depthwise."""
+    """What the axes of a convolution are for; ``channel`` is ``output`` where it is depthwise.
+
+    ``group`` numbers groups of channels, where these are an axis of their own.
+    """
 
     batch: Axis
     channel: Axis
     output: Axis
     windows: list[Window]
     depthwise: bool
+    group: Axis | None = None
 
 
 def convolution_axes(found: Contraction) -> ConvolutionAxes | None:
@@ -127,7 +181,13 @@ def convolution_axes(found: Contraction) -> ConvolutionAxes | None:
     ]
     moving = [window.axis for window in windows]
     steps = [window.step for window in windows]
-    if len(plain) != 2 or not 1 <= len(windows) <= 3 or len(stage.axes) != len(windows) + 2:
+    shared = [axis for axis in plain if axis in stage.axes and has(right, axis)]
+    group = shared[0] if len(plain) == 3 and len(shared) == 1 else None
+    plain = [axis for axis in plain if axis is not group]
+    grouped = [] if group is None else [group]
+    if len(plain) != 2 or not 1 <= len(windows) <= 3:
+        return None
+    if len(stage.axes) != len(windows) + 2 + len(grouped):
         return None
     channels = [axis for axis in plain if has(right, axis)]
     batches = [axis for axis in plain if not has(right, axis) and axis in stage.axes]
@@ -135,14 +195,16 @@ def convolution_axes(found: Contraction) -> ConvolutionAxes | None:
         return None
     (channel,), (batch,) = channels, batches
     depthwise = channel in stage.axes
-    outputs = [a for a in stage.axes if a not in (*moving, batch)]
-    expected = [*steps, *(outputs if depthwise else [*outputs, channel])]
+    outputs = [a for a in stage.axes if a not in (*moving, batch, *grouped)]
+    expected = [*grouped, *steps, *(outputs if depthwise else [*outputs, channel])]
     reduced = steps if depthwise else [*steps, channel]
-    if len(outputs) != 1 or len(right.indices) != len(expected):
+    # Other dimensions of the weights have one element.
+    given = [index for index in right.indices if isinstance(index, tirx.Var)]
+    if len(outputs) != 1 or len(given) != len(expected):
         return None
     complete = all(has(right, axis) for axis in expected) and all(
         axis in reduced for axis in stage.reduced
     )
     if not complete or len(reduced) != len(stage.reduced):
         return None
-    return ConvolutionAxes(batch, channel, outputs[0], windows, depthwise)
+    return ConvolutionAxes(batch, channel, outputs[0], windows, depthwise, group)

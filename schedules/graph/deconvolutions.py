@@ -1,31 +1,26 @@
-"""Transposed convolutions, told by their indices, as convolutions of stride 1.
+"""Transposed convolutions, told by their indices.
 
 Enters: a stage that sums ``x[n, c, (y + p - j) / s] * w[c, o, j]`` over those steps ``j`` at which
-the division leaves nothing. Leaves: a :class:`Deconvolution`, and Relax operators that equal it.
-
-The elements of the result whose ``y + p`` leaves the same remainder after division by ``s`` all use
-the same steps ``j``, every ``s``-th one: they are a convolution with these. One convolution gives
-the elements of all remainders as so many channels, which are then sorted into place. TVM's own
-would spread the data among zeros, and multiply those too.
+the division leaves nothing. Leaves: a :class:`Deconvolution`; builds nothing (:mod:`remainders`).
+Channels may be in groups of ``m``, where ``c`` is ``o / f * m + c`` and ``w[c, o % f, j]`` is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import tvm_ffi
-from tvm import relax, sym, tirx
+from tvm import sym, tirx
 from tvm.ir import Range
 
-from tvm_nnef.schedules.graph.arranging import CONVOLUTIONS, permuted, place_of
 from tvm_nnef.schedules.graph.contractions import has
-from tvm_nnef.schedules.graph.rewriting import Operands
+from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import is_whole, with_unit_axes
+from tvm_nnef.schedules.padding import conjunction
 from tvm_nnef.schedules.stages import Axis, Stage
-from tvm_nnef.tvm_compat import BUFFER_LOAD, RelaxExpression, constant, is_conditional
+from tvm_nnef.tvm_compat import BUFFER_LOAD, is_conditional
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +32,19 @@ class Spread:
     stride: int
     offset: int
 
+    @property
+    def times(self) -> int:
+        """How many steps there are for a remainder, at most."""
+        return int(-(-self.step.extent // self.stride))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deconvolution:
-    """A stage that is a transposed convolution, and the roles of its axes."""
+    """A stage that is a transposed convolution, and the roles of its axes.
+
+    ``left`` and ``right`` are loads of the data and of the weights; where there are several groups,
+    they have the axes of channels of one group as their indices.
+    """
 
     stage: Stage
     left: Any
@@ -49,6 +53,7 @@ class Deconvolution:
     channel: Axis
     output: Axis
     spreads: tuple[Spread | None, ...]
+    groups: int = 1
 
     @property
     def source(self) -> Any:
@@ -95,6 +100,7 @@ def _simplified(load: Any, stage: Stage) -> Any:
 
 
 def _with_roles(stage: Stage, data: Any, weights: Any) -> Deconvolution | None:
+    groups, stage, data, weights = _in_group(stage, data, weights)
     spreads = tuple(_spread(index, stage) for index in data.indices)
     found = [spread for spread in spreads if spread is not None]
     plain = [a for a in (*stage.axes, *stage.reduced) if has(data, a)]
@@ -106,16 +112,63 @@ def _with_roles(stage: Stage, data: Any, weights: Any) -> Deconvolution | None:
     outputs = [a for a in stage.axes if a not in (*moving, *batches) and has(weights, a)]
     if not len(channels) == len(batches) == len(outputs) == 1:
         return None
-    if not all(is_whole(data, axis) for axis in plain):
+    several = [*channels, *outputs] if groups > 1 else []
+    if not all(is_whole(data, axis) or axis in several for axis in plain):
         return None
     steps = [spread.step for spread in found]
     used = [channels[0], outputs[0], *steps]
-    complete = len(weights.indices) == len(used) and all(is_whole(weights, a) for a in used)
+    complete = len(weights.indices) == len(used) and all(
+        has(weights, a) if a in several else is_whole(weights, a) for a in used
+    )
     if not complete or len({id(a) for a in (*moving, *steps)}) != 2 * len(found):
         return None
     if len(stage.reduced) != len(steps) + 1 or len(stage.axes) != len(found) + 2:
         return None
-    return Deconvolution(stage, data, weights, batches[0], channels[0], outputs[0], spreads)
+    return Deconvolution(stage, data, weights, batches[0], channels[0], outputs[0], spreads, groups)
+
+
+def _in_group(stage: Stage, data: Any, weights: Any) -> tuple[int, Stage, Any, Any]:
+    """How many groups of channels there are, and both loads with the indices of one of them.
+
+    The stage gets an axis for the channels of a group, where these have only one.
+    """
+    for place, size, output in _places_in_group(stage, weights):
+        groups = output.extent // size
+        single = single_channel(output)
+        for channel in (*stage.reduced, single):
+            index = channel_of(output, size, groups, channel)
+            reads = [
+                [n for n, i in enumerate(load.indices) if index(i)] for load in (data, weights)
+            ]
+            extents = [
+                int(load.source.shape[n])
+                for load, places in zip((data, weights), reads, strict=True)
+                for n in places
+                if n != place or load is data
+            ]
+            if extents == [groups * channel.extent] * 2:
+                one = {reads[0][0]: channel.var}
+                other = {reads[1][0]: channel.var, place: output.var}
+                reduced = (*(a for a in stage.reduced if a is not channel), channel)
+                own = replace(stage, reduced=reduced)
+                return groups, own, with_indices(data, one), with_indices(weights, other)
+    return 1, stage, data, weights
+
+
+def _places_in_group(stage: Stage, weights: Any) -> list[tuple[int, int, Axis]]:
+    """Dimensions of the weights that a remainder of an axis may run through, and their extents.
+
+    A dimension of one element has the remainder after division by 1.
+    """
+    found = []
+    for place, (index, given) in enumerate(zip(weights.indices, weights.source.shape, strict=True)):
+        size = int(given)
+        for axis in stage.axes:
+            rest = isinstance(index, tirx.FloorMod) and index.a.same_as(axis.var)
+            same = rest and isinstance(index.b, tirx.IntImm) and int(index.b.value) == size
+            if axis.extent > size and axis.extent % size == 0 and (same or size == 1):
+                found.append((place, size, axis))
+    return found
 
 
 def _spread(index: Any, stage: Stage) -> Spread | None:
@@ -137,7 +190,7 @@ def _spread(index: Any, stage: Stage) -> Spread | None:
 
 def _allows(condition: Any, found: Deconvolution) -> bool:
     """Whether a condition holds just where all indices are whole numbers inside of the data."""
-    tests = _conjunction(condition)
+    tests = conjunction(condition)
     for spread, extent in zip(found.spreads, found.source.shape, strict=True):
         if spread is None:
             continue
@@ -146,12 +199,6 @@ def _allows(condition: Any, found: Deconvolution) -> bool:
         if not _is_inside(mine, spread, int(extent)):
             return False
     return not tests
-
-
-def _conjunction(condition: Any) -> list[Any]:
-    if isinstance(condition, tirx.And):
-        return [*_conjunction(condition.a), *_conjunction(condition.b)]
-    return [condition]
 
 
 def _mentions(expression: Any, axis: Axis) -> bool:
@@ -199,78 +246,3 @@ def _depends_on_difference(test: Any, spread: Spread) -> bool:
     shifted = tvm_ffi.structural_map(test, (tirx.Var, lambda var: moved.get(var, var)))
     analyzer = sym.Analyzer()
     return bool(tvm_ffi.structural_equal(analyzer.simplify(shifted), analyzer.simplify(test)))
-
-
-def as_convolution(
-    operands: Operands, found: Deconvolution, data: RelaxExpression, weights: RelaxExpression
-) -> RelaxExpression | None:
-    """The result of a transposed convolution; None where its weights are not constant."""
-    array = operands.view(weights)
-    if array is None:
-        return None
-    spreads = [spread for spread in found.spreads if spread is not None]
-    spatial = [n for n, spread in enumerate(found.spreads) if spread is not None]
-    places = [place_of(found.left, axis) for axis in (found.batch, found.channel)]
-    data = permuted(operands, data, [*places, *spatial])
-    steps = [spread.step for spread in spreads]
-    order = [place_of(found.right, axis) for axis in (found.channel, found.output, *steps)]
-    made, counts = _all_remainders(operands, found, spreads, data, array.transpose(order))
-    result = _sorted(operands, found, spreads, made, counts)
-    ordered = [found.batch, found.output, *(spread.axis for spread in spreads)]
-    return permuted(operands, result, [ordered.index(axis) for axis in found.stage.axes])
-
-
-def _all_remainders(
-    operands: Operands,
-    found: Deconvolution,
-    spreads: Sequence[Spread],
-    data: RelaxExpression,
-    weights: np.ndarray[Any, Any],
-) -> tuple[RelaxExpression, list[int]]:
-    """The convolution with channels for each remainder, and its extents."""
-    make, letters = CONVOLUTIONS[len(spreads)]
-    extents = [int(extent) for extent in found.source.shape]
-    extents = [extents[n] for n, spread in enumerate(found.spreads) if spread is not None]
-    steps = [-(-spread.step.extent // spread.stride) for spread in spreads]
-    needed = [(s.axis.extent - 1 + s.offset) // s.stride + 1 for s in spreads]
-    after = [max(0, n - extent) for n, extent in zip(needed, extents, strict=True)]
-    widths = [
-        (0, count * s.stride - s.step.extent) for s, count in zip(spreads, steps, strict=True)
-    ]
-    filled = np.pad(weights, [(0, 0), (0, 0), *widths])
-    channels, outputs = weights.shape[:2]
-    split = [size for s, count in zip(spreads, steps, strict=True) for size in (count, s.stride)]
-    parts = filled.reshape(channels, outputs, *split)
-    count = len(spreads)
-    times, rests = range(2, 2 + 2 * count, 2), range(3, 3 + 2 * count, 2)
-    turned = np.flip(parts, tuple(times)).transpose(*rests, 1, 0, *times)
-    kernel = turned.reshape(-1, channels, *steps)
-    padding = [*(count - 1 for count in steps), *after]
-    layouts = {"data_layout": f"NC{letters}", "kernel_layout": f"OI{letters}"}
-    made = operands.emit(make(data, constant(kernel), padding=padding, **layouts))
-    return made, [extent + more for extent, more in zip(extents, after, strict=True)]
-
-
-def _sorted(
-    operands: Operands,
-    found: Deconvolution,
-    spreads: Sequence[Spread],
-    made: RelaxExpression,
-    counts: Sequence[int],
-) -> RelaxExpression:
-    """The channels of all remainders beside each other in space, cut to the result."""
-    batch, outputs, count = found.batch.extent, found.output.extent, len(spreads)
-    strides = [spread.stride for spread in spreads]
-    split = operands.emit(relax.op.reshape(made, (batch, *strides, outputs, *counts)))
-    order = [0, 1 + count]
-    for number in range(count):
-        order += [2 + count + number, 1 + number]
-    moved = operands.emit(relax.op.permute_dims(split, order))
-    whole = [size * stride for size, stride in zip(counts, strides, strict=True)]
-    joined = operands.emit(relax.op.reshape(moved, (batch, outputs, *whole)))
-    first = [spread.offset for spread in spreads]
-    last = [spread.offset + spread.axis.extent for spread in spreads]
-    if not any(first) and last == whole:
-        return joined
-    axes = list(range(2, 2 + count))
-    return operands.emit(relax.op.strided_slice(joined, axes, first, last))

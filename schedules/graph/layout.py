@@ -133,6 +133,23 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
         """The permuted form of an operand, where it has one."""
         return self.placed.get(operand) if isinstance(operand, relax.Var) else None
 
+    def comes_in(self, operand: Any, order: Order) -> bool:
+        """Whether an operand has an order without being permuted for it."""
+        placed = self.placement(operand)
+        if placed is not None:
+            return placed.order == order
+        before = self.before(operand, order)
+        return list(order) == sorted(order) if before is None else self.comes_in(*before)
+
+    def before(self, operand: Any, order: Order) -> tuple[Any, Order] | None:
+        """What an operand was permuted from, and the order that is ``order`` then."""
+        permutation = self.permutations.get(operand) if isinstance(operand, relax.Var) else None
+        if permutation is None:
+            return None
+        axes = permutation.attrs.axes
+        axes = list(reversed(range(len(order)))) if axes is None else [int(a) for a in axes]
+        return permutation.args[0], tuple(axes[d] for d in order)
+
     def in_order(self, operand: Any, order: Order) -> RelaxExpression:
         """An operand in an order, by permuting it where it is not."""
         placed = self.placement(operand)
@@ -141,11 +158,9 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
         array = constant_array(operand)
         if array is not None:
             return constant(array.transpose(order))
-        permutation = self.permutations.get(operand) if isinstance(operand, relax.Var) else None
-        if permutation is not None and placed is None:
-            axes = permutation.attrs.axes
-            axes = list(reversed(range(len(order)))) if axes is None else [int(a) for a in axes]
-            return self.in_order(permutation.args[0], tuple(axes[d] for d in order))
+        before = self.before(operand, order) if placed is None else None
+        if before is not None:
+            return self.in_order(*before)
         found = self.visit_expr(operand)
         if list(order) == sorted(order):
             return found

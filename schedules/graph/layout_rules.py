@@ -70,7 +70,9 @@ def _stays(walk: Walk, call: Any) -> bool:
     if isinstance(width, int) and width < _NARROW:
         return False
     dense = int(call.attrs.groups) > 1 or all(int(step) == 1 for step in call.attrs.strides)
-    alone = inputs == 1 and dense and walk.placement(call.args[0]) is None
+    order = last(len(shape_and_dtype(call.args[0])[0]))
+    placed = walk.placement(call.args[0]) is not None or walk.comes_in(call.args[0], order)
+    alone = inputs == 1 and dense and not placed
     few = isinstance(outputs, int) and outputs <= _FEW
     return few or bool(alone)
 

@@ -37,6 +37,9 @@ class Walk(Protocol):
     def placement(self, operand: Any) -> Placed | None:
         """The permuted form of an operand, where it has one."""
 
+    def comes_in(self, operand: Any, order: Order) -> bool:
+        """Whether an operand has an order without being permuted for it."""
+
     def in_order(self, operand: Any, order: Order) -> RelaxExpression:
         """An operand in an order, by permuting it where it is not."""
 

@@ -24,7 +24,7 @@ from tvm_nnef.schedules.graph.arranging import (
 from tvm_nnef.schedules.graph.contractions import Contraction, convolution_axes, matrix_axes
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.stages import Axis
-from tvm_nnef.tvm_compat import RelaxExpression
+from tvm_nnef.tvm_compat import RelaxExpression, shape_and_dtype
 
 Values = Mapping[Any, RelaxExpression]
 
@@ -74,29 +74,40 @@ def _convolution(operands: Operands, found: Contraction, values: Values) -> Rela
     assert axes is not None
     windows, channels = axes.windows, axes.channel.extent
     steps = [window.step for window in windows]
-    if not all(map(sizes.is_known, (channels, *extents_of(steps)))):
+    group = [] if axes.group is None else [axes.group]
+    if not all(map(sizes.is_known, (channels, *extents_of([*group, *steps])))):
         return None
     make, letters = CONVOLUTIONS[len(windows)]
-    placed = windowed(operands, found.data, values[found.source], (axes.batch, axes.channel))
+    first = [axes.batch, *group, axes.channel]
+    placed = windowed(operands, found.data, values[found.source], first)
     if placed is None:
         return None
     data, options = placed
-    first = [axes.output] if axes.depthwise else [axes.output, axes.channel]
-    weights = arranged(operands, values[found.right.source], found.right, [*first, *steps])
+    own = [*group, axes.output] if axes.depthwise else [*group, axes.output, axes.channel]
+    weights = arranged(operands, values[found.right.source], found.right, [*own, *steps])
     if axes.depthwise:
         shape = [channels, 1, *extents_of(steps)]
         weights = operands.emit(relax.op.reshape(weights, tuple(shape)))
-    result = make(
-        data,
-        weights,
-        **options,
-        groups=channels if axes.depthwise else 1,
-        data_layout=f"NC{letters}",
-        kernel_layout=f"OI{letters}",
-    )
-    ordered = [axes.batch, axes.output, *(window.axis for window in windows)]
-    made = cut(operands, operands.emit(result), extents_of(ordered))
+    if group:
+        data = _joined(operands, data, 1)
+        weights = _joined(operands, weights, 0)
+    groups = channels if axes.depthwise else found.groups * _size(group)
+    layouts = {"data_layout": f"NC{letters}", "kernel_layout": f"OI{letters}"}
+    result = operands.emit(make(data, weights, **options, groups=groups, **layouts))
+    if group:
+        shape = list(shape_and_dtype(result)[0])
+        shape[1:2] = extents_of([*group, axes.output])
+        result = operands.emit(relax.op.reshape(result, tuple(shape)))
+    ordered = [axes.batch, *group, axes.output, *(window.axis for window in windows)]
+    made = cut(operands, result, extents_of(ordered))
     return settled(operands, made, ordered, found.stage.axes)
+
+
+def _joined(operands: Operands, value: RelaxExpression, place: int) -> RelaxExpression:
+    """The value with a dimension and the next one as one."""
+    shape = list(shape_and_dtype(value)[0])
+    shape[place : place + 2] = [sizes.product(shape[place : place + 2])]
+    return operands.emit(relax.op.reshape(value, tuple(shape)))
 
 
 def _pointwise(

@@ -89,6 +89,8 @@ def _divide(operands: Operands, call: Any) -> RelaxExpression | None:
 
 def _multiply(operands: Operands, call: Any) -> RelaxExpression | None:
     """A constant factor moves towards the constants that it can be multiplied into."""
+    if not str(call.ty.dtype).startswith("float"):
+        return None
     factor = operands.array(call.args[1])
     if factor is not None:
         return _moved(operands, call, factor)

@@ -6,8 +6,9 @@ told by that; and what a padded or plain copy of an operand was made of. Builds 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import tvm_ffi
@@ -52,14 +53,17 @@ class Operand:
         return [first for (first, _), window in inside if window is not None]
 
 
-def operand_of(load: Any, stage: Stage, kernel: Kernel, neutral: Any) -> Operand | None:
+def operand_of(
+    load: Any, stage: Stage, kernel: Kernel, neutral: Any, times: Mapping[Any, int] | None = None
+) -> Operand | None:
     """What a stage of a kernel reads by a load; None where its indices are of another kind.
 
     Windows may run over a copy that is padded with ``neutral``, the value that changes no result.
+    ``times`` tells of indices how many of them there are along a dimension, such as groups.
     """
     load = with_unit_axes(load, stage)
     windows = tuple(_window(index, stage) for index in load.indices)
-    if not are_plain(load, windows, stage):
+    if not are_plain(load, windows, stage, times or {}):
         return None
     copied = kernel.stage_of(load.source)
     if copied is not None and _is_copy(copied):
@@ -112,9 +116,14 @@ def _window(index: Any, stage: Stage) -> Window | None:
     return None
 
 
-def are_plain(load: Any, windows: Sequence[Window | None], stage: Stage) -> bool:
+def are_plain(
+    load: Any,
+    windows: Sequence[Window | None],
+    stage: Stage,
+    times: Mapping[Any, int] = MappingProxyType({}),
+) -> bool:
     """Whether each index is an axis of its own, all along its dimension, or a window."""
-    axes = {axis.var: axis.extent for axis in (*stage.axes, *stage.reduced)}
+    axes = {a.var: a.extent * times.get(a.var, 1) for a in (*stage.axes, *stage.reduced)}
     seen: list[Any] = []
     for index, window, given in zip(load.indices, windows, load.source.shape, strict=True):
         extent = sizes.extent(given)

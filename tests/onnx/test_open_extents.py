@@ -142,3 +142,29 @@ def test_spectra_of_open_signals(make_model: Any) -> None:
         {"step": np.array(4), "window": np.hanning(8).astype(np.float32)},
     )
     agree(proto, ({"b": 2, "t": 24}, {"b": 1, "t": 33}, {"b": 3, "t": 8}), bounds=64)
+
+
+@pytest.mark.parametrize("ordered", [0, 1])
+def test_distinct_numbers(ordered: int, make_model: Any) -> None:
+    places = ("first", "inverse", "counts")
+    proto = make_model(
+        [node("Floor", ["x"], ["z"]), node("Unique", ["z"], ["y", *places], sorted=ordered)],
+        [("x", "float32", ["n", 3])],
+        [("y", "float32", ["m"]), *((name, "int64", ["m"]) for name in places)],
+    )
+    proto.graph.output[2].type.tensor_type.shape.dim[0].dim_param = "all"
+    agree(proto, [{"n": 1}, {"n": 7}, {"n": 16}])
+
+
+def test_the_largest_integers_in_order(make_model: Any) -> None:
+    proto = make_model(
+        [node("TopK", ["x", "k"], ["y", "place"], axis=0)],
+        [("x", "int64", [4])],
+        [("y", "int64", [3]), ("place", "int64", [3])],
+        {"k": np.array([3])},
+    )
+    x = 2**62 + np.array([0, 1, 3, 2])
+    model = tvm_nnef.convert(proto)
+    for found in (tvm_nnef.evaluate(model, x), tvm_nnef.build(model, progress=False)(x)):
+        np.testing.assert_array_equal(found[0], x[[2, 3, 1]])
+        np.testing.assert_array_equal(found[1], [2, 3, 1])

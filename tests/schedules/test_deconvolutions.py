@@ -11,9 +11,14 @@ def number_of(value):
     return tirx.const(int(value), "int64")
 
 
-def deconvolution(kernel, stride, padding, channels=5, outputs=6, more=0, changed=None):
-    """The sum over steps that divide evenly, its weights constant, for data of any rank."""
-    weights = np.random.default_rng(3).standard_normal((channels, outputs, *kernel))
+def deconvolution(
+    kernel, stride, padding, channels=5, outputs=6, more=0, changed=None, groups=1
+):  # fmt: skip
+    """The sum over steps that divide evenly, its weights constant, for data of any rank.
+
+    ``channels`` and ``outputs`` are those of a group.
+    """
+    weights = np.random.default_rng(3).standard_normal((groups * channels, outputs, *kernel))
 
     def function(data, filters):
         spatial = len(kernel)
@@ -38,12 +43,15 @@ def deconvolution(kernel, stride, padding, channels=5, outputs=6, more=0, change
                     tirx.EQ(tirx.floormod(place, number_of(s)), number_of(changed == "remainder")),
                 )
             ]
-            value = data(batch, channel, *quotients) * filters(channel, output, *steps)
+            source, inner = channel, output
+            if groups > 1:
+                source, inner = output // outputs * channels + channel, output % outputs
+            value = data(batch, source, *quotients) * filters(source, inner, *steps)
             chosen = tirx.if_then_else(tirx.all(*tests), value, tirx.const(0.0, "float32"))
             return te.sum(chosen, axis=[channel, *steps])
 
         assert len(data.shape) == spatial + 2
-        return te.compute([data.shape[0], outputs, *shape], element, name="deconv")
+        return te.compute([data.shape[0], groups * outputs, *shape], element, name="deconv")
 
     return function, weights.astype("float32")
 
@@ -85,6 +93,29 @@ def test_transposed_convolutions_equal_the_sum(kernels, name):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+GROUPS = {
+    # channels and outputs of a group
+    "several": (3, 2, (4, 4), (2, 2)),
+    "one_output": (4, 1, (3, 2), (2, 1)),
+    "one_channel": (1, 3, (3, 5), (2, 3)),
+    "depthwise": (1, 1, (4, 3), (2, 2)),
+}
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_of_channels(kernels, name, constant):
+    channels, outputs, kernel, stride = GROUPS[name]
+    function, weights = deconvolution(kernel, stride, (1, 1), channels, outputs, groups=5)
+    shape = (2, 5 * channels, 4, 7)
+    arrays = kernels.values(shape) + ([] if constant else [weights])
+    made = kernels.scheduled(module(function, shape, weights, constant=constant))
+    assert kernels.rules(made) & {"cpu.register_tile", "cpu.planes"}
+    assert "cpu.fallback" not in kernels.rules(made)
+    expected = kernels.plain(module(function, shape, weights, constant=constant), arrays)
+    np.testing.assert_allclose(kernels.run(made, arrays), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("changed", ["range", "remainder"])
 def test_other_conditions_stay_as_they_are(kernels, changed):
     function, weights = deconvolution((3, 3), (2, 2), (1, 1), changed=changed)
@@ -96,11 +127,14 @@ def test_other_conditions_stay_as_they_are(kernels, changed):
     np.testing.assert_allclose(kernels.run(made, arrays), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_weights_that_come_at_run_time(kernels):
-    function, weights = deconvolution((4, 4), (2, 2), (1, 1))
+@pytest.mark.parametrize("kernel", [(4, 4), (3, 5)])
+def test_weights_that_come_at_run_time(kernels, kernel):
+    function, weights = deconvolution(kernel, (2, 2), (1, 1))
     shape = (1, 5, 7, 9)
     mod = module(function, shape, weights, constant=False)
     arrays = [*kernels.values(shape), weights]
     expected = kernels.plain(module(function, shape, weights, constant=False), arrays)
-    found = kernels.run(kernels.scheduled(mod), arrays)
+    made = kernels.scheduled(mod)
+    assert "cpu.register_tile" in kernels.rules(made)
+    found = kernels.run(made, arrays)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -80,3 +80,18 @@ def test_formats_change_inside_and_not_at_the_edges(name, operator, route, tmp_p
     lines = (tmp_path / "kernels.txt").read_text().splitlines()
     assert sum("transpose" in line for line in lines) == EDGES[name], lines
     assert all("fallback" not in line for line in lines)
+
+
+def test_channels_alone_stay_last(tmp_path):
+    weights = np.random.default_rng(1).standard_normal((16, 3, 3, 1)).astype("float32")
+    model = tvm_nnef.load_model(
+        """import nn; graph G { @input { x: real[1,9,11,16]; } @variable { w: real[16,3,3,1]; }
+          @output { y: real[~..]; } @compose { y = nn.conv{padding=[1,1,1,1], groups=0,
+            data_format='NXC', filter_format='NXC'}(x, w); } }""",
+        variables={"main.G.w": weights},
+    )
+    x = np.random.default_rng(2).standard_normal((1, 9, 11, 16)).astype("float32")
+    (expected,) = tvm_nnef.evaluate(model, x)
+    (found,) = tvm_nnef.build(model, progress=False, dump_dir=tmp_path)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert (tmp_path / "kernels.txt").read_text().split() == ["cpu.register_tile", "conv"]

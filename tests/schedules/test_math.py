@@ -118,3 +118,18 @@ def test_int32_divisions_have_vectors(kernels, function, reference, size):
     made = kernels.scheduled(kernels.module(function, x.shape, y.shape, dtype="int32"))
     assert kernels.rules(made) == {"cpu.elementwise"}
     np.testing.assert_array_equal(kernels.run(made, [x, y]), reference(x, y))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("target", TARGETS, ids=["native", "avx2", "unknown"])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_whole_powers_of_two_are_exact(kernels, target, dtype):
+    limits = np.iinfo(dtype)
+    x = np.array([*range(-160, 140), 300, -300, limits.min, limits.max], dtype)
+
+    def build(x):
+        return relax.op.power(relax.const(2.0), relax.op.astype(x, "float32"))
+
+    made = kernels.scheduled(kernels.module(build, x.shape, dtype=dtype), target)
+    expected = np.ldexp(np.float32(1), np.clip(x, -400, 400).astype("int32"))
+    np.testing.assert_array_equal(kernels.run(made, [x], target), expected)

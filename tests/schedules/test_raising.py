@@ -45,6 +45,22 @@ def depthwise(x, w):
     return summed((2, 6, 5, 7), lambda n, c, i, j, u, v: x(n, c, i + u, j + v) * w(c, u, v), 3, 3)
 
 
+def guarded(first):
+    """A convolution of padded data whose products count from a place of the copy on."""
+
+    def conv(x, w):
+        p = padded(x, 1, 2)
+
+        def term(n, o, i, j, c, u, v):
+            inside = tirx.all(i + u >= first, i + u < 8, j + v >= 1, j + v < 10)
+            value = p(n, c, i + u, j + v) * w(o, c, u, v)
+            return tirx.Select(inside, value, tirx.const(0.0, "float32"))
+
+        return summed((2, 5, 7, 9), term, 3, 3, 3)
+
+    return conv
+
+
 def with_bias(x, w, b):
     y = conv(x, w)
     z = te.compute(y.shape, lambda n, o, i, j: te.max(y(n, o, i, j) + b(o), 0), name="relu")
@@ -71,8 +87,15 @@ CASES = {
         "matmul", lambda x, w: summed((7, 11), lambda i, j, k, m: x(i, k, m) * w(m, j, k), 4, 5),
         [(7, 4, 5), (5, 11, 4)]),
     "conv": ("nn.conv2d", conv, [(2, 3, 7, 9), (5, 3, 3, 3)]),
+    "guarded": ("nn.conv2d", guarded(1), [(2, 3, 7, 9), (5, 3, 3, 3)]),
     "strided": ("nn.conv2d", strided, [(2, 3, 8, 11), (5, 3, 2, 3)]),
     "depthwise": ("nn.conv2d", depthwise, [(2, 6, 7, 9), (6, 3, 3)]),
+    "depthwise_of_one": (
+        "nn.conv2d",
+        lambda x, w: summed(
+            (2, 6, 5, 7), lambda n, c, i, j, u, v: x(n, c, i + u, j + v) * w(c, 0, u, v), 3, 3
+        ),
+        [(2, 6, 7, 9), (6, 1, 3, 3)]),
     "with_bias": ("nn.conv2d", with_bias, [(2, 3, 7, 9), (5, 3, 3, 3), (5,)]),
     "channels_last": (
         "nn.conv2d",
@@ -82,6 +105,24 @@ CASES = {
         [(2, 7, 9, 4), (3, 3, 4, 8)]),
     "gram": (
         "matmul", lambda x: summed((7, 7), lambda i, j, k: x(i, k) * x(j, k), 13), [(7, 13)]),
+    "groups": (
+        "nn.conv2d",
+        lambda x, w: summed(
+            (2, 6, 6, 7),
+            lambda n, o, i, j, c, u, v: x(n, o // 2 * 4 + c, i + u, j + v) * w(o, c, u, v), 4, 2, 3
+        ),
+        [(2, 12, 7, 9), (6, 4, 2, 3)]),
+    "groups_of_one": (
+        "nn.conv1d",
+        lambda x, w: summed((2, 6, 8), lambda n, o, i, u: x(n, o // 3, i + u) * w(o, 0, u), 3),
+        [(2, 2, 10), (6, 1, 3)]),
+    "groups_in_front": (
+        "nn.conv2d",
+        lambda x, w: summed(
+            (2, 3, 4, 6, 7),
+            lambda n, g, o, i, j, c, u, v: x(n, g, c, i + u, j + v) * w(g, o, c, u, v), 5, 2, 3
+        ),
+        [(2, 3, 5, 7, 9), (3, 4, 5, 2, 3)]),
     "one_dimension": (
         "nn.conv1d",
         lambda x, w: summed((2, 5, 9), lambda n, o, i, c, u: x(n, c, i + u) * w(o, c, u), 4, 3),
@@ -114,6 +155,17 @@ CASES = {
 }  # fmt: skip
 
 LEFT_ALONE = {
+    "groups_of_others": (
+        lambda x, w: summed(
+            (2, 6, 8), lambda n, o, i, c, u: x(n, o // 3 * 3 + c, i + u) * w(o, c, u), 2, 3
+        ),
+        [(2, 6, 10), (6, 2, 3)]),
+    "groups_of_inputs": (
+        lambda x, w: summed(
+            (2, 6, 8), lambda n, o, i, c, u: x(n, o // 2 * 2 + c, i + u) * w(o, c, u), 2, 3
+        ),
+        [(2, 8, 10), (6, 2, 3)]),
+    "guarded_elsewhere": (guarded(2), [(2, 3, 7, 9), (5, 3, 3, 3)]),
     "square": (lambda x: summed((7,), lambda i, k: x(i, k) * x(i, k), 13), [(7, 13)]),
     "sum_of_one_operand": (
         lambda x, w: summed((7, 11), lambda i, j, k: x(i, k) * w(0, j), 13), [(7, 13), (1, 11)]),

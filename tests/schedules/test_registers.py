@@ -85,6 +85,37 @@ def test_strided_loads_read_the_same_elements_and_nothing_behind(stride, lanes):
     assert min(places) >= min(expected) and max(places) <= max(expected)
 
 
+@pytest.mark.parametrize("stride, offsets, vectors", [
+    (2, (0, 1, 2), 4), (2, (3, 0), 4), (3, (0, 1, 2, 3), 6), (2, (0, 32, 33, 1), 4),
+])  # fmt: skip
+def test_strided_loads_of_neighbours_share_vectors(stride, offsets, vectors):
+    source, target = (tirx.decl_buffer((256,), "float32", name) for name in "xy")
+    lanes, first = 8, tirx.Var("first", "int64")
+    names = [tirx.Var("place", "int64") for _ in offsets]
+    statements = []
+    for name, offset in zip(names, offsets, strict=True):
+        load = source[(tirx.Ramp(name, tirx.const(stride, "int64"), lanes),)]
+        place = tirx.Ramp(tirx.const(0, "int64"), tirx.const(1, "int64"), lanes)
+        value = first + tirx.const(offset, "int64")
+        statements += [tirx.Bind(name, value), tirx.BufferStore(target, load, [place])]
+    function = opaque_function("f", [source, target], [], [], tirx.SeqStmt(statements))
+    starts, read = set(), []
+    for store in nodes(strided_loads.sorted_in_registers(function).body, tirx.BufferStore):
+        values = {name: tirx.const(o, "int64") for name, o in zip(names, offsets, strict=True)}
+        places = []
+        for vector in store.value.vectors:
+            base = tvm_ffi.structural_map(
+                vector.indices[0].base, (tirx.Var, lambda var, v=values: v.get(var, var))
+            )
+            start = int(tvm.sym.Analyzer().simplify(base))
+            starts.add(start)
+            places += [start + lane for lane in range(lanes)]
+        read.append([places[int(index)] for index in store.value.indices])
+    assert read == [[o + stride * lane for lane in range(lanes)] for o in offsets]
+    assert len(starts) == vectors
+    assert min(starts) == 0 and max(starts) + lanes - 1 <= max(offsets) + stride * (lanes - 1)
+
+
 def softmax_formula(x):
     """Softmax as a formula says it, with the exponentials written twice."""
     rows, columns = (int(extent) for extent in x.shape)

@@ -128,6 +128,24 @@ def test_a_loop_over_time_is_one_kernel(name, batch):
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("batch", "inputs", "state"), [(1, 1, 1), (2, 17, 7), (3, 5, 31), (1, 67, 61)]
+)
+def test_a_loop_of_awkward_sizes_computes_what_the_virtual_machine_does(
+    kernels, batch, inputs, state
+):
+    results = f"y: real[{T},{batch},{state}]; z: real[{batch},{state}];"
+    text = graph(PLAIN, batch, results).replace(f",{C}]", f",{inputs}]").replace(
+        f"{N}]", f"{state}]").replace(f"real[{N},", f"real[{state},")  # fmt: skip
+    shapes = {"W": (state, inputs), "R": (state, state)}
+    weights = {f"main.G.{name}": random(*shape) for name, shape in shapes.items()}
+    mod = tvm_nnef.from_nnef(tvm_nnef.load_model(text, variables=weights))
+    made = kernels.scheduled(mod)
+    assert "cpu.loop" in kernels.rules(made)
+    case = {"main": (None, [(T, batch, inputs), (batch, state)])}
+    kernels.compare([mod], kernels.machine(made), case)
+
+
 @pytest.mark.parametrize("name", ["counted", "condition"])
 def test_a_loop_of_as_many_steps_as_data_say_is_one_kernel(name):
     body, more = (COUNTED, "p: int[];") if name == "counted" else (CONDITION_BEHIND, "")

@@ -36,7 +36,7 @@ def first_places(invocation: Invocation) -> Lowered:
 
 
 def _in_order(
-    invocation: Invocation, operand: int, axis: int, count: Extent, most: Any, *, largest: bool
+    invocation: Invocation, operand: int, axis: int, count: Extent, most: Any, **options: Any
 ) -> RelaxExpression:
     """The places of the first ``count`` elements of an operand, no more than ``most``."""
     tensor = invocation.tensor(operand)
@@ -46,7 +46,7 @@ def _in_order(
         for part in (tensor.shape, [count], [most])
     )
     dtype = invocation.machine_types[tensor]
-    kernel = places_in_order(known, axis, kept[0], dtype, most=limit[0], largest=largest)
+    kernel = places_in_order(known, axis, kept[0], dtype, most=limit[0], **options)
     arguments, result = [invocation.operands[operand]], (shape, PLACE)
     return _call(invocation.builder, "places_in_order", kernel, arguments, [result])[0]
 
@@ -83,14 +83,14 @@ def nonmax_suppress(invocation: Invocation) -> Lowered:
     width = extents.minimum(limit, count)
     (symbol,) = own(invocation.result.shape)
     builder, rows = invocation.builder, (batch, kinds)
-    order = _in_order(invocation, 1, 2, count, count, largest=True)
-    overlap = invocation.real("iou_threshold")
+    overlap, least = (invocation.real(f"{name}_threshold") for name in ("iou", "score"))
+    order = _in_order(invocation, 1, 2, count, count, largest=True, above=least)
     operands = [_wide(invocation, number) for number in range(2)]
     kernel = boxes_apart(
         *(shape_and_dtype(operand)[1] for operand in operands),
         center=invocation.attribute("box_format") == "CENTER",
         overlap=0.0 if overlap is None else overlap,
-        score=invocation.real("score_threshold"),
+        score=least,
     )
     arguments, results = [*operands, order], [((*rows, width), PLACE), (rows, INDEX)]
     chosen, counts = _call(builder, "boxes_apart", kernel, arguments, results)

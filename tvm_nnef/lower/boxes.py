@@ -7,6 +7,7 @@ written ones last. Does not touch Relax.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tvm import tirx
 
@@ -20,6 +21,7 @@ from tvm_nnef.lower.loops import (
     function,
     loop,
     nest,
+    repeated,
     sequence,
     store,
     when,
@@ -27,6 +29,9 @@ from tvm_nnef.lower.loops import (
 )
 from tvm_nnef.lower.sorting import PLACE
 from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of
+
+_LANES = 16
+"""So many boxes are compared at once, in vectors."""
 
 
 def boxes_apart(
@@ -38,7 +43,7 @@ def boxes_apart(
     each class from the best one on. ``chosen``, an int32 ``[batch, class, width]``, becomes the
     first boxes, ``width`` at most, whose intersection over union with those before them does not
     exceed ``overlap``, and whose score exceeds ``score``; ``counts``, an int64, tells how many
-    they are.
+    they are. No box is looked at behind the last one that is chosen, or can be.
     """
     boxes = buffer("boxes", (None, None, 4), boxes_type)
     scores = buffer("scores", (*boxes.shape[:1], None, boxes.shape[1]), scores_type)
@@ -46,51 +51,67 @@ def boxes_apart(
     order = buffer("order", scores.shape, PLACE)
     chosen = buffer("chosen", (*rows, None), PLACE)
     counts = buffer("counts", rows, INDEX)
+    width = chosen.shape[2]
 
     def row(places: Sequence[PrimExpression]) -> Statement:
         batch, kind = places
 
-        def corners(name: str, box: PrimExpression) -> tuple[list[PrimExpression], list[Statement]]:
-            items = [boxes[batch, box, item] for item in range(4)]
-            pairs = [bound(name, value) for value in _corners(items, center)]
-            return [variable for variable, _ in pairs], [statement for _, statement in pairs]
-
-        def body(count: Buffer, apart: Buffer) -> Statement:
-            def compare(box: Sequence[PrimExpression], other: PrimExpression) -> Statement:
-                rival, known = corners("rival", chosen[batch, kind, other])
-                ratio, computed = bound("ratio", _intersection_over_union(box, rival))
-                overlaps = ratio > tirx.const(overlap, dtype_of(ratio))
-                return sequence(*known, computed, when(overlaps, store(apart, wide(0), 0)))
-
-            def offer(number: PrimExpression) -> Statement:
-                place, read = bound("place", order[batch, kind, number])
-                box, known = corners("box", place)
-                value = scores[batch, kind, place]
-                tests = [count[0] < chosen.shape[2]]
-                if score is not None:
-                    tests.append(value > tirx.const(score, dtype_of(value)))
-                taken = (
-                    store(chosen, place, batch, kind, count[0]),
+        def body(count: Buffer, number: Buffer, step: Buffer, hits: Buffer, held: Buffer) -> Any:
+            place, read = bound("place", order[batch, kind, number[0]])
+            corners = _corners([boxes[batch, place, item] for item in range(4)], center)
+            pairs = [bound("side", side) for side in corners]
+            pairs.append(bound("area", _area([side for side, _ in pairs])))
+            box = [side for side, _ in pairs]
+            taken = [store(held, side, item, count[0]) for item, side in enumerate(box)]
+            offer = sequence(
+                *(statement for _, statement in pairs),
+                _compared(box, held, count[0], overlap, (step, hits)),
+                when(
+                    hits[0].equal(0),
+                    *(*taken, store(chosen, place, batch, kind, count[0])),
                     store(count, count[0] + 1, 0),
-                )
-                against_all = loop(count[0], lambda other: compare(box, other))
-                chances = when(
-                    tirx.all(*tests),
-                    *(*known, store(apart, wide(1), 0), against_all),
-                    when(apart[0] > 0, *taken),
-                )
-                return sequence(read, chances)
-
+                ),
+                store(number, number[0] + 1, 0),
+            )
+            if score is not None:
+                value = scores[batch, kind, place]
+                enough = value > tirx.const(score, dtype_of(value))
+                offer = tirx.IfThenElse(enough, offer, store(number, scores.shape[2], 0))
+            nothing = tirx.const(0, boxes_type)
             return sequence(
-                store(count, wide(0), 0),
-                loop(scores.shape[2], offer),
+                *(store(count, wide(0), 0), store(number, wide(0), 0)),
+                nest(held.shape, lambda at: store(held, nothing, *at)),
+                repeated(tirx.And(number[0] < scores.shape[2], count[0] < width), read, offer),
                 store(counts, count[0], batch, kind),
             )
 
-        return allocating([(1,), (1,)], body)
+        room = (5, tirx.floordiv(width + _LANES - 1, _LANES) * _LANES)
+        return allocating([*([((1,), INDEX)] * 4), (room, boxes_type)], body)
 
     parameters = [boxes, scores, order, chosen, counts]
     return function("boxes_apart", parameters, 2, nest(rows, row, parallel=True))
+
+
+def _compared(
+    box: Sequence[PrimExpression],
+    held: Buffer,
+    count: PrimExpression,
+    overlap: float,
+    states: tuple[Buffer, Buffer],
+) -> Statement:
+    """What counts boxes that overlap one, among ``held`` ones, up to the vector with the first."""
+    step, hits = states
+
+    def compare(lane: PrimExpression) -> Statement:
+        other = [held[item, step[0] * _LANES + lane] for item in range(5)]
+        ratio = _intersection_over_union(box, other)
+        hit = tirx.Select(ratio > tirx.const(overlap, dtype_of(ratio)), wide(1), wide(0))
+        return store(hits, hits[0] + hit, 0)
+
+    going = tirx.And(step[0] * _LANES < count, hits[0].equal(0))
+    vector = (loop(_LANES, compare), store(step, step[0] + 1, 0))
+    start = (store(step, wide(0), 0), store(hits, wide(0), 0))
+    return sequence(*start, repeated(going, *vector))
 
 
 def _corners(box: Sequence[PrimExpression], center: bool) -> list[PrimExpression]:
@@ -108,17 +129,21 @@ def _corners(box: Sequence[PrimExpression], center: bool) -> list[PrimExpression
     ]
 
 
+def _area(box: Sequence[PrimExpression]) -> PrimExpression:
+    return (box[1] - box[0]) * (box[3] - box[2])
+
+
 def _intersection_over_union(
     box: Sequence[PrimExpression], other: Sequence[PrimExpression]
 ) -> PrimExpression:
+    """Of two boxes, of which the corners are followed by the area."""
     zero = tirx.const(0, dtype_of(box[0]))
     sides = [
         tirx.max(tirx.min(box[n + 1], other[n + 1]) - tirx.max(box[n], other[n]), zero)
         for n in (0, 2)
     ]
     common = sides[0] * sides[1]
-    areas = [(each[1] - each[0]) * (each[3] - each[2]) for each in (box, other)]
-    return common / (areas[0] + areas[1] - common)
+    return common / (box[4] + other[4] - common)
 
 
 def box_rows(index_type: str) -> PrimFunction:
@@ -144,4 +169,4 @@ def box_rows(index_type: str) -> PrimFunction:
 
         return sequence(store(found, wide(0), 0), nest(counts.shape, class_of))
 
-    return function("box_rows", [chosen, counts, rows], 1, allocating([(1,)], body))
+    return function("box_rows", [chosen, counts, rows], 1, allocating([((1,), INDEX)], body))

@@ -145,7 +145,7 @@ def _parted(
 def _in_blocks(statement: Statement, name: str, part: Index, block: int, extent: int) -> Statement:
     """The statement with an index that counts in a block, of which there may be too many."""
     position = Binary("add", Binary("mul", part, _whole(block)), Index(name))
-    moved: Statement = _replaced(statement, Index(name), position)
+    moved: Statement = replaced(statement, Index(name), position)
     if extent % block == 0:
         return moved
     test: Scalar = Binary("lt", position, _whole(extent))
@@ -176,14 +176,14 @@ def _other_name(name: str, statement: Statement) -> str:
     return name
 
 
-def _replaced(node: Any, index: Index, scalar: Scalar) -> Any:
-    """A part of a formula with an index replaced wherever it stands."""
-    if node == index:
+def replaced(node: Any, old: Scalar, scalar: Scalar) -> Any:
+    """A part of a formula with an index or another scalar replaced wherever it stands."""
+    if node == old:
         return scalar
     if isinstance(node, tuple):
-        return tuple(_replaced(each, index, scalar) for each in node)
+        return tuple(replaced(each, old, scalar) for each in node)
     if not dataclasses.is_dataclass(node) or isinstance(node, Tensor | Span):
         return node
     made: Any = type(node)
     names = (each.name for each in dataclasses.fields(node))
-    return made(**{name: _replaced(getattr(node, name), index, scalar) for name in names})
+    return made(**{name: replaced(getattr(node, name), old, scalar) for name in names})

@@ -58,6 +58,11 @@ def when(condition: PrimExpression, *statements: Statement) -> Statement:
     return tirx.IfThenElse(condition, sequence(*statements), None)
 
 
+def repeated(condition: PrimExpression, *statements: Statement) -> Statement:
+    """Statements that run again and again as long as a condition holds."""
+    return tirx.While(condition, sequence(*statements))
+
+
 def loop(
     extent: Any, body: Callable[[PrimExpression], Statement], *, parallel: bool = False
 ) -> Statement:
@@ -91,13 +96,15 @@ def _is_one(extent: Any) -> bool:
     return isinstance(extent, (int, tirx.IntImm)) and int(extent) == 1
 
 
-def allocating(shapes: Sequence[Sequence[Any]], body: Callable[..., Statement]) -> Statement:
-    """A statement with int64 buffers of its own; those of few elements lie in registers."""
+def allocating(
+    kinds: Sequence[tuple[Sequence[Any], str]], body: Callable[..., Statement]
+) -> Statement:
+    """A statement with buffers of its own, of shapes and dtypes; single numbers in registers."""
     buffers = [
         tirx.decl_buffer(
-            shape, INDEX, f"own{number}", scope="local" if len(shape) == 1 else "global"
+            shape, dtype, f"own{number}", scope="local" if all(map(_is_one, shape)) else "global"
         )
-        for number, shape in enumerate(shapes)
+        for number, (shape, dtype) in enumerate(kinds)
     ]
     block = s_tir.SBlock([], [], [], "own", body(*buffers), alloc_buffers=buffers)
     return s_tir.SBlockRealize([], True, block)

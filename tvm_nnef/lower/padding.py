@@ -74,7 +74,9 @@ def padded(
     if len(guarded) != 1 or statement.condition is not None:
         return None
     (load,) = guarded
-    if load.type != "real" or load.tensor in {other.tensor for other in _others(statement, load)}:
+    if load.type != "real" and not (load.type == "int" and null == 0):
+        return None
+    if load.tensor in {other.tensor for other in _others(statement, load)}:
         return None
     if any(_leaves(o, statement) for o in loads(statement) if o.tensor is not load.tensor):
         return None

@@ -15,6 +15,7 @@ from tvm import s_tir
 from tvm.s_tir import meta_schedule
 
 from tvm_nnef.measurement.kernels import random_arguments
+from tvm_nnef.schedules import SHORTCUTS
 from tvm_nnef.tuning import trial
 from tvm_nnef.tuning.database import MAX_TRACES, Database, Measured, Record, hash_of
 from tvm_nnef.tuning.traces import as_module, complaint, function_of, scheduled_by, trace_of
@@ -49,7 +50,7 @@ class KernelSearch:
         self._by_rule = by_rule, trial.is_parallel(rule[0])
         self._threads = threads
         self._context: Any = None
-        self.exhausted = False
+        self.exhausted = rule[1] in SHORTCUTS
         seconds = trial.seconds_of(by_rule, arguments)
         fresh = Record(name, rule[1], hash_of(rule[0]), threads, 0, seconds)
         self.record = fresh

@@ -148,6 +148,10 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
         order = [axis, *(place for place in range(x.rank) if place != axis)]
         turned = builder.transpose(x, order)
         rows = builder.reshape(turned, (x.shape[axis], x.size // max(x.shape[axis], 1)))
+    if rows.shape[1] == 1:
+        numbers = builder.reshape(rows, rows.shape[:1])
+        values, *others = _distinct(numbers, node.flag("sorted", True), builder)
+        return _unrolled(values, x, axis, values.shape[0], builder), *others
     number, width = (number_of(extent) for extent in rows.shape)
     compared = builder.call("onnx.row_order", rows, as_type="int64", as_shape=(number, number))
     first = builder.call("onnx.first_rows", compared, as_type="bool", as_shape=(number,))
@@ -163,6 +167,42 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
     values = builder.call("layout.gather", rows, places, as_shape=(count, width), axis=0)
     counts = builder.call("onnx.count_ranks", chosen, inverse, as_type="int64", as_shape=(count,))
     return _unrolled(values, x, axis, count, builder), places, inverse, counts
+
+
+def _distinct(x: Tensor, ordered: bool, builder: Builder) -> tuple[Tensor, ...]:
+    """The distinct numbers, where they first stand, which one each is, and how often it comes.
+
+    Equal numbers are neighbours in order, the one that stands first in front.
+    """
+    (number,) = x.shape
+    sortable = builder.cast(x, "int32") if x.kind == "bool" else x
+    values, order = Tensor(sortable.dtype, (number,)), Tensor("int64", (number,))
+    builder.add("algo.top_k", (sortable,), (values, order), k=number, axis=0, largest=False)
+    begins = builder.call("onnx.first_of_equal", values, as_type="int64")
+    runs, starts = _numbered(begins, builder)
+    inverse = builder.call("onnx.at_places", runs, order)
+    counts = builder.call("onnx.lengths_of_runs", starts, begins)
+    places = builder.call("layout.gather", order, starts, as_shape=starts.shape, axis=0)
+    if not ordered:
+        first = builder.call("layout.gather", places, inverse, as_shape=(number,), axis=0)
+        numbers, places = _numbered(builder.call("onnx.stand_at_own", first), builder)
+        run = builder.call("layout.gather", inverse, places, as_shape=places.shape, axis=0)
+        counts = builder.call("layout.gather", counts, run, as_shape=places.shape, axis=0)
+        inverse = builder.call("layout.gather", numbers, first, as_shape=(number,), axis=0)
+    return (
+        builder.call("layout.gather", x, places, as_shape=places.shape, axis=0),
+        places,
+        inverse,
+        counts,
+    )
+
+
+def _numbered(begins: Tensor, builder: Builder) -> tuple[Tensor, Tensor]:
+    """How many ones stand in front of each element or at it, less one, and where the ones stand."""
+    (number,) = begins.shape
+    total = builder.call("math.cumsum", begins, axis=0)
+    found = decided(builder.call("layout.nonzero", begins), (1,), 1, number)
+    return builder.call("math.sub", total, 1), builder.squeeze(found, [0])
 
 
 def _unrolled(

@@ -164,19 +164,16 @@ def reduce_log_sum_exp(node: Node, builder: Builder) -> Tensor:
 def _position(largest: bool, node: Node, builder: Builder) -> Tensor:
     x = node.input(0)
     axis, keep = node.axis(x.rank), node.flag("keepdims", True)
-    last = node.flag("select_last_index")
     shape = [extent for place, extent in enumerate(x.shape) if keep or place != axis]
     if keep:
         shape[axis] = 1
-    squeeze = None if keep else True
-    if x.kind == "real" and not last:
-        name = "math.argmax" if largest else "math.argmin"
-        return builder.call(name, x, as_type="int64", as_shape=shape, axis=axis, squeeze=squeeze)
-    extreme = reduce_axes("max" if largest else "min", x, [axis], True, builder)
-    return builder.call(
-        "onnx.position", x, extreme, as_type="int64", as_shape=shape, axis=axis,
-        last=last, squeeze=not keep,
-    )  # fmt: skip
+    call = partial(builder.call, as_shape=shape, axis=axis)
+    if node.flag("select_last_index"):
+        extreme = reduce_axes("max" if largest else "min", x, [axis], True, builder)
+        place = call("onnx.last_position", x, extreme, as_type="int32", squeeze=not keep)
+        return builder.cast(place, "int64")
+    name = "math.argmax" if largest else "math.argmin"
+    return call(name, x, as_type="int64", squeeze=None if keep else True)
 
 
 POSITIONS = (
@@ -201,11 +198,9 @@ def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
     # Where only a run tells how many, all of them are sorted, and the first ones taken.
     taken = count if isinstance(count, int) else x.shape[axis]
     shape = tuple(taken if place == axis else extent for place, extent in enumerate(x.shape))
-    wide = x if x.kind == "real" else builder.cast(x, "float64")
-    values, indices = Tensor(wide.dtype, shape), Tensor("int64", shape)
-    builder.add("algo.top_k", (wide,), (values, indices), k=taken, axis=axis, largest=largest)
-    found = builder.slice(values, axis, 0, count), builder.slice(indices, axis, 0, count)
-    return builder.cast(found[0], x.dtype), found[1]
+    values, indices = Tensor(x.dtype, shape), Tensor("int64", shape)
+    builder.add("algo.top_k", (x,), (values, indices), k=taken, axis=axis, largest=largest)
+    return tuple(builder.slice(found, axis, 0, count) for found in (values, indices))
 
 
 def _softmax_axes(node: Node, x: Tensor) -> list[int]:

@@ -9,6 +9,7 @@ import numpy as np
 from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.decided import extent_of, extents_of
 from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.operators.linear import matrix_product
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import Converter, operator
 from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic, largest
@@ -73,10 +74,13 @@ def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
         if isinstance(length, Tensor):
             length = extent_of(length, node.bound(axis), builder)
         count = length // 2 + 1 if onesided and not inverse else length
-    if isinstance(length, Symbolic):
-        length = builder.extent(length)
     parts = 1 if inverse and onesided else 2
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 : -1], parts)
+    made = _as_product(x, axis, length, shape, builder, inverse=inverse, onesided=onesided)
+    if made is not None:
+        return made
+    if isinstance(length, Symbolic):
+        length = builder.extent(length)
     return _exactly(
         builder.call(
             "onnx.dft", x, length, as_type="float64", as_shape=shape, axis=axis, count=count,
@@ -84,6 +88,54 @@ def _dft(node: Node, axis: int, builder: Builder) -> Tensor:
         ),
         x, builder,
     )  # fmt: skip
+
+
+_LARGEST_MATRIX = 1 << 22
+"""Elements of a matrix that a model holds for a transform; larger ones are a formula."""
+
+
+def _as_product(
+    x: Tensor, axis: int, length: Tensor | Extent, shape: Sequence[Extent], builder: Builder, *,
+    inverse: bool = False, onesided: bool = False,
+) -> Tensor | None:  # fmt: skip
+    """A transform of a length that is known as a product of matrices; None for other lengths.
+
+    Its factors are made in double precision; the sums are those of a product in the signal's type.
+    """
+    extent, count, (*_, p), (*_, parts) = x.shape[axis], shape[axis], x.shape, shape
+    if not all(isinstance(each, int) for each in (extent, count, length, p, parts)):
+        return None
+    assert isinstance(extent, int) and isinstance(count, int) and isinstance(length, int)
+    assert isinstance(p, int) and isinstance(parts, int)
+    if extent * p * count * parts > _LARGEST_MATRIX or not length:
+        return None
+    factors = _factors(extent, count, length, inverse=inverse, mirrored=inverse and onesided)
+    matrix = factors[:, :p, :, :parts].reshape(extent * p, count * parts)
+    wide = "float64" if x.dtype == "float64" else "float32"
+    others = [place for place in range(x.rank - 1) if place != axis]
+    rows = builder.transpose(builder.cast(x, wide), [*others, axis, x.rank - 1])
+    front = [x.shape[place] for place in others]
+    rows = builder.reshape(rows, (*front, extent * p))
+    product = matrix_product(rows, builder.constant(matrix.astype(wide)), builder)
+    spectrum = builder.reshape(product, (*front, count, parts))
+    back = sorted(range(x.rank - 1), key=[*others, axis].__getitem__)
+    return builder.cast(builder.transpose(spectrum, [*back, x.rank - 1]), x.dtype)
+
+
+def _factors(
+    extent: int, count: int, length: int, *, inverse: bool, mirrored: bool
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """What each element of a signal adds to each of its spectrum, by their two parts.
+
+    The second half of a mirrored spectrum is the conjugate of the first, which counts twice.
+    """
+    step, place = np.arange(extent)[:, None], np.arange(count)
+    used = 2 * step <= length if mirrored else step < length
+    twice = np.where(mirrored & (step > 0) & (2 * step < length), 2.0, 1.0)
+    scale = used * (twice / length if inverse else 1.0)
+    angle = (2.0 if inverse else -2.0) * np.pi * (place * step % length) / length
+    cosines, sines = scale * np.cos(angle), scale * np.sin(angle)
+    return np.stack([np.stack([cosines, sines], -1), np.stack([-sines, cosines], -1)], 1)
 
 
 def _exactly(spectrum: Tensor, x: Tensor, builder: Builder) -> Tensor:
@@ -109,16 +161,18 @@ def stft(node: Node, builder: Builder) -> Tensor:
         size = extent_of(length, largest(signal.shape[1]), builder)
     else:
         raise Unconvertible("neither its window nor its frame_length is there", "correct the model")
-    shape = known or (
-        signal.shape[0], _frames(node, signal.shape[1] - size, step, builder),
-        size // 2 + 1 if onesided else size, 2,
-    )  # fmt: skip
+    frames = known[1] if known else _frames(node, signal.shape[1] - size, step, builder)
+    # ONNX's own inference of shapes takes transforms for two-sided where nothing is said.
+    shape = (signal.shape[0], frames, size // 2 + 1 if onesided else size, 2)
     if window is None:
         window = builder.full(1.0, (size,), signal.dtype)
     cut = builder.call(
         "onnx.frames", signal, step, window,
         as_shape=(signal.shape[0], shape[1], size, signal.shape[2]), count=shape[1], size=size,
     )  # fmt: skip
+    made = _as_product(cut, 2, size, shape, builder)
+    if made is not None:
+        return made
     spectrum = builder.call(
         "onnx.dft", cut, builder.extent(size), as_type="float64", as_shape=shape, axis=2,
         count=shape[2], parts=2, inverse=False, mirrored=False,

@@ -65,7 +65,8 @@ CASES = (
     "test_expand_dim_changed", "test_reduce_sum_do_not_keepdims_random",
     "test_reduce_sum_negative_axes_keepdims_random", "test_reduce_max_keepdims_random",
     "test_reduce_prod_keepdims_random", "test_reduce_min_empty_set", "test_reduce_prod_empty_set",
-    "test_unsqueeze_unsorted_axes",
+    "test_unsqueeze_unsorted_axes", "test_cumprod_2d_axis_1", "test_cumprod_1d_reverse_exclusive",
+    "test_cumprod_1d_int32_exclusive",
 )  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from tvm import relax
 from tvm_nnef.extents import is_static
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.long_sums import LONGEST
-from tvm_nnef.lower.ops import extremes
 from tvm_nnef.lower.ops.common import aligned, computes_natively, forward, scalar
 from tvm_nnef.tvm_compat import RelaxExpression, constant_array
 
@@ -140,18 +139,6 @@ def _power(invocation: Invocation) -> Lowered:
     return None
 
 
-def _cumulative_sum(invocation: Invocation) -> Lowered:
-    """The formula adds in the same order, but one row after the other."""
-    if not computes_natively(invocation) or 0 in invocation.shape(0):
-        return None
-    (data,) = invocation.operands
-    axis = forward(invocation.number("axis"), invocation.tensor(0).rank)
-    reverse, exclusive = invocation.attribute("reverse"), bool(invocation.attribute("exclusive"))
-    turned = relax.op.flip(data, axis) if reverse else data
-    total = relax.op.cumsum(turned, axis, exclusive=exclusive)
-    return relax.op.flip(invocation.builder.emit(total), axis) if reverse else total
-
-
 def _clamp(invocation: Invocation) -> Lowered:
     """Minimum and maximum, where the bounds are known to be in order.
 
@@ -263,6 +250,4 @@ MAPPINGS: Mapping[str, LoweringFunction] = {
     "math.sum_reduce": _reduction(relax.op.sum, _NUMBERS),
     "math.prod_reduce": _reduction(relax.op.prod, _NUMBERS),
     "math.mean_reduce": _reduction(relax.op.mean, _REAL),
-    "math.cumsum": _cumulative_sum,
-    **extremes.MAPPINGS,
 }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from tvm_nnef.extents import equal, is_static, is_symbolic
 from tvm_nnef.graph.nodes import Operation, Tensor, flatten
-from tvm_nnef.lower.ops import extremes, math
+from tvm_nnef.lower.ops import math
 
 
 def is_safe(operation: Operation) -> bool:
@@ -86,7 +86,7 @@ _VIEWS = (
 """What the shape of the result says wholly, also where attributes are symbols."""
 
 _RULES: Mapping[str, Callable[[Operation], bool]] = {
-    **{name: _anywhere for name in math.MAPPINGS if name not in extremes.MAPPINGS},
+    **dict.fromkeys(math.MAPPINGS, _anywhere),
     **{f"math.{name}": _broadcast for name in _BINARY},
     **dict.fromkeys(
         ("layout.cast", "layout.concat", "layout.stack", "layout.transpose",

@@ -61,6 +61,36 @@ def _cumulative(invocation: Invocation, axis: str) -> str:
     )
 
 
+def _cumulative_product(invocation: Invocation) -> Exported:
+    """What CumProd becomes, which ONNX has from opset 26 on: products of 1, 2, 4, ... elements.
+
+    Each step multiplies the products with those that many places before, and doubles how many.
+    """
+    emitter, extents = invocation.emitter, invocation.tensor(0).shape
+    if not all(isinstance(extent, int) for extent in extents):
+        raise Unsayable("how many elements it multiplies is known at run time only")
+    axis = emitter.cast(invocation.value(1), invocation.dtypes["int"], "int64")
+    axes = emitter.reshape(axis, (), (1,))
+    one, reverse = invocation.scalar(1), bool(invocation.attribute("reverse"))
+
+    def moved(value: str, steps: int) -> str:
+        """A value ``steps`` places behind, with ones in front."""
+        padding = emitter.integers([0, steps] if reverse else [steps, 0])
+        padded = emitter.node("Pad", value, padding, one, axes)
+        begin, end = (steps, 1 << 62) if reverse else (0, -steps)
+        places = emitter.integers([begin]), emitter.integers([end])
+        return emitter.node("Slice", padded, *places, axes)
+
+    found = invocation.value(0)
+    if invocation.attribute("exclusive"):
+        found = moved(found, 1)
+    steps = 1
+    while steps < max((int(extent) for extent in extents), default=0):
+        found = emitter.node("Mul", found, moved(found, steps))
+        steps *= 2
+    return found
+
+
 def _position(operator: str) -> ExportFunction:
     """The first of the extremes along an axis."""
 
@@ -113,6 +143,7 @@ COMPUTING: Mapping[str, ExportFunction] = {
     "math.all_reduce": _all,
     "math.cumsum": _cumsum,
     "onnx.cumulative_sum": _cumulative_sum,
+    "onnx.cumulative_product": _cumulative_product,
     "math.argmin": _position("ArgMin"),
     "math.argmax": _position("ArgMax"),
     "math.argmin_nd": _coordinates("ArgMin"),

@@ -1,0 +1,102 @@
+"""Sums of two products of integers of 16 bits, which machines with vectors compute at once.
+
+An int32 that holds two such integers is a pair. :func:`products` writes the two products of a pair
+with another one as shifts, multiplications and an addition, which is right everywhere; after loops
+are lowered, :func:`expand` puts the instruction in the place of all that where lanes run and the
+CPU has it: twice as many products as float32 has, and no multiplication of 32 bits, which is slow
+on many machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from tvm_nnef.schedules.cpu.description import UNKNOWN, Description, describe
+from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, lanes_of, typed
+
+_HALF = 16
+"""The bits of half a pair."""
+
+
+def products(left: PrimExpression, right: PrimExpression) -> PrimExpression:
+    """The sum of the products of the lower and of the upper halves of two int32, with their signs.
+
+    It wraps around where both halves of both are the least integers.
+    """
+    bits = tirx.const(_HALF, "int32")
+
+    def halves(pair: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
+        return (pair << bits) >> bits, pair >> bits
+
+    (first, third), (second, fourth) = halves(left), halves(right)
+    return first * second + third * fourth
+
+
+def pair(lower: PrimExpression, upper: PrimExpression) -> PrimExpression:
+    """The int32 of two int32 that 16 bits hold."""
+    return (upper << tirx.const(_HALF, "int32")) | (lower & tirx.const(0xFFFF, "int32"))
+
+
+def expand(function: PrimFunction) -> PrimFunction:
+    """The function with instructions in place of what :func:`products` wrote, as far as it can."""
+    target = (function.attrs or {}).get("target")
+    description = UNKNOWN if target is None else describe(target)
+    if not description.pairs:
+        return function
+
+    def expanded(total: Any) -> PrimExpression:
+        return _expanded(total, description.pairs)
+
+    return tvm_ffi.structural_map(function, [(tirx.Add, expanded)])
+
+
+def lanes(description: Description) -> int:
+    """How many products of pairs the widest instruction computes; 0 where there is none."""
+    return max(description.pairs, default=0)
+
+
+def _expanded(total: Any, instructions: Mapping[int, str]) -> PrimExpression:
+    """``total + a * b + c * d`` of halves of one vector and of another, as an instruction."""
+    name = instructions.get(lanes_of(total.ty))
+    if name is None or not dtype_of(total).startswith("int32"):
+        return total
+    rest, upper = total.a, total.b
+    if not isinstance(rest, tirx.Add) or not isinstance(upper, tirx.Mul):
+        return total
+    lower = rest.b
+    if not isinstance(lower, tirx.Mul):
+        return total
+    found = [_half(factor, upper=True) for factor in (upper.a, upper.b)]
+    other = [_half(factor, upper=False) for factor in (lower.a, lower.b)]
+    if any(each is None for each in (*found, *other)):
+        return total
+    if not all(map(tvm_ffi.structural_equal, found, other)):
+        return total
+    width = lanes_of(total.ty)
+    pairs = (
+        tirx.call_intrin(typed("int16", 2 * width), "tirx.reinterpret", each) for each in found
+    )
+    return rest.a + tirx.call_llvm_pure_intrin(total.ty, name, *pairs)
+
+
+def _half(value: Any, *, upper: bool) -> PrimExpression | None:
+    """The vector of pairs that a value is the upper or the lower halves of."""
+    if isinstance(value, tirx.Broadcast):
+        pair = _half(value.value, upper=upper)
+        return None if pair is None else tirx.Broadcast(pair, value.lanes)
+    inner = _shifted(value, tirx.RShift)
+    return inner if inner is None or upper else _shifted(inner, tirx.LShift)
+
+
+def _shifted(value: Any, kind: Any) -> Any:
+    """What is moved by half a pair in a direction; None for everything else."""
+    if not isinstance(value, kind):
+        return None
+    places = value.b
+    while isinstance(places, tirx.Broadcast):
+        places = places.value
+    return value.a if isinstance(places, tirx.IntImm) and places.value == _HALF else None

@@ -1,0 +1,93 @@
+"""Products of small integers, two at once: exact for all that 16 bits hold, and for no others."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from tvm_nnef import schedules
+from tvm_nnef.tvm_build import compile_virtual_machine
+
+op = relax.op
+X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}
+TARGETS = {
+    "native": "native",
+    "avx2": "x86-64-v3",
+    "unknown": "llvm",
+}
+
+
+def product(weights, offset, turned=False):
+    """A product of integers that are cast from 8 or 16 bits, less an offset."""
+
+    def build(x):
+        data = op.subtract(op.astype(x, "int32"), relax.const(offset, "int32"))
+        filters = relax.const(weights.astype("int32"))
+        return op.matmul(filters, data) if turned else op.matmul(data, filters)
+
+    return build
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("depth", [2, 7, 64])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_are_exact_at_the_limits(kernels, target, depth, turned):
+    generator = np.random.default_rng(depth)
+    extremes = np.array([-(1 << 15), (1 << 15) - 1, 0, -1], "int16")
+    shapes = [(depth, 19), (23, depth)] if turned else [(23, depth), (depth, 19)]
+    x, w = (generator.choice(extremes, shape) for shape in shapes)
+    mod = kernels.module(product(w, 0, turned), x.shape, dtype="int16")
+    made = kernels.scheduled(mod, TARGETS[target])
+    assert any("pair" in variable.name_hint for variable in made.get_global_vars())
+    wide = [each.astype("int32") for each in (x, w)]
+    expected = wide[1] @ wide[0] if turned else wide[0] @ wide[1]
+    found = kernels.run(made, [x], TARGETS[target])
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "offset", "weight", "paired"),
+    [("uint8", 255, 1 << 14, True), ("uint16", 0, 1, False), ("int16", 1, 1, False),
+     ("uint8", 0, 1 << 15, False), ("int32", 0, 1, False)],
+)  # fmt: skip
+def test_only_what_fits_is_paired(kernels, dtype, offset, weight, paired):
+    build = product(np.full((8, 8), weight), offset)
+    made = kernels.scheduled(kernels.module(build, (5, 8), dtype=dtype), "x86-64-v3")
+    assert any("pair" in variable.name_hint for variable in made.get_global_vars()) is paired
+
+
+@pytest.mark.parametrize("model", ["x86-64-v3", "x86-64-v4"])
+def test_instructions_take_the_place_of_multiplications(kernels, model):
+    target = kernels.resolved({**X86, "mcpu": model})
+    mod = kernels.module(product(np.ones((64, 64)), 3), (32, 64), dtype="uint8")
+    library = compile_virtual_machine(
+        kernels.scheduled(mod, target), target, schedules.lowered_functions(target)
+    )
+    text = library.mod.imports[0].inspect_source("asm")
+    assert re.search(r"vpmaddwd|vpdpwssd", text)
+    assert "vpmulld" not in text
+
+
+def test_other_machines_multiply_as_they_can(kernels):
+    mod = kernels.module(product(np.ones((64, 64)), 3), (32, 64), dtype="uint8")
+    made = kernels.scheduled(mod, "aarch64")
+    assert not any("pair" in variable.name_hint for variable in made.get_global_vars())
+
+
+def test_integers_wrap_around_as_they_do_unscheduled(kernels):
+    weights = np.random.default_rng(1).integers(-(1 << 31), 1 << 31, (7, 3, 2, 2)).astype("int32")
+
+    def build(x):
+        product = op.nn.conv2d(x, relax.const(weights), padding=[1, 1, 0, 0])
+        scaled = op.multiply(product, relax.const(weights[:, :1, :1, 0].reshape(1, 7, 1, 1)))
+        return op.add(
+            scaled, op.multiply(relax.const(weights[0, 0, 0, 0]), relax.const(5, "int32"))
+        )
+
+    kind = ((2, 3, 9, 8), "int32")
+    mod = kernels.functions({"f": (build, [kind])})
+    machine = kernels.machine(kernels.scheduled(mod))
+    kernels.compare([mod], machine, {"f": (build, [kind])})
