@@ -24,7 +24,6 @@ from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_pointwise, loads, substituted
 from tvm_nnef.tvm_compat import (
-    BUFFER_LOAD,
     PrimFunction,
     dtype_of,
     with_opaque_body,
@@ -109,8 +108,7 @@ def copy_statement(
         kept = [axis for axis in axes if len(divided[axis]) > 1]
         merged = merge_axes(axes, (value, target), dtype, keep=kept)
     value, target = merged.expressions
-    single = _divides_by_symbols(value) or _may_repeat_bfloat16(value, merged.axes)
-    lanes = 1 if single else _lanes(stage, description)
+    lanes = 1 if _divides_by_symbols(value) else _lanes(stage, description)
     parallel = threads and stage.work >= PARALLEL_WORK
     crossing = transposition.crossing(value, merged.axes)
     repeats = interleaving.repeats(value, merged.axes, stage.dtype)
@@ -196,23 +194,6 @@ def _divides_by_symbols(value: Any) -> bool:
         tvm_ffi.structural_walk(value, (kind, found.append), order="post")
     return any(
         dtype_of(each).startswith(("int", "uint")) and not isinstance(each.b, tirx.IntImm)
-        for each in found
-    )
-
-
-def _may_repeat_bfloat16(value: Any, axes: Sequence[Axis]) -> bool:
-    """Whether lanes of the last axis may share a bfloat16: TVM cannot repeat one in a vector."""
-    found: list[Any] = []
-    kinds = (BUFFER_LOAD, tirx.FloatImm)
-    tvm_ffi.structural_walk(
-        value, *((kind, lambda node, *_: found.append(node)) for kind in kinds), order="post"
-    )
-    return any(
-        dtype_of(each) == "bfloat16"
-        and (
-            isinstance(each, tirx.FloatImm)
-            or not any(axis.var.same_as(index) for axis in axes[-1:] for index in each.indices)
-        )
         for each in found
     )
 

@@ -18,9 +18,8 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.description import Description, bits_of
-from tvm_nnef.schedules.cpu.ordered_nests import variables
 from tvm_nnef.schedules.cpu.recurrence import Recurrence, Step
-from tvm_nnef.schedules.stages import loads, substituted
+from tvm_nnef.schedules.stages import substituted
 from tvm_nnef.tvm_compat import dtype_of
 
 PARALLEL_WORK = 1 << 16
@@ -159,8 +158,8 @@ class _Block:
         recurrence, lane, row = self.blocks.recurrence, self.blocks.lane, self.blocks.row
         dtype = recurrence.index_type
         width, height = lane.width if lane else 1, row.width if row else 1
-        vector = 1 if self._repeats_bfloat16(step) else self.blocks.vector
-        few = width * height <= _VECTORS * self.blocks.vector
+        vector = self.blocks.vector
+        few = width * height <= _VECTORS * vector
 
         def along(number: Any) -> Any:
             def element(index: Any) -> Any:
@@ -183,18 +182,6 @@ class _Block:
 
         kind = tirx.ForKind.UNROLLED if few else tirx.ForKind.SERIAL
         return emit.loop(height, along, name="row", kind=kind, dtype=dtype)
-
-    def _repeats_bfloat16(self, step: Step) -> bool:
-        """Whether lanes may share a bfloat16: TVM cannot repeat one in a vector."""
-        recurrence, lane = self.blocks.recurrence, self.blocks.lane
-        if lane is None:
-            return False
-        named = [var for var, _ in step.named]
-        own = {recurrence.points[lane.dimension], *recurrence.past.values(), *named}
-        values = [*(value for _, value in step.named), *step.elements.values()]
-        halves = [value for value in values if dtype_of(value) == "bfloat16"]
-        halves += [each for v in values for each in loads(v) if dtype_of(each) == "bfloat16"]
-        return any(own.isdisjoint(variables(each)) for each in halves)
 
     def _element(self, step: Step, place: Any, where: list[Any], flat: Any) -> Any:
         """The step of one element: everything new is stored before anything held is changed."""

@@ -20,6 +20,7 @@ from tvm_nnef.schedules.cpu import (
 from tvm_nnef.schedules.cpu.conditions import with_numbers
 from tvm_nnef.schedules.cpu.description import Description, describe
 from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
+from tvm_nnef.schedules.cpu.repeats import without_repeated_bfloat16
 from tvm_nnef.schedules.empty import with_first_values
 from tvm_nnef.schedules.stages import Kernel, read_kernel
 from tvm_nnef.tvm_compat import PrimFunction, Target
@@ -46,7 +47,11 @@ ORDERED: tuple[tuple[str, Callable[[PrimFunction, Description], PrimFunction | N
 
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
     """The scheduled function, and the name of the rule that took it."""
-    function = with_real_quotients(function)
+    scheduled, name = _scheduled(with_real_quotients(function), target)
+    return without_repeated_bfloat16(scheduled), name
+
+
+def _scheduled(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
     kernel = read_kernel(function)
     if kernel is not None and not any(divides_data(stage.value) for stage in kernel.stages):
         kernel, description = with_numbers(kernel), describe(target)

@@ -27,7 +27,7 @@ from tvm_nnef.schedules.cpu.selected_row import Row
 from tvm_nnef.schedules.cpu.selection_results import Results
 from tvm_nnef.schedules.cpu.sort_keys import key_of
 from tvm_nnef.schedules.orders import Order, read_order
-from tvm_nnef.schedules.stages import Axis, Kernel, inlined, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, inlined, loads, substituted
 from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
 
 NAME = "cpu.selection"
@@ -107,10 +107,17 @@ class _Rows:
     def are_long(self) -> bool:
         """Whether they are so few and so long that each is cut into parts."""
         count = sizes.product(axis.extent for axis in self._others)
-        if not all(map(sizes.is_known, (count, self._length, self.results.kept))):
+        if self._are_converted or not all(
+            map(sizes.is_known, (count, self._length, self.results.kept))
+        ):
             return False
         few = count < _PARTS and self._length >= _LONG
         return bool(few and self.results.kept * _SHARE <= self._length)
+
+    @property
+    def _are_converted(self) -> bool:
+        """Whether bfloat16 is read, which TVM takes for integers inside of what has a name."""
+        return any("bfloat16" in dtype_of(load) for load in loads(self.key))
 
     def _row(self, key: Callable[[Any], Any], put: Callable[[Any, Any], Any], length: Any) -> Any:
         """What one row of some length takes, whose keys a function tells."""
@@ -132,7 +139,7 @@ class _Rows:
     def whole(self) -> Any:
         """The loops over the rows."""
         beside = sizes.product(axis.extent for axis in self._behind)
-        if not (sizes.is_known(beside) and beside == 1):
+        if self._are_converted or not (sizes.is_known(beside) and beside == 1):
             return self._copied(beside)
 
         def row(others: list[Any]) -> Any:
@@ -214,6 +221,14 @@ class _Rows:
         row, place = Axis(tirx.Var("row", self.dtype), width), self.order.axis
         value, target = self._key(others(row.var), place.var), keys[row.var, place.var]
         axes, count = [row, place], sizes.simplified(count)
+        if width == 1:
+
+            def single(index: Any) -> Any:
+                where = {row.var: self._number(0), place.var: index}
+                stored = [self._number(0), index]
+                return tirx.BufferStore(keys, substituted(value, where), stored)
+
+            return emit.strip(place.extent, self.lanes, single, self.dtype)
 
         def plain(indices: list[Any]) -> Any:
             where = dict(zip((place.var, row.var), indices, strict=True))

@@ -11,6 +11,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_nnef.schedules.cpu.description import bits_of
+from tvm_nnef.schedules.stages import loads
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
 
@@ -22,6 +23,9 @@ def key_of(value: PrimExpression, *, largest: bool) -> PrimExpression:
     key = "int64" if bits_of(dtype) == 64 else "int32"
     if not dtype.startswith("float"):
         return _whole_key(value, key, largest)
+    if any("bfloat16" in dtype_of(load) for load in loads(value)):
+        # TVM takes it for an integer inside of what has a name.
+        return _real_key(value, key, largest)
     named = tirx.Var("element", dtype)
     return tirx.Let(named, value, _real_key(named, key, largest))
 

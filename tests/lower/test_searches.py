@@ -81,3 +81,27 @@ def test_what_a_search_finds(name):
     found = tvm_nnef.build(module, progress=False)(*inputs)
     for result, wanted in zip(found, tvm_nnef.evaluate(model, *inputs), strict=True):
         np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_search_of_nothing_finds_the_first_place():
+    """Where a run makes the searched dimension empty; -x is searched by another rule than x."""
+    texts = [
+        (MODEL.split("graph")[0].format(outputs=outputs, lower=lower)
+         .replace("operator formula", f"operator f{number}").replace("x: real", f"x: {kind}"))
+        for number, (kind, outputs, lower) in enumerate([
+            ("real", ROW, f"{STEP} x[i, j] > x[i, y[i]];"),
+            ("int", ROW, f"{STEP} -x[i, j] > -x[i, y[i]];"),
+            ("real", *SEARCHES["of two dimensions"]),
+        ])
+    ]  # fmt: skip
+    model = "".join(texts) + (
+        "graph Main { @input { x: real[~|9, ~|9]; n: int[~|9, ~|9]; w: real[~|9]; }\n"
+        "@output { a: int[~..]; b: int[~..]; c: int[1]..(2); }\n"
+        "@compose { a = f0(x, w); b = f1(n, w); c = f2(x, w); } }"
+    )
+    built = tvm_nnef.build(model, progress=False)
+    for shape in [(3, 0), (0, 4), (3, 4)]:
+        n = np.random.default_rng(0).integers(-9, 9, shape).astype("int32")
+        inputs = n.astype("float32"), n, np.zeros(shape[1], "float32")
+        for result, wanted in zip(built(*inputs), tvm_nnef.evaluate(model, *inputs), strict=True):
+            np.testing.assert_array_equal(result, wanted)

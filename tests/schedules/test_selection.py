@@ -107,6 +107,29 @@ def test_the_report_names_the_rule() -> None:
     np.testing.assert_array_equal(places, formula)
 
 
+def test_bfloat16_in_rows_and_beside_each_other() -> None:
+    """TVM takes it for integers inside of what has a name."""
+    text = formula = FORMULA.split("graph")[0].replace("first", "row")
+    for index in ("b, n", "b, k", "r, i", "r, j", "r, p"):
+        turned = ", ".join(reversed(index.split(", ")))
+        formula = formula.replace(f"[{index}]", f"[{turned}]")
+    text += formula.replace("row", "column")
+    text += (
+        "graph Main { @input { x: real[5, 90]; z: real[90, 5]; } @output { a: int[~..];\n"
+        "    b: int[~..]; c: int[~..]; d: int[~..]; }\n"
+        "@compose { a, b = row{k=7}(x); c, d = column{k=7}(z); } }"
+    )
+    module = tvm_nnef.from_nnef(text, machine_types={"real": "bfloat16"})
+    report = schedules.report(schedules.schedule(module, resolve("native")))
+    assert {kernel.rule for kernel in report} == {selection.NAME}
+    data = np.random.default_rng(0).integers(-120, 120, (5, 90)).astype("float32")
+    data[1:3, ::7] = np.nan
+    found = tvm_nnef.build(module, progress=False)(data, np.ascontiguousarray(data.T))
+    expected = tvm_nnef.evaluate(text, data, data.T)
+    for pair in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(*pair)
+
+
 ROWS = [
     # length and count: held in order,
     (1, 1), (5, 5), (63, 3), (64, 8), (65, 1), (97, 9), (300, 17), (331, 32),

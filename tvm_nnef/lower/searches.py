@@ -162,8 +162,9 @@ def places_found(
     if len(extents) == 1:
         (tensor,) = search.found
         place = first_extreme(shape, extents, candidate, dtype, largest=search.largest)
-        return {tensor: place}
-    number = first_extreme(shape, extents, candidate, INDEX_TYPE, largest=search.largest)
+        return {tensor: _of_some(place, extents)}
+    place = first_extreme(shape, extents, candidate, INDEX_TYPE, largest=search.largest)
+    number = _of_some(place, extents)
     one = literal(1, INDEX_TYPE)
 
     def coordinate(loop: str) -> Any:
@@ -177,3 +178,16 @@ def places_found(
         return te.compute(shape, element, name=f"coordinate_{loop}")
 
     return {tensor: coordinate(loop) for tensor, loop in search.found.items()}
+
+
+def _of_some(places: Any, extents: Sequence[PrimExpression]) -> Any:
+    """Places found, which are 0 where a run leaves nothing to be searched."""
+    if all(isinstance(extent, tirx.IntImm) for extent in extents):
+        return places
+    one = literal(1, INDEX_TYPE)
+    last = tirx.max(math.prod(extents[1:], start=extents[0]), one) - one
+
+    def element(*axes: PrimExpression) -> PrimExpression:
+        return tirx.min(places(*axes), cast(last, places.dtype))
+
+    return te.compute(places.shape, element, name="place_of_some")
