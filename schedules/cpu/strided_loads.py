@@ -18,7 +18,7 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Call
 
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, is_conditional
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, dtype_of, is_conditional
 
 WIDEST = 4
 """The widest stride: for each load of lanes so far apart there are as many of all lanes."""
@@ -144,25 +144,25 @@ def _distances(
 ) -> list[list[tuple[int, _Strided]]]:
     """Loads that lie known distances from each other, with these."""
     analyzer, known = sym.Analyzer(), dict[Any, Any]()
-
-    def base(found: _Strided) -> Any:
-        return _expanded(found.load.indices[0].base, bound, known)
-
-    groups: list[list[tuple[int, _Strided]]] = []
+    groups: dict[Any, list[tuple[int, _Strided]]] = {}
     for found in strided:
-        for group in groups:
-            first = group[0][1]
-            if (first.stride, first.lanes) != (found.stride, found.lanes):
-                continue
-            if not first.load.source.same_as(found.load.source):
-                continue
-            distance = analyzer.simplify(base(found) - base(first))
-            if isinstance(distance, tirx.IntImm):
-                group.append((int(distance.value), found))
-                break
-        else:
-            groups.append([(0, found)])
-    return groups
+        base = _expanded(found.load.indices[0].base, bound, known)
+        start, offset = _split(analyzer.simplify(base))
+        key = (found.load.source, found.stride, found.lanes, tvm_ffi.StructuralKey(start))
+        groups.setdefault(key, []).append((offset, found))
+    return list(groups.values())
+
+
+def _split(index: Any) -> tuple[Any, int]:
+    """An index, as the simplifier leaves it, without the number that is added last, and this."""
+    match index:
+        case tirx.IntImm():
+            return tirx.const(0, dtype_of(index)), int(index.value)
+        case tirx.Add(b=tirx.IntImm()):
+            return index.a, int(index.b.value)
+        case tirx.Sub(b=tirx.IntImm()):
+            return index.a, -int(index.b.value)
+    return index, 0
 
 
 def _expanded(expression: Any, bound: Mapping[Any, Any], known: dict[Any, Any]) -> Any:
