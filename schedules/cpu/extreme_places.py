@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.cpu import emit
@@ -26,7 +27,7 @@ from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.cpu.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.cpu.search_loops import Loops
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product, inlined
-from tvm_nnef.tvm_compat import PrimFunction, dtype_of, with_opaque_body
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, dtype_of, with_opaque_body
 
 NAME = "cpu.extreme_place"
 
@@ -37,6 +38,9 @@ _LONG = 1 << 15
 """What a thread takes of a row is at least so long."""
 
 _MOST_PARTS = 64
+
+_LONGEST_INSIDE = 64
+"""So many numbers and elements at most are read by what is computed inside of a search."""
 
 
 def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
@@ -59,17 +63,25 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
 
 
 def _with_values_inside(kernel: Kernel, stage: Stage) -> Kernel:
-    """The kernel with all that is computed for one element in the search that compares it."""
-    inside = {
-        other.buffer: other
-        for other in kernel.stages
-        if not other.reduced
-        and other not in kernel.results
-        and (is_cheap(other.value) or other.work >= stage.work)
-    }
-    searching = replace(stage, value=inlined(stage.value, inside))
+    """The kernel with what is computed for one element in the search that compares it.
+
+    A long value stays in front of the search, which writes it out for each vector of a step.
+    """
+    others = [s for s in kernel.stages if not s.reduced and s not in kernel.results]
+    cheap = [other for other in others if is_cheap(other.value)]
+    single = [other for other in others if other in cheap or other.work >= stage.work]
+    values = (inlined(stage.value, {s.buffer: s for s in inside}) for inside in (single, cheap))
+    value = next((value for value in values if _is_short(value)), stage.value)
+    searching = replace(stage, value=value)
     stages = (searching if other is stage else other for other in kernel.stages)
     return replace(kernel, stages=tuple(stages))
+
+
+def _is_short(value: Any) -> bool:
+    leaves: list[Any] = []
+    for kind in (BUFFER_LOAD, tirx.FloatImm, tirx.IntImm):
+        tvm_ffi.structural_walk(value, (kind, leaves.append), order="post")
+    return len(leaves) <= _LONGEST_INSIDE
 
 
 def _with_merged_steps(reduction: Reduction, index_type: str) -> Reduction:
