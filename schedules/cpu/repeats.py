@@ -11,6 +11,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
+from tvm_nnef.schedules.cpu.ordered_nests import variables
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, dtype_of, is_scalar
 
 _TYPE = "bfloat16"
@@ -34,13 +35,6 @@ def without_repeated_bfloat16(function: PrimFunction) -> PrimFunction:
 def _repeats(body: Any, lane: Any) -> bool:
     """Whether something of the type is the same in all lanes, as far as its variables tell."""
     found: list[Any] = []
-    kinds = (BUFFER_LOAD, tirx.FloatImm, tirx.Cast)
-    for kind in kinds:
+    for kind in (BUFFER_LOAD, tirx.FloatImm, tirx.Cast):
         tvm_ffi.structural_walk(body, (kind, found.append), order="post")
-    return any(dtype_of(each) == _TYPE and not _varies(each, lane) for each in found)
-
-
-def _varies(expression: Any, lane: Any) -> bool:
-    variables: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, variables.append), order="post")
-    return any(lane.same_as(variable) for variable in variables)
+    return any(dtype_of(each) == _TYPE and lane not in variables(each) for each in found)
