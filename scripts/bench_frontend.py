@@ -3,7 +3,9 @@
 Each figure is the best of several fresh processes (import, check) or calls (from_nnef), since the
 limits are about the program, not about what else the machine does. Exit status 1 where one is
 exceeded. Times are seconds of the processor, which on an idle machine are those on the clock; the
-start of the interpreter is taken off the import.
+start of the interpreter is taken off the import. The same program takes a third longer from one
+minute to the next where a machine is shared: a peer runs beside each measurement, and where it
+needs longer than at rest, the limits grow in proportion.
 """
 
 from __future__ import annotations
@@ -16,12 +18,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+PEER = "import ast, inspect; ast.unparse(ast.parse(inspect.getsource(ast)))"
+"""Python's own parser and printer: objects made and visited, as in the front end."""
+PEER_AT_REST = 0.06
+"""Processor seconds of the peer on the machine for which the limits were set."""
 ALEXNET = Path(__file__).resolve().parents[1] / "docs" / "examples" / "alexnet"
 
 
-def best(measure: Callable[[], float], repeats: int) -> float:
-    """The shortest of several measurements, in seconds."""
-    return min(measure() for _ in range(repeats))
+def beside_peer(measure: Callable[[], float], repeats: int) -> tuple[float, float]:
+    """The shortest of several measurements in seconds, and how much slower than at rest it is."""
+    peer = process("-c", PEER)
+    shortest = measure()
+    for _ in range(repeats - 1):
+        peer = min(peer, process("-c", PEER))
+        shortest = min(shortest, measure())
+    return shortest, max(1.0, peer / PEER_AT_REST)
 
 
 def process(*arguments: str) -> float:
@@ -49,7 +60,7 @@ def check_seconds() -> float:
     return process("-m", "tvm_nnef", "check", str(ALEXNET))
 
 
-def from_nnef_seconds(repeats: int) -> float:
+def from_nnef_seconds() -> Callable[[], float]:
     """``from_nnef`` of AlexNet with its weights as parameters, in a warm process."""
     import numpy as np
 
@@ -65,24 +76,28 @@ def from_nnef_seconds(repeats: int) -> float:
         return time.process_time() - start
 
     measure()
-    return best(measure, repeats)
+    return measure
 
 
 def main() -> int:
     """Measure, print, and say by the exit status whether all limits are kept."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=7)
     repeats = parser.parse_args().repeats
     check_seconds()  # fills the cache of parsed modules
-    rows = [
-        ("import tvm_nnef", best(import_seconds, repeats), 0.2),
-        ("tvm-nnef check AlexNet", best(check_seconds, repeats), 0.5),
-        ("from_nnef AlexNet", from_nnef_seconds(repeats), 0.3),
+    rows: list[tuple[str, Callable[[], float], float]] = [
+        ("import tvm_nnef", import_seconds, 0.2),
+        ("tvm-nnef check AlexNet", check_seconds, 0.5),
+        ("from_nnef AlexNet", from_nnef_seconds(), 0.3),
     ]
     print(f"{'':24}{'seconds':>9}{'limit':>8}")
-    for name, seconds, limit in rows:
-        print(f"{name:24}{seconds:9.3f}{limit:8.1f}{'' if seconds < limit else '  exceeded'}")
-    return int(any(seconds >= limit for _, seconds, limit in rows))
+    exceeded = False
+    for name, measure, at_rest in rows:
+        seconds, slower = beside_peer(measure, repeats)
+        limit = at_rest * slower
+        exceeded |= seconds >= limit
+        print(f"{name:24}{seconds:9.3f}{limit:8.2f}{'  exceeded' if seconds >= limit else ''}")
+    return int(exceeded)
 
 
 if __name__ == "__main__":

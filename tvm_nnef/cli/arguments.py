@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 _TRUTH = {"true": True, "false": False}
@@ -24,13 +23,22 @@ class _Command:
     options: Sequence[Adds]
 
 
+class _Version(argparse.Action):
+    """``--version``; what knows the version is loaded only for it, for that takes a while."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib import metadata
+
+        print(f"tvm-nnef {metadata.version('tvm-nnef')}")
+        parser.exit()
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of ``tvm-nnef``; ``command`` is the name of the module that runs it."""
     parser = argparse.ArgumentParser(
         prog="tvm-nnef", description="NNEF 2 (SkriptND) models on Apache TVM."
     )
-    version = f"tvm-nnef {metadata.version('tvm-nnef')}"
-    parser.add_argument("--version", action="version", version=version)
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for each in _COMMANDS:
         command = commands.add_parser(each.name, help=each.help)
