@@ -175,11 +175,29 @@ def grid(
         return _nested(extents, body, [], dtype)
     return loop(
         total,
-        lambda number: body(decoded(number, extents, dtype)),
+        lambda number: at_point(number, extents, body, dtype),
         name="task",
         kind=tirx.ForKind.PARALLEL,
         dtype=dtype,
     )
+
+
+def at_point(
+    number: Any, extents: Sequence[sizes.Extent], body: Callable[[list[Any]], Statement], dtype: str
+) -> Statement:
+    """The body at the point of a grid that has a number.
+
+    Where only a run tells the extents the indices are computed once, in a small buffer: a name
+    TVM replaces by its value in every index, and simplifies each anew, for seconds. Into what is
+    loaded it does not look.
+    """
+    indices = decoded(number, extents, dtype)
+    if len(indices) == 1 or all(map(sizes.is_known, extents)):
+        return body(indices)
+    point = tirx.decl_buffer((len(indices),), dtype, "point", scope="local")
+    places = [(tirx.const(place, "int32"),) for place in range(len(indices))]
+    stores = [tirx.BufferStore(point, *each) for each in zip(indices, places, strict=True)]
+    return sequence([tirx.AllocBuffer(point), *stores, body([point[place] for place in places])])
 
 
 def decoded(number: Any, extents: Sequence[sizes.Extent], dtype: str) -> list[Any]:

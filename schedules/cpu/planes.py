@@ -278,7 +278,9 @@ class _Planes:
             length = tirx.min(size, sizes.number(count, self.dtype) - first)
 
             def plane(number: Any) -> Any:
-                return self._plane(emit.decoded(first + number, extents, self.dtype), False)
+                return emit.at_point(
+                    first + number, extents, lambda point: self._plane(point, False), self.dtype
+                )
 
             return self._allocated(emit.loop(length, plane, name="plane", dtype=self.dtype))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm_ffi
+from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.tvm_compat import prim_functions
 
 CONVOLUTIONS = {
     # channels in and out, window, stride, dilation, padding (top, left, bottom, right), groups
@@ -105,3 +108,46 @@ def test_windows_of_a_formula_that_end_before_any_height_does():
         views = np.lib.stride_tricks.sliding_window_view(padded, 3, 2)[:, :, : height - 3]
         expected = np.einsum("nchk,ock->noh", views, w)
         np.testing.assert_allclose(executable(x)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "nn.max_pool{axes=[2,3], size=[3,3], stride=[2,2], padding=[1,1,1,1]}(x)",
+        "nn.conv{padding=[1,1,1,1]}(x, w)",
+    ],
+)
+def test_the_place_of_a_task_is_computed_once(call):
+    """Written out in every index, it made a network of such kernels build for a minute."""
+    loaded = tvm_nnef.load_model(
+        f"""import nn;
+        graph G {{ @input {{ x: real[n|8,16,h|64,v|64]; }} @output {{ y: real[~,~,~,~]; }}
+          @variable {{ w: real[16,16,3,3]; }} @compose {{ y = {call}; }} }}""",
+        variables={"main.G.w": np.ones((16, 16, 3, 3), "float32")},
+    )
+    mod = schedules.schedule(tvm_nnef.from_nnef(loaded), resolve("native"))
+    tasks: list[tirx.For] = []
+    for name, function in prim_functions(mod).items():
+        if name not in ("max_pool", "conv"):
+            continue  # what packs weights
+        tvm_ffi.structural_walk(function.body, (tirx.For, tasks.append))
+    divided = [len(quotients_of(loop.loop_var, loop.body)) for loop in tasks if is_parallel(loop)]
+    assert 0 < max(divided) <= 8, "a quotient and a remainder for each dimension"
+
+
+def is_parallel(loop):
+    return int(loop.kind) == tirx.ForKind.PARALLEL
+
+
+def quotients_of(task, body):
+    """The divisions of the number of a task."""
+
+    def mentions(division):
+        found = []
+        tvm_ffi.structural_walk(division, (tirx.Var, found.append))
+        return any(var.same_as(task) for var in found)
+
+    divisions = []
+    kinds = (tirx.FloorDiv, tirx.FloorMod)
+    tvm_ffi.structural_walk(body, (kinds, divisions.append), order="post")
+    return list(filter(mentions, divisions))
