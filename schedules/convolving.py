@@ -18,6 +18,28 @@ from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 Times = Callable[[PrimExpression, PrimExpression], PrimExpression]
 
 
+def padded(
+    data: Any, axes: Sequence[int], before: Sequence[int], after: Sequence[int], value: Any
+) -> Any:
+    """The data in a frame of a value, so many elements wide in front of and behind some axes."""
+    if not any((*before, *after)):
+        return data
+    shape = list(data.shape)
+    for axis, front, back in zip(axes, before, after, strict=True):
+        shape[axis] = shape[axis] + front + back
+
+    def element(*indices: PrimExpression) -> PrimExpression:
+        places = list(indices)
+        tests = []
+        for axis, front, back in zip(axes, before, after, strict=True):
+            places[axis] = indices[axis] - front
+            tests += [places[axis] >= 0] if front else []
+            tests += [places[axis] < data.shape[axis]] if back else []
+        return tirx.if_then_else(tirx.all(*tests), data(*places), value)
+
+    return te.compute(shape, element, name="padded")
+
+
 class Window:
     """Sizes of a convolution's windows over its spatial dimensions."""
 
@@ -31,8 +53,6 @@ class Window:
     def of(attributes: Any, spatial: int, size: Sequence[int]) -> Window:
         """The windows that the attributes of a convolution describe."""
         padding = [int(p) for p in attributes.padding]
-        if len(padding) != 2 * spatial:
-            padding = padding * (2 * spatial // len(padding))
         return Window(
             size,
             [int(s) for s in attributes.strides],
@@ -78,20 +98,8 @@ class Window:
 
         Its spatial dimensions begin with the ``first`` one.
         """
-        if not self.is_padded:
-            return data
-        last = first + len(self.size)
-        shape, spatial = list(data.shape), data.shape[first:last]
-        sums = zip(spatial, self.before, self.after, strict=True)
-        shape[first:last] = [extent + before + after for extent, before, after in sums]
-
-        def element(*indices: Any) -> Any:
-            own = indices[first:last]
-            places = [index - before for index, before in zip(own, self.before, strict=True)]
-            value = data(*indices[:first], *places, *indices[last:])
-            return tirx.if_then_else(self.inside(own, spatial), value, tirx.const(0, data.dtype))
-
-        return te.compute(shape, element, name="padded")
+        axes = range(first, first + len(self.size))
+        return padded(data, axes, self.before, self.after, tirx.const(0, data.dtype))
 
     def inside(self, position: Sequence[Any], spatial: Sequence[Any]) -> PrimExpression:
         """Whether a spatial position in the padded data lies in the data."""

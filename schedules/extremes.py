@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
+from tvm_ffi import structural_equal
 
 from tvm_nnef.extremes import Combination, greater, greatest, is_number, least, smaller
 from tvm_nnef.tvm_compat import PrimExpression
@@ -20,9 +20,9 @@ def extreme_of(value: Any) -> tuple[Combination, PrimExpression, PrimExpression]
     chosen, tested = value.true_value, value.false_value
     if isinstance(chosen, tirx.FloatImm):
         return _compared(value.condition, chosen, tested)
-    if not isinstance(chosen, tirx.Select) or not _same(chosen.true_value, tested):
+    if not isinstance(chosen, tirx.Select) or not structural_equal(chosen.true_value, tested):
         return None
-    if not _same(value.condition, is_number(tested)):
+    if not structural_equal(value.condition, is_number(tested)):
         return None
     found = _compared(chosen.condition, tested, chosen.false_value)
     return None if found is None else (found[0], chosen.false_value, tested)
@@ -35,11 +35,7 @@ def _compared(
     if not isinstance(test, (tirx.LT, tirx.GT)):
         return None
     for left, right, swapped in ((test.a, test.b, False), (test.b, test.a, True)):
-        if _same(left, first) and _same(right, second):
+        if structural_equal(left, first) and structural_equal(right, second):
             larger = isinstance(test, tirx.GT) is not swapped
             return (greater if larger else smaller), first, second
     return None
-
-
-def _same(a: Any, b: Any) -> bool:
-    return bool(tvm_ffi.structural_equal(a, b))

@@ -20,7 +20,7 @@ from tvm import relax, sym, te, tirx
 
 from tvm_nnef.extremes import first_extreme
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.convolving import Window, channels_first, is_exact
+from tvm_nnef.schedules.convolving import Window, channels_first, is_exact, padded
 from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.schedules.running import cumulative_product, cumulative_sum
@@ -98,7 +98,7 @@ class _Windows:
         self, shape: Sequence[Any], data: Any, reducer: Any, neutral: Any, name: str
     ) -> Any:
         """What a reducer makes of each window, in a frame of what changes nothing."""
-        source = _padded(data, self.axes, self.before, self._behind(shape, data), neutral)
+        source = padded(data, self.axes, self.before, self._behind(shape, data), neutral)
 
         def element(*indices: PrimExpression) -> PrimExpression:
             loops = [te.reduce_axis((0, size), "window") for size in self.sizes]
@@ -213,28 +213,6 @@ def _joined(
 def _shape(call: Any, symbols: Symbols) -> list[PrimExpression]:
     """The extents of what a call gives, in the symbols of its kernel."""
     return [substituted(extent, symbols) for extent in call.ty.shape.values]
-
-
-def _padded(
-    data: Any, axes: Sequence[int], before: Sequence[int], after: Sequence[int], value: Any
-) -> Any:
-    """The data in a frame of a value."""
-    if not any((*before, *after)):
-        return data
-    shape = list(data.shape)
-    for axis, front, back in zip(axes, before, after, strict=True):
-        shape[axis] = shape[axis] + front + back
-
-    def element(*indices: PrimExpression) -> PrimExpression:
-        places = list(indices)
-        tests = []
-        for axis, front, back in zip(axes, before, after, strict=True):
-            places[axis] = indices[axis] - front
-            tests += [places[axis] >= 0] if front else []
-            tests += [places[axis] < data.shape[axis]] if back else []
-        return tirx.if_then_else(tirx.all(*tests), data(*places), value)
-
-    return te.compute(shape, element, name="pad")
 
 
 def _elementwise(function: Combination, name: str) -> Legalization:

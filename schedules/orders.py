@@ -19,7 +19,7 @@ from tvm import tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads
-from tvm_nnef.tvm_compat import BUFFER_LOAD, CALL, PrimExpression, dtype_of, is_conditional
+from tvm_nnef.tvm_compat import BUFFER_LOAD, CALL, PrimExpression, choice_of, dtype_of
 
 _WHOLE = ("int32", "int64")
 """Types that hold all ranks and places."""
@@ -32,6 +32,7 @@ class Order:
     ``row`` is the number of the axis along which the elements are in order, and ``load`` one of
     them, at the axes of ``ranks``. Of equal ones the first is first. What is no number comes last
     where it ``is_ranked``; else it comes before nothing, and nothing before it, so its rank is 0.
+    ``ranks_wanted`` says whether the ranks are a result.
     """
 
     ranks: Stage
@@ -40,11 +41,28 @@ class Order:
     load: PrimExpression
     largest: bool
     is_ranked: bool
+    ranks_wanted: bool
 
     @property
     def axis(self) -> Axis:
         """The axis along which the elements are."""
         return self.ranks.axes[self.row]
+
+    @property
+    def wanted(self) -> sizes.Extent | None:
+        """How many places of a row are a result; None for no places."""
+        return None if self.places is None else self.places.axes[self.row].extent
+
+    @property
+    def kept(self) -> sizes.Extent:
+        """How many elements of a row are to be found, no more than there are."""
+        length, wanted = self.axis.extent, self.wanted
+        if self.ranks_wanted or wanted is None or sizes.same(wanted, length):
+            return length
+        if sizes.is_at_most(wanted, length):
+            return wanted
+        dtype = dtype_of(self.axis.var)
+        return sizes.simplified(tirx.min(sizes.number(wanted, dtype), sizes.number(length, dtype)))
 
 
 def read_order(kernel: Kernel) -> Order | None:
@@ -55,13 +73,13 @@ def read_order(kernel: Kernel) -> Order | None:
     ranks = next((s for s in kernel.stages if loads(last.value, s.buffer) and s.reduced), None)
     if ranks is None:
         rows = range(len(last.axes)) if kernel.results == [last] else []
-        return next(filter(None, (_order(last, None, row) for row in rows)), None)
+        return next(filter(None, (_order(kernel, last, None, row) for row in rows)), None)
     row = _gathered_row(ranks, last)
     known = last in kernel.results and all(s in (ranks, last) for s in kernel.results)
-    return _order(ranks, last, row) if known and row is not None else None
+    return _order(kernel, ranks, last, row) if known and row is not None else None
 
 
-def _order(ranks: Stage, places: Stage | None, row: int) -> Order | None:
+def _order(kernel: Kernel, ranks: Stage, places: Stage | None, row: int) -> Order | None:
     if len(ranks.reduced) != 1 or not _is_sum_from_zero(ranks) or ranks.dtype not in _WHOLE:
         return None
     condition = _counted(ranks.value)
@@ -73,7 +91,8 @@ def _order(ranks: Stage, places: Stage | None, row: int) -> Order | None:
         return None
     for largest, is_ranked in itertools.product((True, False), (True, False)):
         if all(said == _comes_first(*case, largest, is_ranked) for case, said in table.items()):
-            return Order(ranks, places, row, comparison.element, largest, is_ranked)
+            wanted = ranks in kernel.results
+            return Order(ranks, places, row, comparison.element, largest, is_ranked, wanted)
     return None
 
 
@@ -86,16 +105,10 @@ def _counted(value: Any) -> Any:
     """The condition that a sum counts; None where it adds something else."""
     if isinstance(value, tirx.Cast) and dtype_of(value.value) == "bool":
         return value.value
-    pair = _alternatives(value)
+    pair = choice_of(value)
     if pair is None or not (_is_number(pair[1], 1) and _is_number(pair[2], 0)):
         return None
     return pair[0]
-
-
-def _alternatives(value: Any) -> tuple[Any, Any, Any] | None:
-    if isinstance(value, tirx.Select):
-        return value.condition, value.true_value, value.false_value
-    return tuple(value.args) if is_conditional(value) else None
 
 
 def _is_number(value: Any, number: int) -> bool:
@@ -107,7 +120,7 @@ def _gathered_row(ranks: Stage, places: Stage) -> int | None:
     if len(places.reduced) != 1 or len(places.axes) != len(ranks.axes):
         return None
     (along,) = places.reduced
-    pair = _alternatives(places.value)
+    pair = choice_of(places.value)
     if pair is None or not _is_sum_from_zero(places) or not _is_number(pair[2], 0):
         return None
     test, place, _ = pair
@@ -206,7 +219,7 @@ class _Comparison:
             return math.isnan(self._element(value.args[0], case))
         if isinstance(value, tirx.IntImm) and dtype_of(value) == "bool":
             return bool(value.value)
-        pair = _alternatives(value)
+        pair = choice_of(value)
         if pair is None:
             raise _OtherError
         return self._value(pair[1] if self._value(pair[0], case) else pair[2], case)

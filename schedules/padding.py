@@ -13,11 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
 from tvm import sym, tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import Stage
+from tvm_nnef.schedules.stages import Stage, variables
 from tvm_nnef.tvm_compat import BUFFER_LOAD, dtype_of, is_conditional
 
 
@@ -50,7 +49,7 @@ def read_guard(value: Any, copy_of: Callable[[Any], Stage | None]) -> Guard | No
 
     ``copy_of`` gives the stage that fills a buffer.
     """
-    if not isinstance(value, tirx.Select) or not _is_zero(value.false_value):
+    if not isinstance(value, tirx.Select) or not is_zero(value.false_value):
         return None
     product = value.true_value
     if not isinstance(product, tirx.Mul):
@@ -58,7 +57,7 @@ def read_guard(value: Any, copy_of: Callable[[Any], Stage | None]) -> Guard | No
     for load, other in ((product.a, product.b), (product.b, product.a)):
         copy = copy_of(load.source) if isinstance(load, BUFFER_LOAD) else None
         padding = None if copy is None else read_padding(copy)
-        if copy is None or padding is None or not _is_zero(padding.value):
+        if copy is None or padding is None or not is_zero(padding.value):
             continue
         ranges = _ranges(value.condition, load, copy)
         if ranges is not None and all(map(_is_same, ranges, padding.inside)):
@@ -66,7 +65,8 @@ def read_guard(value: Any, copy_of: Callable[[Any], Stage | None]) -> Guard | No
     return None
 
 
-def _is_zero(value: Any) -> bool:
+def is_zero(value: Any) -> bool:
+    """Whether a value is the number 0, of reals."""
     return isinstance(value, tirx.FloatImm) and float(value.value) == 0
 
 
@@ -78,7 +78,7 @@ def _ranges(condition: Any, load: Any, copy: Stage) -> list[tuple[int, sizes.Ext
     """Where the indices of a load are under a condition; None where it tells something else."""
     ranges = {axis.var: (0, axis.extent) for axis in copy.axes}
     places = list(zip(load.indices, (axis.var for axis in copy.axes), strict=True))
-    moving = [var for index in load.indices for var in _variables(index)]
+    moving = [var for index in load.indices for var in variables(index)]
     for test in conjunction(condition):
         if not isinstance(test, (tirx.LT, tirx.LE, tirx.GT, tirx.GE)):
             return None
@@ -91,26 +91,20 @@ def _ranges(condition: Any, load: Any, copy: Stage) -> list[tuple[int, sizes.Ext
 
 def _in_terms_of(test: Any, index: Any, var: Any, moving: Sequence[Any]) -> Any:
     """A test of an index as one of a variable; None where the rest of it moves."""
-    if not _variables(index):
+    if not variables(index):
         return None
     for sign in (1, -1):
         rest = sizes.simplified(test.a - test.b - sign * index)
-        moves = [] if sizes.is_known(rest) else _variables(rest)
+        moves = [] if sizes.is_known(rest) else variables(rest)
         if not any(var.same_as(other) for var in moves for other in moving):
             return type(test)(sign * var + rest, tirx.const(0, dtype_of(var)))
     return None
 
 
-def _variables(expression: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
-    return found
-
-
 def read_padding(stage: Stage) -> Padding | None:
     """What a stage pads, and by what; None for a stage of another kind."""
     value = stage.value
-    if not is_conditional(value):
+    if stage.reduced or not is_conditional(value):
         return None
     condition, source, other = value.args
     if not isinstance(source, BUFFER_LOAD) or not isinstance(other, (tirx.FloatImm, tirx.IntImm)):

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
+from tvm_ffi import structural_equal
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.extremes import greatest, is_number, least
@@ -64,10 +65,12 @@ def find_search(block: Any, reduced: Loops) -> Search | None:
     stores, starts = _stores(block.body), _stores(block.init)
     if len(stores) != 2 or len(starts) != 2:
         return None
+    if not all(structural_equal(s.indices, stores[0].indices) for s in (*stores, *starts)):
+        return None
     for place, value in (stores, stores[::-1]):
         first, worst = (_stored(starts, store.buffer) for store in (place, value))
         none = tirx.max_value(str(place.buffer.dtype))
-        if first is None or worst is None or not _same(first, none):
+        if first is None or worst is None or not structural_equal(first, none):
             continue
         found = _search(place, value, worst, reduced)
         if found is not None:
@@ -81,18 +84,22 @@ def _stored(stores: Sequence[Any], buffer: Any) -> PrimExpression | None:
 
 
 def _stores(statement: Any) -> list[Any]:
-    """The stores that follow one another, without names for values; none for anything else."""
+    """Stores of values told before the first of them, without names; none for anything else."""
     parts = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
     names: dict[Any, Any] = {}
-    stores = []
+    stores: list[Any] = []
     for part in parts:
-        if isinstance(part, tirx.Bind):
-            names[part.var] = part.value
-        elif isinstance(part, tirx.BufferStore):
-            value = tvm_ffi.structural_map(part.value, (tirx.Var, lambda v: names.get(v, v)))
-            stores.append(tirx.BufferStore(part.buffer, value, list(part.indices)))
-        else:
+        if not isinstance(part, (tirx.Bind, tirx.BufferStore)):
             return []
+        read: list[Any] = []
+        tvm_ffi.structural_walk(part.value, (BUFFER_LOAD, read.append), order="post")
+        if any(load.source.same_as(store.buffer) for load in read for store in stores):
+            return []
+        value = tvm_ffi.structural_map(part.value, (tirx.Var, lambda v: names.get(v, v)))
+        if isinstance(part, tirx.Bind):
+            names[part.var] = value
+        else:
+            stores.append(tirx.BufferStore(part.buffer, value, list(part.indices)))
     return stores
 
 
@@ -103,15 +110,19 @@ def _search(
     number, pair = _bare(place.value), value.value
     if not isinstance(number, tirx.Select) or not isinstance(pair, tirx.Select):
         return None
-    if not _same(number.condition, pair.condition) or not _loads(pair.true_value, value):
+    if not structural_equal(number.condition, pair.condition):
         return None
-    if not _loads(number.true_value, place) or not _counts(number.false_value, reduced):
+    if not is_overwritten(pair.true_value, value):
+        return None
+    if not is_overwritten(_bare(number.true_value), place):
+        return None
+    if not _counts(number.false_value, reduced):
         return None
     is_better = _order(pair.condition, pair.true_value, pair.false_value, place, reduced)
     if is_better is None:
         return None
     found = Place(is_better, value.buffer)
-    if not _same(worst, found.worst(dtype_of(pair))):
+    if not structural_equal(worst, found.worst(dtype_of(pair))):
         return None
     compared = _compared(pair.false_value, found, reduced)
     return None if compared is None else (found, compared)
@@ -128,12 +139,12 @@ def _order(test: Any, old: Any, new: Any, place: Any, reduced: Loops) -> Any:
     first, second = (earlier.a, earlier.b) if is_before else (earlier.b, earlier.a)
     if not is_before and not isinstance(earlier, (tirx.GE, tirx.GT)):
         return None
-    if not _loads(first, place) or not _counts(second, reduced):
+    if not is_overwritten(_bare(first), place) or not _counts(second, reduced):
         return None
     better = test.a
     if not isinstance(better, (tirx.LT, tirx.GT)) or not _both(better, old, new):
         return None
-    return type(better) if _same(better.a, old) else _TURNED[type(better)]
+    return type(better) if structural_equal(better.a, old) else _TURNED[type(better)]
 
 
 def _compared(value: Any, place: Place, reduced: Loops) -> PrimExpression | None:
@@ -144,7 +155,7 @@ def _compared(value: Any, place: Place, reduced: Loops) -> PrimExpression | None
     if not isinstance(value, tirx.Select):
         return None
     number, instead = value.true_value, value.false_value
-    if not _same(value.condition, is_number(number)):
+    if not structural_equal(value.condition, is_number(number)):
         return None
     if not isinstance(instead, tirx.Select) or not isinstance(instead.condition, tirx.LT):
         return None
@@ -152,9 +163,9 @@ def _compared(value: Any, place: Place, reduced: Loops) -> PrimExpression | None
     one = isinstance(test.b, tirx.IntImm) and int(test.b.value) == 1
     if not one or not _counts(test.a, reduced):
         return None
-    if not _same(instead.true_value, place.best(dtype)):
+    if not structural_equal(instead.true_value, place.best(dtype)):
         return None
-    if not _same(instead.false_value, place.worst(dtype)):
+    if not structural_equal(instead.false_value, place.worst(dtype)):
         return None
     return number
 
@@ -192,21 +203,16 @@ def _bare(expression: Any) -> Any:
     return expression.value if isinstance(expression, tirx.Cast) else expression
 
 
-def _loads(expression: Any, store: Any) -> bool:
-    """Whether an expression is what a store overwrites, or a cast of it."""
-    load = _bare(expression)
+def is_overwritten(value: Any, store: Any) -> bool:
+    """Whether a value is the element that a store overwrites."""
     return (
-        isinstance(load, BUFFER_LOAD)
-        and load.source.same_as(store.buffer)
-        and all(a.same_as(b) for a, b in zip(load.indices, store.indices, strict=True))
+        isinstance(value, BUFFER_LOAD)
+        and value.source.same_as(store.buffer)
+        and all(a.same_as(b) for a, b in zip(value.indices, store.indices, strict=True))
     )
 
 
 def _both(comparison: Any, first: Any, second: Any) -> bool:
     """Whether a comparison is one of two expressions, in any order."""
-    turned = _same(comparison.b, first) and _same(comparison.a, second)
-    return turned or (_same(comparison.a, first) and _same(comparison.b, second))
-
-
-def _same(a: Any, b: Any) -> bool:
-    return bool(tvm_ffi.structural_equal(a, b))
+    pairs = ((comparison.a, comparison.b), (comparison.b, comparison.a))
+    return any(structural_equal(a, first) and structural_equal(b, second) for a, b in pairs)

@@ -17,10 +17,13 @@ from tvm import s_tir, tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.extremes import extreme_of
-from tvm_nnef.schedules.places import Place, find_search
+from tvm_nnef.schedules.places import Place, find_search, is_overwritten
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
 
 _COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min, tirx.Or, tirx.And)
+
+_LONGEST = 64
+"""So many elements and numbers make an expression that is short."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,8 +164,33 @@ def loads(expression: PrimExpression, buffer: Any = None) -> list[Any]:
     return [load for load in found if load.source.same_as(buffer)]
 
 
-def substituted(expression: PrimExpression, values: Mapping[Any, PrimExpression]) -> PrimExpression:
-    """The expression with variables replaced; what it binds is bound to variables of its own."""
+def variables(expression: Any) -> list[Any]:
+    """The variables in an expression or statement, one for each place where it stands."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
+    return found
+
+
+def mentions(expression: Any, wanted: Iterable[Any]) -> bool:
+    """Whether one of some variables stands in an expression."""
+    known = list(wanted)
+    return any(var in known for var in variables(expression))
+
+
+def with_simple_indices(expression: Any, analyzer: Any) -> Any:
+    """The expression with the indices of its loads simplified by an analyzer."""
+
+    def simple(load: Any) -> Any:
+        return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
+
+    return tvm_ffi.structural_map(expression, (BUFFER_LOAD, simple), order="post")
+
+
+def substituted(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """The expression or statement with variables replaced.
+
+    What a ``Let`` in it binds is bound to variables of its own.
+    """
     own = tvm_ffi.structural_map(expression, (tirx.Let, _renewed))
     return tvm_ffi.structural_map(own, (tirx.Var, lambda var: values.get(var, var)))
 
@@ -187,23 +215,47 @@ def inlined(
     """The expression with the loads of some buffers replaced by what their stages compute.
 
     ``stages`` are in the order in which they can be computed. What is read several times at the
-    ``axes`` themselves, where it is always there, is computed once, under a name: reals only, as
-    TVM looks into integers for their bounds, each time anew, and nothing where bfloat16 is read or
-    made, which TVM takes for integers inside of what has a name.
+    ``axes`` themselves, where it is always there, is computed once, under a name: integers only
+    where they would become long otherwise, and out of sight of TVM, which looks into them for their
+    bounds, each time anew; nothing where bfloat16 is read or made, which TVM takes for integers
+    inside of what has a name.
     """
     values = (expression, *(stage.value for stage in stages.values()))
     if any("bfloat16" in (dtype_of(v), *map(dtype_of, loads(v))) for v in values):
         axes = ()
+    long = not is_short(expression, stages)
     for stage in reversed([*stages.values()]):
         uses = loads(expression, stage.buffer)
-        worth = stage.dtype.startswith("float") and not is_plain(stage.value)
+        real = stage.dtype.startswith("float")
+        worth = (real or (long and stage.dtype != "bool")) and not is_plain(stage.value)
         if len(uses) > 1 and worth and is_pointwise(uses, axes):
             named = tirx.Var(str(stage.buffer.name), stage.dtype)
             value = at(stage, uses[0].indices)
+            if not real:
+                value = tirx.bitwise_or(value, tirx.const(0, stage.dtype))
             expression = tirx.Let(named, value, _without_loads(expression, stage, named))
         elif uses:
             expression = _without_loads(expression, stage)
     return expression
+
+
+def is_short(expression: PrimExpression, stages: Mapping[Any, Stage]) -> bool:
+    """Whether an expression with stages inlined may be written out for each vector of a step.
+
+    It is made of few elements and numbers then: where stages read each other more than once, they
+    double with each.
+    """
+    known: dict[Any, int] = {}
+
+    def size(value: PrimExpression) -> int:
+        constants: list[Any] = []
+        for kind in (tirx.FloatImm, tirx.IntImm):
+            tvm_ffi.structural_walk(value, (kind, constants.append), order="post")
+        return len(constants) + sum(known.get(load.source, 1) for load in loads(value))
+
+    for stage in stages.values():
+        known[stage.buffer] = size(stage.value)
+    return size(expression) <= _LONGEST
 
 
 def _without_loads(expression: PrimExpression, stage: Stage, name: Any = None) -> PrimExpression:
@@ -240,7 +292,7 @@ def is_pointwise(uses: Sequence[Any], axes: Sequence[Axis]) -> bool:
 def _stage(nest: Any) -> Stage | None:
     loops: dict[Any, sizes.Extent] = {}
     while isinstance(nest, tirx.For):
-        if nest.kind != tirx.ForKind.SERIAL or _mentions(nest.extent, loops):
+        if nest.kind != tirx.ForKind.SERIAL or mentions(nest.extent, loops):
             return None
         if not isinstance(nest.min, tirx.IntImm) or nest.min.value:
             return None
@@ -296,10 +348,10 @@ def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> St
     if found is None:
         return None
     combine, first, second = found
-    if not _is_self(first, store):
+    if not is_overwritten(first, store):
         first, second = second, first
     value = second
-    if not _is_self(first, store):
+    if not is_overwritten(first, store):
         return None
     if loads(value, store.buffer) or _uses(block.init.value, (*axes, *reduced)):
         return None
@@ -333,20 +385,5 @@ def _covers(buffer: Any, axes: tuple[Axis, ...]) -> bool:
     )
 
 
-def _is_self(load: Any, store: Any) -> bool:
-    return (
-        isinstance(load, BUFFER_LOAD)
-        and load.source.same_as(store.buffer)
-        and all(a.same_as(b) for a, b in zip(load.indices, store.indices, strict=True))
-    )
-
-
 def _uses(expression: Any, axes: Iterable[Axis]) -> bool:
-    return _mentions(expression, [axis.var for axis in axes])
-
-
-def _mentions(expression: Any, variables: Iterable[Any]) -> bool:
-    known = list(variables)
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
-    return any(var in known for var in found)
+    return mentions(expression, [axis.var for axis in axes])

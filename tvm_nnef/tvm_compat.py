@@ -297,6 +297,13 @@ def is_conditional(expression: PrimExpression) -> bool:
     return str(getattr(operator, "name", "")).split(".")[-1] == "if_then_else"
 
 
+def choice_of(expression: Any) -> tuple[Any, Any, Any] | None:
+    """Condition, value and other value of an ``if_then_else`` or ``Select``; None for others."""
+    if isinstance(expression, tirx.Select):
+        return expression.condition, expression.true_value, expression.false_value
+    return tuple(expression.args) if is_conditional(expression) else None
+
+
 def typed(dtype: str, lanes: int) -> Any:
     """The type of a vector of so many elements, of a scalar for one."""
     return tvm.ir.PrimType(dtype if lanes == 1 else f"{dtype}x{lanes}")

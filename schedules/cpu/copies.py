@@ -103,7 +103,10 @@ def copy_statement(
     target = stage.buffer[indices] if indices else None
     if target is None:
         return tirx.BufferStore(stage.buffer, value, [])
-    merged = regrouping.regrouped(axes, value, target, dtype) if whole else None
+    repeats = interleaving.repeats(value, axes, stage.dtype) if whole else None
+    # Regrouped, the last axis would be as short as what neighbours share is long.
+    even = whole and repeats is None
+    merged = regrouping.regrouped(axes, value, target, dtype) if even else None
     if merged is None:
         kept = [axis for axis in axes if len(divided[axis]) > 1]
         merged = merge_axes(axes, (value, target), dtype, keep=kept)
@@ -111,9 +114,8 @@ def copy_statement(
     lanes = 1 if _divides_by_symbols(value) else _lanes(stage, description)
     parallel = threads and stage.work >= PARALLEL_WORK
     crossing = transposition.crossing(value, merged.axes)
-    repeats = interleaving.repeats(value, merged.axes, stage.dtype)
     boxes = _Boxes(merged.axes, divided, value, target, dtype, lanes, parallel)
-    if repeats is not None and whole and lanes > 1:
+    if repeats is not None and lanes > 1:
         loops = interleaving.rows(
             merged.axes, repeats, value, target, dtype, lanes, parallel=parallel
         )

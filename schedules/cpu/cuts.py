@@ -18,7 +18,7 @@ from tvm.ir import Call, Range
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.padding import conjunction
 from tvm_nnef.schedules.stages import Axis, loads
-from tvm_nnef.tvm_compat import is_conditional
+from tvm_nnef.tvm_compat import choice_of
 
 Part = tuple[sizes.Extent, sizes.Extent]
 """The first place of a part of an axis, and the one behind it."""
@@ -114,11 +114,8 @@ def _with_known_conditions(value: Any, analyzer: Any, decided: Any) -> Any:
         return make(tirx.all(*open_tests), *both)
 
     def chosen(choice: Any) -> Any:
-        if isinstance(choice, tirx.Select):
-            parts = (choice.condition, choice.true_value, choice.false_value)
-        elif is_conditional(choice):
-            parts = tuple(choice.args)
-        else:
+        parts = choice_of(choice)
+        if parts is None:
             return choice
         condition, consequent, alternative = parts
         if loads(condition):

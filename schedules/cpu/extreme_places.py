@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.cpu import emit
@@ -26,8 +25,8 @@ from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.cpu.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.cpu.search_loops import Loops
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product, inlined
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, dtype_of, with_opaque_body
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product, inlined, is_short
+from tvm_nnef.tvm_compat import PrimFunction, dtype_of, with_opaque_body
 
 NAME = "cpu.extreme_place"
 
@@ -38,9 +37,6 @@ _LONG = 1 << 15
 """What a thread takes of a row is at least so long."""
 
 _MOST_PARTS = 64
-
-_LONGEST_INSIDE = 64
-"""So many numbers and elements at most are read by what is computed inside of a search."""
 
 
 def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
@@ -70,18 +66,11 @@ def _with_values_inside(kernel: Kernel, stage: Stage) -> Kernel:
     others = [s for s in kernel.stages if not s.reduced and s not in kernel.results]
     cheap = [other for other in others if is_cheap(other.value)]
     single = [other for other in others if other in cheap or other.work >= stage.work]
-    values = (inlined(stage.value, {s.buffer: s for s in inside}) for inside in (single, cheap))
-    value = next((value for value in values if _is_short(value)), stage.value)
-    searching = replace(stage, value=value)
+    candidates = ({s.buffer: s for s in inside} for inside in (single, cheap))
+    short = (inside for inside in candidates if is_short(stage.value, inside))
+    searching = replace(stage, value=inlined(stage.value, next(short, {})))
     stages = (searching if other is stage else other for other in kernel.stages)
     return replace(kernel, stages=tuple(stages))
-
-
-def _is_short(value: Any) -> bool:
-    leaves: list[Any] = []
-    for kind in (BUFFER_LOAD, tirx.FloatImm, tirx.IntImm):
-        tvm_ffi.structural_walk(value, (kind, leaves.append), order="post")
-    return len(leaves) <= _LONGEST_INSIDE
 
 
 def _with_merged_steps(reduction: Reduction, index_type: str) -> Reduction:

@@ -32,12 +32,11 @@ from tvm_nnef.schedules.cpu.ordered_nests import (
     line,
     opaque_block,
     read_nests,
-    replaced,
     same_place,
-    variables,
+    with_nests,
 )
-from tvm_nnef.schedules.stages import loads, substituted
-from tvm_nnef.tvm_compat import PrimFunction, dtype_of, is_conditional, with_opaque_body
+from tvm_nnef.schedules.stages import loads, mentions, substituted
+from tvm_nnef.tvm_compat import PrimFunction, dtype_of, is_conditional
 
 NAME = "cpu.free_loops"
 
@@ -48,17 +47,20 @@ _CHUNK = 256
 
 
 def apply(function: PrimFunction, description: Description) -> PrimFunction | None:
-    """The function with its free loops outside and innermost; None where nothing is free."""
+    """The function with its free loops outside and innermost; None where nothing is free.
+
+    Nests that all read nothing of what they write are taken where all loops are free: in another
+    order the others may run across memory.
+    """
     nests = read_nests(function)
     if nests is None:
         return None
     read = [_Nest.of(nest) for nest in nests]
-    if not any(nest.carries and nest.gains for nest in read):
+    carried = any(nest.carries and nest.gains for nest in read)
+    if not carried and any(nest.ordered for nest in read):
         return None
     body = emit.sequence([nest.statement(description) for nest in read])
-    written = {store.buffer for nest in nests for store in nest.found(tirx.BufferStore)}
-    results = [parameter for parameter in function.params if parameter in written]
-    return with_opaque_body(function, results, list(opaque_block(function).alloc_buffers), body)
+    return with_nests(function, nests, list(opaque_block(function).alloc_buffers), body)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,9 +79,7 @@ class _Nest:
     @staticmethod
     def of(nest: Nest) -> _Nest:
         """The nest with its loops sorted."""
-        local = {each.buffer for each in nest.found(tirx.AllocBuffer)}
-        bound = {b.var: b.value for b in nest.found(tirx.Bind) if not loads(b.value)}
-        stores = [s for s in nest.found(tirx.BufferStore) if s.buffer not in local]
+        bound, stores = nest.bound, nest.stores
         written = {store.buffer for store in stores}
         own = [load for load in loads(nest.body) if load.source in written]
         accesses = [(s.buffer, _indices(s, bound)) for s in stores]
@@ -143,12 +143,12 @@ class _Nest:
 
             return emit.loop(dict(self.nest.loops)[var], step, name=str(var.name), dtype=dtype)
         if self.lane is None:
-            return replaced(self.nest.body, known)
+            return substituted(self.nest.body, known)
         stored = [str(s.buffer.dtype) for s in self.nest.found(tirx.BufferStore)]
         lanes = description.lanes(max(map(bits_of, stored)))
 
         def element(index: Any) -> Any:
-            return replaced(self.nest.body, {**known, self.lane: first + index})
+            return substituted(self.nest.body, {**known, self.lane: first + index})
 
         if not self.carries or _is_guarded(self.nest, self.lane):
             # TVM takes lanes that not all take part one by one; LLVM does better, and knows how
@@ -202,4 +202,4 @@ def _is_guarded(nest: Nest, lane: Any) -> bool:
     """Whether steps of a loop may be left out."""
     conditions = [test.condition for test in nest.found(tirx.IfThenElse)]
     conditions += [call.args[0] for call in nest.found(Call) if is_conditional(call)]
-    return any(lane in variables(condition) for condition in conditions)
+    return any(mentions(condition, [lane]) for condition in conditions)

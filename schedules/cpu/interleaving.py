@@ -3,7 +3,9 @@
 Enters: the axes and the expression of a stage without reduction that has a quotient ``i // count``
 of the last axis as an index, such as images that grow to twice their size. Leaves: its loops. Lanes
 run along the quotient, where elements are contiguous, once for each remainder; what they give is
-interleaved in registers and stored in one piece. LLVM would load each lane by itself.
+interleaved in registers and stored in one piece. LLVM would load each lane by itself. Elements that
+are not shared lie ``count`` apart for one remainder: those of all remainders share their vectors
+(:mod:`strided_loads`).
 """
 
 from __future__ import annotations
@@ -11,14 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import stride_of
-from tvm_nnef.schedules.stages import Axis, loads, substituted
-from tvm_nnef.tvm_compat import BUFFER_LOAD
+from tvm_nnef.schedules.stages import Axis, loads, substituted, with_simple_indices
 
 _MOST = 4
 """So many vectors at most are interleaved."""
@@ -44,12 +44,12 @@ def repeats(value: Any, axes: Sequence[Axis], kind: str) -> int | None:
     if not 1 < count <= _MOST or last.extent % count or bools:
         return None
     place = Axis(tirx.Var("place", last.var.ty.dtype), last.extent // count)
-    contiguous = all(
-        stride_of(load, place.var) in (0, 1)
+    near = all(
+        stride_of(load, place.var) in (0, 1, count)
         for remainder in range(count)
         for load in loads(_at(value, last, place, count, remainder))
     )
-    return count if contiguous else None
+    return count if near else None
 
 
 def _at(value: Any, last: Axis, place: Axis, count: int, remainder: int) -> Any:
@@ -58,12 +58,7 @@ def _at(value: Any, last: Axis, place: Axis, count: int, remainder: int) -> Any:
     analyzer = sym.Analyzer()
     analyzer.bind(place.var, Range(0, place.extent))
     where = place.var * tirx.const(count, dtype) + tirx.const(remainder, dtype)
-
-    def simplified(load: Any) -> Any:
-        return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
-
-    moved = substituted(value, {last.var: where})
-    return tvm_ffi.structural_map(moved, (BUFFER_LOAD, simplified), order="post")
+    return with_simple_indices(substituted(value, {last.var: where}), analyzer)
 
 
 def rows(

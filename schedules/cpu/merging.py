@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import Axis, loads
+from tvm_nnef.schedules.stages import Axis, loads, variables
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, buffer_view
 
 
@@ -49,9 +49,7 @@ def merge_axes(
 
 def count(expression: Any, axis: Axis) -> int:
     """How often an axis occurs in an expression."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
-    return sum(var.same_as(axis.var) for var in found)
+    return sum(var.same_as(axis.var) for var in variables(expression))
 
 
 def _merged(merged: Merged, position: int, index_type: str) -> Merged | None:

@@ -14,8 +14,8 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import loads
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction
+from tvm_nnef.schedules.stages import loads, mentions
+from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, with_opaque_body
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +30,17 @@ class Nest:
         found: list[Any] = []
         tvm_ffi.structural_walk(self.body, (kind, found.append), order="post")
         return found
+
+    @property
+    def stores(self) -> list[Any]:
+        """The stores that others see."""
+        local = {each.buffer for each in self.found(tirx.AllocBuffer)}
+        return [store for store in self.found(tirx.BufferStore) if store.buffer not in local]
+
+    @property
+    def bound(self) -> dict[Any, PrimExpression]:
+        """What names mean for which nothing is loaded, as those of places."""
+        return {b.var: b.value for b in self.found(tirx.Bind) if not loads(b.value)}
 
 
 def read_nests(function: PrimFunction) -> list[Nest] | None:
@@ -53,30 +64,27 @@ def opaque_block(function: PrimFunction) -> Any:
     return None if len(block.iter_vars) or len(outer.block.alloc_buffers) else block
 
 
+def with_nests(
+    function: PrimFunction, nests: Sequence[Nest], allocated: Sequence[Any], body: Any
+) -> PrimFunction:
+    """The function with another body, which writes what its nests write."""
+    written = {store.buffer for nest in nests for store in nest.stores}
+    results = [parameter for parameter in function.params if parameter in written]
+    return with_opaque_body(function, results, allocated, body)
+
+
 def _nest(statement: Any) -> Nest | None:
     loops: list[tuple[Any, sizes.Extent]] = []
     while isinstance(statement, tirx.For):
         start, extent = statement.min, statement.extent
         if statement.kind != tirx.ForKind.SERIAL or not isinstance(start, tirx.IntImm):
             return None
-        if start.value or loads(extent) or any(v in variables(extent) for v, _ in loops):
+        if start.value or loads(extent) or mentions(extent, (var for var, _ in loops)):
             return None
         loops.append((statement.loop_var, sizes.extent(extent)))
         statement = statement.body
     nest = Nest(tuple(loops), statement)
     return nest if loops and not nest.found((tirx.For, s_tir.SBlockRealize)) else None
-
-
-def variables(expression: Any) -> list[Any]:
-    """The variables in an expression."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
-    return found
-
-
-def replaced(expression: Any, values: Mapping[Any, Any]) -> Any:
-    """An expression or statement with values in place of variables."""
-    return tvm_ffi.structural_map(expression, (tirx.Var, lambda var: values.get(var, var)))
 
 
 def line(index: PrimExpression, loops: Mapping[Any, Any]) -> tuple[Any, int, PrimExpression] | None:

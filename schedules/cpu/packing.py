@@ -78,31 +78,37 @@ def _convolution(operands: Operands, call: Any, description: Description) -> Rel
     columns, depth = shape[0] // groups, shape[1]
     data = call.args[0]
     exact = window.is_padded and is_exact(operands.view(call.args[1]), dtype)
-    if columns == 1 and depth == 1:
-        weights = _depthwise_weights(operands, call.args[1])
-        function = depthwise(window, exact=exact)
-    else:
-        width = tiles.packed_width(rows, columns, bits_of(dtype), description)
-        filters, times = call.args[1], None
-        pair = paired(operands, data, filters, (-1, 1), description) if groups == 1 else None
-        if pair is not None:
-            (data, filters), times = pair, pairs.products
-        weights = _packed_weights(operands, filters, groups, width)
-        function = dense(window, groups, columns, width, exact=exact, times=times)
-    if weights is None:
-        return None
-    return _call(operands, function, [data, weights], "conv")
+    if columns == 1 and (groups > 1 or depth == 1):
+        panels = _depthwise_weights(operands, call.args[1])
+        made = _call(operands, depthwise(window, exact=exact), [data, panels], "conv")
+        return made if depth == 1 else _summed(operands, made, groups)
+    width = tiles.packed_width(rows, columns, bits_of(dtype), description)
+    filters, times = call.args[1], None
+    pair = paired(operands, data, filters, (-1, 1), description) if groups == 1 else None
+    if pair is not None:
+        (data, filters), times = pair, pairs.products
+    panels = _packed_weights(operands, filters, groups, width)
+    function = dense(window, groups, columns, width, exact=exact, times=times)
+    return _call(operands, function, [data, panels], "conv")
+
+
+def _summed(operands: Operands, value: RelaxExpression, groups: int) -> RelaxExpression:
+    """The sums over the channels of each group, where each group has one output."""
+    value = operands.emit(value)
+    *front, channels = shape_and_dtype(value)[0]
+    parts = relax.op.reshape(value, (*front, groups, channels // groups))
+    return relax.op.sum(operands.emit(parts), axis=-1)
 
 
 def _depthwise_weights(operands: Operands, weights: RelaxExpression) -> RelaxExpression:
-    """``[C, 1, K...]`` as ``[K..., C]``."""
+    """``[G, C, K...]`` as ``[K..., G*C]``."""
     shape = shape_and_dtype(weights)[0]
-    order = [*range(2, len(shape)), 0, 1]
+    order, channels = [*range(2, len(shape)), 0, 1], shape[0] * shape[1]
     array = operands.view(weights)
     if array is not None:
-        return constant(array.transpose(order).reshape(*shape[2:], shape[0]))
+        return constant(array.transpose(order).reshape(*shape[2:], channels))
     moved = operands.emit(relax.op.permute_dims(weights, order))
-    return operands.emit(relax.op.reshape(moved, (*shape[2:], shape[0])))
+    return operands.emit(relax.op.reshape(moved, (*shape[2:], channels)))
 
 
 def _packed_weights(

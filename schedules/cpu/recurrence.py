@@ -23,9 +23,9 @@ from tvm import sym, tirx
 from tvm.ir import Call, Range
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu.ordered_nests import Nest, line, replaced, same_place, variables
-from tvm_nnef.schedules.stages import is_plain, loads, substituted
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of, is_conditional
+from tvm_nnef.schedules.cpu.ordered_nests import Nest, line, same_place
+from tvm_nnef.schedules.stages import is_plain, loads, substituted, variables
+from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, choice_of, dtype_of
 
 MOST_BEHIND = 4
 """So many steps behind an element may be that is read."""
@@ -101,9 +101,7 @@ class _Reader:
 
     def __init__(self, function: PrimFunction, nests: Sequence[Nest]) -> None:
         self.nests, self.parameters = nests, list(function.params)
-        local = {each.buffer for nest in nests for each in nest.found(tirx.AllocBuffer)}
-        stores = [store for nest in nests for store in nest.found(tirx.BufferStore)]
-        self.written = list(dict.fromkeys(s.buffer for s in stores if s.buffer not in local))
+        self.written = list(dict.fromkeys(s.buffer for nest in nests for s in nest.stores))
         if not self.written:
             raise _OfAnotherKindError
         shapes = [[sizes.extent(extent) for extent in buffer.shape] for buffer in self.written]
@@ -138,9 +136,8 @@ class _Reader:
         raise _OfAnotherKindError
 
     def _turned(self, nest: Nest) -> _Turned:
-        stores = [s for s in nest.found(tirx.BufferStore) if s.buffer in self.written]
-        bound = {b.var: b.value for b in nest.found(tirx.Bind) if not loads(b.value)}
-        places = [tuple(substituted(i, bound) for i in store.indices) for store in stores]
+        bound = nest.bound
+        places = [tuple(substituted(i, bound) for i in store.indices) for store in nest.stores]
         if not all(same_place(place, places[0]) for place in places[1:]):
             raise _OfAnotherKindError
         left = dict(nest.loops)
@@ -166,7 +163,7 @@ class _Reader:
         if not all(sizes.same(count, 1) for count in left.values()):
             raise _OfAnotherKindError
         inside.update((var, tirx.const(0, self.dtype)) for var in left)
-        body = replaced(replaced(nest.body, bound), inside)
+        body = substituted(nest.body, inside)
         return _Turned(body, tuple(conditions), tuple(slopes))
 
     def _direction(self, turned: Sequence[_Turned]) -> tuple[int, bool]:
@@ -299,7 +296,7 @@ class _Made:
         """Those of some conditions that are not always true; None where one is never."""
         left = []
         for condition in conditions:
-            decided = self._decided(replaced(condition, self.values))
+            decided = self._decided(substituted(condition, self.values))
             if decided is False:
                 return None
             left += [] if decided else [self._resolved(condition)]
@@ -316,25 +313,18 @@ class _Made:
     def _resolved(self, expression: PrimExpression) -> PrimExpression:
         """An expression in terms of the step: what is decided is chosen, own elements are known."""
         kinds = [(tirx.Select, self._chosen), (Call, self._chosen), (BUFFER_LOAD, self._loaded)]
-        here = replaced(expression, self.values)
+        here = substituted(expression, self.values)
         resolved = tvm_ffi.structural_map(here, kinds, order="pre")
         if self.is_lost:
             raise _OfAnotherKindError
         return resolved
 
     def _chosen(self, branch: Any) -> PrimExpression:
-        while True:
-            if isinstance(branch, tirx.Select):
-                condition, first = branch.condition, branch.true_value
-                second = branch.false_value
-            elif isinstance(branch, Call) and is_conditional(branch):
-                condition, first, second = branch.args
-            else:
-                break
-            decided = self._decided(condition)
+        while (parts := choice_of(branch)) is not None:
+            decided = self._decided(parts[0])
             if decided is None:
                 return branch
-            branch = first if decided else second
+            branch = parts[1] if decided else parts[2]
         return self._loaded(branch) if isinstance(branch, BUFFER_LOAD) else branch
 
     def _loaded(self, load: Any) -> PrimExpression:

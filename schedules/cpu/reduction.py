@@ -17,7 +17,7 @@ from tvm import sym, tirx
 from tvm.ir import Range
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu.merging import count, merge_axes
+from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.padding import Guard, read_guard, read_padding
 from tvm_nnef.schedules.stages import (
     Axis,
@@ -27,7 +27,9 @@ from tvm_nnef.schedules.stages import (
     inlined,
     is_plain,
     loads,
+    mentions,
     substituted,
+    with_simple_indices,
 )
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression
 
@@ -267,8 +269,8 @@ def _is_that(term: Any, use: Any) -> bool:
 
 def _border(reduction: Reduction, index: Any, first: int, last: sizes.Extent) -> Border | None:
     """The border that an index with a padding in its dimension means."""
-    axes = [a for a in reduction.axes if _mentions(index, a)]
-    reduced = [a for a in reduction.reduced if _mentions(index, a)]
+    axes = [a for a in reduction.axes if mentions(index, [a.var])]
+    reduced = [a for a in reduction.reduced if mentions(index, [a.var])]
     if len(axes) > 1 or len(reduced) != 1:
         return None
     equation = sym.detect_linear_equation(index, [a.var for a in (*axes, *reduced)])
@@ -280,10 +282,6 @@ def _border(reduction: Reduction, index: Any, first: int, last: sizes.Extent) ->
     step = slopes[0] if axes else 0
     axis = axes[0] if axes else None
     return Border(axis, step, reduced[0], slopes[-1], first - base, last - base)
-
-
-def _mentions(expression: Any, axis: Axis) -> bool:
-    return count(expression, axis) > 0
 
 
 def _with_groups(reduction: Reduction, index_type: str) -> Reduction:
@@ -306,10 +304,7 @@ def _with_groups(reduction: Reduction, index_type: str) -> Reduction:
     whole = {axis.var: group.var * tirx.const(size, index_type) + inner.var}
 
     def split(expression: Any) -> Any:
-        def simplified(load: Any) -> Any:
-            return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
-
-        return tvm_ffi.structural_map(substituted(expression, whole), (BUFFER_LOAD, simplified))
+        return with_simple_indices(substituted(expression, whole), analyzer)
 
     return replace(
         reduction,
@@ -324,7 +319,7 @@ def _group_size(reduction: Reduction, axis: Axis) -> int | None:
     """The divisor of an axis in an index that adds something reduced to the quotient."""
     for load in loads(reduction.term):
         for index in load.indices:
-            if not any(_mentions(index, reduced) for reduced in reduction.reduced):
+            if not any(mentions(index, [reduced.var]) for reduced in reduction.reduced):
                 continue
             divisions: list[Any] = []
             tvm_ffi.structural_walk(index, (tirx.FloorDiv, divisions.append), order="post")
@@ -347,12 +342,7 @@ def _with_plain_indices(term: PrimExpression, gone: Mapping[Any, Any]) -> PrimEx
     """A term without some variables, and without what that leaves of sums with 0."""
     if not gone:
         return term
-    analyzer = sym.Analyzer()
-
-    def simplified(load: Any) -> Any:
-        return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
-
-    return tvm_ffi.structural_map(substituted(term, gone), (BUFFER_LOAD, simplified))
+    return with_simple_indices(substituted(term, gone), sym.Analyzer())
 
 
 def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:

@@ -11,7 +11,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.cpu.ordered_nests import variables
+from tvm_nnef.schedules.stages import mentions
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, dtype_of, is_scalar
 
 _TYPE = "bfloat16"
@@ -37,4 +37,4 @@ def _repeats(body: Any, lane: Any) -> bool:
     found: list[Any] = []
     for kind in (BUFFER_LOAD, tirx.FloatImm, tirx.Cast):
         tvm_ffi.structural_walk(body, (kind, found.append), order="post")
-    return any(dtype_of(each) == _TYPE and lane not in variables(each) for each in found)
+    return any(dtype_of(each) == _TYPE and not mentions(each, [lane]) for each in found)

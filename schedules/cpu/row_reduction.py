@@ -22,7 +22,7 @@ from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.row_totals import Total, total_statements
 from tvm_nnef.schedules.cpu.sharing import with_shared_stages
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_short, loads, substituted
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, is_conditional, with_opaque_body
 
 NAME = "cpu.row_reduction"
@@ -143,10 +143,10 @@ class _Rows:
         statements: list[Any] = []
         for stage in self.kernel.stages:
             result = stage in self.kernel.results
-            if not stage.reduced and not result and self._moves_inside(stage):
-                inside[stage.buffer] = stage
-                continue
             value = self._resolved(stage.value, kept, inside, rank)
+            if not stage.reduced and not result and self._moves_inside(stage, value):
+                inside[stage.buffer] = replace(stage, value=value)
+                continue
             row = {axis.var: index for axis, index in zip(stage.axes, place, strict=False)}
             value = substituted(value, row)
             inner = stage.axes[rank:]
@@ -174,9 +174,10 @@ class _Rows:
                 statements.append(self._elements(stage, inner, value, place, target, result, lanes))
         return emit.sequence(statements)
 
-    def _moves_inside(self, stage: Stage) -> bool:
+    def _moves_inside(self, stage: Stage, value: Any) -> bool:
+        """Whether a stage is computed where it is read, given what its value has become by that."""
         uses = [load for other in self.kernel.stages for load in loads(other.value, stage.buffer)]
-        return is_cheap(stage.value) or len(uses) == 1
+        return len(uses) == 1 or (is_cheap(stage.value) and is_short(value, {}))
 
     def _is_read(self, stage: Stage) -> bool:
         return stage.reduced != () or any(
@@ -197,8 +198,7 @@ class _Rows:
             if load.source in inside:
                 stage = inside[load.source]
                 pairs = zip(stage.axes, load.indices, strict=True)
-                inner = substituted(stage.value, {axis.var: index for axis, index in pairs})
-                return self._resolved(inner, kept, inside, rank)
+                return substituted(stage.value, {axis.var: index for axis, index in pairs})
             return load
 
         return tvm_ffi.structural_map(value, (BUFFER_LOAD, replaced))

@@ -15,21 +15,23 @@ reals are left in order: a product of some elements may overflow where that of a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.description import Description, bits_of
-from tvm_nnef.schedules.cpu.ordered_nests import variables
 from tvm_nnef.schedules.cpu.recurrence import Recurrence
 from tvm_nnef.schedules.cpu.recurrence_lanes import PARALLEL_WORK
 from tvm_nnef.schedules.extremes import greater, greatest, least, smaller
-from tvm_nnef.schedules.stages import combination, substituted
+from tvm_nnef.schedules.stages import combination, mentions, substituted, variables
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+
+Names: TypeAlias = "Sequence[tuple[Any, PrimExpression]]"
+"""Variables and what they stand for, which may mention those in front of it."""
 
 _FEWEST_LANES = 4
 """Vectors of fewer lanes take as long as single elements."""
@@ -66,11 +68,12 @@ def statement(recurrence: Recurrence, description: Description) -> Any:
 class _Total:
     """How each ``element`` is combined with the total before it; ``now`` names the new total.
 
-    ``null`` is what changes nothing.
+    ``null`` is what changes nothing; ``named`` are the values that the element mentions by name.
     """
 
     combine: Any
     null: PrimExpression
+    named: Names
     element: PrimExpression
     now: Any
 
@@ -89,24 +92,23 @@ class _Total:
         if len(recurrence.past) != 1 or not step.named:
             return None
         (((buffer, _), before),) = recurrence.past.items()
-        inside: dict[Any, PrimExpression] = {}
-        for var, value in step.named[:-1]:
-            inside[var] = substituted(value, inside)
-        now, value = step.named[-1]
+        *inside, (now, value) = step.named
         found = combination(value)
         if not step.elements[buffer].same_as(now) or found is None:
             return None
         combine, first, second = found
         if first.same_as(before):
             first, second = second, first
-        element = substituted(first, inside)
-        others = [element, *(e for e in step.elements.values() if not e.same_as(now))]
-        if not second.same_as(before) or any(before in variables(each) for each in others):
+        named, (element,) = _written_out(inside, [first])
+        if not second.same_as(before) or any(dtype_of(var) == "bool" for var, _ in named):
             return None
-        if any(var in variables(each) for var in inside for each in step.elements.values()):
+        others = [each for each in step.elements.values() if not each.same_as(now)]
+        if any(mentions(each, [before]) for each in (element, *others, *(v for _, v in named))):
+            return None
+        if any(mentions(each, [var for var, _ in inside]) for each in others):
             return None
         null = _null(combine, dtype_of(element))
-        return None if null is None else _Total(combine, null, element, now)
+        return None if null is None else _Total(combine, null, named, element, now)
 
 
 def _null(combine: Any, dtype: str) -> PrimExpression | None:
@@ -142,16 +144,9 @@ class _Row:
         extent = recurrence.extents[recurrence.carried]
         carry = tirx.decl_buffer((lanes,), total.dtype, "carry", scope="local")
         last = tirx.decl_buffer((1,), total.dtype, "total", scope="local")
-        (first,) = recurrence.first
         zero = self._number(0)
-        named = dict(first.named)
-        begin = self._cast(self._at(_inlined(first.elements[self._buffer()], named), zero))
         statements: list[Any] = [tirx.AllocBuffer(carry), tirx.AllocBuffer(last)]
-        statements += [
-            self._store(buffer, self._at(_inlined(first.elements[buffer], named), zero), zero)
-            for buffer in recurrence.results
-        ]
-        statements.append(self._every(lambda lane: tirx.BufferStore(carry, begin, [lane])))
+        statements += self._first(carry)
         done: Any = 1
         for width in (_VECTORS * lanes, lanes):
             count = sizes.quotient(extent - done, width)
@@ -176,6 +171,39 @@ class _Row:
         ))  # fmt: skip
         whole = emit.sequence(statements)
         return whole if sizes.is_known(extent) else tirx.IfThenElse(extent > 0, whole, None)
+
+    def _first(self, carry: Any) -> list[Any]:
+        """The first step."""
+        (first,), zero = self.recurrence.first, self._number(0)
+        named, elements = _written_out(first.named, [*first.elements.values()])
+        cells = self._cells(named, 1)
+        stores, values = self._computed(named, elements, zero, cells, zero)
+        made = dict(zip(first.elements, values, strict=True))
+        begin = self._cast(made[self._buffer()])
+        return [
+            *map(tirx.AllocBuffer, cells),
+            *stores,
+            *(self._store(buffer, made[buffer], zero) for buffer in self.recurrence.results),
+            self._every(lambda lane: tirx.BufferStore(carry, begin, [lane])),
+        ]
+
+    def _cells(self, named: Names, size: int) -> list[Any]:
+        """Buffers for so many elements of what has a name."""
+        return [tirx.decl_buffer((size,), dtype_of(var), str(var.name), scope="local")
+                for var, _ in named]  # fmt: skip
+
+    def _computed(
+        self, named: Names, values: Sequence[PrimExpression], place: Any, cells: Any, cell: Any
+    ) -> tuple[list[Any], list[PrimExpression]]:
+        """What stores all that has a name at a step, and values that mention it."""
+        known: dict[Any, Any] = {}
+        stores = []
+        for (var, value), held in zip(named, cells, strict=True):
+            stores.append(
+                tirx.BufferStore(held, substituted(self._at(value, place), known), [cell])
+            )
+            known[var] = held[(cell,)]
+        return stores, [substituted(self._at(value, place), known) for value in values]
 
     @property
     def _index(self) -> str:
@@ -220,30 +248,36 @@ class _Row:
 
     def _single(self, place: Any, last: Any) -> Any:
         """One step."""
-        zero = self._number(0)
-        element = self._cast(self._at(self.total.element, place))
-        new = tirx.BufferStore(last, self.total.combine(last[(zero,)], element), [zero])
-        return emit.sequence([new, self._stores(place, last[(zero,)])])
+        zero, total = self._number(0), self.total
+        cells = self._cells(total.named, 1)
+        stores, (element,) = self._computed(total.named, [total.element], place, cells, zero)
+        new = tirx.BufferStore(last, total.combine(last[(zero,)], self._cast(element)), [zero])
+        allocated = map(tirx.AllocBuffer, cells)
+        return emit.sequence([*allocated, *stores, new, self._stores(place, last[(zero,)])])
 
     def _vectors(self, place: Any, count: int, carry: Any) -> Any:
         """As many vectors of steps, from a place on."""
         lanes, total = self.lanes, self.total
         size = count * lanes
         parts = tirx.decl_buffer((size,), total.dtype, "parts", scope="local")
+        cells = self._cells(total.named, size)
 
         def whole(number: int) -> Any:
             return tirx.Ramp(self._number(number * lanes), self._number(1), lanes)
 
         def read(index: Any) -> Any:
-            element = self._cast(self._at(total.element, place + index))
-            return tirx.BufferStore(parts, element, [index])
+            stores, (element,) = self._computed(
+                total.named, [total.element], place + index, cells, index
+            )
+            return emit.sequence([*stores, tirx.BufferStore(parts, self._cast(element), [index])])
 
         def stored(index: Any) -> Any:
             # Backward, the last step of a vector stands first in memory.
             number = self._number(size - 1) - index if self.recurrence.backward else index
             return self._stores(place + number, parts[(number,)])
 
-        statements = [tirx.AllocBuffer(parts), emit.vectors(size, lanes, read, self._index)]
+        statements = [*map(tirx.AllocBuffer, (parts, *cells))]
+        statements.append(emit.vectors(size, lanes, read, self._index))
         null = tirx.Broadcast(total.null, lanes)
         step = 1
         while step < lanes:
@@ -269,8 +303,17 @@ class _Row:
         return emit.sequence(statements)
 
 
-def _inlined(value: PrimExpression, named: dict[Any, PrimExpression]) -> PrimExpression:
-    """A value with what its names mean."""
-    while any(var in named for var in variables(value)):
-        value = substituted(value, named)
-    return value
+def _written_out(named: Names, values: Sequence[PrimExpression]) -> tuple[Names, list[Any]]:
+    """What some values mention by name, and the values with what they mention once written out.
+
+    What is mentioned twice, written out, would double all that it mentions itself.
+    """
+    left: list[tuple[Any, PrimExpression]] = []
+    found = list(values)
+    for var, meaning in reversed(named):
+        if sum(variables(each).count(var) for each in (*found, *(v for _, v in left))) > 1:
+            left.insert(0, (var, meaning))
+        else:
+            found = [substituted(each, {var: meaning}) for each in found]
+            left = [(other, substituted(each, {var: meaning})) for other, each in left]
+    return left, found

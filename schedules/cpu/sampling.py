@@ -21,14 +21,14 @@ from tvm.ir import Range
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.reduction import Reduction, read_reduction
-from tvm_nnef.schedules.stages import Axis, Kernel, extent_product, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, extent_product, loads, mentions, substituted
 from tvm_nnef.tvm_compat import (
     BUFFER_LOAD,
     PrimExpression,
     PrimFunction,
     buffer_view,
+    choice_of,
     dtype_of,
-    is_conditional,
     with_opaque_body,
 )
 
@@ -98,10 +98,7 @@ def _tells(load: Any, axis: Axis) -> bool:
 
 
 def _mentions(expression: Any, axes: Iterable[Axis]) -> bool:
-    variables = [axis.var for axis in axes]
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
-    return any(var.same_as(each) for var in found for each in variables)
+    return mentions(expression, [axis.var for axis in axes])
 
 
 class _Unsafe(Exception):
@@ -136,8 +133,8 @@ class _Tables:
         if not any(map(_is_gather, inside)) and not _mentions(value, self.channels):
             self._check(value)
             return self._table(value)
-        if is_conditional(value) or isinstance(value, tirx.Select):
-            parts = value.args if is_conditional(value) else _alternatives(value)
+        parts = choice_of(value)
+        if parts is not None:
             if _mentions(parts[0], self.channels):
                 raise _Unsafe
             return tirx.Select(*map(self.read, parts))
@@ -214,10 +211,6 @@ class _Tables:
         for axis in self.reduction.reduced:
             number = number * self._number(axis.extent) + axis.var
         return number * self._number(self.piece) + self.lane
-
-
-def _alternatives(select: Any) -> tuple[Any, Any, Any]:
-    return select.condition, select.true_value, select.false_value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

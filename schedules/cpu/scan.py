@@ -20,11 +20,11 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit, recurrence_lanes, running_totals
 from tvm_nnef.schedules.cpu.description import Description
-from tvm_nnef.schedules.cpu.ordered_nests import Nest, opaque_block, read_nests, variables
+from tvm_nnef.schedules.cpu.ordered_nests import Nest, opaque_block, read_nests, with_nests
 from tvm_nnef.schedules.cpu.recurrence import read_recurrence
 from tvm_nnef.schedules.cpu.recurrence_merging import merged
-from tvm_nnef.schedules.stages import loads
-from tvm_nnef.tvm_compat import PrimFunction, with_opaque_body
+from tvm_nnef.schedules.stages import loads, mentions
+from tvm_nnef.tvm_compat import PrimFunction
 
 NAME = "cpu.scan"
 
@@ -50,9 +50,7 @@ def apply(function: PrimFunction, description: Description) -> PrimFunction | No
             if found is not None:
                 others = [tirx.Not(other) for other in tests if other is not test]
                 body = tirx.IfThenElse(tirx.all(test, *others), found, body)
-    written = {store.buffer for nest in nests for store in nest.found(tirx.BufferStore)}
-    results = [parameter for parameter in function.params if parameter in written]
-    return with_opaque_body(function, results, allocated, body)
+    return with_nests(function, nests, allocated, body)
 
 
 def _statement(function: PrimFunction, nests: Sequence[Nest], description: Description) -> Any:
@@ -79,7 +77,7 @@ def _tests(nests: Sequence[Nest]) -> list[Any]:
             tvm_ffi.structural_walk(index, (tirx.EQ, tests.append), order="post")
             for test in tests:
                 known = any(tvm_ffi.structural_equal(test, other) for other in found)
-                fixed = not any(var in inside for var in variables(test))
+                fixed = not mentions(test, inside)
                 if not known and fixed and all(map(_is_there, loads(test))):
                     found.append(test)
     return found if len(found) <= _MOST_TESTS else []

@@ -60,6 +60,12 @@ class Row:
     def _number(self, value: sizes.Extent) -> Any:
         return sizes.number(value, self.dtype)
 
+    @property
+    def _last(self) -> Any:
+        """The rank of the last element that is wanted; 0 where a run wants none."""
+        last = self._number(self.kept) - self._number(1)
+        return tirx.max(last, self._number(0))
+
     def _loop(self, extent: Any, body: Callable[[Any], Any], name: str) -> Any:
         return emit.loop(sizes.extent(extent), body, name=name, dtype=self.dtype)
 
@@ -71,7 +77,7 @@ class Row:
         blocks = tirx.floordiv(tirx.max(length - kept, self._number(0)), self._number(_BLOCK))
         first = length - blocks * self._number(_BLOCK)
         begun = tirx.min(first, kept)
-        last = held.keys[(tirx.max(kept - self._number(1), self._number(0)),)]
+        last = held.keys[(self._last,)]
 
         def begin(place: Any) -> Any:
             return held.inserted(self.key(place), place, filled=place)
@@ -247,7 +253,7 @@ class Row:
         """Where there is no room for a block, only what is wanted of the records stays."""
         zero, one, kept = self._number(0), tirx.const(1, self.key_type), self._number(self.kept)
         # what equals the last key that is wanted comes behind it, and is not wanted any more
-        beyond = tirx.max(records.keys[zero, kept - 1], tirx.min_value(self.key_type) + one)
+        beyond = tirx.max(records.keys[zero, self._last], tirx.min_value(self.key_type) + one)
         statements = [
             sorted_records(records, filled[(zero,)], kept),
             tirx.BufferStore(filled, kept, [zero]),
@@ -291,7 +297,7 @@ class Row:
             [
                 self._loop(sizes.simplified(tirx.floordiv(groups, block)), part, "part"),
                 sorted_records(records, groups, kept),
-                tirx.BufferStore(limit, records.keys[zero, kept - 1], [zero]),
+                tirx.BufferStore(limit, records.keys[zero, self._last], [zero]),
             ]
         )
 

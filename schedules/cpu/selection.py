@@ -3,7 +3,8 @@
 A kernel that counts for each element how many come before it, and then asks which element has which
 rank (:mod:`tvm_nnef.schedules.orders`), takes time quadratic in the length of a row. The same
 places are found in one or two passes over the row (:mod:`selected_row`), whose elements become keys
-(:mod:`sort_keys`), whole numbers of the same order.
+(:mod:`sort_keys`), whole numbers of the same order. What is cheap and short to compute is computed
+for each key, which are made twice at most, anything else in front.
 
 Rows are shared out to the threads. Where there are a few long ones, of which little is wanted, so
 are parts of them: the first elements of a row are among the first ones of its parts. Where the axis
@@ -14,20 +15,21 @@ turned in registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit, transposition
+from tvm_nnef.schedules.cpu import copies, emit, transposition
+from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.radix import PLACE
 from tvm_nnef.schedules.cpu.selected_row import Row
 from tvm_nnef.schedules.cpu.selection_results import Results
 from tvm_nnef.schedules.cpu.sort_keys import key_of
 from tvm_nnef.schedules.orders import Order, read_order
-from tvm_nnef.schedules.stages import Axis, Kernel, inlined, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, inlined, is_short, loads, substituted
 from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
 
 NAME = "cpu.selection"
@@ -55,16 +57,34 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
     order = read_order(kernel)
     if order is None:
         return None
-    stages = {s.buffer: s for s in kernel.stages if s not in (order.ranks, order.places)}
-    if any(stage.reduced for stage in stages.values()):
+    front = replace(kernel, stages=kernel.stages[: kernel.stages.index(order.ranks)])
+    if any(stage.reduced for stage in front.stages):
         return None
-    key = key_of(inlined(order.load, stages), largest=order.largest)
+    cheap = {stage.buffer: stage for stage in front.stages if is_cheap(stage.value)}
+    element = inlined(order.load, cheap if is_short(order.load, cheap) else {})
+    statements, allocated = _values(function, front, element, description)
+    key = key_of(element, largest=order.largest)
     lanes = description.lanes(bits_of(dtype_of(key)))
-    results = Results(order, order.ranks in kernel.results, kernel.index_type)
+    results = Results(order, kernel.index_type)
     rows = _Rows(order, results, key, kernel.index_type, lanes)
-    statement, allocated = rows.in_parts() if rows.are_long else (rows.whole(), [])
+    selected, handed = rows.in_parts() if rows.are_long else (rows.whole(), [])
     written = [stage.buffer for stage in kernel.results]
-    return with_opaque_body(function, written, allocated, statement)
+    body = emit.sequence([*statements, selected])
+    return with_opaque_body(function, written, [*allocated, *handed], body)
+
+
+def _values(
+    function: PrimFunction, kernel: Kernel, element: PrimExpression, description: Description
+) -> tuple[list[Any], list[Any]]:
+    """The statements that compute what an element is read from, and the buffers that hold it."""
+    stages = (kernel.stage_of(load.source) for load in loads(element))
+    buffers = list(dict.fromkeys(stage.buffer for stage in stages if stage is not None))
+    computed = replace(kernel, parameters=(*kernel.parameters, *buffers))
+    made = copies.apply(function, computed, description) if buffers else None
+    if made is None:
+        return [], []
+    block = made.body.block.body.block
+    return [block.body], [*block.alloc_buffers, *buffers]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,20 +119,20 @@ class _Rows:
     @property
     def _parallel(self) -> bool:
         rows = sizes.product(axis.extent for axis in self._others)
-        if not all(map(sizes.is_known, (rows, self._length, self.results.kept))):
+        if not all(map(sizes.is_known, (rows, self._length, self.order.kept))):
             return True
-        return bool(rows * (self._length + self.results.kept * _STEPS) >= _PARALLEL_WORK)
+        return bool(rows * (self._length + self.order.kept * _STEPS) >= _PARALLEL_WORK)
 
     @property
     def are_long(self) -> bool:
         """Whether they are so few and so long that each is cut into parts."""
         count = sizes.product(axis.extent for axis in self._others)
         if self._are_converted or not all(
-            map(sizes.is_known, (count, self._length, self.results.kept))
+            map(sizes.is_known, (count, self._length, self.order.kept))
         ):
             return False
         few = count < _PARTS and self._length >= _LONG
-        return bool(few and self.results.kept * _SHARE <= self._length)
+        return bool(few and self.order.kept * _SHARE <= self._length)
 
     @property
     def _are_converted(self) -> bool:
@@ -123,7 +143,7 @@ class _Rows:
         """What one row of some length takes, whose keys a function tells."""
         types = dtype_of(self.key), self.dtype
         unknown = self.results.can_be_unknown
-        return Row(key, put, length, self.results.kept, *types, self.lanes, unknown).selected()
+        return Row(key, put, length, self.order.kept, *types, self.lanes, unknown).selected()
 
     def _whole_row(self, key: Callable[[Any], Any], others: Sequence[Any]) -> Any:
         def put(rank: Any, place: Any) -> Any:
@@ -152,7 +172,7 @@ class _Rows:
         """The loops over parts of rows and then over rows, and the places that they hand over."""
         extents = [axis.extent for axis in self._others]
         size, rest = divmod(self._length, _PARTS)
-        count = _PARTS * self.results.kept
+        count = _PARTS * self.order.kept
         handed = tirx.decl_buffer((*extents, count), PLACE, "handed")
 
         def part(indices: list[Any]) -> Any:
@@ -160,7 +180,7 @@ class _Rows:
             start = number * self._number(size)
 
             def put(rank: Any, place: Any) -> Any:
-                where = [*others, number * self._number(self.results.kept) + rank]
+                where = [*others, number * self._number(self.order.kept) + rank]
                 return tirx.BufferStore(handed, place + tirx.Cast(PLACE, start), where)
 
             return self._row(lambda place: self._key(others, start + place), put, size)

@@ -24,25 +24,7 @@ class Results:
     """The results of an order: places, and ranks where they are wanted."""
 
     order: Order
-    ranks_wanted: bool
     dtype: str
-
-    @property
-    def kept(self) -> sizes.Extent:
-        """How many elements of a row are to be found, no more than there are."""
-        length, places = self.order.axis.extent, self._count
-        if self.ranks_wanted or places is None or sizes.same(places, length):
-            return length
-        if sizes.is_at_most(places, length):
-            return places
-        limited = tirx.min(self._number(places), self._number(length))
-        return sizes.simplified(limited)
-
-    @property
-    def _count(self) -> sizes.Extent | None:
-        """How many places are wanted; None for no places."""
-        places = self.order.places
-        return None if places is None else places.axes[self.order.row].extent
 
     def _number(self, size: sizes.Extent) -> Any:
         return sizes.number(size, self.dtype)
@@ -53,85 +35,96 @@ class Results:
 
     def stored(self, others: Sequence[Any], rank: Any, place: Any) -> Any:
         """The statement for the element at a place that has a rank."""
-        statements = []
-        if self.ranks_wanted:
+        order = self.order
+        statements: list[Any] = []
+        if order.ranks_wanted:
             where = self._at(others, tirx.Cast(self.dtype, place))
-            statements.append(_stored(self.order.ranks.buffer, rank, where))
-        if self.order.places is not None:
-            store = _stored(self.order.places.buffer, place, self._at(others, rank))
-            few = self.ranks_wanted and not sizes.is_at_most(self.kept, self._count)
-            statements.append(
-                tirx.IfThenElse(rank < self._number(self._count), store, None) if few else store
-            )
+            statements.append(_stored(order.ranks.buffer, rank, where))
+        if order.places is not None:
+            store = _stored(order.places.buffer, place, self._at(others, rank))
+            if order.ranks_wanted and not sizes.is_at_most(order.kept, order.wanted):
+                store = tirx.IfThenElse(rank < self._number(order.wanted), store, None)
+            statements.append(store)
         return emit.sequence(statements)
 
     def completed(self, others: Sequence[Any], key: Callable[[Any], Any]) -> list[Any]:
-        """The statements behind those of a row: ranks that no element has, or several have."""
-        statements = [] if self.order.places is None else self._behind(others)
-        if self.order.is_ranked or not self.can_be_unknown:
+        """The statements behind those of a row: ranks that no element has, or several have.
+
+        Where nothing is said of it, what is no number has rank 0, beside the first of all numbers.
+        """
+        order = self.order
+        statements = [] if order.places is None else self._behind(order.places.buffer, others)
+        if order.is_ranked or not self.can_be_unknown:
             return statements
-        return [*statements, *self._unranked(others, key)]
+
+        def is_unknown(place: Any) -> Any:
+            found = key(place)
+            return found.equal(tirx.max_value(dtype_of(found)))
+
+        if order.places is not None:
+            statements.append(self._with_unranked(order.places.buffer, others, is_unknown))
+        if order.ranks_wanted:
+            statements.append(self._unranked(others, is_unknown))
+        return statements
 
     @property
     def can_be_unknown(self) -> bool:
         """Whether elements may be no numbers."""
         return "float" in dtype_of(self.order.load)
 
-    def _behind(self, others: Sequence[Any]) -> list[Any]:
-        if sizes.is_at_most(self._count, self.kept):
+    def _behind(self, places: Any, others: Sequence[Any]) -> list[Any]:
+        """Ranks behind the last one have no place."""
+        length, wanted = self.order.axis.extent, self.order.wanted
+        if sizes.is_at_most(wanted, self.order.kept):
             return []
 
         def nothing(number: Any) -> Any:
-            where = self._at(others, number + self._number(self.order.axis.extent))
-            return _stored(self.order.places.buffer, self._number(0), where)  # type: ignore[union-attr]
+            return _stored(places, self._number(0), self._at(others, number + self._number(length)))
 
-        more = tirx.max(
-            self._number(self._count) - self._number(self.order.axis.extent), self._number(0)
-        )
-        return [emit.loop(sizes.simplified(more), nothing, name="rank", dtype=self.dtype)]
+        more = tirx.max(self._number(wanted) - self._number(length), self._number(0))
+        return [self._loop(sizes.simplified(more), nothing, "rank")]
 
-    def _unranked(self, others: Sequence[Any], key: Callable[[Any], Any]) -> list[Any]:
-        """What is no number has rank 0, beside the first of all numbers, and no other rank."""
-        places, zero = self.order.places, self._number(0)
+    def _with_unranked(
+        self, places: Any, others: Sequence[Any], is_unknown: Callable[[Any], Any]
+    ) -> Any:
+        """The places of what has rank 0 are added up, and found nowhere else."""
+        order, zero = self.order, self._number(0)
+        kept = sizes.simplified(tirx.min(self._number(order.kept), self._number(order.wanted)))
+        total = tirx.decl_buffer((1,), str(places.dtype), "total", scope="local")
+        first = self._at(others, zero)
 
-        def is_unknown(place: Any) -> Any:
-            found = key(place)
-            return found.equal(tirx.max_value(dtype_of(found)))
+        def cleared(rank: Any) -> Any:
+            where = self._at(others, rank)
+            unknown = is_unknown(tirx.Cast(self.dtype, places[tuple(where)]))
+            return tirx.IfThenElse(unknown, _stored(places, zero, where), None)
 
-        statements: list[Any] = []
-        if places is not None:
-            buffer = places.buffer
-            total = tirx.decl_buffer((1,), str(buffer.dtype), "total", scope="local")
+        def added(place: Any) -> Any:
+            value = tirx.Select(is_unknown(place), place, zero)
+            more = total[(zero,)] + tirx.Cast(total.dtype, value)
+            return tirx.BufferStore(total, more, [zero])
 
-            def cleared(rank: Any) -> Any:
-                where = self._at(others, rank)
-                unknown = is_unknown(tirx.Cast(self.dtype, buffer[tuple(where)]))
-                return tirx.IfThenElse(unknown, _stored(buffer, zero, where), None)
+        statements = [
+            tirx.AllocBuffer(total),
+            _stored(total, zero, [zero]),
+            self._loop(kept, cleared, "rank"),
+            self._loop(order.axis.extent, added, "place"),
+            _stored(places, places[tuple(first)] + total[(zero,)], first),
+        ]
+        whole = emit.sequence(statements)
+        return whole if sizes.is_known(kept) else tirx.IfThenElse(kept > 0, whole, None)
 
-            def added(place: Any) -> Any:
-                value = tirx.Select(is_unknown(place), place, zero)
-                more = total[(zero,)] + tirx.Cast(total.dtype, value)
-                return tirx.BufferStore(total, more, [zero])
+    def _unranked(self, others: Sequence[Any], is_unknown: Callable[[Any], Any]) -> Any:
+        """Rank 0 for what is no number."""
 
-            first = self._at(others, zero)
-            kept = sizes.simplified(tirx.min(self._number(self.kept), self._number(self._count)))
-            statements += [
-                tirx.AllocBuffer(total),
-                _stored(total, zero, [zero]),
-                emit.loop(kept, cleared, name="rank", dtype=self.dtype),
-                emit.loop(self.order.axis.extent, added, name="place", dtype=self.dtype),
-                _stored(buffer, buffer[tuple(first)] + total[(zero,)], first),
-            ]
-        if self.ranks_wanted:
+        def unranked(place: Any) -> Any:
+            where = self._at(others, place)
+            store = _stored(self.order.ranks.buffer, self._number(0), where)
+            return tirx.IfThenElse(is_unknown(place), store, None)
 
-            def unranked(place: Any) -> Any:
-                where = self._at(others, place)
-                store = _stored(self.order.ranks.buffer, zero, where)
-                return tirx.IfThenElse(is_unknown(place), store, None)
+        return self._loop(self.order.axis.extent, unranked, "place")
 
-            extent = self.order.axis.extent
-            statements.append(emit.loop(extent, unranked, name="place", dtype=self.dtype))
-        return statements
+    def _loop(self, extent: sizes.Extent, body: Callable[[Any], Any], name: str) -> Any:
+        return emit.loop(extent, body, name=name, dtype=self.dtype)
 
 
 def _stored(buffer: Any, value: Any, where: Sequence[Any]) -> Any:

@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads, mentions, substituted
 from tvm_nnef.tvm_compat import dtype_of, is_conditional
 
 
@@ -38,9 +38,7 @@ def _functions(value: Any) -> Iterator[Any]:
 
 
 def _mentions_all(value: Any, axes: tuple[Axis, ...]) -> bool:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(value, (tirx.Var, found.append), order="post")
-    return all(any(var.same_as(axis.var) for var in found) for axis in axes)
+    return all(mentions(value, [axis.var]) for axis in axes)
 
 
 def _uses(other: Stage, stage: Stage, value: Any, rank: int) -> bool:

@@ -108,9 +108,7 @@ def _shared(sequence: Any, bound: Mapping[Any, Any]) -> Any:
 
 def _is_plain(statement: Any) -> bool:
     """Whether a statement stores or names what it always computes all of."""
-    if isinstance(statement, tirx.Bind):
-        return True
-    if not isinstance(statement, tirx.BufferStore):
+    if not isinstance(statement, (tirx.Bind, tirx.BufferStore)):
         return False
     calls: list[Any] = []
     tvm_ffi.structural_walk(statement.value, (Call, calls.append), order="post")

@@ -19,8 +19,14 @@ from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.cuts import between
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.tile_plan import Plan
-from tvm_nnef.schedules.stages import Axis, extent_product, loads, substituted
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, prefetch
+from tvm_nnef.schedules.stages import (
+    Axis,
+    extent_product,
+    loads,
+    substituted,
+    with_simple_indices,
+)
+from tvm_nnef.tvm_compat import PrimExpression, prefetch
 
 _STATEMENTS = 320
 """How many multiply-adds of vectors are written out at most for one tile."""
@@ -236,13 +242,7 @@ class TileBody:
 
     def _simplified(self, analyzer: Any, term: Any) -> Any:
         """The term with quotients and remainders of columns in its indices resolved."""
-        if not _divides(self.reduction.term):
-            return term
-
-        def resolved(load: Any) -> Any:
-            return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
-
-        return tvm_ffi.structural_map(term, (BUFFER_LOAD, resolved))
+        return with_simple_indices(term, analyzer) if _divides(self.reduction.term) else term
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import PrimType
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -21,6 +20,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.schedules.stages import substituted, variables
 from tvm_nnef.tvm_compat import (
     BUFFER_TYPE,
     LOOP_BODY,
@@ -299,11 +299,8 @@ def _typed_buffer(kind: Any, name: str) -> Buffer:
 
 def _symbols(operand: Operand) -> list[Any]:
     """The variables in the shape of a buffer, or in an expression."""
-    found: list[Any] = []
     parts = list(operand.shape) if isinstance(operand.ty, BUFFER_TYPE) else [operand]
-    for part in parts:
-        tvm_ffi.structural_walk(part, (tirx.Var, found.append), order="post")
-    return found
+    return [variable for part in parts for variable in variables(part)]
 
 
 def _buffer(expression: Any, name: str) -> Buffer:
@@ -323,7 +320,7 @@ def _inlined(step: _Step, held: Mapping[Buffer, Buffer]) -> Any:
         if not is_scalar(parameter):
             pairs = zip(parameter.shape, operand.shape, strict=True)
             places.update((own, given) for own, given in pairs if isinstance(own, tirx.Var))
-    return tvm_ffi.structural_map(kernel.body, (tirx.Var, lambda var: places.get(var, var)))
+    return substituted(kernel.body, places)
 
 
 def _copy(target: Buffer, source: Buffer) -> Any:

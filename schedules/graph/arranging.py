@@ -115,12 +115,18 @@ def _cropped(
     extents: Sequence[sizes.Extent],
     behind: Sequence[int],
 ) -> RelaxExpression:
-    """The data without what lies behind the last window, which would give more windows."""
+    """The data without what lies behind the last window, which would give more windows.
+
+    One element stays where all windows lie in front of the data: :func:`cut` leaves out the others.
+    """
     if not any(behind):
         return data
     count = len(extents)
     axes = [len(shape_and_dtype(data)[0]) - count + n for n in range(count)]
-    ends = [extent - more for extent, more in zip(extents, behind, strict=True)]
+    ends = [
+        max(min(1, extent), extent - more) if sizes.is_known(extent) else extent - more
+        for extent, more in zip(extents, behind, strict=True)
+    ]
     cut_off = relax.op.strided_slice(data, axes, [0] * count, ends, assume_inbound=True)
     return operands.emit(cut_off)
 

@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import Operand, Window, are_plain, operand_of
 from tvm_nnef.schedules.padding import read_guard
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, is_plain
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, is_plain, mentions
 from tvm_nnef.tvm_compat import BUFFER_LOAD
 
 _DTYPES = ("float32", "int32")
@@ -132,9 +132,7 @@ def has(load: Any, axis: Axis) -> bool:
 
 def _moving(stage: Stage) -> list[Axis]:
     """The axes without those of extent 1 that the value does not mention."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(stage.value, (tirx.Var, found.append), order="post")
-    return [a for a in stage.axes if not a.is_unit or any(var.same_as(a.var) for var in found)]
+    return [a for a in stage.axes if not a.is_unit or mentions(stage.value, [a.var])]
 
 
 def matrix_axes(found: Contraction) -> tuple[list[Axis], list[Axis], list[Axis]] | None:
@@ -148,11 +146,10 @@ def matrix_axes(found: Contraction) -> tuple[list[Axis], list[Axis], list[Axis]]
     complete = all(axis in (*both, *rows, *columns) for axis in _moving(stage))
     if not complete or not rows or not columns:
         return None
-    ordered = [*both, *rows, *columns]
     # Rows in front of columns: else the operands change places.
     if stage.axes.index(rows[-1]) > stage.axes.index(columns[-1]):
         return None
-    return (both, rows, columns) if ordered else None
+    return both, rows, columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,11 +171,7 @@ def convolution_axes(found: Contraction) -> ConvolutionAxes | None:
     """The roles of the axes of a convolution; None where one is missing."""
     stage, left, right = found.stage, found.left, found.right
     windows = found.data.moving
-    plain = [
-        axis
-        for axis in (*stage.axes, *stage.reduced)
-        if any(index.same_as(axis.var) for index in left.indices)
-    ]
+    plain = [axis for axis in (*stage.axes, *stage.reduced) if has(left, axis)]
     moving = [window.axis for window in windows]
     steps = [window.step for window in windows]
     shared = [axis for axis in plain if axis in stage.axes and has(right, axis)]

@@ -32,9 +32,10 @@ def with_padding(operands: Operands, call: Any) -> RelaxExpression | None:
     if any(widths[:4]) or min(widths) < 0:
         return None
     spatial = len(layout) - 2
-    own = [int(p) for p in attributes.padding]
-    own = own if len(own) == 2 * spatial else own * (2 * spatial // len(own))
-    wider = [p + widths[4 + 2 * (n % spatial) + n // spatial] for n, p in enumerate(own)]
+    wider = [
+        int(own) + widths[4 + 2 * (n % spatial) + n // spatial]
+        for n, own in enumerate(attributes.padding)
+    ]
     return _CONVOLUTIONS[operator_name(call)](
         pad.args[0],
         call.args[1],

@@ -11,15 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
 
+from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.graph.contractions import has
 from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import is_whole, with_unit_axes
-from tvm_nnef.schedules.padding import conjunction
-from tvm_nnef.schedules.stages import Axis, Stage
+from tvm_nnef.schedules.padding import conjunction, is_zero
+from tvm_nnef.schedules.stages import Axis, Stage, mentions, with_simple_indices
 from tvm_nnef.tvm_compat import BUFFER_LOAD, is_conditional
 
 
@@ -72,11 +74,13 @@ def deconvolution(stage: Stage) -> Deconvolution | None:
     if stage.combine is not tirx.Add or not is_conditional(product) or stage.dtype != "float32":
         return None
     condition, product, other = product.args
-    if not isinstance(product, tirx.Mul) or not all(_is_zero(value) for value in (init, other)):
+    if not isinstance(product, tirx.Mul) or not all(is_zero(value) for value in (init, other)):
         return None
     if not all(isinstance(operand, BUFFER_LOAD) for operand in (product.a, product.b)):
         return None
-    if not all(axis.is_known for axis in (*stage.axes, *stage.reduced)):
+    extents = [axis.extent for axis in (*stage.axes, *stage.reduced)]
+    extents += [sizes.extent(e) for load in (product.a, product.b) for e in load.source.shape]
+    if not all(map(sizes.is_known, extents)):
         return None
     for data, weights in ((product.a, product.b), (product.b, product.a)):
         found = _with_roles(stage, *(_simplified(load, stage) for load in (data, weights)))
@@ -85,18 +89,13 @@ def deconvolution(stage: Stage) -> Deconvolution | None:
     return None
 
 
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, tirx.FloatImm) and float(value.value) == 0
-
-
 def _simplified(load: Any, stage: Stage) -> Any:
     """A load without quotients that are always 0; axes of one element stay, to be told apart."""
     analyzer = sym.Analyzer()
     for axis in (*stage.axes, *stage.reduced):
         if not axis.is_unit:
             analyzer.bind(axis.var, Range(0, axis.extent))
-    plain = load.source[tuple(analyzer.simplify(index) for index in load.indices)]
-    return with_unit_axes(plain, stage)
+    return with_unit_axes(with_simple_indices(load, analyzer), stage)
 
 
 def _with_roles(stage: Stage, data: Any, weights: Any) -> Deconvolution | None:
@@ -194,49 +193,49 @@ def _allows(condition: Any, found: Deconvolution) -> bool:
     for spread, extent in zip(found.spreads, found.source.shape, strict=True):
         if spread is None:
             continue
-        mine = [test for test in tests if _mentions(test, spread.axis)]
+        mine = [test for test in tests if mentions(test, [spread.axis.var])]
         tests = [test for test in tests if not any(test.same_as(each) for each in mine)]
         if not _is_inside(mine, spread, int(extent)):
             return False
     return not tests
 
 
-def _mentions(expression: Any, axis: Axis) -> bool:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
-    return any(var.same_as(axis.var) for var in found)
-
-
 def _is_inside(tests: Sequence[Any], spread: Spread, extent: int) -> bool:
     """Whether tests hold just for the places ``axis + offset - step`` of elements.
 
-    Both are counted out for all values of axis and step, which are few.
+    Both are counted out for all values of axis and step.
     """
-    variables = (spread.axis.var, spread.step.var)
-    for test in tests:
-        found: list[Any] = []
-        tvm_ffi.structural_walk(test, (tirx.Var, found.append), order="post")
-        if not all(any(var.same_as(known) for known in variables) for var in found):
-            return False
-    analyzer = sym.Analyzer()
     # Tests see the axis and the step by their difference only: one step for each axis suffices.
-    for place in range(-spread.step.extent + 1, spread.axis.extent):
-        axis, step = (place, 0) if place >= 0 else (0, -place)
-        values = {
-            variables[0]: tirx.const(axis, str(variables[0].ty.dtype)),
-            variables[1]: tirx.const(step, str(variables[1].ty.dtype)),
-        }
-        holds = all(_holds(analyzer, test, values) for test in tests)
-        index, rest = divmod(place + spread.offset, spread.stride)
-        if holds is not (rest == 0 and 0 <= index < extent):
-            return False
-    return all(_depends_on_difference(test, spread) for test in tests)
+    differences = np.arange(-spread.step.extent + 1, spread.axis.extent)
+    values = {
+        spread.axis.var: np.maximum(differences, 0), spread.step.var: np.maximum(-differences, 0),
+    }  # fmt: skip
+    index, rest = np.divmod(differences + spread.offset, spread.stride)
+    holds = [_evaluated(test, values) for test in tests]
+    if any(each is None for each in holds):
+        return False
+    inside = (rest == 0) & (index >= 0) & (index < extent)
+    told = np.logical_and.reduce([np.full(len(differences), True), *holds])
+    return np.array_equal(told, inside) and all(_depends_on_difference(t, spread) for t in tests)
 
 
-def _holds(analyzer: Any, test: Any, values: Mapping[Any, Any]) -> bool:
-    replaced = tvm_ffi.structural_map(test, (tirx.Var, lambda var: values.get(var, var)))
-    known = analyzer.simplify(replaced)
-    return isinstance(known, tirx.IntImm) and bool(known.value)
+_FUNCTIONS: Mapping[Any, Any] = {
+    tirx.Add: np.add, tirx.Sub: np.subtract, tirx.Mul: np.multiply,
+    tirx.FloorDiv: np.floor_divide, tirx.FloorMod: np.mod,
+    tirx.LT: np.less, tirx.LE: np.less_equal, tirx.GT: np.greater, tirx.GE: np.greater_equal,
+    tirx.EQ: np.equal, tirx.NE: np.not_equal,
+}  # fmt: skip
+
+
+def _evaluated(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """What an expression is for arrays of values; None where it is made of anything else."""
+    if isinstance(expression, tirx.IntImm):
+        return int(expression.value)
+    function = _FUNCTIONS.get(type(expression))
+    if function is None:
+        return values.get(expression)
+    parts = [_evaluated(part, values) for part in (expression.a, expression.b)]
+    return None if any(part is None for part in parts) else function(*parts)
 
 
 def _depends_on_difference(test: Any, spread: Spread) -> bool:

@@ -20,20 +20,24 @@ _SMALL = 16
 """Bits of an integer whose limits tell anything."""
 
 
-def range_of(operands: Operands, expression: RelaxExpression) -> Range | None:
+_DEEPEST = 10
+"""Operators behind each other that are looked through: both operands of sums may be sums again."""
+
+
+def range_of(
+    operands: Operands, expression: RelaxExpression, depth: int = _DEEPEST
+) -> Range | None:
     """The limits of the elements of an integer tensor; None where nothing is known of them."""
     found = operands.definition(expression)
     array = operands.array(found)
     if array is not None:
         whole = array.dtype.kind in "iu" and array.size
         return (int(array.min()), int(array.max())) if whole else None
-    name = operator_name(found)
-    if name in _SAME:
-        return range_of(operands, found.args[0])
-    if name == "astype" and _holds(found, found.args[0]):
-        return range_of(operands, found.args[0])
+    name = operator_name(found) if depth else ""
+    if name in _SAME or (name == "astype" and _holds(found, found.args[0])):
+        return range_of(operands, found.args[0], depth - 1)
     if name in ("add", "subtract"):
-        first, second = (range_of(operands, each) for each in found.args)
+        first, second = (range_of(operands, each, depth - 1) for each in found.args)
         if first is None or second is None:
             return None
         low, high = second if name == "add" else (-second[1], -second[0])

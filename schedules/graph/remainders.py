@@ -6,8 +6,9 @@ its data and weights. Leaves: a Relax expression of the result.
 The elements of the result whose ``y + p`` leaves the same remainder after division by ``s`` all use
 the same steps ``j``, every ``s``-th one: they are a convolution with these. One convolution gives
 the elements of all remainders as so many channels, which are then sorted into place; where some
-remainders have fewer steps than others, each has its own, so that no zeros are multiplied. TVM's
-own would spread the data among zeros, and multiply those too.
+remainders have fewer steps than others, each has its own, so that no zeros are multiplied: by data
+that are infinite, these would be no number. TVM's own would spread the data among zeros, and
+multiply those too.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ def as_convolution(
     spatial = [n for n, spread in enumerate(found.spreads) if spread is not None]
     places = [place_of(found.left, axis) for axis in (found.batch, found.channel)]
     data = permuted(operands, data, [*places, *spatial])
-    made, counts = _all_remainders(operands, found, spreads, data, weights)
-    result = _sorted(operands, found, spreads, made, counts)
+    order = [place_of(found.right, axis) for axis in (found.channel, found.output)]
+    order += [place_of(found.right, spread.step) for spread in spreads]
+    weights = permuted(operands, weights, order)
+    result = _all_remainders(operands, found, spreads, data, weights)
     ordered = [found.batch, found.output, *(spread.axis for spread in spreads)]
     return permuted(operands, result, [ordered.index(axis) for axis in found.stage.axes])
 
@@ -45,16 +48,12 @@ def _all_remainders(
     spreads: Sequence[Spread],
     data: RelaxExpression,
     weights: RelaxExpression,
-) -> tuple[RelaxExpression, list[int]]:
-    """The convolution with channels for each remainder, and its extents."""
+) -> RelaxExpression:
+    """The elements of all remainders, in their places."""
     make, letters = CONVOLUTIONS[len(spreads)]
-    extents = [int(extent) for extent in found.source.shape]
-    extents = [extents[n] for n, spread in enumerate(found.spreads) if spread is not None]
+    extents = [int(extent) for extent in shape_and_dtype(data)[0][2:]]
     needed = [(s.axis.extent - 1 + s.offset) // s.stride + 1 for s in spreads]
     after = [max(0, n - extent) for n, extent in zip(needed, extents, strict=True)]
-    order = [place_of(found.right, axis) for axis in (found.channel, found.output)]
-    order += [place_of(found.right, spread.step) for spread in spreads]
-    weights = permuted(operands, weights, order)
     counts = [extent + more for extent, more in zip(extents, after, strict=True)]
 
     def convolved(kernel: RelaxExpression, times: Sequence[int]) -> RelaxExpression:
@@ -62,75 +61,65 @@ def _all_remainders(
         padding = [*(time - 1 for time in times), *after]
         return operands.emit(make(data, kernel, padding=padding, groups=found.groups, **layouts))
 
-    if found.groups > 1 or not _is_wasteful(spreads):
-        kernel = _turned(operands, weights, spreads, found.groups)
-        return convolved(kernel, [s.times for s in spreads]), counts
-    rests = itertools.product(*(range(s.stride) for s in spreads))
-    parts = [convolved(*_of_remainder(operands, weights, spreads, rest)) for rest in rests]
-    return operands.emit(relax.op.concat(parts, axis=1)), counts
+    def of_remainder(rest: Sequence[int]) -> RelaxExpression:
+        times = [len(range(r, s.step.extent, s.stride)) for s, r in zip(spreads, rest, strict=True)]
+        if 0 in times:
+            shape = (found.batch.extent, found.output.extent, *counts)
+            return operands.emit(relax.op.zeros(shape, found.stage.dtype))
+        own = _every(operands, weights, rest, [spread.stride for spread in spreads])
+        once = [1] * len(times)
+        return convolved(_turned(operands, own, times, once, found.groups), times)
+
+    strides = [spread.stride for spread in spreads]
+    if all(spread.step.extent % spread.stride == 0 for spread in spreads):
+        times = [spread.step.extent // spread.stride for spread in spreads]
+        made = convolved(_turned(operands, weights, times, strides, found.groups), times)
+        return _sorted(operands, found, spreads, made, counts, found.groups)
+    parts = [of_remainder(rest) for rest in itertools.product(*map(range, strides))]
+    joined = operands.emit(relax.op.concat(parts, axis=1))
+    return _sorted(operands, found, spreads, joined, counts, 1)
 
 
-_WASTE = 1.25
-"""So many multiplications for one that is needed are too many."""
-
-
-def _is_wasteful(spreads: Sequence[Spread]) -> bool:
-    """Whether remainders differ so much in their steps that each has a convolution of its own."""
-    if any(s.step.extent < s.stride for s in spreads):
-        return False
-    made = math.prod(s.times * s.stride for s in spreads)
-    return bool(made >= _WASTE * math.prod(s.step.extent for s in spreads))
-
-
-def _of_remainder(
-    operands: Operands, weights: RelaxExpression, spreads: Sequence[Spread], rest: Sequence[int]
-) -> tuple[RelaxExpression, list[int]]:
-    """The weights ``[O, C, K...]`` of one remainder, the last step first, and their extents."""
-    times = [-(-(s.step.extent - r) // s.stride) for s, r in zip(spreads, rest, strict=True)]
-    axes, order = range(2, 2 + len(spreads)), [1, 0, *range(2, 2 + len(spreads))]
+def _every(
+    operands: Operands, weights: RelaxExpression, first: Sequence[int], strides: Sequence[int]
+) -> RelaxExpression:
+    """Weights ``[C, O, K...]`` with the steps of one remainder only."""
     array = operands.view(weights)
     if array is not None:
-        every = (slice(r, None, s.stride) for s, r in zip(spreads, rest, strict=True))
-        where = (slice(None), slice(None), *every)
-        turned = np.flip(array[where], tuple(axes)).transpose(order)
-        return constant(np.ascontiguousarray(turned)), times
-    ends = [int(s.step.extent) for s in spreads]
-    steps = [s.stride for s in spreads]
-    weights = operands.emit(relax.op.strided_slice(weights, list(axes), list(rest), ends, steps))
-    for axis, time in zip(axes, times, strict=True):
-        weights = operands.emit(relax.op.flip(weights, axis)) if time > 1 else weights
-    return permuted(operands, weights, order), times
+        steps = (slice(begin, None, stride) for begin, stride in zip(first, strides, strict=True))
+        where = (slice(None), slice(None), *steps)
+        return constant(array[where])
+    axes, ends = range(2, 2 + len(strides)), shape_and_dtype(weights)[0][2:]
+    sliced = relax.op.strided_slice(weights, list(axes), list(first), list(ends), list(strides))
+    return operands.emit(sliced)
 
 
 def _turned(
-    operands: Operands, weights: RelaxExpression, spreads: Sequence[Spread], groups: int
+    operands: Operands,
+    weights: RelaxExpression,
+    times: Sequence[int],
+    strides: Sequence[int],
+    groups: int,
 ) -> RelaxExpression:
     """Weights ``[C, O, K...]`` as those of the convolution, ``[group, remainder..., O, C, K...]``.
 
-    Steps that are missing in the last times around are zeros; the last time comes first.
+    There are ``times`` steps for each remainder; the last one comes first.
     """
-    count = len(spreads)
-    widths = [(0, s.times * s.stride - s.step.extent) for s in spreads]
-    split = [size for s in spreads for size in (s.times, s.stride)]
-    times, rests = range(3, 3 + 2 * count, 2), range(4, 4 + 2 * count, 2)
-    order = [0, *rests, 2, 1, *times]
+    count = len(times)
+    channels, outputs = map(int, shape_and_dtype(weights)[0][:2])
+    split = [size for both in zip(times, strides, strict=True) for size in both]
+    parts = (groups, channels // groups, outputs, *split)
+    turns, rests = range(3, 3 + 2 * count, 2), range(4, 4 + 2 * count, 2)
+    order = [0, *rests, 2, 1, *turns]
+    shape = (groups * outputs * math.prod(strides), channels // groups, *times)
     array = operands.view(weights)
     if array is not None:
-        filled = np.pad(array, [(0, 0), (0, 0), *widths])
-        parts = filled.reshape(groups, len(array) // groups, array.shape[1], *split)
-        turned = np.flip(parts, tuple(times)).transpose(order)
-        return constant(turned.reshape(-1, turned.shape[-count - 1], *turned.shape[-count:]))
-    channels, outputs = map(int, shape_and_dtype(weights)[0][:2])
-    if any(more for _, more in widths):
-        flat = [0, 0, 0, 0, *(number for width in widths for number in width)]
-        weights = operands.emit(relax.op.nn.pad(weights, flat))
-    depth = channels // groups
-    weights = operands.emit(relax.op.reshape(weights, (groups, depth, outputs, *split)))
-    for axis, spread in zip(times, spreads, strict=True):
-        weights = operands.emit(relax.op.flip(weights, axis)) if spread.times > 1 else weights
-    total = groups * outputs * math.prod(s.stride for s in spreads)
-    weights = permuted(operands, weights, order)
-    return operands.emit(relax.op.reshape(weights, (total, depth, *(s.times for s in spreads))))
+        turned = np.flip(array.reshape(parts), tuple(turns)).transpose(order)
+        return constant(turned.reshape(shape))
+    weights = operands.emit(relax.op.reshape(weights, parts))
+    for axis, time in zip(turns, times, strict=True):
+        weights = operands.emit(relax.op.flip(weights, axis)) if time > 1 else weights
+    return operands.emit(relax.op.reshape(permuted(operands, weights, order), shape))
 
 
 def _sorted(
@@ -139,10 +128,11 @@ def _sorted(
     spreads: Sequence[Spread],
     made: RelaxExpression,
     counts: Sequence[int],
+    groups: int,
 ) -> RelaxExpression:
-    """The channels of all remainders beside each other in space, cut to the result."""
+    """The channels ``[group, remainder..., O]`` beside each other in space, cut to the result."""
     batch, outputs, count = found.batch.extent, found.output.extent, len(spreads)
-    strides, groups = [spread.stride for spread in spreads], found.groups
+    strides = [spread.stride for spread in spreads]
     parts = (batch, groups, *strides, outputs // groups, *counts)
     split = operands.emit(relax.op.reshape(made, parts))
     order = [0, 1, 2 + count]

@@ -16,7 +16,7 @@ from tvm import sym, tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.padding import Padding, read_padding
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, mentions
 from tvm_nnef.tvm_compat import BUFFER_LOAD
 
 
@@ -85,12 +85,10 @@ def with_unit_axes(load: Any, stage: Stage) -> Any:
 
     Those at the same place come first; where there is none, any of the others will do.
     """
-    found: list[Any] = []
-    tvm_ffi.structural_walk(stage.value, (tirx.Var, found.append), order="post")
     idle = {
         place: axis
         for place, axis in enumerate(stage.axes)
-        if axis.is_unit and not any(var.same_as(axis.var) for var in found)
+        if axis.is_unit and not mentions(stage.value, [axis.var])
     }
     extents = [sizes.extent(extent) for extent in load.source.shape]
     indices = list(load.indices)
@@ -166,10 +164,12 @@ def _is_copy(stage: Stage) -> bool:
 
 def _is_shift(padding: Padding, copied: Stage) -> bool:
     """Whether the copy holds its whole source, at the beginning of the range inside."""
+    indices, shape = padding.source.indices, padding.source.source.shape
+    if len(indices) != len(copied.axes):
+        return False
     for index, (first, last), axis, extent in zip(
-        padding.source.indices, padding.inside, copied.axes, padding.source.source.shape,
-        strict=True,
-    ):  # fmt: skip
+        indices, padding.inside, copied.axes, shape, strict=True
+    ):
         equation = sym.detect_linear_equation(index, [axis.var])
         if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
             return False

@@ -193,6 +193,22 @@ def test_packed_step_reads_everything_before_it_writes(make):
     check(make, formula)
 
 
+def test_packed_steps_that_read_what_the_steps_before_wrote(make):
+    a, b, x = result((3, 9)), result((3, 9), name="b"), operand((3, 9))
+    first = Statement(
+        loops(i=3, j=9), tuple(Store(each, at(N, M), "=", Load(x, at(N, M))) for each in (a, b))
+    )
+    behind = at(N, Binary("add", M, integer(1)))
+    step = Statement(
+        loops(i=3, j=8),
+        (
+            Store(a, behind, "+=", Load(b, at(N, M))),
+            Store(b, behind, "+=", Binary("mul", real(0.5), Load(a, at(N, M)))),
+        ),
+    )
+    check(make, Formula((Fill(a, real(0.0)), Fill(b, real(0.0))), (first, step)))
+
+
 def test_loop_extents_may_depend_on_outer_indices(make):
     x, y = operand((5,)), result((5,))
     triangle = (Loop(N, integer(5)), Loop(M, Binary("add", N, integer(1))))

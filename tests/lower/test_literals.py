@@ -41,6 +41,11 @@ def run(route: str, source: str, array: np.ndarray) -> np.ndarray:
     ("65537 ** b[i,]", lambda b: pow(65537, b, 2**64) if b >= 0 else 0),
     ("b[i,] % 2147483647", lambda b: b % (2**31 - 1)),
     (r"b[i,] \ 2147483647", lambda b: -(-b // (2**31 - 1))),
+    # two steps of a generator of random numbers, whose constants TVM would join
+    ("(b[i,] * 1664525 + 1013904223) * 1664525 + 1013904223",
+     lambda b: (b * 1664525 + 1013904223) * 1664525 + 1013904223),
+    ("b[i,] * 1000000000 + b[i,] * 1000000000 + b[i,] * 1000000000", lambda b: b * 3000000000),
+    ("(b[i,] * 40000 - b[i,]) * 60000", lambda b: (b * 40000 - b) * 60000),
     # a number beyond int32 makes the formula compute in int64
     ("(b[i,] % 1024) * 5000000000 / 10000000000", lambda b: b % 1024 // 2),
 ])  # fmt: skip

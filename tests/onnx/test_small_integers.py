@@ -80,6 +80,18 @@ def test_products_of_quantized_tensors_are_exact(name: str) -> None:
     assert rules <= {"cpu.register_tile", "cpu.planes", "cpu.elementwise"}
 
 
+@pytest.mark.parametrize(
+    ("dtype", "zero"), [("uint8", 0), ("uint8", 255), ("int8", -128), ("int8", 127)]
+)
+def test_products_of_the_extremes_are_exact(dtype: str, zero: int) -> None:
+    limits = np.iinfo(dtype)
+    x, w = (RANDOM.choice(np.array([limits.min, limits.max], dtype), s) for s in ((3, 65), (65, 9)))
+    zeros = {"xz": np.array(zero, dtype), "wz": np.array(zero, dtype)}
+    made = model("MatMulInteger", {"x": x}, {"w": w, **zeros}, "int32", "x w xz wz")
+    expected = (x.astype("int64") - zero) @ (w.astype("int64") - zero)
+    np.testing.assert_array_equal(tvm_nnef.build(tvm_nnef.convert(made))(x)[0], expected)
+
+
 TRANSFORMS: dict[str, dict[str, Any]] = {
     "plain": {}, "one-sided": {"onesided": 1}, "inverse": {"inverse": 1},
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from tvm import relax, te, tirx
@@ -114,6 +116,61 @@ def test_groups_of_channels(kernels, name, constant):
     assert "cpu.fallback" not in kernels.rules(made)
     expected = kernels.plain(module(function, shape, weights, constant=constant), arrays)
     np.testing.assert_allclose(kernels.run(made, arrays), expected, rtol=1e-5, atol=1e-5)
+
+
+UNEVEN = {
+    # channels and outputs of a group, groups, and whether weights are constant
+    "longer": ((5,), (2,), (4, 3), 1, True),
+    "shorter": ((2,), (3,), (4, 3), 1, False),
+    "both": ((5, 3), (2, 1), (4, 3), 1, True),
+    "groups": ((3, 3), (2, 2), (4, 3), 2, False),
+    "one_output": ((3,), (2,), (4, 1), 3, True),
+}
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_no_step_that_is_missing_is_multiplied(kernels, name):
+    kernel, stride, (channels, outputs), groups, constant = UNEVEN[name]
+    function, weights = deconvolution(
+        kernel, stride, [1] * len(kernel), channels, outputs, groups=groups
+    )
+    shape = (1, groups * channels, *[7] * len(kernel))
+    (x,) = kernels.values(shape)
+    x[(0, 0, *[3] * len(kernel))], x[(0, 1, *[5] * len(kernel))] = np.inf, np.nan
+    arrays = [x] if constant else [x, weights]
+    mod = module(function, shape, weights, constant=constant)
+    expected = kernels.plain(mod, arrays)
+    assert np.isfinite(expected).any() and not np.isfinite(expected).all()
+    made = kernels.scheduled(mod)
+    assert "cpu.fallback" not in kernels.rules(made)
+    np.testing.assert_allclose(kernels.run(made, arrays), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_long_rows_take_no_time_to_tell(kernels):
+    function, weights = deconvolution((8,), (4,), (2,))
+    begin = time.process_time()
+    made = kernels.scheduled(module(function, (1, 5, 100_000), weights))
+    assert time.process_time() - begin < 5
+    assert "cpu.fallback" not in kernels.rules(made)
+
+
+def test_data_of_any_extent_stay_a_sum(kernels):
+    extent, weights = tirx.Var("n", "int64"), np.ones((5, 6, 4), "float32")
+
+    def function(data, filters):
+        channel, step = te.reduce_axis((0, 5), "c"), te.reduce_axis((0, 4), "j")
+
+        def element(batch, output, where):
+            place = where + 1 - step
+            tests = [place >= 0, place < data.shape[2] * 2, tirx.EQ(tirx.floormod(place, 2), 0)]
+            value = data(batch, channel, tirx.floordiv(place, 2)) * filters(channel, output, step)
+            chosen = tirx.if_then_else(tirx.all(*tests), value, tirx.const(0.0, "float32"))
+            return te.sum(chosen, axis=[channel, step])
+
+        return te.compute((1, 6, 20), element, name="deconv")
+
+    made = kernels.scheduled(module(function, (1, 5, extent), weights))
+    assert kernels.rules(made) == {"cpu.fallback"}
 
 
 @pytest.mark.parametrize("changed", ["range", "remainder"])

@@ -6,11 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
+import tvm_ffi
 from tvm import relax, te, tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.extremes import first_extreme
+from tvm_nnef.schedules.stages import read_kernel
 from tvm_nnef.tvm_compat import runtime_tensor
 
 PLACES = "cpu.extreme_place"
@@ -285,6 +287,22 @@ def test_other_reductions_over_pairs_are_left_alone(kernels, name):
     results = [found] if len(wanted[name]) == 1 else found
     for result, each in zip(results, wanted[name], strict=True):
         np.testing.assert_array_equal(result.numpy(), each)
+
+
+def test_a_place_told_by_the_new_value_is_another_one():
+    """Where the value is stored first, no place behind it sees that it was better."""
+    data = te.placeholder((19, 35), "int64", "data")
+    function = te.create_prim_func([data, pairs(data, tirx.LE, NOWHERE)[0]])
+
+    def value_first(sequence):
+        *names, place, value = sequence.seq
+        known = {name.var: name.value for name in names}
+        stores = (tirx.BufferStore(s.buffer, known[s.value], s.indices) for s in (value, place))
+        return tirx.SeqStmt(list(stores)) if names else sequence
+
+    turned = tvm_ffi.structural_map(function.body, (tirx.SeqStmt, value_first))
+    assert read_kernel(function).stages[0].finds_place
+    assert read_kernel(function.with_body(turned)) is None
 
 
 def test_places_that_onnx_runtime_finds():

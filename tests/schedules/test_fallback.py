@@ -117,14 +117,15 @@ def test_elementwise_producers_are_computed_where_they_are_needed():
 def test_ordered_loops_are_left_alone_and_named():
     source, result = (tirx.decl_buffer((4,), "float32", name) for name in ("x", "y"))
     index = tirx.Var("i", "int64")
-    step = tirx.BufferStore(result, tirx.BufferLoad(source, [index]), [index])
+    turned = tirx.BufferLoad(result, [tirx.const(3, "int64") - index])
+    step = tirx.BufferStore(result, source[(index,)] + turned, [index])
     zero, four = tirx.const(0, "int64"), tirx.const(4, "int64")
     loop = tirx.For(index, zero, four, tirx.ForKind.SERIAL, step)
-    function = opaque_function("copy", [source, result], [result], [], loop)
-    mod = tvm.IRModule({"copy": function})
+    function = opaque_function("turned", [source, result], [result], [], loop)
+    mod = tvm.IRModule({"turned": function})
     scheduled = schedules.schedule_kernels(mod, TARGET)
-    assert schedules.report(scheduled) == [schedules.Kernel("copy", "ordered")]
-    tvm.ir.assert_structural_equal(scheduled["copy"].body, function.body)
+    assert schedules.report(scheduled) == [schedules.Kernel("turned", "ordered")]
+    tvm.ir.assert_structural_equal(scheduled["turned"].body, function.body)
 
 
 def test_kernels_of_private_functions_are_fused_and_scheduled():

@@ -19,11 +19,21 @@ def test_repeated_along_the_last_axis(kernels, extent, count, target):
     np.testing.assert_array_equal(found, x.repeat(count, 2))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float16", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "int64", "bool", "bfloat16"])
 def test_any_dtype(kernels, dtype):
     x = (np.arange(5 * 37) % 100).reshape(5, 37).astype(dtype)
     mod = kernels.module(lambda x: relax.op.repeat(x, 2, axis=1), x.shape, dtype=dtype)
-    np.testing.assert_array_equal(kernels.run(kernels.scheduled(mod), [x]), x.repeat(2, 1))
+    found = kernels.run(kernels.scheduled(mod), [x])
+    np.testing.assert_array_equal(found.astype("float32"), x.repeat(2, 1).astype("float32"))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_beside_elements_of_their_own(kernels, count):
+    x, y = kernels.values((3, 5, 37), (3, 5, 37 * count))
+    build = lambda x, y: relax.op.add(relax.op.repeat(x, count, axis=2), y)  # noqa: E731
+    mod = kernels.scheduled(kernels.module(build, x.shape, y.shape))
+    np.testing.assert_array_equal(kernels.run(mod, [x, y]), x.repeat(count, 2) + y)
+    assert "held" in mod.script()
 
 
 def test_both_axes_and_what_follows(kernels):
@@ -36,3 +46,4 @@ def test_both_axes_and_what_follows(kernels):
     expected = np.maximum(x.repeat(2, 1).repeat(2, 2) + y, 0)
     np.testing.assert_array_equal(kernels.run(mod, [x, y]), expected)
     assert kernels.rules(mod) == {"cpu.elementwise"}
+    assert "held" in mod.script()

@@ -31,6 +31,26 @@ def test_functions_of_functions(kernels, size):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
+def test_integers_that_are_read_again_and_again(kernels, dtype):
+    """Written out, each step would double them; TVM would join their constants to 2 to the 84."""
+
+    def made(x):
+        for _ in range(12):
+            square = relax.op.multiply(x, x)
+            x = relax.op.subtract(relax.op.multiply(square, relax.const(127, dtype)), x)
+        return x
+
+    expected = x = np.arange(1, 131).astype(dtype)
+    start = time.process_time()
+    mod = kernels.scheduled(kernels.module(made, x.shape, dtype=dtype))
+    found = kernels.run(mod, [x])
+    assert time.process_time() - start < SECONDS
+    for _ in range(12):
+        expected = expected * expected * np.array(127, dtype) - expected
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_what_is_guarded_is_not_loaded(kernels):
     """Elements in front of a buffer are asked for by no lane, however far away they are."""
     distance = 1 << 40

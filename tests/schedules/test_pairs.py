@@ -9,6 +9,8 @@ import pytest
 from tvm import relax
 
 from tvm_nnef import schedules
+from tvm_nnef.schedules.graph.ranges import range_of
+from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.tvm_build import compile_virtual_machine
 
 op = relax.op
@@ -75,6 +77,20 @@ def test_other_machines_multiply_as_they_can(kernels):
     mod = kernels.module(product(np.ones((64, 64)), 3), (32, 64), dtype="uint8")
     made = kernels.scheduled(mod, "aarch64")
     assert not any("pair" in variable.name_hint for variable in made.get_global_vars())
+
+
+def test_sums_of_sums_are_told_as_far_as_that_is_quick():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((3,), "uint8"))
+    with builder.function("main", [x]):
+        total = builder.emit(op.subtract(op.astype(x, "int32"), relax.const(255, "int32")))
+        ranges = []
+        for _ in range(40):
+            ranges.append(range_of(Operands(builder), total))
+            total = builder.emit(op.add(total, total))
+        builder.emit_func_output(total)
+    assert ranges[:4] == [(-255 << n, 0) for n in range(4)]
+    assert ranges[-1] is None
 
 
 def test_integers_wrap_around_as_they_do_unscheduled(kernels):

@@ -61,6 +61,25 @@ def guarded(first):
     return conv
 
 
+def row(lead, count, value, *, times=1):
+    """A convolution along rows of five elements in zeros, which are added up so many ``times``."""
+
+    def conv(x, w):
+        def framed(n, c, i):
+            inside = tirx.all(i >= lead, i < lead + 5)
+            return tirx.if_then_else(inside, value(x, n, c, i - lead), tirx.const(0.0, "float32"))
+
+        shape = (1, 6, 5 + 2 * lead)
+        copied = te.compute(shape, framed, name="pad")
+        if times > 1:
+            copied = summed(shape, lambda n, c, i, _: framed(n, c, i), times)
+        return summed(
+            (1, 8, count), lambda n, o, i, c, u: copied(n, c, i + u) * w(o, c, u), 6, w.shape[2]
+        )
+
+    return conv
+
+
 def with_bias(x, w, b):
     y = conv(x, w)
     z = te.compute(y.shape, lambda n, o, i, j: te.max(y(n, o, i, j) + b(o), 0), name="relu")
@@ -148,6 +167,10 @@ CASES = {
             (3, 5, 8), lambda n, o, i, c, u: x(n, 0, c, 2 * i + u) * w(o, c, u), 8, 3
         ),
         [(3, 1, 8, 17), (5, 8, 3)]),
+    "copy_that_sums": (
+        "nn.conv1d", row(1, 5, lambda x, n, c, i: x(n, c, i), times=4), [(1, 6, 5), (8, 6, 3)]),
+    "copy_without_a_dimension": (
+        "nn.conv1d", row(1, 5, lambda x, n, c, i: x(n, c, i, 0)), [(1, 6, 5, 1), (8, 6, 3)]),
     "pointwise": (
         "nn.conv2d",
         lambda x, w: summed((2, 5, 6, 7), lambda n, o, i, j, c: x(n, c, i, j) * w(o, c, 0, 0), 4),
@@ -212,6 +235,12 @@ def test_contractions_become_operators_that_are_equal(kernels, name):
     scheduled = kernels.scheduled(mod)
     assert kernels.rules(scheduled) & {"cpu.register_tile", "cpu.row_reduction"}
     np.testing.assert_allclose(kernels.run(scheduled, arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_windows_that_meet_no_data_give_nothing(kernels):
+    shapes = [(1, 6, 5), (8, 6, 2)]
+    mod = kernels.scheduled(kernels.formula(row(7, 2, lambda x, *place: x(*place)), *shapes))
+    assert not kernels.run(mod, kernels.values(*shapes)).any()
 
 
 @pytest.mark.parametrize("name", LEFT_ALONE)

@@ -85,6 +85,27 @@ def test_strided_loads_read_the_same_elements_and_nothing_behind(stride, lanes):
     assert min(places) >= min(expected) and max(places) <= max(expected)
 
 
+def test_loads_that_may_not_run_share_no_vectors():
+    source, target = (tirx.decl_buffer((64,), "float32", name) for name in "xy")
+    place, named = tirx.Var("place", "int64"), tirx.Var("named", "float32x4")
+
+    def ramp(base, stride):
+        return tirx.Ramp(base, tirx.const(stride, "int64"), 4)
+
+    zero = tirx.Broadcast(tirx.const(0.0, "float32"), 4)
+    guarded = tirx.if_then_else(place > 0, source[(ramp(place - 1, 2),)], zero)
+    value = named + source[(ramp(place, 2),)]
+    statements = [tirx.Bind(named, guarded), tirx.BufferStore(target, value, [ramp(place, 1)])]
+    function = opaque_function("f", [source, target], [], [], tirx.SeqStmt(statements))
+    (store,) = nodes(strided_loads.sorted_in_registers(function).body, tirx.BufferStore)
+    first = {place: tirx.const(0, "int64")}
+    for load in nodes(store.value, type(source[(place,)])):
+        base = tvm_ffi.structural_map(
+            load.indices[0].base, (tirx.Var, lambda var: first.get(var, var))
+        )
+        assert int(tvm.sym.Analyzer().simplify(base)) >= 0
+
+
 @pytest.mark.parametrize("stride, offsets, vectors", [
     (2, (0, 1, 2), 4), (2, (3, 0), 4), (3, (0, 1, 2, 3), 6), (2, (0, 32, 33, 1), 4),
 ])  # fmt: skip

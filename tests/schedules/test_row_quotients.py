@@ -56,3 +56,14 @@ def test_a_divisor_is_computed_once_however_it_is_made() -> None:
         tvm_ffi.structural_walk(function.body, (tirx.Select, choices.append), order="post")
     assert "cpu.row_reduction" in {kernel.rule for kernel in schedules.report(mod)}
     assert len(choices) < 200
+
+
+def test_what_is_read_twice_is_not_written_out_twice_again_and_again() -> None:
+    steps = "".join(f"b{n} = nn.sigmoid(a{n}); a{n + 1} = math.mul(a{n}, b{n}); " for n in range(9))
+    text = f"""import math; import nn;
+        graph G {{ @input {{ a0: real[6,64]; }} @output {{ y: real[6,1]; }}
+            @compose {{ {steps} y = math.max_reduce{{axes=[1]}}(a9); }} }}
+    """
+    mod = schedules.schedule(tvm_nnef.from_nnef(text), resolve("native"))
+    assert {kernel.rule for kernel in schedules.report(mod)} == {"cpu.row_reduction"}
+    assert sum(len(function.script()) for function in prim_functions(mod).values()) < 40_000

@@ -16,7 +16,10 @@ from scipy.signal import lfilter
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.pipeline import compile_stages
+from tvm_nnef.compilation.target import resolve
 from tvm_nnef.runtime import Executable
+from tvm_nnef.schedules.stages import loads
+from tvm_nnef.tvm_compat import prim_functions
 
 SCAN, FREE, ORDERED = "cpu.scan", "cpu.free_loops", "ordered"
 
@@ -32,11 +35,8 @@ def formula(shape, lower, inputs=1):
     )
 
 
-def build(parts, machine_types=None, evaluate=True):
-    """The results of ``(operator, call, arrays)`` in one model, by the build and the evaluator.
-
-    And the rule of each kernel. Ports are named after the arrays of a part.
-    """
+def composed(parts):
+    """One model of ``(operator, call, arrays)``, whose ports are named after the arrays; these."""
     text, ports, lines, arrays = "import math;\n", [], [], []
     for number, (operator, call, own) in enumerate(parts):
         text += operator.replace("operator f ", f"operator f{number} ")
@@ -53,7 +53,12 @@ def build(parts, machine_types=None, evaluate=True):
         f"graph G {{ @input {{ {' '.join(ports)} }} @output {{ {outputs} }}\n"
         f"@compose {{ {' '.join(lines)} }} }}"
     )
-    model = tvm_nnef.load_model(text)
+    return tvm_nnef.load_model(text), arrays
+
+
+def build(parts, machine_types=None, evaluate=True):
+    """The results of parts in one model, by the build and the evaluator; the rule of each."""
+    model, arrays = composed(parts)
     options = {} if machine_types is None else {"machine_types": machine_types}
     expected = tvm_nnef.evaluate(model, *arrays, **options) if evaluate else ()
     found, kernels = compiled(model, **options)
@@ -366,6 +371,29 @@ def test_half_precision_adds_in_single():
         exact = np.cumsum(x, axis, dtype="float64")
         assert np.abs(array - exact).max() <= np.abs(other - exact).max() + 2**-12 * exact.max()
     assert set(kernels.values()) == {SCAN}
+
+
+def test_locals_that_are_read_again_and_again_are_computed_once():
+    """Six that each read the last one three times, written out, are thousands of reads."""
+    steps = ", ".join(
+        f"a{n} = a{n - 1} > 0.25 ? 0.5 * a{n - 1} : a{n - 1} + 0.125" for n in range(1, 7)
+    )
+    alone = f"a0 = x0[i,j,k], {steps}, y[i,j,k] = a6"
+    lowers = [alone, f"{alone}; y[i,j,k] += y[i,j,|k-1|]"] + [
+        f"y[i,j,k] = x0[i,j,k]; a0 = x0[i,j,k] + y[{at}], {steps}, y[i,j,k] += a6"
+        for at in ("i,|j-1|,k", "i,j,|k-1|", "i,|j-1|,|k+1|")
+    ]
+    x = normal(3, 5, 151)
+    model, _ = composed([(formula(x.shape, lower), "f(...)", [x]) for lower in lowers])
+    mod = schedules.schedule(tvm_nnef.from_nnef(model), resolve("native"))
+    for function in prim_functions(mod).values():
+        assert len(loads(function.body)) < 1000
+    made, kernels = compiled(model)
+    found = [kernels[f"main_f{number}_ordered"] for number in range(len(lowers))]
+    assert found == [FREE, SCAN, SCAN, SCAN, FREE]
+    given = [x] * len(lowers)
+    for first, second in zip(made(*given), tvm_nnef.evaluate(model, *given), strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-5)
 
 
 OPEN = """import math;

@@ -16,7 +16,7 @@ from tvm_nnef.schedules.cpu import rules, selection
 from tvm_nnef.schedules.divisions import with_hidden_dividends
 from tvm_nnef.schedules.extents import with_named_extents
 from tvm_nnef.tvm_build import compile_kernel
-from tvm_nnef.tvm_compat import runtime_tensor
+from tvm_nnef.tvm_compat import prim_functions, runtime_tensor
 
 KINDS = 7
 
@@ -107,6 +107,22 @@ def test_the_report_names_the_rule() -> None:
     np.testing.assert_array_equal(places, formula)
 
 
+def test_a_long_value_is_computed_once_in_front() -> None:
+    """Written out wherever a key is made of it, it would double with each step of it."""
+    steps = "".join(
+        f"b{n} = nn.sigmoid(a{n}); a{n + 1} = math.mul(a{n}, b{n});\n" for n in range(10)
+    )
+    text = f"import math; import nn; {FORMULA.split('graph')[0]} graph Main {{\n"
+    text += "@input { a0: real[2, 90]; } @output { y: int[~..]; }\n"
+    text += f"@compose {{ {steps} ranks, y = first{{k=7}}(a10); }} }}"
+    module = tvm_nnef.from_nnef(text)
+    (kernel,) = prim_functions(schedules.schedule(module, resolve("native"))).values()
+    assert len(kernel.script()) < 100_000
+    data = np.random.default_rng(0).permuted(np.tile(np.arange(10, 100.0), (2, 1)), axis=1)
+    (places,) = tvm_nnef.build(module, progress=False)(data.astype("float32"))
+    np.testing.assert_array_equal(places, in_order(data, 1, 7, True))
+
+
 def test_bfloat16_in_rows_and_beside_each_other() -> None:
     """TVM takes it for integers inside of what has a name."""
     text = formula = FORMULA.split("graph")[0].replace("first", "row")
@@ -194,8 +210,9 @@ LENGTHS = [1, 2, 9, 63, 64, 150, 333, 4001]
 @pytest.mark.parametrize("most", [6, 70, None])
 def test_open_extents(most: int | None) -> None:
     kernel = compiled((None, None), 1, None, "float32", most=most, largest=True)
+    check(kernel, np.zeros((KINDS, 0), "float32"), 1, 0, True)
     for length in LENGTHS:
-        for count in {min(length, most)} if most else {1, (length + 1) // 2, length}:
+        for count in {min(length, most)} if most else {0, 1, (length + 1) // 2, length}:
             check(kernel, rows(length, "float32"), 1, count, True)
 
 
@@ -206,6 +223,8 @@ def test_open_rows_beside_each_other() -> None:
             table = np.resize(rows(length, "int32"), (2 * beside, length))
             data = np.ascontiguousarray(np.moveaxis(table.reshape(2, beside, length), -1, 1))
             check(kernel, data, 1, min(length, 5), False)
+    for shape in [(2, 0, 3), (2, 3, 0)]:
+        check(kernel, np.zeros(shape, "int32"), 1, min(shape[1], 5), False)
 
 
 def ordering(

@@ -178,11 +178,15 @@ def test_loops_that_are_alike_have_stacks_of_their_own(whole, monkeypatch):
     V = -2 * W
     loaded = tvm_nnef.load_model(text, variables={"main.G.W": W, "main.G.R": R, "main.G.V": V})
     x, h = random(T, 2, C), random(2, N)
-    y, w, *_ = tvm_nnef.build(loaded)(x, h)
-    np.testing.assert_allclose(y, scanned(plain, x, h)[0], rtol=1e-5, atol=1e-5)
-    other = [np.tanh(each @ V.T) for each in x[:1]]
-    np.testing.assert_allclose(w[0], np.tanh(x[0] @ V.T + h @ R.T), rtol=1e-5, atol=1e-5)
-    assert np.abs(w[0] - other[0]).max() > 1e-3
+    found = dict(zip("ywzv", tvm_nnef.build(loaded)(x, h), strict=True))
+    for stack, last, weights in (("y", "z", W), ("w", "v", V)):
+
+        def step(x, s, weights=weights):
+            t = np.tanh(x @ weights.T + s @ R.T)
+            return t, t
+
+        for name, expected in zip((stack, last), scanned(step, x, h), strict=True):
+            np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 def test_weights_in_a_loop_are_packed_before_it_runs():

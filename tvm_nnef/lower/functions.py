@@ -22,10 +22,12 @@ from tvm_nnef.lower.integers import (
     DIVISIONS,
     BinaryEmitter,
     UnaryEmitter,
+    added,
     hidden_real,
     integer_power,
     multiplied,
     opaque,
+    subtracted,
 )
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
@@ -196,8 +198,8 @@ UNARY: Mapping[str, UnaryEmitter] = {
 
 BINARY: Mapping[str, BinaryEmitter] = {
     **DIVISIONS,
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
+    "add": added,
+    "sub": subtracted,
     "mul": multiplied,
     "min": smaller,
     "max": greater,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -53,7 +54,43 @@ def multiplied(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     """A product; a constant joins the one that is there, wrapping around (see ``opaque``)."""
     if isinstance(y, tirx.IntImm) and isinstance(x, tirx.Mul) and isinstance(x.b, tirx.IntImm):
         return x.a * opaque(x.b * y)
-    return x * y
+    return operator.mul(*_kept_apart(operator.mul, x, y))
+
+
+def added(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """A sum, whose terms TVM cannot join into more than their type holds (see ``opaque``)."""
+    return operator.add(*_kept_apart(operator.add, x, y))
+
+
+def subtracted(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """A difference, as :func:`added` makes a sum."""
+    return operator.sub(*_kept_apart(operator.add, x, y))
+
+
+def _kept_apart(
+    join: Callable[[int, int], int], x: PrimExpression, y: PrimExpression
+) -> tuple[PrimExpression, PrimExpression]:
+    """Two ints, sealed where TVM could join their constants beyond what their type holds."""
+    bits = {"int32": 32, "int64": 64}.get(dtype_of(x))
+    if bits is None or join(_gathered(x), _gathered(y)) < 2 ** (bits - 1):
+        return x, y
+    sums = (tirx.Add, tirx.Sub, tirx.Mul)
+    first, second = (_sealed(each) if isinstance(each, sums) else each for each in (x, y))
+    return first, second
+
+
+def _gathered(x: PrimExpression) -> int:
+    """The largest factor, or constant, that TVM can make of the sums and products of an int."""
+    match x:
+        case tirx.IntImm():
+            return abs(int(x.value))
+        case tirx.Add() | tirx.Sub():
+            return _gathered(x.a) + _gathered(x.b)
+        case tirx.Mul():
+            return _gathered(x.a) * _gathered(x.b)
+        case tirx.Cast():
+            return _gathered(x.value)
+    return 1
 
 
 def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:

@@ -13,14 +13,15 @@ from collections.abc import Iterator
 
 from tvm_nnef.graph.formula import Binary, Constant, Let, Local, Scalar, Statement, children, walk
 
-LARGEST = 1 << 14
-"""Expressions of so many nodes have no names in them, and can be scheduled."""
+LARGEST = 1 << 11
+"""Expressions of so many nodes have no names in them, and can be scheduled; larger ones, with what
+is read again written out, are built in minutes."""
 
 _HARMLESS = frozenset({"add", "sub", "mul", "min", "max", "lt", "le", "gt", "ge", "eq", "ne"})
 """What integers can be computed with where nobody asks for the result."""
 
 
-def named_locals(statement: Statement, scalar: Scalar) -> tuple[Let, ...]:
+def named_locals(statement: Statement, scalar: Scalar, largest: int = LARGEST) -> tuple[Let, ...]:
     """The locals to be named in a scalar, in their order; none where it is small without.
 
     They are numbers, read more than once, and can be computed whether they are needed or not.
@@ -28,7 +29,7 @@ def named_locals(statement: Statement, scalar: Scalar) -> tuple[Let, ...]:
     sizes: dict[str, int] = {}
     for local in statement.locals:
         sizes[local.name] = _size(local.value, sizes)
-    if _size(scalar, sizes) <= LARGEST:
+    if _size(scalar, sizes) <= largest:
         return ()
     read = Counter(_read(scalar))
     for local in reversed(statement.locals):

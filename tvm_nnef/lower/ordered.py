@@ -28,6 +28,10 @@ from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, opaque_f
 Buffer: TypeAlias = Any
 TirStatement: TypeAlias = Any
 
+_LARGEST = 1 << 9
+"""Expressions of so many nodes have no names in them: larger ones compute no faster, and are built
+in seconds."""
+
 
 def ordered_function(
     formula: Formula,
@@ -126,7 +130,7 @@ def _step(
             emitter.subscript(part, extent)
             for part, extent in zip(store.subscripts, store.tensor.shape, strict=True)
         ]
-        for local in named_locals(statement, store.value):
+        for local in named_locals(statement, store.value, _LARGEST):
             if local.name not in emitter.names:
                 name = _held(bindings, emitter.value(local.value), local.name)
                 emitter = replace(emitter, names={**emitter.names, local.name: name})

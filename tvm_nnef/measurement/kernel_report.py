@@ -20,9 +20,8 @@ NOT_TIMED = "The kernels were not timed: this machine does not run code for the 
 class KernelRow:
     """A kernel: the rule that scheduled it, how often it is called, its work, and its time.
 
-    ``work`` and ``seconds`` are those of one call, None where data decide about extents, and
-    no work where the rule takes another way than the formula; ``calls`` counts places in the model,
-    so that what stands in a loop counts once.
+    ``work`` and ``seconds`` are those of one call, None where data decide about extents; ``calls``
+    counts places in the model, so that what stands in a loop counts once.
     """
 
     name: str

@@ -54,7 +54,7 @@ def kernel_report(
             name=name,
             rule=rules.get(name, "none"),
             calls=calls.get(name, 0),
-            work=None if rules.get(name) in schedules.SHORTCUTS else work_of(function, bounds),
+            work=work_of(function, bounds),
             seconds=seconds.get(name),
         )
         for name, function in functions.items()
