@@ -13,7 +13,7 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, sym, tirx
 
-from tvm_nnef.schedules.stages import substituted
+from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
 
 _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)

@@ -21,10 +21,10 @@ from tvm import relax, sym, te, tirx
 from tvm_nnef.extremes import first_extreme
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.convolving import Window, channels_first, is_exact, padded
+from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.schedules.running import cumulative_product, cumulative_sum
-from tvm_nnef.schedules.stages import substituted
 from tvm_nnef.tvm_compat import (
     BUFFER_TYPE,
     Module,

@@ -18,7 +18,8 @@ from typing import Any
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads
+from tvm_nnef.schedules.expressions import loads
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage
 from tvm_nnef.tvm_compat import BUFFER_LOAD, CALL, PrimExpression, choice_of, dtype_of
 
 _WHOLE = ("int32", "int64")

@@ -16,7 +16,8 @@ from typing import Any
 from tvm import sym, tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import Stage, variables
+from tvm_nnef.schedules.expressions import variables
+from tvm_nnef.schedules.stages import Stage
 from tvm_nnef.tvm_compat import BUFFER_LOAD, dtype_of, is_conditional
 
 

@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.extremes import extreme_of
 from tvm_nnef.schedules.places import Place, find_search, is_overwritten
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
@@ -153,54 +154,6 @@ def _without_idle(nests: list[Any], function: PrimFunction) -> list[Any]:
         )
 
     return [nest for nest in nests if not is_idle(nest)]
-
-
-def loads(expression: PrimExpression, buffer: Any = None) -> list[Any]:
-    """The loads in an expression, of one buffer where it is given."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (BUFFER_LOAD, found.append), order="post")
-    if buffer is None:
-        return found
-    return [load for load in found if load.source.same_as(buffer)]
-
-
-def variables(expression: Any) -> list[Any]:
-    """The variables in an expression or statement, one for each place where it stands."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
-    return found
-
-
-def mentions(expression: Any, wanted: Iterable[Any]) -> bool:
-    """Whether one of some variables stands in an expression."""
-    known = list(wanted)
-    return any(var in known for var in variables(expression))
-
-
-def with_simple_indices(expression: Any, analyzer: Any) -> Any:
-    """The expression with the indices of its loads simplified by an analyzer."""
-
-    def simple(load: Any) -> Any:
-        return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
-
-    return tvm_ffi.structural_map(expression, (BUFFER_LOAD, simple), order="post")
-
-
-def substituted(expression: Any, values: Mapping[Any, Any]) -> Any:
-    """The expression or statement with variables replaced.
-
-    What a ``Let`` in it binds is bound to variables of its own.
-    """
-    own = tvm_ffi.structural_map(expression, (tirx.Let, _renewed))
-    return tvm_ffi.structural_map(own, (tirx.Var, lambda var: values.get(var, var)))
-
-
-def _renewed(let: Any) -> Any:
-    """The same binding with another variable: TVM takes two of one variable for a mistake."""
-    fresh = tirx.Var(let.var.name, dtype_of(let.var))
-    replaced = {let.var: fresh}
-    body = tvm_ffi.structural_map(let.body, (tirx.Var, lambda var: replaced.get(var, var)))
-    return tirx.Let(fresh, let.value, body)
 
 
 def at(stage: Stage, indices: Iterable[PrimExpression]) -> PrimExpression:

@@ -22,7 +22,8 @@ from tvm_nnef.schedules.cpu import cuts, emit, interleaving, regrouping, transpo
 from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import merge_axes
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_pointwise, loads, substituted
+from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_pointwise
 from tvm_nnef.tvm_compat import (
     PrimFunction,
     dtype_of,

@@ -16,8 +16,9 @@ from tvm import sym, tirx
 from tvm.ir import Call, Range
 
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.padding import conjunction
-from tvm_nnef.schedules.stages import Axis, loads
+from tvm_nnef.schedules.stages import Axis
 from tvm_nnef.tvm_compat import choice_of
 
 Part = tuple[sizes.Extent, sizes.Extent]

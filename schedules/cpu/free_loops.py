@@ -35,7 +35,7 @@ from tvm_nnef.schedules.cpu.ordered_nests import (
     same_place,
     with_nests,
 )
-from tvm_nnef.schedules.stages import loads, mentions, substituted
+from tvm_nnef.schedules.expressions import loads, mentions, substituted
 from tvm_nnef.tvm_compat import PrimFunction, dtype_of, is_conditional
 
 NAME = "cpu.free_loops"

@@ -18,7 +18,8 @@ from tvm.ir import Range
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import stride_of
-from tvm_nnef.schedules.stages import Axis, loads, substituted, with_simple_indices
+from tvm_nnef.schedules.expressions import loads, substituted, with_simple_indices
+from tvm_nnef.schedules.stages import Axis
 
 _MOST = 4
 """So many vectors at most are interleaved."""

@@ -14,7 +14,8 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import Axis, loads, variables
+from tvm_nnef.schedules.expressions import loads, variables
+from tvm_nnef.schedules.stages import Axis
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, buffer_view
 
 

@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.stages import loads, substituted
+from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.tvm_compat import PrimFunction, is_conditional, lanes_of
 
 

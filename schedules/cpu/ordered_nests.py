@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import loads, mentions
+from tvm_nnef.schedules.expressions import loads, mentions
 from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, with_opaque_body
 
 

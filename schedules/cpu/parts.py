@@ -14,7 +14,8 @@ from typing import Any
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
-from tvm_nnef.schedules.stages import Kernel, Stage, loads
+from tvm_nnef.schedules.expressions import loads
+from tvm_nnef.schedules.stages import Kernel, Stage
 from tvm_nnef.tvm_compat import PrimFunction, with_opaque_body
 
 NAME = "cpu.parts"

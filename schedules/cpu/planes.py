@@ -26,7 +26,8 @@ from tvm_nnef.schedules.cpu.reduction import Reduction, loads_of_any, read_reduc
 from tvm_nnef.schedules.cpu.register_tile import PARALLEL_WORK, Loops
 from tvm_nnef.schedules.cpu.stack import BYTES
 from tvm_nnef.schedules.cpu.tile_plan import Plan, make_plan
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product, loads, substituted
+from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, with_opaque_body
 
 NAME = "cpu.planes"

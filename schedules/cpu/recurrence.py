@@ -24,7 +24,8 @@ from tvm.ir import Call, Range
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu.ordered_nests import Nest, line, same_place
-from tvm_nnef.schedules.stages import is_plain, loads, substituted, variables
+from tvm_nnef.schedules.expressions import loads, substituted, variables
+from tvm_nnef.schedules.stages import is_plain
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, choice_of, dtype_of
 
 MOST_BEHIND = 4

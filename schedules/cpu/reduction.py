@@ -18,19 +18,9 @@ from tvm.ir import Range
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu.merging import merge_axes
+from tvm_nnef.schedules.expressions import loads, mentions, substituted, with_simple_indices
 from tvm_nnef.schedules.padding import Guard, read_guard, read_padding
-from tvm_nnef.schedules.stages import (
-    Axis,
-    Kernel,
-    Stage,
-    at,
-    inlined,
-    is_plain,
-    loads,
-    mentions,
-    substituted,
-    with_simple_indices,
-)
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, at, inlined, is_plain
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression
 
 _LONGEST_BORDER = 11

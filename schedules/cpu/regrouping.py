@@ -22,7 +22,8 @@ from tvm.ir import Range
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu.merging import Merged, count
-from tvm_nnef.schedules.stages import Axis, loads, substituted
+from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.stages import Axis
 from tvm_nnef.tvm_compat import BUFFER_LOAD, buffer_view
 
 _MOST = 16

@@ -11,7 +11,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.stages import mentions
+from tvm_nnef.schedules.expressions import mentions
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, dtype_of, is_scalar
 
 _TYPE = "bfloat16"

@@ -18,8 +18,9 @@ from tvm import tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.schedules.extremes import greater, smaller
-from tvm_nnef.schedules.stages import Axis, substituted
+from tvm_nnef.schedules.stages import Axis
 
 _PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions are under way at once."""

@@ -26,8 +26,9 @@ from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.recurrence import Recurrence
 from tvm_nnef.schedules.cpu.recurrence_lanes import PARALLEL_WORK
+from tvm_nnef.schedules.expressions import mentions, substituted, variables
 from tvm_nnef.schedules.extremes import greater, greatest, least, smaller
-from tvm_nnef.schedules.stages import combination, mentions, substituted, variables
+from tvm_nnef.schedules.stages import combination
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
 Names: TypeAlias = "Sequence[tuple[Any, PrimExpression]]"

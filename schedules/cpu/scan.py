@@ -23,7 +23,7 @@ from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.ordered_nests import Nest, opaque_block, read_nests, with_nests
 from tvm_nnef.schedules.cpu.recurrence import read_recurrence
 from tvm_nnef.schedules.cpu.recurrence_merging import merged
-from tvm_nnef.schedules.stages import loads, mentions
+from tvm_nnef.schedules.expressions import loads, mentions
 from tvm_nnef.tvm_compat import PrimFunction
 
 NAME = "cpu.scan"

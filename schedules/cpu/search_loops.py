@@ -20,9 +20,10 @@ from tvm_nnef.schedules.cpu.reduction import Reduction
 from tvm_nnef.schedules.cpu.row_reduction import PARALLEL_WORK
 from tvm_nnef.schedules.cpu.row_totals import joined
 from tvm_nnef.schedules.cpu.strided_loads import WIDEST
+from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.extremes import is_number
 from tvm_nnef.schedules.places import Place
-from tvm_nnef.schedules.stages import Axis, extent_product, loads, substituted
+from tvm_nnef.schedules.stages import Axis, extent_product
 from tvm_nnef.tvm_compat import buffer, dtype_of
 
 _VECTORS = 4

@@ -28,8 +28,9 @@ from tvm_nnef.schedules.cpu.radix import PLACE
 from tvm_nnef.schedules.cpu.selected_row import Row
 from tvm_nnef.schedules.cpu.selection_results import Results
 from tvm_nnef.schedules.cpu.sort_keys import key_of
+from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.orders import Order, read_order
-from tvm_nnef.schedules.stages import Axis, Kernel, inlined, is_short, loads, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, inlined, is_short
 from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
 
 NAME = "cpu.selection"

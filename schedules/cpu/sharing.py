@@ -16,7 +16,8 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads, mentions, substituted
+from tvm_nnef.schedules.expressions import loads, mentions, substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage
 from tvm_nnef.tvm_compat import dtype_of, is_conditional
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_nnef.schedules.cpu.description import bits_of
-from tvm_nnef.schedules.stages import loads
+from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
 

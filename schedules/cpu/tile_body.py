@@ -19,13 +19,8 @@ from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.cuts import between
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.tile_plan import Plan
-from tvm_nnef.schedules.stages import (
-    Axis,
-    extent_product,
-    loads,
-    substituted,
-    with_simple_indices,
-)
+from tvm_nnef.schedules.expressions import loads, substituted, with_simple_indices
+from tvm_nnef.schedules.stages import Axis, extent_product
 from tvm_nnef.tvm_compat import PrimExpression, prefetch
 
 _STATEMENTS = 320

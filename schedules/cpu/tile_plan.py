@@ -20,7 +20,8 @@ from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import count
 from tvm_nnef.schedules.cpu.reduction import Reduction
 from tvm_nnef.schedules.cpu.strided_loads import WIDEST
-from tvm_nnef.schedules.stages import Axis, extent_product, loads, substituted
+from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.stages import Axis, extent_product
 
 _MANY = 1 << 20
 """Rows of which only a run tells the number: tiles are as high as is good for many of them."""

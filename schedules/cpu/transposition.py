@@ -17,7 +17,8 @@ from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import stride_of
 from tvm_nnef.schedules.cpu.merging import count
 from tvm_nnef.schedules.cpu.strided_loads import WIDEST
-from tvm_nnef.schedules.stages import Axis, loads, substituted
+from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.stages import Axis
 
 _BLOCK = 16
 """Rows and columns of a block at most: a line of the cache has as many."""

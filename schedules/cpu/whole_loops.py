@@ -19,8 +19,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules.expressions import substituted, variables
 from tvm_nnef.schedules.graph.rewriting import operator_name
-from tvm_nnef.schedules.stages import substituted, variables
 from tvm_nnef.tvm_compat import (
     BUFFER_TYPE,
     LOOP_BODY,

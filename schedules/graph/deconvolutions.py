@@ -17,11 +17,12 @@ from tvm import sym, tirx
 from tvm.ir import Range
 
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.expressions import mentions, with_simple_indices
 from tvm_nnef.schedules.graph.contractions import has
 from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import is_whole, with_unit_axes
 from tvm_nnef.schedules.padding import conjunction, is_zero
-from tvm_nnef.schedules.stages import Axis, Stage, mentions, with_simple_indices
+from tvm_nnef.schedules.stages import Axis, Stage
 from tvm_nnef.tvm_compat import BUFFER_LOAD, is_conditional
 
 

@@ -14,9 +14,10 @@ from typing import Any
 from tvm import relax, tirx
 
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.extremes import extreme_of, greater, smaller
 from tvm_nnef.schedules.graph.rewriting import Operands
-from tvm_nnef.schedules.stages import Stage, loads
+from tvm_nnef.schedules.stages import Stage
 from tvm_nnef.tvm_compat import (
     BUFFER_LOAD,
     CALL,

@@ -11,7 +11,8 @@ from typing import Any
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import Kernel, Stage, loads, read_kernel
+from tvm_nnef.schedules.expressions import loads
+from tvm_nnef.schedules.stages import Kernel, Stage, read_kernel
 from tvm_nnef.tvm_compat import Module, prim_functions, update_functions
 
 _ELEMENTWISE, _BROADCAST, _INJECTIVE = range(3)

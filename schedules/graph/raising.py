@@ -19,6 +19,7 @@ import numpy as np
 import tvm_ffi
 from tvm import relax
 
+from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.graph.contractions import Contraction, contractions
 from tvm_nnef.schedules.graph.deconvolutions import Deconvolution, deconvolution
 from tvm_nnef.schedules.graph.elements import as_operators, is_elementwise
@@ -27,7 +28,7 @@ from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call
 from tvm_nnef.schedules.graph.reductions import Reduction, as_reduction, reduction, volume
 from tvm_nnef.schedules.graph.remainders import as_convolution
 from tvm_nnef.schedules.graph.rewriting import Operands, Rewrite, operator_name, rewritten
-from tvm_nnef.schedules.stages import Kernel, Stage, inlined, loads, read_kernel
+from tvm_nnef.schedules.stages import Kernel, Stage, inlined, read_kernel
 from tvm_nnef.tvm_compat import (
     BUFFER_LOAD,
     Module,

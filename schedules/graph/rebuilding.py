@@ -14,7 +14,8 @@ from tvm import te, tirx
 
 from tvm_nnef.extremes import first_extreme
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, read_kernel, substituted
+from tvm_nnef.schedules.expressions import substituted
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage, read_kernel
 from tvm_nnef.tvm_compat import (
     BUFFER_LOAD,
     PrimFunction,

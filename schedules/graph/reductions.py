@@ -16,6 +16,7 @@ from typing import Any
 import tvm_ffi
 from tvm import relax, tirx
 
+from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.extremes import greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.arranging import (
     cut,
@@ -25,7 +26,7 @@ from tvm_nnef.schedules.graph.arranging import (
 )
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.graph.windows import Operand, operand_of
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, loads
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage
 from tvm_nnef.tvm_compat import BUFFER_LOAD, RelaxExpression
 
 _REDUCTIONS: tuple[tuple[Any, Callable[[str], Any], Callable[..., Any]], ...] = (

@@ -15,8 +15,9 @@ import tvm_ffi
 from tvm import sym, tirx
 
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.expressions import mentions
 from tvm_nnef.schedules.padding import Padding, read_padding
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, mentions
+from tvm_nnef.schedules.stages import Axis, Kernel, Stage
 from tvm_nnef.tvm_compat import BUFFER_LOAD
 
 

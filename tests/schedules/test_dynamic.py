@@ -13,7 +13,7 @@ from tvm import relax, te, tirx
 from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.stages import substituted
+from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.tvm_build import compile_virtual_machine, virtual_machine
 from tvm_nnef.tvm_compat import runtime_tensor
 
