@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
 from tvm_ffi import structural_equal
 
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.extremes import greatest, is_number, least
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, dtype_of
 
@@ -91,11 +91,9 @@ def _stores(statement: Any) -> list[Any]:
     for part in parts:
         if not isinstance(part, (tirx.Bind, tirx.BufferStore)):
             return []
-        read: list[Any] = []
-        tvm_ffi.structural_walk(part.value, (BUFFER_LOAD, read.append), order="post")
-        if any(load.source.same_as(store.buffer) for load in read for store in stores):
+        if any(loads(part.value, store.buffer) for store in stores):
             return []
-        value = tvm_ffi.structural_map(part.value, (tirx.Var, lambda v: names.get(v, v)))
+        value = substituted(part.value, names)
         if isinstance(part, tirx.Bind):
             names[part.var] = value
         else:

@@ -209,6 +209,17 @@ def with_opaque_body(
     return made.with_attr(kept) if kept else made
 
 
+def opaque_block(function: PrimFunction) -> Any:
+    """The only block in the root block of a function, without iterators; None for others."""
+    outer = function.body
+    if not isinstance(outer, s_tir.SBlockRealize) or not isinstance(
+        outer.block.body, s_tir.SBlockRealize
+    ):
+        return None
+    block = outer.block.body.block
+    return None if len(block.iter_vars) or len(outer.block.alloc_buffers) else block
+
+
 def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:
     """A buffer of another shape over the same elements, and the statement that declares it."""
     view = tirx.decl_buffer(list(shape), buffer.dtype, f"{buffer.name}_view", layout=None)

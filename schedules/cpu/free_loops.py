@@ -30,13 +30,12 @@ from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.ordered_nests import (
     Nest,
     line,
-    opaque_block,
     read_nests,
     same_place,
     with_nests,
 )
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
-from tvm_nnef.tvm_compat import PrimFunction, dtype_of, is_conditional
+from tvm_nnef.tvm_compat import PrimFunction, dtype_of, is_conditional, opaque_block
 
 NAME = "cpu.free_loops"
 

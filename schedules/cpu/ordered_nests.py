@@ -15,7 +15,7 @@ from tvm import s_tir, sym, tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads, mentions
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, with_opaque_body
+from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, opaque_block, with_opaque_body
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,17 +51,6 @@ def read_nests(function: PrimFunction) -> list[Nest] | None:
     parts = list(block.body.seq) if isinstance(block.body, tirx.SeqStmt) else [block.body]
     nests = [_nest(part) for part in parts]
     return [nest for nest in nests if nest is not None] if all(nests) else None
-
-
-def opaque_block(function: PrimFunction) -> Any:
-    """The only block in the root block of a function, without iterators; None for others."""
-    outer = function.body
-    if not isinstance(outer, s_tir.SBlockRealize) or not isinstance(
-        outer.block.body, s_tir.SBlockRealize
-    ):
-        return None
-    block = outer.block.body.block
-    return None if len(block.iter_vars) or len(outer.block.alloc_buffers) else block
 
 
 def with_nests(

@@ -16,7 +16,7 @@ from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.stages import Kernel, Stage
-from tvm_nnef.tvm_compat import PrimFunction, with_opaque_body
+from tvm_nnef.tvm_compat import PrimFunction, opaque_block, with_opaque_body
 
 NAME = "cpu.parts"
 
@@ -39,7 +39,7 @@ def apply(function: PrimFunction, kernel: Kernel, schedule: Schedule) -> PrimFun
         made = schedule(function, part)
         if made is None:
             return None
-        block = made.body.block.body.block
+        block = opaque_block(made)
         allocated += block.alloc_buffers
         statements.append(block.body)
     results = [stage.buffer for stage in kernel.results]

@@ -22,7 +22,7 @@ from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.row_totals import Total, total_statements
 from tvm_nnef.schedules.cpu.sharing import with_shared_stages
-from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_short
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, is_conditional, with_opaque_body
 
@@ -118,10 +118,7 @@ def _is_contiguous(stage: Stage) -> bool:
     for load in loads(stage.value):
         is_last = True
         for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
-            found: list[Any] = []
-            tvm_ffi.structural_walk(index, (tirx.Var, found.append), order="post")
-            used = any(var.same_as(last.var) for var in found)
-            if used and not (is_last and index.same_as(last.var)):
+            if mentions(index, [last.var]) and not (is_last and index.same_as(last.var)):
                 return False
             is_last = is_last and sizes.same(sizes.extent(extent), 1)
     return True

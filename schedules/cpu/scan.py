@@ -20,11 +20,11 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit, recurrence_lanes, running_totals
 from tvm_nnef.schedules.cpu.description import Description
-from tvm_nnef.schedules.cpu.ordered_nests import Nest, opaque_block, read_nests, with_nests
+from tvm_nnef.schedules.cpu.ordered_nests import Nest, read_nests, with_nests
 from tvm_nnef.schedules.cpu.recurrence import read_recurrence
 from tvm_nnef.schedules.cpu.recurrence_merging import merged
 from tvm_nnef.schedules.expressions import loads, mentions
-from tvm_nnef.tvm_compat import PrimFunction
+from tvm_nnef.tvm_compat import PrimFunction, opaque_block
 
 NAME = "cpu.scan"
 

@@ -31,7 +31,13 @@ from tvm_nnef.schedules.cpu.sort_keys import key_of
 from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.orders import Order, read_order
 from tvm_nnef.schedules.stages import Axis, Kernel, inlined, is_short
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
+from tvm_nnef.tvm_compat import (
+    PrimExpression,
+    PrimFunction,
+    dtype_of,
+    opaque_block,
+    with_opaque_body,
+)
 
 NAME = "cpu.selection"
 
@@ -84,7 +90,7 @@ def _values(
     made = copies.apply(function, computed, description) if buffers else None
     if made is None:
         return [], []
-    block = made.body.block.body.block
+    block = opaque_block(made)
     return [block.body], [*block.alloc_buffers, *buffers]
 
 

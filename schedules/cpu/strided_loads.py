@@ -18,6 +18,7 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Call
 
+from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, dtype_of, is_conditional
 
 WIDEST = 4
@@ -116,10 +117,8 @@ def _is_plain(statement: Any) -> bool:
 
 
 def _sharing(statements: list[Any], bound: Mapping[Any, Any]) -> list[Any]:
-    loads: list[Any] = []
-    for statement in statements:
-        tvm_ffi.structural_walk(statement.value, (BUFFER_LOAD, loads.append), order="post")
-    strided = [found for found in map(_Strided.of, loads) if found is not None]
+    read = (load for statement in statements for load in loads(statement.value))
+    strided = [found for found in map(_Strided.of, read) if found is not None]
     made: dict[Any, Any] = {}
     for alike in _distances([found for found in strided if found.stride > 1], bound):
         ordered = sorted(alike, key=lambda item: item[0])

@@ -17,7 +17,7 @@ from tvm import sym, tirx
 from tvm.ir import Range
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.expressions import mentions, with_simple_indices
+from tvm_nnef.schedules.expressions import mentions, substituted, with_simple_indices
 from tvm_nnef.schedules.graph.contractions import has
 from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import is_whole, with_unit_axes
@@ -243,6 +243,6 @@ def _depends_on_difference(test: Any, spread: Spread) -> bool:
     """Whether a test changes nothing when axis and step both grow by one."""
     one = tirx.const(1, str(spread.axis.var.ty.dtype))
     moved = {v: v + one for v in (spread.axis.var, spread.step.var)}
-    shifted = tvm_ffi.structural_map(test, (tirx.Var, lambda var: moved.get(var, var)))
     analyzer = sym.Analyzer()
-    return bool(tvm_ffi.structural_equal(analyzer.simplify(shifted), analyzer.simplify(test)))
+    shifted = analyzer.simplify(substituted(test, moved))
+    return bool(tvm_ffi.structural_equal(shifted, analyzer.simplify(test)))

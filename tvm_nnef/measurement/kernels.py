@@ -19,6 +19,7 @@ from tvm_nnef import schedules, tvm_build, tvm_compat, tvm_threads
 from tvm_nnef.measurement.kernel_report import KernelReport, KernelRow
 from tvm_nnef.measurement.work import extent_value, work_of
 from tvm_nnef.schedules.cpu.quotients import divides_data
+from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.tvm_compat import Module, PrimFunction, prim_functions
 
 SECONDS = 8.0
@@ -169,9 +170,7 @@ def _are_places(function: PrimFunction) -> bool:
         tvm_compat.BUFFER_LOAD, tirx.BufferStore, tirx.For, tirx.While, tirx.Let, tirx.Bind,
     )  # fmt: skip
     tvm_ffi.structural_walk(function.body, (kinds, look), order="post")
-    for place in places:
-        tvm_ffi.structural_walk(place, (tvm_compat.BUFFER_LOAD, found.append), order="post")
-    return bool(found)
+    return bool(found) or any(map(loads, places))
 
 
 def _random(shape: tuple[int, ...], dtype: str, least: int, most: int) -> Any:
