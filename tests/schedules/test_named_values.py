@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
+from tvm_nnef.schedules.expressions import loads
+from tvm_nnef.tvm_compat import prim_functions
+
 FUNCTIONS = (relax.op.sin, relax.op.tanh, relax.op.exp, relax.op.log, relax.op.sigmoid)
 REFERENCES = (np.sin, np.tanh, np.exp, np.log, lambda x: 1 / (1 + np.exp(-x)))
 SECONDS = 10
@@ -42,10 +45,10 @@ def test_integers_that_are_read_again_and_again(kernels, dtype):
         return x
 
     expected = x = np.arange(1, 131).astype(dtype)
-    start = time.process_time()
     mod = kernels.scheduled(kernels.module(made, x.shape, dtype=dtype))
+    (function,) = prim_functions(mod).values()
+    assert len(loads(function.body)) < 100
     found = kernels.run(mod, [x])
-    assert time.process_time() - start < SECONDS
     for _ in range(12):
         expected = expected * expected * np.array(127, dtype) - expected
     np.testing.assert_array_equal(found, expected)

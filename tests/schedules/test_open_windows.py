@@ -10,6 +10,7 @@ from tvm import tirx
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.schedules.expressions import mentions
 from tvm_nnef.tvm_compat import prim_functions
 
 CONVOLUTIONS = {
@@ -141,13 +142,7 @@ def is_parallel(loop):
 
 def quotients_of(task, body):
     """The divisions of the number of a task."""
-
-    def mentions(division):
-        found = []
-        tvm_ffi.structural_walk(division, (tirx.Var, found.append))
-        return any(var.same_as(task) for var in found)
-
     divisions = []
     kinds = (tirx.FloorDiv, tirx.FloorMod)
     tvm_ffi.structural_walk(body, (kinds, divisions.append), order="post")
-    return list(filter(mentions, divisions))
+    return [division for division in divisions if mentions(division, [task])]
