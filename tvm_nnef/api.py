@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, check_variables, load_model
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tvm_nnef.measurement.kernel_report import KernelReport
     from tvm_nnef.runtime import Executable
     from tvm_nnef.tuning.session import State, TuningReport
+
+_ROUTES = ("mapped", "formula")
 
 
 def compose(
@@ -129,7 +132,11 @@ def from_nnef(
     """
     from tvm_nnef.lower import lower
 
+    if route not in _ROUTES:
+        hint = did_you_mean(str(route), _ROUTES) or f"routes are {' and '.join(_ROUTES)}"
+        raise error(f"unknown route '{route}'", hint=hint)
     loaded = load_model(model, **_load_options(compose_options, variables))
+    _check_lowerings(loaded, lowerings or {})
     graph = compose(loaded, **compose_options)
     check_variables(loaded, graph)
     return lower(
@@ -170,6 +177,7 @@ def build(
     from tvm_nnef.compilation.pipeline import build_module
 
     if isinstance(model_or_mod, tvm.IRModule):
+        _refuse(from_nnef_options)
         module = model_or_mod
     else:
         module = from_nnef(model_or_mod, **from_nnef_options)
@@ -182,6 +190,38 @@ def build(
         verbose=verbose,
         threads=threads,
     )
+
+
+def _refuse(options: Mapping[str, Any]) -> None:
+    """Raises NnefError for options of a model, given with a module that was made without them."""
+    if options:
+        names = ", ".join(f"'{name}'" for name in options)
+        hint = "give them to from_nnef, which makes the module, or give the model itself"
+        raise error(f"a tvm.IRModule cannot be built with {names}", hint=hint)
+
+
+def _check_lowerings(model: Model, lowerings: Mapping[str, object]) -> None:
+    """Raises NnefError for names that are neither operators of the model nor standard ones."""
+    if not lowerings:
+        return
+    from tvm_nnef.standard_library import operator_names
+
+    known = {
+        f"{module}.{name}"
+        for module, checked in model.modules.items()
+        for name in checked.definitions
+    }
+    known |= operator_names(model.dialect)
+    unknown = [name for name in lowerings if name not in known]
+    if unknown:
+        hint = "names are qualified, such as 'nn.relu' or 'main.swish'"
+        raise NnefError(
+            Diagnostic(
+                f"'lowerings' names an unknown operator '{name}'",
+                hint=did_you_mean(name, known) or hint,
+            )
+            for name in unknown
+        )
 
 
 def tune(
@@ -212,6 +252,7 @@ def tune(
     from tvm_nnef.tuning.session import tune_module
 
     if isinstance(model_or_mod, tvm.IRModule):
+        _refuse(from_nnef_options)
         module = model_or_mod
     else:
         module = from_nnef(model_or_mod, **from_nnef_options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" once this is imported.
 import numpy as np
 
 from tvm_nnef import extents

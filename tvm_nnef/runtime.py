@@ -281,6 +281,9 @@ class Executable:
                 # next run, which then writes to other memory, that no cache has.
                 self._let_go()
         except (RuntimeError, TypeError) as problem:
+            if "std::bad_alloc" in str(problem):
+                hint = "give smaller inputs, or run it on a machine with more memory"
+                raise error("not enough memory for the tensors of the model", hint=hint) from None
             failure = failed(str(problem))
             if failure is None:
                 raise

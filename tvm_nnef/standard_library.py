@@ -46,6 +46,17 @@ def tools_names() -> frozenset[str]:
     return frozenset(names)
 
 
+def operator_names(dialect: str) -> frozenset[str]:
+    """The qualified names of all operators of the standard library."""
+    modules = {*_modules(_folder()), *_modules(_folder() / "tools")}
+    return frozenset(
+        f"{module}.{name}"
+        for module in modules
+        for source in standard_module(module, dialect)
+        for name in _OPERATOR.findall(source.text)
+    )
+
+
 def standard_operators() -> Iterator[CheckedDefinition]:
     """Every operator of the standard library (the draft's), in the order of modules and text."""
     names = _modules(_folder())

@@ -238,20 +238,6 @@ def test_inputs_that_do_not_fit(
     assert "image" in capsys.readouterr().err
 
 
-def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
-    cases = (
-        ["runn"],
-        ["run"],
-        ["check", DIGITS, "--attr", "batch"],
-        ["check", DIGITS, "--shape", "a=b"],
-    )
-    for arguments in cases:
-        with pytest.raises(SystemExit) as caught:
-            main(arguments)
-        assert caught.value.code == 2
-        assert "usage" in capsys.readouterr().err
-
-
 def test_a_missing_model_names_the_nearest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,9 +92,9 @@ def test_inputs_are_read_or_random_by_a_seed(
     np.save(tmp_path / "p.npy", np.array([1, 2], "int32"))
     files = [str(tmp_path / f"{name}.npy") for name in ("x", "p", "p")]
     arguments = ["compare", model, "--json", "--routes", "formula", "reference"]
-    assert main([*arguments, "--input", *files]) == 0
+    assert main([*arguments, *(f"--input={file}" for file in files)]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["nans"] == [1, 1]
-    assert main([*arguments, "--input", *files[:2]]) == 1
+    assert main([*arguments, *(f"--input={file}" for file in files[:2])]) == 1
     assert "3 inputs (x, p:1, p:2), but 2 files" in capsys.readouterr().err
 
 

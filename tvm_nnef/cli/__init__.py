@@ -1,7 +1,8 @@
 """The command line: ``tvm-nnef COMMAND …``.
 
-Exit status 0 when all is well, 1 for a problem in the user's model or files (diagnostics on
-standard error, no traceback), 2 for wrong usage.
+Exit status 0 for success, 1 for a problem in the user's model or files (diagnostics on standard
+error, no traceback), 2 for wrong usage, 70 for a defect of this program (the traceback goes to a
+log file), 130 after an interruption.
 """
 
 from __future__ import annotations
@@ -11,38 +12,101 @@ import gc
 import importlib
 import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from tvm_nnef.cli.arguments import make_parser
 from tvm_nnef.diagnostics import NnefError
 
 _SHORT = ("check", "ops", "show")
-"""Commands that only read: nearly all that they make lives until they end."""
+"""Commands that only read: nearly all objects they make live until they end."""
+
+_FAILED, _INTERNAL, _INTERRUPTED = 1, 70, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; gives the exit status."""
+    """Run a command and return its exit status."""
+    _print_any_text()
     options = make_parser().parse_args(arguments)
     try:
-        return _run(options)
+        status = _run(options)
+        sys.stdout.flush()
+        return status
     except NnefError as problem:
-        print(problem, file=sys.stderr)
-        return 1
+        return _fail(str(problem), _FAILED)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+        return _fail("interrupted", _INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output has gone; nothing is left to say, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has gone: there is nothing left to print, not even at exit.
+        _discard_output()
         return 0
+    except MemoryError:
+        hint = "try smaller inputs or --shape, or a machine with more memory"
+        return _fail(f"error: not enough memory\n  hint: {hint}", _FAILED)
+    except OSError as problem:
+        return _fail(_system_error(problem), _FAILED)
+    except Exception as problem:
+        return _fail(_internal_error(problem), _INTERNAL)
 
 
 def _run(options: argparse.Namespace) -> int:
     if options.command in _SHORT:
-        gc.disable()  # A tenth of their time went into looking for garbage that is not there.
+        gc.disable()  # A tenth of their time went into searching for garbage; there is none.
     try:
         # One module a command, so that `check` and `ops` start without TVM.
         command = importlib.import_module(f"tvm_nnef.cli.{options.command}")
         return int(command.run(options))
     finally:
         gc.enable()
+
+
+def _print_any_text() -> None:
+    """Let a terminal without Unicode show '?' for the characters that it lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(message: str, status: int) -> int:
+    print(message, file=sys.stderr)
+    return status
+
+
+def _system_error(problem: OSError) -> str:
+    """What the operating system refused that no command expects: a full disk, say."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard_output()  # Otherwise the interpreter tries again at exit, and complains.
+    place = f"{problem.filename}: " if problem.filename is not None else ""
+    return f"{place}error: {problem.strerror or problem}"
+
+
+def _internal_error(problem: Exception) -> str:
+    """One line for an exception that no user should see, and a log file to report it with."""
+    message = f"internal error: {_first_line(problem)}"
+    try:
+        return f"{message}\n  hint: please report it, with the log in {_write_log()}"
+    except OSError:
+        return message
+
+
+def _first_line(problem: Exception) -> str:
+    lines = str(problem).strip().splitlines()
+    return f"{type(problem).__name__}: {lines[0][:200]}" if lines else type(problem).__name__
+
+
+def _write_log() -> Path:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="tvm-nnef-", suffix=".log", encoding="utf-8", errors="replace", delete=False
+    ) as log:
+        print("command:", *sys.argv, file=log)
+        traceback.print_exc(file=log)
+    return Path(log.name)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
+
+from tvm_nnef.diagnostics import did_you_mean
 
 _TRUTH = {"true": True, "false": False}
 _ROUTES = ("mapped", "formula", "reference")
@@ -23,6 +27,20 @@ class _Command:
     options: Sequence[Adds]
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line and a hint, not a page of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        # Python 3.10 to 3.13 list all commands for an unknown one; a user wants the nearest.
+        wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
+        if wrong:
+            message = f"unknown command '{wrong[1]}'"
+        near = did_you_mean(wrong[1], [each.name for each in _COMMANDS]) if wrong else None
+        hint = near or f"'{self.prog} --help' describes the usage"
+        self.exit(2, f"{self.prog}: error: {message}\n  hint: {hint}\n")
+
+
 class _Version(argparse.Action):
     """``--version``; what knows the version is loaded only for it, for that takes a while."""
 
@@ -35,9 +53,7 @@ class _Version(argparse.Action):
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of ``tvm-nnef``; ``command`` is the name of the module that runs it."""
-    parser = argparse.ArgumentParser(
-        prog="tvm-nnef", description="NNEF 2 (SkriptND) models on Apache TVM."
-    )
+    parser = _Parser(prog="tvm-nnef", description="NNEF 2 (SkriptND) models on Apache TVM.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for each in _COMMANDS:
@@ -103,11 +119,11 @@ def _inputs(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--input",
         "-i",
-        nargs="+",
-        action="extend",
+        action="append",
         default=[],
-        metavar="FILE",
-        help="a .npy file or an image for each input, in order (default: random numbers)",
+        metavar="[NAME=]FILE",
+        help="a .npy file or an image for an input, by name or in order; repeat it for each input; "
+        "or one .npz file with an array for each name (default: random numbers)",
     )
     parser.add_argument("--seed", type=_seed, default=0, help="seed of random inputs")
 
@@ -130,11 +146,10 @@ def _run(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--output",
         "-o",
-        nargs="+",
-        action="extend",
+        action="append",
         default=[],
         metavar="FILE",
-        help="a .npy file to write for each output, in order",
+        help="a .npy file to write for an output; repeat it for each output, in order",
     )
     parser.add_argument(
         "--route",
@@ -142,7 +157,7 @@ def _run(parser: argparse._ActionsContainer) -> None:
         default="mapped",
         help="how operators are executed (default: mapped)",
     )
-    parser.add_argument("--top", type=int, default=5, metavar="N", help="classes to print")
+    parser.add_argument("--top", type=_count, default=5, metavar="N", help="classes to print")
 
 
 def _compare(parser: argparse._ActionsContainer) -> None:
@@ -177,8 +192,9 @@ def _compare(parser: argparse._ActionsContainer) -> None:
 
 
 def _show(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
+    form.add_argument("--json", action="store_true", help="print it as JSON")
     parser.add_argument(
         "--bodies", action="store_true", help="print what operators consist of, too"
     )
@@ -225,7 +241,7 @@ def _bench(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=_seconds,
         default=3.0,
         metavar="S",
         help="how long each number of threads is measured (default: 3)",
@@ -373,13 +389,26 @@ def _seed(text: str) -> int:
 
 
 def _tolerance(text: str) -> float:
+    value = _real(text)
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"expected a number such as 1e-4, found '{text}'")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = _real(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected a positive number, found '{text}'")
+    return value
+
+
+def _real(text: str) -> float:
+    """The finite number that a word stands for, otherwise NaN."""
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number such as 1e-4, found '{text}'")
-    return value
+        return math.nan
+    return value if math.isfinite(value) else math.nan
 
 
 def plural(number: int, word: str) -> str:

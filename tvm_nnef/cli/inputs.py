@@ -5,34 +5,92 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from tvm_nnef import extents
 from tvm_nnef.cli.arguments import plural
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
 from tvm_nnef.model import Model
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.storage.image import load_image
 
+_UNREADABLE = (OSError, ValueError, EOFError, MemoryError, BadZipFile, KeyError)
+"""What NumPy raises for a file that is damaged, holds objects, or claims more than there is."""
 
-def read_inputs(model: Model, graph: Graph, files: Sequence[str], seed: int) -> list[Any]:
-    """A value for each input, from the files given, or random where there are none.
+_NPY_HINT = "numpy.save(file, array) writes one; arrays of objects are not read"
+_NPZ_HINT = "numpy.savez(file, name=array, ...) writes one, with the names of the inputs"
 
-    Raises NnefError for another number of files, and for a file that cannot be read.
+
+def read_inputs(model: Model, graph: Graph, given: Sequence[str], seed: int) -> list[Any]:
+    """A value for each input, from the files given, or random if none are given.
+
+    A file is given as FILE, in the order of the inputs, or as NAME=FILE; one ``.npz`` file has
+    all inputs by name. Raises NnefError for inputs that are missing or unknown, and for a file
+    that cannot be read.
     """
-    if not files:
+    if not given:
         return random_inputs(graph, seed)
     wanted = flat_tensors(graph.inputs)
-    if len(files) != len(wanted):
-        names = ", ".join(name for name, _ in wanted)
-        expected = f"the graph has {plural(len(wanted), 'input')} ({names})"
-        raise error(f"{expected}, but {plural(len(files), 'file')} came")
-    values = (
-        _read(model, name, tensor, file) for (name, tensor), file in zip(wanted, files, strict=True)
-    )
+    files = [_split(each, wanted) for each in given]
+    if len(files) == 1 and files[0][0] is None and Path(files[0][1]).suffix == ".npz":
+        arrays = _read_npz(files[0][1], wanted)
+    else:
+        tensors = dict(wanted)
+        named = _by_name(files, wanted)
+        arrays = {name: _read(model, name, tensors[name], named[name]) for name in tensors}
+    values = (arrays[name] for name, _ in wanted)
     return [_grouped(port.operand, values) for port in graph.inputs]
+
+
+def _split(given: str, wanted: Sequence[tuple[str, Tensor]]) -> tuple[str | None, str]:
+    """The name of an input, if one is given, and the file; a file's own name may hold '='."""
+    name, equals, file = given.partition("=")
+    if not equals or (name not in dict(wanted) and _exists(given)):
+        return None, given
+    return name, file
+
+
+def _by_name(
+    files: Sequence[tuple[str | None, str]], wanted: Sequence[tuple[str, Tensor]]
+) -> dict[str, str]:
+    """The file of each input; those without a name are for the inputs that are left, in order."""
+    names = [name for name, _ in wanted]
+    expected = f"the graph has {plural(len(names), 'input')} ({', '.join(names)})"
+    named: dict[str, str] = {}
+    for name, file in files:
+        if name is not None and name not in names:
+            hint = did_you_mean(name, names) or expected
+            raise error(f"the graph has no input '{name}'", hint=hint, file=file)
+        if name in named:
+            raise error(f"input '{name}' is given twice", file=file)
+        if name is not None:
+            named[name] = file
+    rest = [name for name in names if name not in named]
+    unnamed = [file for name, file in files if name is None]
+    if len(rest) != len(unnamed):
+        hint = "give --input once for each, or no --input at all for random values"
+        raise error(f"{expected}, but {plural(len(files), 'file')} came", hint=hint)
+    return {**named, **dict(zip(rest, unnamed, strict=True))}
+
+
+def _read_npz(file: str, wanted: Sequence[tuple[str, Tensor]]) -> dict[str, Any]:
+    """The arrays of a ``.npz`` file, which has one for each input and no other."""
+    if not _exists(file):
+        raise error("no such file, given for the inputs", file=file)
+    names = [name for name, _ in wanted]
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            if sorted(archive.files) != sorted(names):
+                found = ", ".join(archive.files) or "none"
+                hint = f"the inputs are {', '.join(names)}"
+                message = f"the arrays of the file ({found}) are not the inputs of the graph"
+                raise error(message, file=file, hint=hint)
+            return {name: archive[name] for name in names}
+    except _UNREADABLE as cause:
+        raise error(f"no readable .npz file: {cause}", file=file, hint=_NPZ_HINT) from None
 
 
 def flat_tensors(ports: Sequence[Port]) -> list[tuple[str, Tensor]]:
@@ -58,19 +116,21 @@ def _grouped(operand: Operand, values: Iterator[Any]) -> Any:
 
 
 def _read(model: Model, name: str, tensor: Tensor, file: str) -> Any:
-    """An array from a ``.npy`` file, else from an image."""
-    if not Path(file).is_file():
-        raise error(f"no such file, given for input '{name}'", file=file)
+    """An array from a ``.npy`` file, otherwise from an image."""
+    if not _exists(file):
+        hint = "'-i NAME=FILE' gives a .npy file or an image for an input"
+        raise error(f"no such file, given for input '{name}'", file=file, hint=hint)
     with Path(file).open("rb") as stream:
         is_array = stream.read(6) == b"\x93NUMPY"
     if is_array:
         try:
             return np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as cause:
-            raise error(f"no readable .npy file: {cause}", file=file) from None
-    if Path(file).suffix in (".npy", ".npz"):
-        hint = "numpy.save writes one; a .npz file holds several arrays: save each by itself"
-        raise error("no readable .npy file", file=file, hint=hint)
+        except _UNREADABLE as cause:
+            raise error(f"no readable .npy file: {cause}", file=file, hint=_NPY_HINT) from None
+    if Path(file).suffix == ".npz":
+        raise error("a .npz file has all inputs by name: give it alone", file=file, hint=_NPZ_HINT)
+    if Path(file).suffix == ".npy":
+        raise error("no readable .npy file", file=file, hint=_NPY_HINT)
     image = model.metadata.inputs.get(name)
     if image is None:
         hint = "give a .npy file, or describe the image in model.json"
@@ -80,5 +140,13 @@ def _read(model: Model, name: str, tensor: Tensor, file: str) -> Any:
     shape = tuple(extent for extent in tensor.shape if extents.is_static(extent))
     if len(shape) != tensor.rank:
         hint = f"give it, as in --shape {name}=1,3,224,224"
-        raise error(f"an image is given for input '{name}', whose shape is open", hint=hint)
+        raise error(f"input '{name}' is given as an image, but has a dynamic shape", hint=hint)
     return load_image(file, shape, image)
+
+
+def _exists(file: str) -> bool:
+    """Whether there is a regular file of this name; names that no file can have are absent."""
+    try:
+        return Path(file).is_file()
+    except (OSError, ValueError):
+        return False

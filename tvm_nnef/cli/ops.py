@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from tvm_nnef.catalogue import Entry, own_entries, standard_entries
 from tvm_nnef.cli.arguments import load_options
-from tvm_nnef.diagnostics import did_you_mean, error
+from tvm_nnef.diagnostics import error
 from tvm_nnef.model import load_model
 
 
@@ -28,18 +29,34 @@ def run(options: argparse.Namespace) -> int:
     public = [entry for entry in entries if not entry.is_private]
     if options.name is None:
         _list(public)
+        if not public:
+            print(f"no {title}: its modules define none")
         return 0
     chosen = [each for each in entries if options.name == each.qualified_name]
     chosen = chosen or [each for each in public if options.name in (each.module, each.name)]
     if not chosen:
-        known = [name for each in public for name in (each.qualified_name, each.name)]
-        hint = did_you_mean(options.name, known) or "'tvm-nnef ops' lists them"
-        raise error(f"there is no {title} '{options.name}'", hint=hint)
+        raise error(f"there is no {title} '{options.name}'", hint=_near(options.name, public))
     if len(chosen) > 1 or options.name == chosen[0].module:
         _list(chosen)
     else:
         _describe(chosen[0])
     return 0
+
+
+def _near(name: str, entries: Sequence[Entry]) -> str:
+    """A hint: the operators that have the word in their names or comments, or a similar name."""
+    word = name.rpartition(".")[2].lower().replace("_", "")
+    related = [
+        each.qualified_name
+        for each in entries
+        if word in each.name.replace("_", "") or word in each.comment.lower()
+    ]
+    if related:
+        return f"related operators: {', '.join(related[:8])}"
+    known = [other for each in entries for other in (each.qualified_name, each.name)]
+    # Stricter than elsewhere: an operator that is not there has no nearest name.
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"did you mean '{near[0]}'?" if near else "'tvm-nnef ops' lists all operators"
 
 
 def _describe(entry: Entry) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,20 +67,37 @@ def _npy(array: Any) -> bytes:
 def _described(name: str, array: Any, labels: Sequence[str], top: int) -> str:
     head = f"{name}: {array.dtype} {list(array.shape)}"
     if labels and array.ndim and array.shape[-1] == len(labels):
-        return "\n".join([head, *_classes(array.reshape(-1, len(labels)), labels, top)])
+        # NumPy orders and formats neither bfloat16 nor negated booleans.
+        rows = array.reshape(-1, len(labels)).astype(np.float64)
+        are_probabilities = array.dtype != bool and _are_probabilities(rows)
+        return "\n".join([head, *_classes(rows, labels, top, are_probabilities)])
     if array.size <= MAX_PRINTED:
         return f"{head}\n{array}"
-    return f"{head}, from {array.min():.6g} to {array.max():.6g}, mean {array.mean():.6g}"
+    wide = array.astype(np.float64)
+    return f"{head}, from {wide.min():.6g} to {wide.max():.6g}, mean {wide.mean():.6g}"
 
 
-def _classes(rows: Any, labels: Sequence[str], top: int) -> list[str]:
-    """The most probable classes of each row, with a bar to look at."""
+def _classes(rows: Any, labels: Sequence[str], top: int, are_probabilities: bool) -> list[str]:
+    """The classes of the largest values of each row; probabilities with a bar."""
     width = max(len(label) for label in labels)
     lines: list[str] = []
     for number, row in enumerate(rows):
         if len(rows) > 1:
             lines.append(f"  [{number}]")
-        for index in np.argsort(-row, kind="stable")[: max(top, 1)]:
-            bar = "█" * round(30 * float(np.clip(row[index], 0, 1)))
-            lines.append(f"  {labels[index]:<{width}}  {row[index]:7.2%}  {bar}".rstrip())
+        # NaN is sorted to the end.
+        for index in np.argsort(-row, kind="stable")[:top]:
+            value = row[index]
+            shown = f"{value:7.2%}  {_bar(value)}" if are_probabilities else f"{value:10.4g}"
+            lines.append(f"  {labels[index]:<{width}}  {shown}".rstrip())
     return lines
+
+
+def _are_probabilities(rows: Any) -> bool:
+    inside = np.all((rows >= 0) & (rows <= 1))
+    return bool(inside and np.allclose(rows.sum(axis=-1), 1, atol=1e-2))
+
+
+def _bar(probability: float) -> str:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    block = "█" if encoding.lower().replace("-", "").startswith("utf") else "#"
+    return block * round(30 * probability)

@@ -312,7 +312,7 @@ def _no_main(container: Container) -> NnefError:
 
 
 def _nnef1_hint(path: str) -> str:
-    return f"this is an NNEF 1 model ({NNEF1_FILE}): convert it first: tvm-nnef convert {path} NEW"
+    return f"'{path}' is an NNEF 1 model ({NNEF1_FILE}), which this version does not read"
 
 
 def _is_text(model: str) -> bool:

@@ -1,0 +1,237 @@
+"""A table of wrong usages: each prints cause and hint, and leaves neither traceback nor files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tvm_nnef import cli
+from tvm_nnef.cli import main
+
+DIGITS = str(Path(__file__).resolve().parents[2] / "docs" / "examples" / "digits")
+LONG = "a" * 300
+RUN = ["run", DIGITS, "--route", "reference"]
+
+SCORES = """
+graph G {
+    @input { x: real[3]; }
+    @output { y: real[3]; }
+    @compose { y = x; }
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with files that are not what a command expects."""
+    monkeypatch.chdir(tmp_path)
+    Path("scores.sknd").write_text(SCORES)
+    Path("folder").mkdir()
+    Path("nnef1").mkdir()
+    Path("nnef1/graph.nnef").write_text("version 1.0;")
+    np.save("good.npy", np.zeros((1, 1, 8, 8), np.float32))
+    np.savez("other.npz", imag=np.zeros((1, 1, 8, 8), np.float32))
+    np.savez("good.npz", image=np.zeros((1, 1, 8, 8), np.float32))
+    Path("damaged.npz").write_bytes(b"PK\3\4 and no more")
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
+    Path("huge.npy").write_bytes(b"\x93NUMPY\1\0\x76\0" + header.ljust(117) + b"\n")
+    return tmp_path
+
+
+USAGE = {
+    "unknown command": (["chek", DIGITS], "did you mean 'check'?"),
+    "no command": ([], "'tvm-nnef --help' describes the usage"),
+    "no model": (["run"], "arguments are required: model"),
+    "unknown option": (["check", DIGITS, "--verbos"], "unrecognized arguments: --verbos"),
+    "negative seed": (["run", DIGITS, "--seed", "-1"], "argument --seed"),
+    "no classes": (["run", DIGITS, "--top", "0"], "argument --top"),
+    "negative classes": (["run", DIGITS, "--top", "-5"], "argument --top"),
+    "unknown route": (["run", DIGITS, "--route", "onnxruntime"], "argument --route"),
+    "attribute without value": (["run", DIGITS, "--attr", "batch"], "expected NAME=VALUE"),
+    "attribute without name": (["run", DIGITS, "--attr", "=2"], "expected NAME=VALUE"),
+    "shape with x": (["run", DIGITS, "--shape", "image=1x8"], "expected INPUT=1,3,224,224"),
+    "type without name": (["run", DIGITS, "--type", "int"], "expected NAME=VALUE"),
+    "unknown dialect": (["check", DIGITS, "--dialect", "c"], "argument --dialect"),
+    "no threads": (["run", DIGITS, "--threads", "0"], "argument --threads"),
+    "fraction of threads": (["run", DIGITS, "--threads", "1.5"], "argument --threads"),
+    "tolerance of NaN": (["compare", DIGITS, "--rtol", "nan"], "argument --rtol"),
+    "negative tolerance": (["compare", DIGITS, "--atol", "-1"], "argument --atol"),
+    "unknown routes": (["compare", DIGITS, "--routes", "mapped", "numpy"], "argument --routes"),
+    "one route": (["compare", DIGITS, "--routes", "mapped"], "expected 2 arguments"),
+    "two forms": (["show", DIGITS, "--json", "--svg", "x.svg"], "not allowed with"),
+    "no library": (["build", DIGITS], "arguments are required: --output/-o"),
+    "no trials": (["tune", DIGITS, "--trials", "0", "--database", "d"], "argument --trials"),
+    "seconds of NaN": (["bench", DIGITS, "--seconds", "nan"], "argument --seconds"),
+    "negative seconds": (["bench", DIGITS, "--seconds", "-1"], "argument --seconds"),
+    "infinite seconds": (["bench", DIGITS, "--seconds", "inf"], "argument --seconds"),
+    "no destination": (["convert", "x.onnx"], "arguments are required: destination"),
+    "bound of 0": (["convert", "x.onnx", "y", "--bound", "n=0"], "argument --bound"),
+    "bound of a word": (["convert", "x.onnx", "y", "--bound", "many"], "argument --bound"),
+    "bounds with 0": (["convert", "x.onnx", "y", "--bound", "y=_,0"], "argument --bound"),
+}
+
+
+@pytest.mark.parametrize("case", USAGE)
+def test_wrong_usage(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, words = USAGE[case]
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    shown = capsys.readouterr().err
+    assert words in shown
+    assert shown.startswith("tvm-nnef")
+    assert "\n  hint: " in shown
+    assert len(shown.splitlines()) == 2, "a line for the cause, and one for the hint"
+    assert sorted(folder.rglob("*")) == before
+
+
+MISTAKES = {
+    "misspelt path": (["check", DIGITS[:-1]], "did you mean 'digits'?"),
+    "long path": (["check", LONG], f"{LONG}: error: "),
+    "NNEF 1 folder": (["check", "nnef1"], "which this version does not read"),
+    "NNEF 1 file": (["check", "nnef1/graph.nnef"], "which this version does not read"),
+    "absent search path": ([*RUN, "--search-path", "absent"], "there is no such folder"),
+    "unknown graph": ([*RUN, "--graph", "Digit"], "did you mean 'Digits'?"),
+    "unknown attribute": ([*RUN, "--attr", "bach=2"], "did you mean 'batch'?"),
+    "unknown input in a shape": ([*RUN, "--shape", "imag=1,1,8,8"], "did you mean 'image'?"),
+    "wrong batch": ([*RUN, "--attr", "batch=2", "-i", "good.npy"], "shape (2, 1, 8, 8) expected"),
+    "absent input": ([*RUN, "-i", "absent.npy"], "no such file, given for input 'image'"),
+    "long input": ([*RUN, "-i", LONG], "no such file, given for input 'image'"),
+    "device as input": ([*RUN, "-i", os.devnull], "no such file, given for input 'image'"),
+    "too many inputs": ([*RUN, "-i", "good.npy", "-i", "good.npy"], "1 input (image)"),
+    "unknown input": ([*RUN, "-i", "imag=good.npy"], "did you mean 'image'?"),
+    "input twice": ([*RUN, "-i", "image=good.npy", "-i", "image=good.npy"], "is given twice"),
+    "array of terabytes": ([*RUN, "-i", "huge.npy"], "no readable .npy file"),
+    "other arrays": ([*RUN, "-i", "other.npz"], "the inputs are image"),
+    "damaged archive": ([*RUN, "-i", "damaged.npz"], "no readable .npz file"),
+    "absent archive": ([*RUN, "-i", "absent.npz"], "no such file"),
+    "named archive": ([*RUN, "-i", "image=good.npz"], "give it alone"),
+    "too many outputs": ([*RUN, "-o", "a.npy", "-o", "b.npy"], "1 output, but 2 files"),
+    "unknown operator": (["ops", "nn.cnov"], "did you mean 'nn.conv'?"),
+    "operator by another name": (["ops", "batchnorm"], "related operators: "),
+    "unknown subject": (["ops", "zebra"], "'tvm-nnef ops' lists all operators"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, words = MISTAKES[case]
+    before = sorted(folder.rglob("*"))
+    assert main(arguments) == 1
+    shown = capsys.readouterr().err
+    assert "error: " in shown
+    assert words in shown
+    assert "Traceback" not in shown
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("given", ["good.npy", "image=good.npy", "good.npz"])
+def test_inputs_are_given_in_order_by_name_or_as_an_archive(given: str) -> None:
+    assert main([*RUN, "-i", given, "-o", "y.npy"]) == 0
+    assert np.load("y.npy").shape == (1, 10)
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_input_does_not_take_the_model_for_a_file() -> None:
+    assert main(["run", "--route", "reference", "--input", "good.npy", DIGITS]) == 0
+
+
+LABELLED = {
+    "NaN": ([np.nan, 0.5, 0.5], ["b  ", "0.5"]),
+    "scores": ([16.0, -3.5, 2.0], ["a  ", "16"]),
+    "probabilities": ([0.25, 0.75, 0.0], ["b  ", "75.00%"]),
+}
+
+
+@pytest.mark.parametrize("case", LABELLED)
+@pytest.mark.usefixtures("folder")
+def test_classes_of_any_values_are_printed(
+    case: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values, (label, shown) = LABELLED[case]
+    model = folder / "model"
+    model.mkdir()
+    (model / "main.sknd").write_text(SCORES)
+    (model / "model.json").write_text('{"labels": ["a", "b", "c"]}')
+    np.save("x.npy", np.array(values, np.float32))
+    assert main(["run", "model", "--route", "reference", "-i", "x.npy"]) == 0
+    first = capsys.readouterr().out.splitlines()[1]
+    assert first.strip().startswith(label)
+    assert shown in first
+    assert ("%" in first) == (case == "probabilities")
+
+
+def test_classes_of_truth_values_are_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = folder / "model"
+    model.mkdir()
+    (model / "main.sknd").write_text(SCORES.replace("real", "bool"))
+    (model / "model.json").write_text('{"labels": ["a", "b", "c"]}')
+    np.save("x.npy", np.array([False, False, True]))
+    assert main(["run", "model", "--route", "reference", "-i", "x.npy"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["c", "1"]
+
+
+@pytest.mark.parametrize("route", ["reference", "mapped"])
+def test_random_inputs_of_bfloat16(
+    folder: Path, route: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = folder / "model"
+    model.mkdir()
+    (model / "main.sknd").write_text(SCORES)
+    (model / "model.json").write_text('{"machine_types": {"main.G.x": "bfloat16"}}')
+    assert main(["run", "model", "--route", route]) == 0
+    assert "y: bfloat16 [3]" in capsys.readouterr().out
+
+
+def test_a_terminal_without_unicode_gets_other_characters() -> None:
+    command = [sys.executable, "-m", "tvm_nnef", *RUN, "-i", f"{DIGITS}/digit-7.png"]
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    printed = subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+    assert "99.94%  ######" in printed.decode("cp1252")
+
+
+@pytest.mark.parametrize("route", ["reference", "mapped"])
+def test_tensors_that_do_not_fit_into_memory(
+    folder: Path, route: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = "real[1000000, 1000000, 100]"
+    (folder / "big.sknd").write_text(SCORES.replace("real[3]", size))
+    assert main(["run", "big.sknd", "--route", route]) == 1
+    assert "error: not enough memory" in capsys.readouterr().err
+
+
+def test_a_full_disk_behind_standard_output() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "tvm_nnef", "ops"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "error: No space left on device\n"
+
+
+def test_a_defect_is_one_line_and_a_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> int:
+        raise ValueError("a wrong assumption\nand its context")
+
+    monkeypatch.setattr(cli, "_run", fail)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert main(["check", DIGITS]) == 70
+    first, hint = capsys.readouterr().err.splitlines()
+    assert first == "internal error: ValueError: a wrong assumption"
+    log = Path(hint.rpartition(" ")[2])
+    assert log.parent == folder
+    assert "and its context" in log.read_text()
+    assert "Traceback" in log.read_text()
