@@ -271,7 +271,7 @@ def formulas(draw):
 
 
 @settings(
-    max_examples=60,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -53,7 +53,11 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
 @pytest.mark.parametrize("lengths", [False, True])
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize(
+    "direction",
+    ["forward", pytest.param("reverse", marks=pytest.mark.slow),
+     pytest.param("bidirectional", marks=pytest.mark.slow)],
+)  # fmt: skip
 @pytest.mark.parametrize("operator", GATES)
 def test_recurrent_layers_of_any_length(
     operator: str, direction: str, lengths: bool, make_model: Any

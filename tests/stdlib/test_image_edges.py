@@ -77,6 +77,7 @@ def test_extents_of_0_and_1(agree: Any) -> None:
     agree(list(extents_of_0_and_1()))
 
 
+@pytest.mark.slow
 def test_what_is_constant_stays(agree: Any) -> None:
     agree(list(constants()), tolerance=(1e-5, 1e-5))
 
