@@ -216,7 +216,7 @@ def measured_one_by_one(
     chosen: dict[str, Entry | Path], options: argparse.Namespace
 ) -> tuple[list[Row | Failure], bool]:
     """What each model came to, told and kept at once, and whether that was interrupted."""
-    from tvm_nnef.cli.files import write_file
+    from tvm_nnef.storage.output import write_file
 
     found: list[Row | Failure] = []
     try:

@@ -242,7 +242,8 @@ def main() -> None:
         "model.json": write_metadata(metadata),
         **variables,
     }
-    write_container(options.output, {**files, **example_images(digits, predicted)})
+    images = example_images(digits, predicted)
+    write_container(options.output, {**files, **images}, overwrite=True)
     print(f"wrote {options.output}")
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.model import Model, load_model, save_model
+from tvm_nnef.storage.output import check_output
+from tvm_nnef.storage.write import check_target
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -30,6 +32,7 @@ def convert(
     path: str | os.PathLike[str] | None = None,
     *,
     format: str | None = None,
+    overwrite: bool = False,
     **options: Any,
 ) -> Model:
     """A model of another format as a SkriptND model, written to ``path`` where one is given.
@@ -42,19 +45,50 @@ def convert(
     Where ``path`` ends in ``.onnx``, ``source`` is a SkriptND model (what :func:`load_model` takes)
     and is written as ONNX; ``options`` are then those of :func:`tvm_nnef.compose`.
 
+    An existing folder at ``path`` is replaced if this program wrote it and its files were not
+    changed since, or with ``overwrite``; then files that are not part of the model stay.
+
     Raises NnefError for what cannot be converted, all of it at once, and for a format that is not
-    known or whose package is not installed.
+    known or whose package is not installed, and for a path that cannot be written, before the work.
     """
-    if path is not None and Path(path).suffix == ".onnx":
-        return _exported(source, path, options)
+    if path is not None:
+        check_destination(source, path, overwrite=overwrite)
+        if is_onnx(path):
+            return _exported(source, path, options)
     name = format or _told(source)
     if name not in FORMATS:
         hint = did_you_mean(name, FORMATS) or f"formats are {', '.join(FORMATS)}"
         raise error(f"unknown format '{name}'", hint=hint)
     model: Model = converter(name).convert(source, **options)
     if path is not None:
-        save_model(model, path)
+        save_model(model, path, overwrite=overwrite)
     return model
+
+
+def is_onnx(path: str | os.PathLike[str]) -> bool:
+    """Whether a destination has the name of an ONNX file."""
+    return os.fspath(path).endswith(".onnx")
+
+
+def check_destination(source: Any, path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Check, before the work, that the converted model can be written to a path.
+
+    Raises NnefError, also for a path that is the source itself.
+    """
+    if isinstance(source, (str, os.PathLike)) and _is_same(path, source):
+        hint = "give the converted model another name"
+        raise error("cannot be written: it is the source", hint=hint, file=str(path))
+    if is_onnx(path):
+        check_output(path)
+    else:
+        check_target(path, overwrite=overwrite)
+
+
+def _is_same(path: str | os.PathLike[str], source: str | os.PathLike[str]) -> bool:
+    try:
+        return Path(path).samefile(source)
+    except (OSError, ValueError):
+        return False
 
 
 def _exported(source: Any, path: str | os.PathLike[str], options: dict[str, Any]) -> Model:

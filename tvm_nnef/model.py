@@ -275,12 +275,14 @@ def _shape(variables: Mapping[str, Any], name: str) -> tuple[int, ...]:
     return np.shape(variables[name])
 
 
-def save_model(model: Model, path: str | os.PathLike[str]) -> None:
-    """Writes a model as a folder, or as an archive where the path ends in .tar, .tgz or .tar.gz.
+def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a model as a folder, or as an archive if the path ends in .tar, .tgz or .tar.gz.
 
-    Texts are written as they were read, in the tools dialect behind a line that says so; what is
-    read again is equal. The target is replaced only
-    when everything is written. Raises NnefError where that fails.
+    Texts are written as they were read, in the tools dialect after a line that says so; the model
+    that is read again is equal. The target is replaced only when everything is written. An
+    existing folder is replaced if this program wrote it and its files were not changed since, or
+    with ``overwrite``; then files that are not part of the model stay. Raises NnefError if the
+    model cannot be written.
     """
     from tvm_nnef.storage.write import Content, write_container
 
@@ -295,7 +297,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
         files[variable_file_name(name)] = partial(_variable_bytes, model.variables, name)
     if model.metadata != Metadata():
         files[METADATA_FILE] = write_metadata(model.metadata)
-    write_container(path, files)
+    write_container(path, files, overwrite=overwrite)
 
 
 def _variable_bytes(variables: Mapping[str, Any], name: str) -> bytes:

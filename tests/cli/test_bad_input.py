@@ -119,8 +119,8 @@ def test_a_folder_with_other_things_is_not_replaced(
     pytest.importorskip("onnx")
     assert main(["convert", DIGITS, "digits.onnx"]) == 0
     for target, words in (
-        ("full", "holds 'letter.txt', which is no part of the model"),
-        (".", "is no part of the model"),
+        ("full", "holds 'letter.txt', which this program did not write"),
+        (".", "this program did not write"),
         ("text.txt", "expected a folder"),
         ("absent/out", "does not exist"),
     ):

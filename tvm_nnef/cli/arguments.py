@@ -257,6 +257,11 @@ def _convert(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument("--format", help="the format of the source (default: told from it)")
     parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace the model in an existing folder, although it was changed or made by hand",
+    )
+    parser.add_argument(
         "--flat", action="store_true", help="leave blocks that repeat as they are in the source"
     )
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from tvm_nnef.cli.arguments import convert_options, plural
-from tvm_nnef.conversion import convert
+from tvm_nnef.conversion import check_destination, convert, is_onnx
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.model import Model, check, save_model
 
@@ -14,13 +13,15 @@ from tvm_nnef.model import Model, check, save_model
 def run(options: argparse.Namespace) -> int:
     """Converts a model and writes it, unless what came of it is no valid model."""
     given = convert_options(options)
-    if Path(options.destination).suffix == ".onnx":
+    if is_onnx(options.destination):
         del given["bounds"]
         model = convert(options.source, options.destination, format=options.format, **given)
     else:
+        overwrite = options.overwrite
+        check_destination(options.source, options.destination, overwrite=overwrite)
         model = convert(options.source, format=options.format, outline=not options.flat, **given)
         _check(model)
-        save_model(model, options.destination)
+        save_model(model, options.destination, overwrite=overwrite)
     (graph, *_) = model.graphs
     variables = plural(len(model.variables), "variable")
     print(f"wrote {options.destination}: graph '{graph}', {variables}")

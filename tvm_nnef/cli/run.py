@@ -6,16 +6,17 @@ import argparse
 import io
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tvm_nnef.api import build, compose, evaluate
 from tvm_nnef.cli.arguments import compose_options, load_options, plural
-from tvm_nnef.cli.files import write_file
 from tvm_nnef.cli.inputs import flat_tensors, read_inputs
 from tvm_nnef.diagnostics import error
 from tvm_nnef.model import check_variables, load_model
+from tvm_nnef.storage.output import STANDARD_OUTPUT, check_outputs, is_stream, write_file
 
 MAX_PRINTED = 64
 """Outputs of at most so many elements are printed whole."""
@@ -23,6 +24,7 @@ MAX_PRINTED = 64
 
 def run(options: argparse.Namespace) -> int:
     """Runs the model and prints its outputs, as classes where ``model.json`` has labels."""
+    _check_files(options)
     model = load_model(options.model, **load_options(options))
     graph = compose(model, **compose_options(options))
     inputs = read_inputs(model, graph, options.input, options.seed)
@@ -45,11 +47,22 @@ def run(options: argparse.Namespace) -> int:
     for file, array in zip(options.output, arrays, strict=False):
         write_file(file, _npy(array))
     names = [name for name, _ in flat_tensors(graph.outputs)]
+    text = sys.stderr if STANDARD_OUTPUT in options.output else sys.stdout
     for name, array in zip(
         names[len(options.output) :], arrays[len(options.output) :], strict=True
     ):
-        print(_described(name, array, model.metadata.labels, options.top))
+        print(_described(name, array, model.metadata.labels, options.top), file=text)
     return 0
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """Raises NnefError for outputs that cannot be written, or have the suffix of other data."""
+    check_outputs(options.output, [options.model, *options.input])
+    for file in options.output:
+        suffix = Path(file).suffix
+        if suffix not in ("", ".npy") and not is_stream(file):
+            hint = f"name it '{Path(file).with_suffix('.npy')}'"
+            raise error(f"outputs are written as '.npy', not as '{suffix}'", hint=hint, file=file)
 
 
 def _arrays(result: Any) -> list[Any]:

@@ -7,16 +7,19 @@ import json
 
 from tvm_nnef.api import compose
 from tvm_nnef.cli.arguments import compose_options, load_options
-from tvm_nnef.cli.files import write_file
 from tvm_nnef.graph import dump, picture
+from tvm_nnef.storage.output import STANDARD_OUTPUT, check_output, write_file
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the graph on standard output."""
+    if options.svg is not None:
+        check_output(options.svg, [options.model])
     graph = compose(options.model, **load_options(options), **compose_options(options))
-    if options.svg:
+    if options.svg is not None:
         write_file(options.svg, picture.svg(graph).encode())
-        print(f"wrote {options.svg}")
+        if options.svg != STANDARD_OUTPUT:
+            print(f"wrote {options.svg}")
     elif options.json:
         print(json.dumps(dump.to_json(graph), indent=2))
     else:

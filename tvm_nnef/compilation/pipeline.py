@@ -21,6 +21,7 @@ from tvm_nnef.compilation.target import loads_here, resolve, runs_here
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
+from tvm_nnef.storage.output import check_output, write_file
 from tvm_nnef.tvm_build import compile_virtual_machine
 from tvm_nnef.tvm_compat import Module, Target
 from tvm_nnef.tvm_threads import checked_threads
@@ -187,14 +188,17 @@ def _dumping(directory: str | os.PathLike[str] | None) -> Callable[[int, str, An
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise error(f"cannot write to '{folder}': {problem.strerror}") from None
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        hint = "give a folder that can be written to"
+        raise error(f"cannot write to '{folder}': {reason}", hint=hint) from None
+    check_output(folder / "kernels.txt")
 
     def dump(number: int, name: str, state: Any) -> None:
         text = state.as_text() if name == STAGES[-1] else state.script()
-        (folder / f"{number}_{name}.txt").write_text(text, encoding="utf-8")
+        write_file(folder / f"{number}_{name}.txt", text.encode())
         if name == "schedule":
             lines = [f"{k.rule or 'none':16} {k.name}\n" for k in schedules.report(state)]
-            (folder / "kernels.txt").write_text("".join(lines), encoding="utf-8")
+            write_file(folder / "kernels.txt", "".join(lines).encode())
 
     return dump

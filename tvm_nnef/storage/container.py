@@ -25,6 +25,7 @@ from tvm_nnef.storage.archive import (
     is_tar,
     unpack_gzip,
 )
+from tvm_nnef.storage.manifest import MANIFEST
 from tvm_nnef.storage.names import MAIN_FILE, METADATA_FILE, NNEF1_FILE, member_name
 
 ModelPath: TypeAlias = "str | os.PathLike[str]"
@@ -333,12 +334,12 @@ def _near(path: Path) -> str:
 
 
 def _walk(folder: Path) -> Iterator[str]:
-    """The regular files below a folder, as relative names; hidden folders are passed over."""
+    """Names of the regular files below a folder, but for hidden folders and the manifest."""
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in files:
             path = Path(root) / name
-            if path.is_file():
+            if path.is_file() and name != MANIFEST:
                 yield path.relative_to(folder).as_posix()
 
 

@@ -1,7 +1,7 @@
 """Named files to a model folder or archive on disk, whole or not at all.
 
-Enters: names with their bytes. Leaves: a folder, or a ``.tar``, ``.tgz`` or ``.tar.gz`` file with
-bytes that depend on nothing but the files. What the files say is the caller's.
+Input: names with their bytes. Output: a folder, or a ``.tar``, ``.tgz`` or ``.tar.gz`` file with
+bytes that depend on nothing but the files. What the files mean is the caller's concern.
 """
 
 from __future__ import annotations
@@ -10,52 +10,105 @@ import gzip
 import io
 import os
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from tvm_nnef.diagnostics import error
+from tvm_nnef.storage.manifest import MANIFEST, digest, file_digest, make_manifest, read_manifest
 from tvm_nnef.storage.names import MAIN_FILE, METADATA_FILE, member_name
+from tvm_nnef.storage.output import (
+    OutputPath,
+    check_output,
+    check_parent,
+    diagnosed,
+    is_stream,
+    replace_folder,
+    replacing,
+    workspace,
+)
 
 Content: TypeAlias = "bytes | Callable[[], bytes]"
-"""A file's bytes, or a function that gives them when it is their turn."""
+"""A file's bytes, or a function that returns them when they are needed."""
 
-_MODEL_SUFFIXES = (".sknd", ".dat")
 _COMPRESSED = (".tgz", ".tar.gz")
 _OTHER_ARCHIVES = (".zip", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tbz", ".txz")
 
 
-def write_container(path: str | os.PathLike[str], files: Mapping[str, Content]) -> None:
-    """Write files, by their names, as a folder, or as an archive where the suffix says so.
+def write_container(
+    path: OutputPath, files: Mapping[str, Content], *, overwrite: bool = False
+) -> None:
+    """Write files, by their names, as a folder, or as an archive if the suffix says so.
 
-    Everything is written beside the target first and takes its place by renaming, so that a
-    failure leaves what was there before. ``main.sknd`` comes first, the others follow by name.
-    A folder is replaced only if it holds nothing besides a model's files (``*.sknd``, ``*.dat``,
-    ``model.json``) and the names to be written. Raises :class:`NnefError` for names that point
-    outside, and for a target that cannot be written. What a content function raises is passed on,
-    save an OSError, which counts as the target's.
+    Everything is written beside the target first and then renamed, so that a failure leaves what
+    was there before. ``main.sknd`` comes first, the others follow by name. See
+    :func:`check_target` for which folders are replaced. Raises :class:`NnefError` for names that
+    point outside, and for a target that cannot be written. What a content function raises is
+    passed on, except an OSError, which counts as the target's.
     """
-    if "\0" in str(path):
-        raise error("a path cannot hold a zero byte", hint="choose another name", file=str(path))
+    check_target(path, overwrite=overwrite)
     ordered = _ordered(files, str(path))
-    try:
-        target = Path(path).resolve()
-        archive = target.name.endswith((".tar", *_COMPRESSED))
-        _check_target(target, archive, ordered, str(path))
-        with _workspace(target) as fresh:
-            if archive:
-                _write_archive(fresh, target.name.endswith(_COMPRESSED), ordered)
-            else:
-                _write_folder(fresh, ordered)
-            _replace(target, fresh)
-    except OSError as cause:
-        raise error(
-            f"cannot be written: {cause.strerror or cause}",
-            hint="see to the permissions and the free space of the disk",
-            file=str(path),
-        ) from cause
+    if is_archive(path):
+        with replacing(path) as draft:
+            write_archive(draft, ordered, compressed=is_compressed(path))
+        return
+    target = Path(path).resolve()
+    with diagnosed(path), workspace(target.parent) as space:
+        fresh = space / "new"
+        _write_folder(fresh, ordered)
+        _keep_unfamiliar(target, fresh)
+        replace_folder(target, fresh, space)
+
+
+def check_target(path: OutputPath, *, overwrite: bool = False) -> None:
+    """Check that a model can be written to a path, before the work that makes it.
+
+    An existing folder is replaced if this program wrote it and its files were not changed since,
+    which its manifest shows, or with ``overwrite``. Files that are not part of the model which the
+    folder holds are never removed. Raises :class:`NnefError`.
+    """
+    name = os.fspath(path)
+    if is_archive(path):
+        check_output(path)
+        return
+    if not name:
+        raise error("the name of the model to write is empty", hint="give it a name")
+    check_parent(path)
+    target = Path(path).resolve()
+    if name == "-" or is_stream(path):
+        hint = "write it to a folder or to an archive (.tar, .tgz)"
+        raise error("a model folder cannot be written to a stream", hint=hint, file=name)
+    if target.suffix.lower() in _OTHER_ARCHIVES and not target.is_dir():
+        hint = "an archive has the suffix '.tar', '.tgz' or '.tar.gz', a folder any other one"
+        raise error(f"a model cannot be written as '{target.suffix}'", hint=hint, file=name)
+    if target.is_file():
+        hint = "an archive has the suffix '.tar' or '.tgz'"
+        raise error("expected a folder to write the model into, this is a file",
+                    hint=hint, file=name)  # fmt: skip
+    if target.is_dir() and not overwrite:
+        with diagnosed(path):
+            _check_unchanged(target, name)
+
+
+def is_archive(path: OutputPath) -> bool:
+    """Whether the name of an output is that of an archive."""
+    return os.fspath(path).endswith((".tar", *_COMPRESSED))
+
+
+def is_compressed(path: OutputPath) -> bool:
+    """Whether the name of an output is that of a compressed archive."""
+    return os.fspath(path).endswith(_COMPRESSED)
+
+
+def write_archive(path: Path, files: Mapping[str, Content], *, compressed: bool) -> None:
+    """Write files into a new archive, in their order; equal files give equal bytes."""
+    with path.open("wb") as stream:
+        if not compressed:
+            _write_tar(stream, files)
+            return
+        with gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=0) as packed:
+            _write_tar(packed, files)
 
 
 def _ordered(files: Mapping[str, Content], path: str) -> dict[str, Content]:
@@ -69,73 +122,47 @@ def _ordered(files: Mapping[str, Content], path: str) -> dict[str, Content]:
     return {name: plain[name] for name in sorted(plain, key=lambda name: (name != MAIN_FILE, name))}
 
 
-def _check_target(target: Path, archive: bool, files: Mapping[str, Content], path: str) -> None:
-    if not target.parent.is_dir():
-        raise error(
-            "cannot be written: the folder around it does not exist",
-            hint=f"make the folder '{target.parent}' first",
-            file=path,
-        )
-    if not archive and target.suffix.lower() in _OTHER_ARCHIVES and not target.is_dir():
-        raise error(
-            f"a model cannot be written as '{target.suffix}'",
-            hint="an archive has the suffix '.tar', '.tgz' or '.tar.gz', a folder any other one",
-            file=path,
-        )
-    if not archive and target.is_file():
-        raise error(
-            "expected a folder to write the model into, this is a file",
-            hint="an archive has the suffix '.tar' or '.tgz'",
-            file=path,
-        )
-    if target.is_dir():
-        _check_replaceable(target, archive, files, path)
+def _check_unchanged(target: Path, path: str) -> None:
+    """Raises NnefError if a folder holds anything but files that this program wrote."""
+    written = _manifest(target) or {}
+    for name in _names(target):
+        if name not in written:
+            cause = f"the folder holds '{name}', which this program did not write"
+        elif file_digest(target / name) != written[name]:
+            cause = f"'{name}' in the folder was changed since this program wrote it"
+        else:
+            continue
+        hint = "choose another folder, or replace the model with overwrite=True (--overwrite)"
+        raise error(f"cannot be written: {cause}", hint=hint, file=path)
 
 
-def _check_replaceable(
-    target: Path, archive: bool, files: Mapping[str, Content], path: str
-) -> None:
-    if archive:
-        raise error("expected an archive, this is a folder", hint="choose another name", file=path)
-    if foreign := next(_foreign(target, files), None):
-        raise error(
-            f"the folder holds '{foreign}', which is no part of the model and would be lost",
-            hint="write the model into a folder of its own",
-            file=path,
-        )
+def _manifest(folder: Path) -> dict[str, str] | None:
+    with suppress(FileNotFoundError):
+        return read_manifest((folder / MANIFEST).read_bytes())
+    return None
 
 
-def _foreign(target: Path, files: Mapping[str, Content]) -> Iterator[str]:
-    """Names in an existing folder that replacing it would lose for good."""
-    for root, folders, names in os.walk(target):
-        inside = Path(root).relative_to(target)
-        links = [name for name in folders if (Path(root) / name).is_symlink()]
-        for name in sorted([*names, *links]):
-            full = (inside / name).as_posix()
-            known = full in files or full == METADATA_FILE or name.endswith(_MODEL_SUFFIXES)
-            if not known or name in links:
-                yield full
+def _names(folder: Path) -> Iterator[str]:
+    """The names of all files and links in a folder, in order, but for its manifest."""
+    found = [
+        (Path(root) / name).relative_to(folder).as_posix()
+        for root, folders, files in os.walk(folder)
+        for name in (*files, *(each for each in folders if (Path(root) / each).is_symlink()))
+    ]
+    return (name for name in sorted(found) if name != MANIFEST)
 
 
-@contextmanager
-def _workspace(target: Path) -> Iterator[Path]:
-    """A path beside the target to write at; what is left there in the end is removed."""
-    prefix = f".{target.name[:32]}."
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as folder:
-        yield Path(folder) / "new"
-
-
-def _replace(target: Path, fresh: Path) -> None:
+def _keep_unfamiliar(target: Path, fresh: Path) -> None:
+    """Give a new folder those files of the one it replaces that are not part of a model."""
     if not target.is_dir():
-        fresh.replace(target)
         return
-    old = fresh.with_name("old")
-    target.rename(old)
-    try:
-        fresh.rename(target)
-    except OSError:
-        old.rename(target)
-        raise
+    replaced = {MAIN_FILE, METADATA_FILE, *(_manifest(target) or ())}
+    for name in _names(target):
+        copy = fresh / name
+        if name in replaced or copy.exists():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        os.link(target / name, copy, follow_symlinks=False)
 
 
 def _bytes_of(content: Content) -> bytes:
@@ -144,20 +171,14 @@ def _bytes_of(content: Content) -> bytes:
 
 def _write_folder(folder: Path, files: Mapping[str, Content]) -> None:
     folder.mkdir()
+    digests = {}
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_bytes_of(content))
-
-
-def _write_archive(path: Path, compressed: bool, files: Mapping[str, Content]) -> None:
-    with path.open("wb") as stream:
-        if not compressed:
-            _write_tar(stream, files)
-            return
-        # A fixed time and no name: equal models give equal bytes.
-        with gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=0) as packed:
-            _write_tar(packed, files)
+        data = _bytes_of(content)
+        path.write_bytes(data)
+        digests[name] = digest(data)
+    (folder / MANIFEST).write_bytes(make_manifest(digests))
 
 
 def _write_tar(stream: BinaryIO | gzip.GzipFile, files: Mapping[str, Content]) -> None:

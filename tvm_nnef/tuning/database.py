@@ -24,6 +24,7 @@ import tvm_ffi
 
 from tvm_nnef import tvm_compat
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.storage.output import write_file
 from tvm_nnef.tuning.traces import Trace, complaint, function_of, scheduled_by
 from tvm_nnef.tvm_compat import PrimFunction, Target
 
@@ -187,16 +188,8 @@ def hash_of(function: PrimFunction) -> str:
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
-    """Writes a file so that it is there whole or as it was before; NnefError where it cannot."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        try:
-            draft.write_text(json.dumps(content), encoding="utf-8")
-            draft.replace(file)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as problem:
-        raise error(f"cannot write '{file}': {problem.strerror}") from None
+    """Write a file whole or not at all; raises NnefError if that fails."""
+    write_file(file, json.dumps(content).encode())
 
 
 def _header(target: Target) -> dict[str, Any]:

@@ -6,8 +6,8 @@ What Protobuf cannot hold, more than 2 GiB, goes into a file of its own beside t
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from tvm_nnef.converters.onnx.export.emitter import Array
 from tvm_nnef.diagnostics import error
+from tvm_nnef.storage.output import is_stream, replacing
 
 LIMIT = 2**31 - 1
 """As many bytes as a file of Protobuf can have."""
@@ -55,29 +56,20 @@ def write(exported: Exported, path: str | os.PathLike[str], *, limit: int = LIMI
     model, arrays = exported.model, exported.arrays
     pieces: dict[Path, Iterator[Piece]] = {}
     if model.ByteSize() + sum(array.nbytes for array in arrays.values()) > limit:
+        if is_stream(path):
+            message = f"a model of more than {limit} bytes consists of two files"
+            raise error(message, hint="give the path of a regular file", file=str(path))
         data = target.with_name(f"{target.name}.data")
         model = _located(exported, data.name)
         pieces[data] = _aligned(arrays)
         pieces[target] = iter((model.SerializeToString(),))
     else:
         pieces[target] = _streamed(model, arrays)
-    fresh: list[tuple[str, Path]] = []
-    try:
+    with ExitStack() as stack:
+        drafts = {file: stack.enter_context(replacing(file)) for file in reversed(pieces)}
         for file, content in pieces.items():
-            handle, name = tempfile.mkstemp(dir=target.resolve().parent, suffix=".onnx")
-            fresh.append((name, file))
-            with os.fdopen(handle, "wb") as stream:
+            with drafts[file].open("wb") as stream:
                 stream.writelines(content)
-            Path(name).chmod(0o666 & ~_umask())
-        for name, file in fresh:
-            Path(name).replace(file)
-    except OSError as cause:
-        hint = "see to the folder, its permissions and the free space of the disk"
-        message = f"cannot be written: {cause.strerror or cause}"
-        raise error(message, hint=hint, file=str(path)) from cause
-    finally:
-        for name, _ in fresh:
-            Path(name).unlink(missing_ok=True)
 
 
 def _located(exported: Exported, file: str) -> onnx.ModelProto:
@@ -159,10 +151,3 @@ def _elements(array: Array) -> memoryview:
     if ordered.dtype.byteorder == ">":
         ordered = ordered.astype(ordered.dtype.newbyteorder("<"))
     return ordered.reshape(-1).view(np.uint8).data
-
-
-def _umask() -> int:
-    """The rights that new files lack; only setting them tells."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
