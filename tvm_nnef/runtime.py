@@ -6,25 +6,22 @@ Enters: a compiled library, whose own metadata say what it takes and gives. Comp
 from __future__ import annotations
 
 import copy
-import json
 import os
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tvm_nnef import extents, tvm_build, tvm_compat, tvm_threads
-from tvm_nnef.compilation.metadata import FUNCTION
+from tvm_nnef.compilation.metadata import FUNCTION, read_metadata
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
+from tvm_nnef.library_file import LibraryFile, read_library, write_library
 from tvm_nnef.lower.checks import failed
 from tvm_nnef.lower.naming import INITIAL_STATE
 from tvm_nnef.quiet import without_remarks_on_constants
@@ -130,7 +127,7 @@ class Executable:
     bounds: Mapping[str, int]
     state: State
 
-    def __init__(self, library: Any, *, file: Path | None = None) -> None:
+    def __init__(self, library: Any, *, file: LibraryFile | None = None) -> None:
         """Takes what was compiled, or the library that was loaded from ``file``."""
         self.threads = tvm_threads.default_threads()
         # The virtual machine keeps the frames of the calls that it is in.
@@ -138,7 +135,7 @@ class Executable:
         self._library = library
         self._file = file
         self._machine = tvm_build.virtual_machine(library)
-        metadata: Mapping[str, Any] = json.loads(str(self._machine[FUNCTION]()))
+        metadata = read_metadata(str(self._machine[FUNCTION]()))
         self.inputs = tuple(map(_port, metadata["inputs"]))
         self.outputs = tuple(map(_port, metadata["outputs"]))
         self.bounds = dict(metadata["bounds"])
@@ -230,27 +227,14 @@ class Executable:
         return Timing(float(np.median(times)), min(times), sum(times) / repeat, repeat)
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Writes a library that :func:`load` and C++ programs read; ``.so``, ``.tar`` by suffix.
+        """Write a library that :func:`load` and C++ programs read.
 
-        The file is complete or not there. Raises NnefError where it cannot be written, or where
-        there is no compiler that links it.
+        The suffixes ``.tar``, ``.tgz`` and ``.tar.gz`` give an archive of object files, which
+        ``load`` links; any other name is that of a shared library. The file is written whole or
+        not at all. Raises NnefError if it cannot be written, and if no compiler or linker for it
+        is installed.
         """
-        target = Path(path)
-        if not target.parent.is_dir():
-            raise error(f"cannot write '{target}': there is no folder '{target.parent}'")
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export") as folder:
-            draft = Path(folder) / (target.name if target.suffix else f"{target.name}.so")
-            try:
-                if self._file is not None:
-                    shutil.copyfile(self._file, draft)
-                else:
-                    with without_remarks_on_constants():
-                        self._library.export_library(str(draft))
-                draft.replace(target)
-            except (OSError, RuntimeError) as problem:
-                reason = str(problem).strip().splitlines() or ["unknown reason"]
-                hint = "a C++ compiler must be installed to link a library"
-                raise error(f"cannot write '{target}': {reason[0]}", hint=hint) from None
+        write_library(path, self._library if self._file is None else self._file)
 
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
         given = [_without_dlpack(value) for value in inputs]
@@ -300,21 +284,20 @@ class Executable:
 
 
 def load(path: str | os.PathLike[str]) -> Executable:
-    """The executable that :meth:`Executable.export` wrote.
+    """Load the library that :meth:`Executable.export` wrote, whatever the name of its file.
 
-    Raises NnefError where the file is missing or no such library.
+    Raises NnefError if the file is missing, is not such a library, is not as it was written, or is
+    for another kind of machine or another version.
     """
-    file = Path(path)
-    if not file.is_file():
-        raise error(f"there is no file '{file}'")
+    file = read_library(path)
     try:
         with without_remarks_on_constants():
-            library = tvm_build.load_library(str(file.resolve()))
+            library = tvm_build.load_library(str(file.path))
         return Executable(library, file=file)
-    except (RuntimeError, AttributeError, ValueError, TypeError) as problem:
+    except (RuntimeError, AttributeError, ValueError, TypeError, LookupError) as problem:
         reason = str(problem).strip().splitlines() or ["unknown reason"]
         hint = "load reads what Executable.export wrote, for the same kind of machine"
-        raise error(f"cannot load '{file}': {reason[0]}", hint=hint) from None
+        raise error(f"cannot load '{path}': {reason[0]}", hint=hint) from None
 
 
 def _port(description: Mapping[str, Any]) -> PortInfo:

@@ -7,7 +7,11 @@ virtual machines of TVM. Knows no rule and no file of ours.
 from __future__ import annotations
 
 import functools
+import os
+import signal
+import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -193,8 +197,65 @@ def virtual_machine(library: Any) -> Any:
 
 
 def load_library(path: str) -> Any:
-    """A library that ``export_library`` wrote."""
-    return tvm.runtime.load_module(path)
+    """A shared library that holds what :func:`write_objects` wrote, whatever its name."""
+    return tvm.get_global_func("ffi.Module.load_from_file.so")(path, "so")
+
+
+def write_objects(library: Any, folder: Path) -> list[Path]:
+    """Write the object files of what was compiled into an empty folder.
+
+    LLVM ends the process when it cannot write a file, so a copy of the process writes them. Raises
+    OSError if that fails.
+    """
+    if hasattr(os, "fork"):
+        _in_copy_of_process(lambda: _export(library, folder))
+    else:
+        _export(library, folder)
+    return sorted(folder.iterdir())
+
+
+def _export(library: Any, folder: Path) -> None:
+    def linked(*_: object, **options: object) -> None:
+        """Takes the place of the linker."""
+
+    library.export_library("library.so", workspace_dir=str(folder), fcompile=linked)
+
+
+def _in_copy_of_process(action: Callable[[], None]) -> None:
+    """Runs an action that may end the process; raises OSError with what it printed if it fails."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # The action takes no locks that threads of ours could hold.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.dup2(writing, 2)
+            action()
+            status = 0
+        except BaseException as problem:
+            os.write(2, str(problem).encode())
+        finally:
+            os._exit(status)
+    os.close(writing)
+    printed, ended = b"", False
+    try:
+        while _FATAL not in printed and not ended:
+            piece = os.read(reading, 1 << 16)
+            printed, ended = printed + piece, not piece
+    finally:
+        os.close(reading)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    if status:
+        lines = printed.decode(errors="replace").strip().splitlines() or [f"status {status}"]
+        raise OSError(lines[-1].removeprefix("LLVM ERROR: "))
+
+
+_FATAL = b"LLVM ERROR"
+"""What LLVM prints before it ends the process."""
 
 
 def kernels_of(library: Any) -> Callable[[str], Callable[..., object] | None]:

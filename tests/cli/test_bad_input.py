@@ -122,7 +122,7 @@ def test_a_folder_with_other_things_is_not_replaced(
         ("full", "holds 'letter.txt', which this program did not write"),
         (".", "this program did not write"),
         ("text.txt", "expected a folder"),
-        ("absent/out", "does not exist"),
+        ("absent/out", "there is no folder"),
     ):
         assert main(["convert", "digits.onnx", target]) == 1
         assert words in capsys.readouterr().err

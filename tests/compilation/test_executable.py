@@ -144,7 +144,7 @@ def test_an_exported_library_tells_its_metadata_to_any_program(executable, tmp_p
 def test_a_failed_export_leaves_nothing_behind(executable, tmp_path):
     taken = tmp_path / "model.so"
     taken.mkdir()
-    with pytest.raises(NnefError, match="cannot write"):
+    with pytest.raises(NnefError, match="cannot be written"):
         executable.export(taken)
     assert [file.name for file in tmp_path.iterdir()] == ["model.so"]
     with pytest.raises(NnefError, match="there is no folder"):

@@ -99,11 +99,11 @@ def test_a_minus_is_standard_output(
 
 REFUSED = {
     "": "name of an output file is empty",
-    ".": "it is a folder",
-    "/": "it is a folder",
-    "folder": "it is a folder",
-    "new/": "it is a folder",
-    "absent/x": "does not exist",
+    ".": "is a folder",
+    "/": "is a folder",
+    "folder": "'folder' is a folder",
+    "new/": "is a folder",
+    "absent/x": "there is no folder",
     "file/x": "Not a directory",
     "file/sub/x": "Not a directory",
     "a\0b": "not a valid file name",

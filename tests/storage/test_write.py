@@ -146,9 +146,9 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(foreign: str, tmp_path:
 
 UNWRITABLE = {
     # name: (target, files, part of the message)
-    "parent folder missing": ("none/model", FILES, "does not exist"),
+    "parent folder missing": ("none/model", FILES, "there is no folder"),
     "a file in the way": ("file", FILES, "this is a file"),
-    "a folder in the way": ("folder.tar", FILES, "it is a folder"),
+    "a folder in the way": ("folder.tar", FILES, "is a folder"),
     "name outside": ("model", {"../x": b""}, "points outside"),
     "absolute name": ("model.tar", {"/x": b""}, "points outside"),
     "same name twice": ("model", {"x": b"", "./x": b""}, "same name"),

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from tvm_nnef.api import build
 from tvm_nnef.cli.arguments import compose_options, load_options
-from tvm_nnef.diagnostics import error
+from tvm_nnef.library_file import check_library
 from tvm_nnef.measurement.kernel_report import KernelReport
+from tvm_nnef.storage.output import STANDARD_OUTPUT
 
 
 def run(options: argparse.Namespace) -> int:
-    """Builds for the target, tells of the kernels where that is wanted, and writes the library."""
-    if Path(options.output).is_dir():
-        hint = "give the library a name: model.so"
-        raise error(f"'{options.output}' is a folder", hint=hint)
+    """Build for the target, report on the kernels if that is wanted, and write the library."""
+    check_library(options.output, [options.model])
     executable = build(
         options.model,
         options.target,
@@ -28,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
         **compose_options(options),
     )
     executable.export(options.output)
-    if not options.json:
+    if not options.json and options.output != STANDARD_OUTPUT:
         print(f"wrote {options.output}")
     return 0
 

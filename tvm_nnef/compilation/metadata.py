@@ -10,6 +10,7 @@ library call it. Its members:
 - ``bounds`` and ``checks``: what must hold of the symbols of the inputs;
 - ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike,
   by the full names of the variables; what it starts as is what ``initial_state`` returns;
+- ``format``: the version of this description;
 - ``versions``: of ``tvm_nnef`` and ``tvm``.
 
 ``main`` takes and returns the tensors one after the other, packs flattened.
@@ -25,11 +26,17 @@ from typing import Any
 from tvm import relax
 
 from tvm_nnef import extents, tvm_compat
+from tvm_nnef.diagnostics import error
 from tvm_nnef.extents import Tree
+from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.tvm_compat import Module
 
 FUNCTION = "metadata"
 """The name of the function in an exported library."""
+
+
+FORMAT = 1
+"""The version of the metadata and of the functions that they describe."""
 
 
 def with_metadata(mod: Module) -> Module:
@@ -39,6 +46,51 @@ def with_metadata(mod: Module) -> Module:
     with builder.function(FUNCTION, []):
         builder.emit_func_output(tvm_compat.string(text))
     return builder.get()
+
+
+def read_metadata(text: str) -> Mapping[str, Any]:
+    """The metadata that the function of a library returned.
+
+    Raises NnefError for a library of another version of this package or of TVM, and for metadata
+    in which something is missing.
+    """
+    try:
+        metadata = json.loads(text)
+        _check_versions(metadata)
+        _check_members(metadata)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as problem:
+        cause = f"no '{problem.args[0]}'" if isinstance(problem, KeyError) else str(problem)
+        raise error(f"the metadata of the library are damaged: {cause}", hint=_AGAIN) from None
+    found: Mapping[str, Any] = metadata
+    return found
+
+
+_AGAIN = "build the library again with this version"
+
+
+def _check_versions(metadata: Mapping[str, Any]) -> None:
+    written = metadata["versions"]
+    if metadata.get("format") != FORMAT:
+        by = f"tvm_nnef {written['tvm_nnef']} wrote it"
+        raise error(f"the library is for another version of tvm_nnef: {by}", hint=_AGAIN)
+    ours = tvm_compat.version()
+    if str(written["tvm"]).split(".")[:2] != ours.split(".")[:2]:
+        raise error(f"the library is for TVM {written['tvm']}, this is TVM {ours}", hint=_AGAIN)
+
+
+def _check_members(metadata: Mapping[str, Any]) -> None:
+    """Raises a KeyError, TypeError or ValueError for metadata that are not as `describe` says."""
+    ports = [*metadata["inputs"], *metadata["outputs"], *metadata["state"]]
+    for tensor in (tensor for port in ports for tensor in port.get("items", [port])):
+        if not isinstance(tensor["shape"], list) or not isinstance(tensor["name"], str):
+            raise ValueError("the shape or the name of a tensor is of another kind")
+        if tensor["dtype"] not in DTYPES:
+            raise ValueError(f"unknown dtype '{tensor['dtype']}'")
+    for check in metadata["checks"]:
+        check["condition"], check["message"], check["place"]
+    if not all(isinstance(bound, int) for bound in metadata["bounds"].values()):
+        raise ValueError("a bound is not a number")
+    int(metadata["parameters"])
 
 
 def describe(mod: Module) -> dict[str, Any]:
@@ -65,6 +117,7 @@ def describe(mod: Module) -> dict[str, Any]:
         "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
         "bounds": symbols.get("bounds", {}),
         "checks": symbols.get("checks", []),
+        "format": FORMAT,
         "versions": {"tvm_nnef": _own_version(), "tvm": tvm_compat.version()},
     }
 

@@ -48,7 +48,7 @@ def check_output(path: OutputPath, inputs: Iterable[OutputPath] = ()) -> None:
         raise error("the name of an output file is empty", hint="give it a name")
     found = _status(path)
     if name.endswith("/") or (found is not None and stat.S_ISDIR(found.st_mode)):
-        raise _refused(path, "it is a folder", "give the name of a file in it")
+        raise _refused(path, f"'{name}' is a folder", "give the name of a file in it")
     if found is not None and stat.S_ISSOCK(found.st_mode):
         raise _refused(path, "it is a socket", "give the name of a file")
     if is_stream(path):
@@ -92,8 +92,7 @@ def check_parent(path: OutputPath) -> None:
     _status(path)
     parent = Path(path).resolve().parent
     if not parent.is_dir():
-        cause = "is not a folder" if parent.exists() else "does not exist"
-        raise _refused(path, f"the folder '{parent}' {cause}", "create the folder first")
+        raise _refused(path, f"there is no folder '{parent}'", "create the folder first")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise _refused(path, f"no permission to write in the folder '{parent}'")
 
