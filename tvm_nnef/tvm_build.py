@@ -7,6 +7,7 @@ virtual machines of TVM. Knows no rule and no file of ours.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 import warnings
@@ -181,6 +182,34 @@ def host_feature_differences(description: Mapping[str, Any]) -> list[str]:
     return sorted([*missing, *extra])
 
 
+@functools.lru_cache(maxsize=64)
+def llvm_complaint(description: str) -> str:
+    """What LLVM says against a target, given as JSON; nothing if it takes the target as it is.
+
+    LLVM ignores options that it does not know with a message, and triples that it does not know
+    crash it, even while TVM makes the target, so a copy of the process asks.
+    """
+    if not hasattr(os, "fork"):
+        return ""
+    try:
+        return _in_copy_of_process(
+            lambda: codegen.llvm_get_cpu_features(tvm.target.Target(json.loads(description)))
+        )
+    except OSError as problem:
+        return str(problem)
+
+
+def llvm_architectures() -> list[str]:
+    """The names of architectures that LLVM generates code for."""
+    return [str(name) for name in codegen.llvm_get_targets()]
+
+
+def llvm_cpus(description: str) -> list[str]:
+    """The names of CPUs of the architecture of a target, given as JSON."""
+    target = tvm.target.Target(json.loads(description))
+    return [str(name) for name in codegen.llvm_get_cpu_archlist(target)]
+
+
 @functools.lru_cache(maxsize=16)
 def target_features(target: Target) -> tuple[str, frozenset[str]]:
     """The triple of a CPU target, and LLVM's names of the features that it has."""
@@ -221,8 +250,11 @@ def _export(library: Any, folder: Path) -> None:
     library.export_library("library.so", workspace_dir=str(folder), fcompile=linked)
 
 
-def _in_copy_of_process(action: Callable[[], None]) -> None:
-    """Runs an action that may end the process; raises OSError with what it printed if it fails."""
+def _in_copy_of_process(action: Callable[[], object]) -> str:
+    """What an action that may end the process prints on standard error, run in a copy of it.
+
+    Raises OSError with the last line of that if the action fails.
+    """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # The action takes no locks that threads of ours could hold.
@@ -249,9 +281,10 @@ def _in_copy_of_process(action: Callable[[], None]) -> None:
         if not ended:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+    lines = printed.decode(errors="replace").strip().splitlines()
     if status:
-        lines = printed.decode(errors="replace").strip().splitlines() or [f"status {status}"]
-        raise OSError(lines[-1].removeprefix("LLVM ERROR: "))
+        raise OSError((lines or [f"status {status}"])[-1].removeprefix("LLVM ERROR: "))
+    return "\n".join(lines)
 
 
 _FATAL = b"LLVM ERROR"

@@ -59,3 +59,48 @@ def test_unknown_targets_are_errors_with_a_hint(given, message):
     (found,) = caught.value.diagnostics
     assert message in found.render()
     assert found.hint
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [("llvm -mtriple=zzz", "no architecture 'zzz'", None),
+     ("llvm -mtriple=armzzz", "no architecture 'armzzz'", "arm"),
+     ("llvm -mtriple=x86-64-linux-gnu", "no architecture 'x86'", None),
+     ("llvm -mcpu=zen9", "no CPU 'zen9'", "znver5"),
+     ("llvm -mtriple=x86_64-linux-gnu -mcpu=haswel", "no CPU 'haswel'", "haswell"),
+     ({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "znver4"}, "no CPU 'znver4'", None),
+     ("llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+zzz", "no CPU feature 'zzz'", None),
+     ("llvm -mtriple=x86_64-linux-gnu -mattr=avx2", "unknown target", "+avx2"),
+     ({"kind": "llvm", "jit": "zzz"}, "unknown target", None),
+     ({"kind": "llvm", "cl-opt": ["zzz"]}, "unknown target", None),
+     ({"kind": "llvm", "mtriple": 5}, "unknown target", None),
+     ({"kind": "llvm", "mattr": "+avx2"}, "unknown target", None),
+     ({"kind": "cuda", "arch": "sm_80", "host": {"kind": "llvm", "mtriple": "zzz"}},
+      "no architecture 'zzz'", None),
+     (tvm.target.Target({"kind": "llvm", "mtriple": "zzz"}), "no architecture 'zzz'", None)],
+)  # fmt: skip
+def test_what_llvm_does_not_know_is_an_error_without_its_own_output(
+    given: object, message: str, hint: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    capfd.readouterr()
+    with pytest.raises(NnefError) as caught:
+        resolve(given)
+    (found,) = caught.value.diagnostics
+    assert message in found.message and found.hint
+    assert hint is None or hint in found.hint
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "triple",
+    ["x86_64-linux-gnu", "amd64-linux-gnu", "i686-linux-gnu", "arm64-apple-macos", "riscv32-elf",
+     "thumbv7em-none-eabi", "powerpc64le-linux-gnu", "s390x-linux-gnu"],
+)  # fmt: skip
+def test_the_names_of_architectures_that_llvm_takes_are_taken(triple: str) -> None:
+    assert resolve({"kind": "llvm", "mtriple": triple}).attrs["mtriple"] == triple
+
+
+@pytest.mark.parametrize("feature", ["+avx2", "-avx2", "+rtm", "+soft-float"])
+def test_features_that_no_cpu_has_by_default_are_taken(feature: str) -> None:
+    target = resolve({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mattr": [feature]})
+    assert [str(item) for item in target.attrs["mattr"]] == [feature]

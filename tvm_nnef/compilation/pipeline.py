@@ -18,7 +18,7 @@ from tvm import relax
 from tvm_nnef import schedules
 from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.target import loads_here, resolve, runs_here
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.output import check_output, write_file
@@ -58,7 +58,9 @@ def build_module(
     executable, use. Raises NnefError for an unknown target, for one whose code this machine cannot
     load, for a number of threads below 1, and for a database that cannot be used.
     """
-    threads = checked_threads(threads)
+    threads, resolved = checked_threads(threads), resolve(target)
+    if not (loads_here(resolved) or verbose):
+        raise _not_loaded(target)
     with _reporting(progress) as report:
         stages = compile_stages(mod, target, dump_dir=dump_dir, progress=report, database=database)
     if verbose:
@@ -68,18 +70,20 @@ def build_module(
             stages["fuse"],
             stages["schedule"],
             stages["compile"],
-            here=runs_here(resolve(target)),
+            here=runs_here(resolved),
             threads=threads,
         )
         found.print() if isinstance(verbose, bool) else verbose(found)
-    if not loads_here(resolve(target)):
-        raise error(
-            f"this machine cannot load code for '{target}', nor write it to a library yet",
-            hint="build on a machine of that kind",
-        )
+    if not loads_here(resolved):
+        raise _not_loaded(target)
     executable = Executable(stages["compile"])
     executable.threads = threads
     return executable
+
+
+def _not_loaded(target: object) -> NnefError:
+    message = f"this machine cannot load code for '{target}', nor write it to a library yet"
+    return error(message, hint="build on a machine of that kind")
 
 
 def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress | None]:

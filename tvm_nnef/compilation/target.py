@@ -5,9 +5,10 @@ Knows how the host CPU is found. Compiles nothing.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -49,9 +50,12 @@ def resolve(target: object = NATIVE) -> Target:
     :data:`SHORT_NAMES`, the name of a kind or a tag of TVM, text such as ``llvm -mcpu=znver4``, a
     JSON object (as text or as a mapping), or a ``tvm.target.Target``.
 
-    Raises NnefError where TVM knows no such target or option.
+    Raises NnefError for a target or an option that TVM does not know, and for an architecture, a
+    CPU or a CPU feature that LLVM does not know.
     """
     if isinstance(target, tvm.target.Target):
+        for each in filter(None, (target, target.host)):
+            _check_llvm({"kind": str(each.kind.name), **dict(each.attrs)}, str(target))
         return target
     if isinstance(target, Mapping):
         return _made(dict(target), json.dumps(dict(target)))
@@ -100,11 +104,68 @@ def loads_here(target: Target) -> bool:
 
 
 def _made(description: str | dict[str, Any], text: str) -> Target:
+    for each in (description, description.get("host")) if isinstance(description, dict) else ():
+        if isinstance(each, Mapping):
+            _check_llvm(each, text)
     try:
         return tvm.target.Target(description)
     except (ValueError, TypeError, RuntimeError) as problem:
         reason = str(problem).split(" Target creation from")[0].strip().splitlines()[0]
         raise _unknown(text, reason) from None
+
+
+_LLVM_OPTIONS = {
+    **dict.fromkeys(("mtriple", "mcpu", "mabi", "mfloat-abi", "jit"), str),
+    **dict.fromkeys(("mattr", "cl-opt"), list),
+}
+"""The options of a target that LLVM reads by itself, and what they are."""
+
+
+def _check_llvm(options: Mapping[str, Any], text: str) -> None:
+    """Raises NnefError that names the option of a target of LLVM which it does not take."""
+    if options.get("kind") != "llvm":
+        return
+    given = {key: _plain(options[key]) for key in _LLVM_OPTIONS if key in options}
+    features = given.get("mattr", [])
+    if not all(isinstance(given[key], kind) for key, kind in _LLVM_OPTIONS.items() if key in given):
+        return  # TVM says what is wrong.
+    complaint = _complaint(given)
+    signed = all(feature[:1] in ("+", "-") for feature in features)
+    if not complaint and signed:
+        return
+    base = {key: given[key] for key in ("mtriple",) if key in given}
+    if _complaint(base):
+        name, known = given["mtriple"].split("-")[0], tvm_build.llvm_architectures()
+        raise _unknown_name(text, "architecture", name, known)
+    cpu, cpus = given.get("mcpu"), tvm_build.llvm_cpus(_json(base))
+    if cpu is not None and cpu not in cpus:
+        raise _unknown_name(text, "CPU", cpu, cpus)
+    if not signed:
+        raise error(f"unknown target '{text}'", hint="features are written +avx2 or -avx2")
+    for feature in features:
+        if _complaint({**base, "mattr": [feature]}):
+            raise _unknown_name(text, "CPU feature", feature[1:], ())
+    raise _unknown(text, complaint.splitlines()[-1])
+
+
+def _complaint(options: Mapping[str, Any]) -> str:
+    return tvm_build.llvm_complaint(_json(options))
+
+
+def _json(options: Mapping[str, Any]) -> str:
+    return json.dumps({"kind": "llvm", **options})
+
+
+def _plain(value: Any) -> Any:
+    """An option of a target as JSON has it; TVM has lists of its own."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return [str(each) for each in value] if is_list else value
+
+
+def _unknown_name(text: str, kind: str, name: str, known: Collection[str]) -> NnefError:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
+    hint = f"the nearest names are {', '.join(near)}" if near else "see 'llc -mattr=help' of LLVM"
+    return error(f"unknown target '{text}': LLVM knows no {kind} '{name}'", hint=hint)
 
 
 def _unknown(text: str, reason: str) -> NnefError:
