@@ -21,7 +21,9 @@ from tvm import relax, s_tir, tirx
 from tvm.target import codegen
 
 from tvm_nnef.tvm_compat import (
+    CHECK_SIGNALS,
     EXACT,
+    POLLS,
     Module,
     PrimFunction,
     Target,
@@ -39,7 +41,9 @@ def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
 
     @tvm.transform.module_pass(opt_level=0, name="expand_functions")  # type: ignore[untyped-decorator]
     def expanded(mod: Module, context: Any) -> Module:
-        return update_functions(mod, {n: expand(f) for n, f in prim_functions(mod).items()})
+        # Kernels do not check their arguments: see _sound_passes.
+        functions = prim_functions(tirx.transform.SkipAssert()(mod))
+        return update_functions(mod, {n: _polling(expand(f)) for n, f in functions.items()})
 
     def pipeline() -> tuple[Any, Any, Any]:
         lowering, host, device = s_tir.pipeline.default_s_tir_pipeline()
@@ -50,6 +54,24 @@ def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
     name = f"{_PIPELINE}_{id(expand)}"
     tirx.register_tir_pipeline(name, pipeline)
     return name
+
+
+def _polling(function: PrimFunction) -> PrimFunction:
+    """A lowered function in which polling for signals raises the exception of a signal handler."""
+    if POLLS not in (function.attrs or {}):
+        return function
+
+    def checked(statement: Any) -> Any:
+        call = statement.value
+        names = [str(getattr(each, "value", "")) for each in getattr(call, "args", ())]
+        if names != [CHECK_SIGNALS]:
+            return statement
+        # The error by which TVM says that Python already has an exception.
+        kind = tvm.ir.StringImm("EnvErrorAlreadySet")
+        return tirx.AssertStmt(call == 0, kind, [tvm.ir.StringImm("")])
+
+    body = tvm_ffi.structural_map(function.body, (tirx.Evaluate, checked), order="post")
+    return function.with_body(body)
 
 
 _COMPACTION = "s_tir.CompactBufferAllocation"
@@ -96,7 +118,7 @@ def _lowered_soundly(lowering: Any) -> Any:
         plain, viewed = (tvm.IRModule(part, attrs=mod.attrs) for part in parts)
         result = lowering(plain)
         if parts[True]:
-            with _sound_passes(_COMPACTION, "tirx.StorageRewrite"):
+            with _sound_passes(_COMPACTION, "tirx.StorageRewrite", asserts=True):
                 result.update(lowering(viewed))
         return result
 
@@ -132,13 +154,13 @@ def compile_virtual_machine(
         *generic.finalize_passes(target),
     ]
     lowering = "default" if expand is None else _register_pipeline(expand)
-    with _sound_passes(*([] if expand is None else [_COMPACTION])):
+    with _sound_passes(*([] if expand is None else [_COMPACTION]), asserts=expand is not None):
         return relax.build(
             mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
         )
 
 
-def _sound_passes(*others: str) -> Any:
+def _sound_passes(*others: str, asserts: bool) -> Any:
     """A context without TVM's lifting of conditions out of loops, and without other passes.
 
     It comes after what that loop makes certain was dropped from the condition: a guard of a
@@ -146,10 +168,12 @@ def _sound_passes(*others: str) -> Any:
 
     Kernels do not check their arguments: the virtual machine, which alone calls them, has checked
     the shapes of what it was given, and made everything else. Code for these checks would be most
-    of the code of a small kernel, and take most of the time to make it.
+    of the code of a small kernel, and take most of the time to make it. With ``asserts`` they stay,
+    for a lowering that drops those checks and inserts its own.
     """
     return tvm.transform.PassContext(
-        disabled_pass=["s_tir.HoistIfThenElse", *others], config={"tirx.disable_assert": True}
+        disabled_pass=["s_tir.HoistIfThenElse", *others],
+        config={"tirx.disable_assert": not asserts},
     )
 
 
@@ -159,7 +183,7 @@ def compile_kernel(
     """The machine code of one scheduled PrimFunc, as :func:`compile_virtual_machine` makes it."""
     mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     lowering = "default" if expand is None else _register_pipeline(expand)
-    with _sound_passes(*([] if expand is None else [_COMPACTION])):
+    with _sound_passes(*([] if expand is None else [_COMPACTION]), asserts=expand is not None):
         compiled: Callable[..., object] = tirx.build(mod, target=target, pipeline=lowering)["main"]
     return compiled
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax, s_tir, tirx
 
 RelaxExpression: TypeAlias = Any
@@ -48,6 +49,9 @@ LOOP_STEPS = "loop_steps"
 
 Module: TypeAlias = Any
 """A ``tvm.IRModule``."""
+
+# Else an interrupt in a Python function that TVM calls comes out of TVM as a RuntimeError.
+tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
 
 CALL: Any = tvm.ir.Call
 """The class of a call, of an operator or intrinsic on arguments."""
@@ -231,6 +235,27 @@ def prefetch(element: PrimExpression, *, writing: bool) -> Any:
     keep, data = 3, 1
     arguments = (tirx.address_of(element), int(writing), keep, data)
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", *arguments))
+
+
+POLLS = "polls_signals"
+"""The attribute of a PrimFunc that holds statements of :func:`poll_signals`."""
+
+CHECK_SIGNALS = "TVMFFIEnvCheckSignals"
+"""The C function of TVM that runs Python's signal handlers, or does nothing without Python."""
+
+
+def poll_signals() -> Any:
+    """The statement at which a function ends with an exception if a signal handler raises one."""
+    return tirx.Evaluate(tirx.call_extern("int32", CHECK_SIGNALS))
+
+
+def polling_copy() -> PrimFunction:
+    """A PrimFunc that copies an int64 of rank 0, and polls for signals."""
+    index, result = (buffer((), "int64", name) for name in ("index", "result"))
+    body = tirx.SeqStmt([poll_signals(), tirx.BufferStore(result, index[()], [])])
+    opaque = 8
+    function = opaque_function("poll", [index, result], [result], [], body)
+    return function.with_attr({POLLS: 1, "op_pattern": opaque})
 
 
 def in_place_store(shape: Sequence[Any], dtype: str, scalars: Sequence[Any] = ()) -> PrimFunction:

@@ -25,12 +25,14 @@ from tvm_nnef.tvm_compat import (
     BUFFER_TYPE,
     LOOP_BODY,
     LOOP_STEPS,
+    POLLS,
     Module,
     PrimFunction,
     constant_array,
     is_scalar,
     is_tensor,
     opaque_function,
+    poll_signals,
     prim_functions,
     with_own_symbols,
 )
@@ -45,6 +47,9 @@ _LARGEST_STATE = 1 << 20
 """Tensors that are carried from step to step are copied; more elements than these take too long."""
 
 _LANES = 16
+
+_POLLED = 256
+"""Signals are polled once in so many steps."""
 
 Buffer = Any
 Operand = Any
@@ -245,7 +250,9 @@ class _Loop:
             for n, (target, source) in enumerate(zip(results, self.results, strict=True))
             if n not in direct and not held.get(source, source).same_as(target)
         ]
-        step = emit.sequence([*(_inlined(each, held) for each in self.steps), *following])
+        step = emit.sequence(
+            [_polling(results[1]), *(_inlined(each, held) for each in self.steps), *following]
+        )
         begin = [_copy(target, source) for target, source in zip(results[1:], starts, strict=True)]
         if count:
             loop = emit.loop(count, lambda _: step, name="step")
@@ -256,7 +263,8 @@ class _Loop:
         made = [buffer for buffer in self.made if buffer not in held]
         parameters = [*starts, *self.given, *self.held, *results]
         body = emit.sequence([*begin, loop])
-        return with_own_symbols(opaque_function("loop", parameters, results, made, body))
+        made_kernel = opaque_function("loop", parameters, results, made, body)
+        return with_own_symbols(made_kernel).with_attr(POLLS, 1)
 
     def _is_direct(self, number: int) -> bool:
         """Whether a step may write a result where the next one reads it.
@@ -274,6 +282,12 @@ class _Loop:
         first = next(n for n, each in enumerate(self.steps) if _is_among(value, each.operands))
         later = any(_is_among(old, each.operands) for each in self.steps[first:])
         return not later and not _is_among(old, self.results)
+
+
+def _polling(index: Buffer) -> Any:
+    """Polls for signals in some of the steps, as a step may take nanoseconds."""
+    chosen = tirx.bitwise_and(index[()], tirx.const(_POLLED - 1, "int64")) == _POLLED - 1
+    return tirx.IfThenElse(chosen, poll_signals(), None)
 
 
 def _is_among(buffer: Buffer, others: Sequence[Operand]) -> bool:

@@ -55,6 +55,9 @@ _COUNTER = "int64"
 
 _BOUND = {CONSTANTS_FROM: 0}
 
+_POLLED = 4
+"""The doubling at which signals are polled: every 16 steps, each of which calls several kernels."""
+
 _ENDLESS = 1 << 48
 """A loop without a known end makes no more steps than these, some years at a microsecond each."""
 
@@ -175,7 +178,8 @@ class _Repeated:
         for level in range(1, 1 + (last := (most - 1).bit_length())):
             marks = self._marks(changing) if level == last else {CONSTANTS_FROM: changing}
             name = f"{self.name}_{1 << level}"
-            function = self._twice(function, name, arguments, changing, marks)
+            polls = level == _POLLED
+            function = self._twice(function, name, arguments, changing, marks, polls=polls)
         if count:
             parameters = _parameters(arguments)
             call, end = relax.Call(function, parameters), _end(parameters[:changing])
@@ -208,14 +212,23 @@ class _Repeated:
         arguments: Sequence[RelaxExpression],
         changing: int,
         marks: dict[str, int],
+        *,
+        polls: bool,
     ) -> Any:
         """A function that calls another, and calls it again unless the loop has ended."""
         builder, parameters = self.walk.builder, _parameters(arguments)
         with builder.function(name, parameters, marks, pure=self.pure, private=True):
-            first = builder.emit(relax.Call(function, parameters))
+            given = [self._polled(parameters[0]), *parameters[1:]] if polls else parameters
+            first = builder.emit(relax.Call(function, given))
             more, *state = _items(first, 1 + changing, self.walk)
             again = relax.Call(function, [*state, *parameters[changing:]])
             return builder.emit_func_output(builder.emit(relax.If(more, again, first)))
+
+    def _polled(self, index: RelaxExpression) -> RelaxExpression:
+        """The index, from a kernel that polls for signals, so that a user can end the loop."""
+        kernel = self.walk.builder.add_func(tvm_compat.polling_copy(), "poll")
+        call = relax.op.call_tir(kernel, [index], out_ty=index.ty)
+        return self.walk.builder.emit(call)
 
     def _step(self, arguments: Sequence[RelaxExpression], changing: int) -> Any:
         """The function of one step; a condition in front of it may end the loop instead."""
