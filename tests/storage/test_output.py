@@ -141,8 +141,9 @@ def test_inputs_are_not_replaced(tmp_path: Path) -> None:
         (model / name).write_bytes(b"")
     (tmp_path / "alias").symlink_to(model / "main.sknd")
     for file in (model / "main.sknd", model / "main.G.w.dat", model / "model.json"):
-        with pytest.raises(NnefError, match="input of the same command"):
-            check_output(file, [model])
+        for source in (model, model / "main.sknd"):
+            with pytest.raises(NnefError, match="input of the same command"):
+                check_output(file, [source])
     with pytest.raises(NnefError, match="input of the same command"):
         check_output(tmp_path / "alias", [model])
     with pytest.raises(NnefError, match="input of the same command"):

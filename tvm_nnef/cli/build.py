@@ -14,7 +14,7 @@ from tvm_nnef.storage.output import STANDARD_OUTPUT
 
 def run(options: argparse.Namespace) -> int:
     """Build for the target, report on the kernels if that is wanted, and write the library."""
-    check_library(options.output, [options.model])
+    check_library(options.output, [options.model, *options.search_path])
     executable = build(
         options.model,
         options.target,

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_files(options: argparse.Namespace) -> None:
     """Raises NnefError for outputs that cannot be written, or have the suffix of other data."""
-    check_outputs(options.output, [options.model, *options.input])
+    check_outputs(options.output, [options.model, *options.search_path, *options.input])
     for file in options.output:
         suffix = Path(file).suffix
         if suffix not in ("", ".npy") and not is_stream(file):

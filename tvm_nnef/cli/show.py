@@ -14,7 +14,7 @@ from tvm_nnef.storage.output import STANDARD_OUTPUT, check_output, write_file
 def run(options: argparse.Namespace) -> int:
     """Prints the graph on standard output."""
     if options.svg is not None:
-        check_output(options.svg, [options.model])
+        check_output(options.svg, [options.model, *options.search_path])
     graph = compose(options.model, **load_options(options), **compose_options(options))
     if options.svg is not None:
         write_file(options.svg, picture.svg(graph).encode())

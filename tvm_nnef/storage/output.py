@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tvm_nnef.diagnostics import NnefError, error
-from tvm_nnef.storage.names import METADATA_FILE
+from tvm_nnef.storage.names import MAIN_FILE, METADATA_FILE
 
 OutputPath: TypeAlias = "str | os.PathLike[str]"
 
@@ -195,11 +195,15 @@ def _refused(path: OutputPath, reason: str, hint: str | None = None) -> NnefErro
 def _is_part_of(path: OutputPath, found: os.stat_result, source: OutputPath) -> bool:
     """Whether an existing file is a given one, or a file of the model in a given folder."""
     with suppress(OSError, ValueError):
-        if not Path(source).is_dir():
-            return os.path.samestat(found, Path(source).stat())
-        target = Path(path).resolve()
+        folder, target = Path(source), Path(path).resolve()
+        if not folder.is_dir():
+            if os.path.samestat(found, folder.stat()):
+                return True
+            if folder.name != MAIN_FILE:  # Which stands for the folder around it.
+                return False
+            folder = folder.parent
         is_file_of_model = target.suffix in _MODEL_SUFFIXES or target.name == METADATA_FILE
-        return is_file_of_model and target.is_relative_to(Path(source).resolve())
+        return is_file_of_model and target.is_relative_to(folder.resolve())
     return False
 
 
