@@ -22,7 +22,7 @@ from tvm_nnef.storage.archive import GZIP_MAGIC, is_tar
 from tvm_nnef.storage.container import open_files
 from tvm_nnef.storage.manifest import MANIFEST, digest, file_digest, make_manifest, read_manifest
 from tvm_nnef.storage.output import OutputPath, check_output, diagnosed, replacing
-from tvm_nnef.storage.write import is_archive, is_compressed, write_archive
+from tvm_nnef.storage.write import Content, is_archive, is_compressed, write_archive
 
 _SHARED = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """How shared libraries begin: of Linux, of Windows, and two kinds of macOS."""
@@ -85,7 +85,8 @@ def write_library(path: OutputPath, source: LibraryFile | Any) -> None:
         parts = _parts(source, Path(folder))
         if is_archive(path):
             digests = {part.name: file_digest(part) for part in parts}
-            files = {MANIFEST: make_manifest(digests), **{p.name: p.read_bytes for p in parts}}
+            files: dict[str, Content] = {MANIFEST: make_manifest(digests)}
+            files.update((part.name, part.read_bytes) for part in parts)
             write_archive(draft, files, compressed=is_compressed(path))
         elif isinstance(source, LibraryFile):
             parts[0].replace(draft)
