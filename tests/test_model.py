@@ -76,7 +76,9 @@ def test_what_is_written_is_read_again(folder: Path, tmp_path: Path, name: str) 
 
 def test_saving_over_what_was_read(folder: Path) -> None:
     model = load_model(folder)
+    (folder / "notes.txt").write_text("mine")
     save_model(model, folder)
+    assert (folder / "notes.txt").read_text() == "mine"
     np.testing.assert_array_equal(load_model(folder).variables["main.G.w"], W)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.model import Model, load_model, save_model
-from tvm_nnef.storage.output import check_output
+from tvm_nnef.storage.output import check_output, is_same_file
 from tvm_nnef.storage.write import check_target
 
 if TYPE_CHECKING:
@@ -75,20 +75,13 @@ def check_destination(source: Any, path: str | os.PathLike[str], *, overwrite: b
 
     Raises NnefError, also for a path that is the source itself.
     """
-    if isinstance(source, (str, os.PathLike)) and _is_same(path, source):
+    if isinstance(source, (str, os.PathLike)) and is_same_file(path, source):
         hint = "give the converted model another name"
         raise error("cannot be written: it is the source", hint=hint, file=str(path))
     if is_onnx(path):
         check_output(path)
     else:
         check_target(path, overwrite=overwrite)
-
-
-def _is_same(path: str | os.PathLike[str], source: str | os.PathLike[str]) -> bool:
-    try:
-        return Path(path).samefile(source)
-    except (OSError, ValueError):
-        return False
 
 
 def _exported(source: Any, path: str | os.PathLike[str], options: dict[str, Any]) -> Model:

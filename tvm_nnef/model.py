@@ -281,9 +281,10 @@ def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = 
     Texts are written as they were read, in the tools dialect after a line that says so; the model
     that is read again is equal. The target is replaced only when everything is written. An
     existing folder is replaced if this program wrote it and its files were not changed since, or
-    with ``overwrite``; then files that are not part of the model stay. Raises NnefError if the
-    model cannot be written.
+    with ``overwrite``, or if the model was read from it; then files that are not part of the model
+    stay. Raises NnefError if the model cannot be written.
     """
+    from tvm_nnef.storage.output import is_same_file
     from tvm_nnef.storage.write import Content, write_container
 
     files: dict[str, Content] = {}
@@ -297,7 +298,7 @@ def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = 
         files[variable_file_name(name)] = partial(_variable_bytes, model.variables, name)
     if model.metadata != Metadata():
         files[METADATA_FILE] = write_metadata(model.metadata)
-    write_container(path, files, overwrite=overwrite)
+    write_container(path, files, overwrite=overwrite or is_same_file(model.path, path))
 
 
 def _variable_bytes(variables: Mapping[str, Any], name: str) -> bytes:

@@ -81,7 +81,9 @@ def test_outputs_of_run_are_arrays_and_no_inputs(
     names: list[str], words: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = snapshot(place)
-    assert main(["run", "digits", "-i", "x.npy", "-o", *names]) == 1
+    outputs = [word for name in names for word in ("-o", name)]
+    for given in ("x.npy", "image=x.npy"):
+        assert main(["run", "digits", "-i", given, *outputs]) == 1
     assert words in capsys.readouterr().err
     assert snapshot(place) == before
 

@@ -57,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_files(options: argparse.Namespace) -> None:
     """Raises NnefError for outputs that cannot be written, or have the suffix of other data."""
-    check_outputs(options.output, [options.model, *options.search_path, *options.input])
+    read = (part for given in options.input for part in (given, given.partition("=")[2]) if part)
+    check_outputs(options.output, [options.model, *options.search_path, *read])
     for file in options.output:
         suffix = Path(file).suffix
         if suffix not in ("", ".npy") and not is_stream(file):

@@ -59,7 +59,7 @@ def build_module(
     load, for a number of threads below 1, and for a database that cannot be used.
     """
     threads, resolved = checked_threads(threads), resolve(target)
-    if not (loads_here(resolved) or verbose):
+    if str(resolved.kind.name) == "llvm" and not (loads_here(resolved) or verbose):
         raise _not_loaded(target)
     with _reporting(progress) as report:
         stages = compile_stages(mod, target, dump_dir=dump_dir, progress=report, database=database)

@@ -87,6 +87,14 @@ def is_stream(path: OutputPath) -> bool:
     return found is not None and not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode)
 
 
+def is_same_file(path: OutputPath, other: OutputPath) -> bool:
+    """Whether two paths lead to the same existing file or folder."""
+    try:
+        return Path(path).samefile(other)
+    except (OSError, ValueError):
+        return False
+
+
 def check_parent(path: OutputPath) -> None:
     """Check that a file or folder can be created at a path; raises :class:`NnefError`."""
     _status(path)
@@ -150,7 +158,8 @@ def workspace(folder: Path) -> Iterator[Path]:
         yield space
     finally:
         shutil.rmtree(space, ignore_errors=True)
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def replace_folder(target: Path, fresh: Path, space: Path) -> None:
@@ -222,10 +231,12 @@ def _send(draft: Path, path: OutputPath) -> None:
                 shutil.copyfileobj(source, stream)
 
 
-def _locked_folder(folder: Path) -> tuple[Path, int]:
-    """A new temporary folder, and the descriptor that holds its lock."""
+def _locked_folder(folder: Path) -> tuple[Path, int | None]:
+    """A new temporary folder, and the descriptor that holds its lock; there is none on Windows."""
     while True:
         space = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))
+        if sys.platform == "win32":
+            return space, None
         lock = os.open(space, os.O_RDONLY)
         _lock(lock, wait=True)
         if space.is_dir():  # Another process may have swept it before it was locked.
@@ -234,7 +245,7 @@ def _locked_folder(folder: Path) -> tuple[Path, int]:
 
 
 def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock an open folder until it is closed; false if another process has it, or on Windows."""
+    """Lock an open folder until it is closed; false if another process has locked it."""
     if sys.platform == "win32":
         return False
     import fcntl
@@ -247,7 +258,9 @@ def _lock(descriptor: int, *, wait: bool) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove temporary folders whose process has ended without doing so."""
+    """Remove temporary folders whose process has ended without doing so, except on Windows."""
+    if sys.platform == "win32":
+        return
     for leftover in sorted(folder.glob(f"{_TEMPORARY}*")):
         with suppress(OSError):
             if leftover.lstat().st_uid != os.getuid() or leftover.is_symlink():
