@@ -264,13 +264,16 @@ def write_objects(library: Any, folder: Path) -> list[Path]:
         _in_copy_of_process(lambda: _export(library, folder))
     else:
         _export(library, folder)
-    return sorted(folder.iterdir())
+    # A library without kernels has an empty C file.
+    return sorted(folder.glob("*.o"))
 
 
 def _export(library: Any, folder: Path) -> None:
     def linked(*_: object, **options: object) -> None:
         """Takes the place of the linker."""
 
+    # Without this the constants of a library that has no kernels become C source.
+    linked.get_target_triple = lambda: host_cpu()[1]  # type: ignore[attr-defined]
     library.export_library("library.so", workspace_dir=str(folder), fcompile=linked)
 
 

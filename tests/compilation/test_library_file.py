@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,14 @@ def test_a_loaded_library_is_exported_as_the_kind_of_its_new_name(
     kind = next((k for k, magic in begins.items() if start.startswith(magic)), "tar")
     assert kind == second.split(".")[1]
     check(tmp_path / second)
+
+
+def test_a_model_without_kernels_is_object_code_too(tmp_path: Path) -> None:
+    text = "graph G { @input { x: real[3]; } @output { y: real[3]; }\n@compose { y = x; } }"
+    tvm_nnef.build(text, progress=False).export(tmp_path / "model.tar")
+    np.testing.assert_array_equal(load(tmp_path / "model.tar")(X)[0], X)
+    with tarfile.open(tmp_path / "model.tar") as archive:
+        assert {name.split(".")[-1] for name in archive.getnames()} == {"json", "o"}
 
 
 def test_equal_libraries_give_equal_archives(executable: Executable, tmp_path: Path) -> None:
