@@ -1,7 +1,10 @@
-"""What all tests share: golden files, rewritten by ``pytest --update-golden``; outputs compared."""
+"""What all tests share: golden files, rewritten by ``pytest --update-golden``; outputs compared;
+devices."""
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,3 +53,21 @@ def matches() -> Callable[[Any, Any], None]:
             np.testing.assert_allclose(np.asarray(item, float), wanted, rtol=1e-5)
 
     return check
+
+
+@pytest.fixture
+def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the device nodes ``null`` and ``full``, which a failing test may destroy.
+
+    Other users than root cannot make nodes, nor replace those of the system.
+    """
+    if os.geteuid() != 0:
+        return Path("/dev")
+    folder = tmp_path_factory.mktemp("devices")
+    try:
+        for name, minor in (("null", 3), ("full", 7)):
+            os.mknod(folder / name, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+            (folder / name).open("wb").close()
+    except OSError:
+        pytest.skip("device nodes cannot be made and opened here")
+    return folder

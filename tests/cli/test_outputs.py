@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import stat
 from pathlib import Path
@@ -89,7 +88,7 @@ def test_outputs_of_run_are_arrays_and_no_inputs(
 
 
 def test_standard_output_devices_and_links_are_outputs(
-    place: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    place: Path, devices: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert main(["show", "digits", "--svg", "-"]) == 0
     assert capfdbinary.readouterr().out.startswith(b"<svg")
@@ -97,15 +96,17 @@ def test_standard_output_devices_and_links_are_outputs(
     array = np.load(io.BytesIO(capfdbinary.readouterr().out))
     assert array.shape == (1, 10)
     Path("link.svg").symlink_to("real.svg")
-    for file in ("/dev/null", "link.svg"):
+    for file in (str(devices / "null"), "link.svg"):
         assert main(["show", "digits", "--svg", file]) == 0
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)  # noqa: PTH116
+    assert stat.S_ISCHR((devices / "null").stat().st_mode)
     assert Path("link.svg").is_symlink() and Path("real.svg").read_bytes().startswith(b"<svg")
     assert not Path("-").exists()
 
 
-def test_a_full_disk_is_a_diagnostic(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "digits", "--svg", "/dev/full"]) == 1
+def test_a_full_disk_is_a_diagnostic(
+    place: Path, devices: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "digits", "--svg", str(devices / "full")]) == 1
     assert "No space left on device" in capsys.readouterr().err
 
 
