@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import tvm
 
 import tvm_nnef
+import tvm_nnef.cli.check
 from tvm_nnef.runtime import Executable, load
 
 SECONDS = 60
@@ -129,3 +131,19 @@ def test_an_interrupted_build_says_so_in_one_line(delay: float, tmp_path: Path) 
         pytest.skip("the build was faster")
     assert (run.returncode, run.stderr) == (130, "interrupted\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_that_a_library_turns_into_another_error_stays_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(*_: object, **__: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(SECONDS)
+        except KeyboardInterrupt:
+            raise RuntimeError from None
+
+    monkeypatch.setattr(tvm_nnef.cli.check, "check", check)
+    assert tvm_nnef.cli.main(["check", "model"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -11,11 +11,15 @@ import argparse
 import gc
 import importlib
 import os
+import signal
 import sys
 import tempfile
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from tvm_nnef.cli.arguments import make_parser
 from tvm_nnef.diagnostics import NnefError
@@ -30,8 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     _print_any_text()
     options = make_parser().parse_args(arguments)
+    interrupts: list[int] = []
     try:
-        status = _run(options)
+        with _noted(interrupts):
+            status = _run(options)
         sys.stdout.flush()
         return status
     except NnefError as problem:
@@ -48,7 +54,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as problem:
         return _fail(_system_error(problem), _FAILED)
     except Exception as problem:
+        if interrupts:  # What a library made of the interrupt.
+            return _fail("interrupted", _INTERRUPTED)
         return _fail(_internal_error(problem), _INTERNAL)
+
+
+@contextmanager
+def _noted(interrupts: list[int]) -> Iterator[None]:
+    """A block in which interrupts are appended to a list before they raise KeyboardInterrupt."""
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # Interrupts are ignored, or are the concern of the program that calls us.
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run(options: argparse.Namespace) -> int:
