@@ -105,18 +105,26 @@ def _told(source: Any) -> str:
     path = Path(source)
     if path.suffix == ".onnx" or _begins(path) == _ONNX_BEGINS:
         return "onnx"
+    try:
+        path.stat()
+    except FileNotFoundError as cause:
+        hint = "give the path of a .onnx file"
+        raise error("no such file", hint=hint, file=str(source)) from cause
+    except (OSError, ValueError) as cause:
+        reason = getattr(cause, "strerror", None) or cause
+        raise error(f"cannot be read: {reason}", file=str(source)) from cause
     if path.is_dir() or path.suffix in (".sknd", ".tar", ".tgz"):
         hint = "a SkriptND model is written as ONNX to a path that ends in .onnx"
         raise error("this is no model of another format", hint=hint, file=str(source))
-    if not path.exists():
-        raise error("no such file", hint="give the path of a .onnx file", file=str(source))
     hint = f"say which one it is: format='{FORMATS[0]}'"
     raise error("the format of the model is not known", hint=hint, file=str(source))
 
 
 def _begins(path: Path) -> bytes:
-    """The first byte of a file, nothing for what is none."""
+    """The first byte of a regular file, nothing for anything else: a pipe would block."""
     try:
+        if not path.is_file():
+            return b""
         with path.open("rb") as file:
             return file.read(1)
     except (OSError, ValueError):

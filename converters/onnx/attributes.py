@@ -65,6 +65,12 @@ def check_node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
             raise Unconvertible(f"it has the attribute '{attribute.name}' twice", _CORRECT)
         seen.add(attribute.name)
         _check_attribute(proto.op_type, attribute, schema)
+        if attribute.name == "num_outputs" and attribute.i != len(proto.output):
+            reason = f"'num_outputs' is {attribute.i}, but it has {len(proto.output)} outputs"
+            raise Unconvertible(reason, _CORRECT)
+        if attribute.ref_attr_name:
+            reason = f"its attribute '{attribute.name}' refers to one of a function"
+            raise Unconvertible(reason, _CORRECT)
     for name, each in schema.attributes.items():
         if each.required and name not in seen:
             raise Unconvertible(f"its attribute '{name}' is missing", _CORRECT)

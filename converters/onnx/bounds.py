@@ -16,6 +16,8 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 Bound: TypeAlias = "int | Sequence[int | None]"
 Bounds: TypeAlias = "Mapping[str, Bound] | int"
 """The name ``""`` stands for all that have no entry of their own."""
+_LISTED = 8
+"""Names that a hint lists."""
 
 
 def bound_of_extent(bounds: Bounds, name: str, tensor: str, axis: int) -> int:
@@ -58,11 +60,28 @@ def check_bounds(
         for name, bound in bounds.items()
         if not _is_bound(bound)
     ]
-    for name in bounds.keys() - known:
-        hint = did_you_mean(name, known) or "bounds are by the name of an extent or a result"
+    for name in (name for name in bounds if name not in known):
+        hint = did_you_mean(name, known) or _hint(graph)
         problems.append(Diagnostic(f"there is no '{name}' that could have a bound", hint=hint))
     if problems:
         raise NnefError(problems)
+
+
+def _hint(graph: onnx.GraphProto) -> str:
+    dynamic = list(dict.fromkeys(_dynamic(graph)))
+    if not dynamic:
+        return "no input has a dynamic dimension; a result has a bound by its own name"
+    listed = ", ".join(f"'{name}'" for name in dynamic[:_LISTED])
+    more = f" and {len(dynamic) - _LISTED} more" if len(dynamic) > _LISTED else ""
+    return f"dynamic dimensions of inputs are {listed}{more}; a result has a bound by its own name"
+
+
+def _dynamic(graph: onnx.GraphProto) -> Iterator[str]:
+    """The names of the dynamic dimensions of inputs."""
+    for value in graph.input:
+        for axis, extent in enumerate(value.type.tensor_type.shape.dim):
+            if not extent.HasField("dim_value"):
+                yield extent.dim_param or f"{value.name}_{axis}"
 
 
 def _is_bound(bound: object) -> bool:

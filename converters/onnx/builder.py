@@ -11,11 +11,14 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape, array
 from tvm_nnef.converters.onnx.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.onnx.types import Array, broadcast, kind
 
 Attributes: TypeAlias = "Mapping[str, Attribute | None]"
+MAX_STEPS = 1 << 15
+"""Operations that a graph may become; loops that are written out can be of any length."""
 
 
 class Builder:
@@ -57,6 +60,9 @@ class Builder:
         **attributes: Attribute | None,
     ) -> None:
         """An operator with any results."""
+        if len(self.steps) >= MAX_STEPS:
+            reason = f"it becomes more than {MAX_STEPS} operations with those before it"
+            raise Unconvertible(reason, "use smaller dimensions, or fewer steps")
         every = {**attributes, **(more or {})}
         given = {name: value for name, value in every.items() if value is not None}
         read = tuple(map(self._computed, arguments))

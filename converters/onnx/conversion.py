@@ -21,8 +21,9 @@ from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.folding import fold
 from tvm_nnef.converters.onnx.functions import expand, has_body
 from tvm_nnef.converters.onnx.gathering import with_scan_outputs
-from tvm_nnef.converters.onnx.inference import declared, infer, infer_model
+from tvm_nnef.converters.onnx.inference import declared, infer
 from tvm_nnef.converters.onnx.inputs import graph_inputs
+from tvm_nnef.converters.onnx.model_inference import infer_model
 from tvm_nnef.converters.onnx.node import Node, attributes_of, converted_tensors
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
@@ -342,8 +343,14 @@ def _with_values(
 def _attributes(context: _Context, proto: onnx.NodeProto) -> dict[str, object]:
     found = attributes_of(proto)
     for name, value in found.items():
-        if isinstance(value, onnx.TensorProto):
-            found[name] = context.model.array(value)
+        try:
+            if isinstance(value, onnx.TensorProto):
+                found[name] = context.model.array(value)
+            elif isinstance(value, onnx.SparseTensorProto):
+                found[name] = context.model.dense(value)
+        except NnefError as problem:
+            (cause,) = problem.diagnostics
+            raise Unconvertible(f"its attribute '{name}': {cause.message}", cause.hint) from problem
     return found
 
 

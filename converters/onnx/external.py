@@ -16,6 +16,9 @@ import onnx
 
 from tvm_nnef.converters.onnx.types import Array
 
+_LONGEST = 80
+"""Characters of a file name that a message shows."""
+
 
 class Unreadable(Exception):
     """A tensor that cannot be read; the message tells why, ``hint`` what to do."""
@@ -53,6 +56,9 @@ def elements(tensor: onnx.TensorProto, dtype: str, folder: str | None) -> Array:
         found: Array = np.fromfile(path, np.uint8, size, offset=offset).view(dtype)
     except OSError as cause:
         raise Unreadable(f"'{location}' cannot be read: {cause.strerror or cause}") from cause
+    except MemoryError as cause:
+        hint = "convert it on a computer with more memory"
+        raise Unreadable(f"its {size} bytes do not fit into memory", hint) from cause
     return found.reshape(tuple(tensor.dims))
 
 
@@ -78,14 +84,18 @@ def _path(location: str, folder: Path) -> Path:
         raise Unreadable(f"'{location}' is no name of a file in the model's folder", hint)
     path = folder.joinpath(*parts)
     try:
-        inside = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):
-        inside = False
-    if path.is_symlink() or not inside:
-        raise Unreadable(f"'{location}' is a link", hint)
-    if not path.is_file():
-        reason = "is no plain file" if path.exists() else "is not there"
-        raise Unreadable(f"'{location}' {reason}", "keep the files of the data beside the model")
+        if path.is_symlink() or not path.resolve().is_relative_to(folder.resolve()):
+            raise Unreadable(f"'{location}' is a link", hint)
+        if not path.is_file():
+            reason = "is no plain file" if path.exists() else "is not there"
+            hint = "keep the files of the data beside the model"
+            raise Unreadable(f"'{location}' {reason}", hint)
+    except RuntimeError as cause:  # a link to itself
+        raise Unreadable(f"'{location}' is a link", hint) from cause
+    except OSError as cause:
+        shown = location if len(location) < _LONGEST else f"{location[:_LONGEST]}…"
+        reason = cause.strerror or str(cause)
+        raise Unreadable(f"'{shown}' cannot be read: {reason}") from cause
     return path
 
 

@@ -18,10 +18,18 @@ from tvm_nnef.converters.onnx.types import DTYPE_OF, Array, Type
 LARGEST = 1 << 16
 """Elements that a folded tensor may have, unless its inputs have as many."""
 
-_RANDOM = frozenset(
+_LEFT_OUT = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial",
-     "Bernoulli", "Dropout")
+     "Bernoulli", "Dropout", "Einsum", "Constant")
 )  # fmt: skip
+"""Operators with random results; Einsum, which may take exponential time; and Constant, whose
+converter returns its value at any size."""
+_SIZED = frozenset(
+    ("AffineGrid", "BlackmanWindow", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand",
+     "HammingWindow", "HannWindow", "MaxUnpool", "MelWeightMatrix", "OneHot", "Pad", "Resize",
+     "Tile", "Upsample")
+)  # fmt: skip
+"""Operators whose values say how large the result is: not computed before its size is known."""
 
 
 def fold(
@@ -34,24 +42,34 @@ def fold(
 
     Never raises: what the evaluator of ``onnx`` cannot do is converted like any other node.
     """
-    if proto.domain not in ("", "ai.onnx") or proto.op_type in _RANDOM:
+    if proto.domain not in ("", "ai.onnx") or proto.op_type in _LEFT_OUT:
         return None
     if any(attribute.HasField("g") for attribute in proto.attribute):
         return None
     arrays = [each.value for each in inputs if each is not None]
     values = [array for array in arrays if array is not None]
-    if len(values) < len(arrays) or _too_large(values, expected):
+    if len(values) < len(arrays) or _too_large(proto, values, expected):
         return None
     return _evaluate(proto, inputs, opsets)
 
 
-def _too_large(values: Sequence[Array], expected: Sequence[Type | None]) -> bool:
+def _too_large(
+    proto: onnx.NodeProto, values: Sequence[Array], expected: Sequence[Type | None]
+) -> bool:
     room = max(LARGEST, *(value.size for value in values), 0) if values else LARGEST
     for each in expected:
         shape = None if each is None else each.static
         if shape is not None and largest(product(shape)) > room:
             return True
-    return False
+        if shape is None and proto.op_type in _SIZED:
+            return True
+    return proto.op_type == "Range" and not _steps(values) <= room
+
+
+def _steps(values: Sequence[Array]) -> float:
+    """The elements of a range; NaN if there is no such number."""
+    start, limit, delta = (float(value.reshape(-1)[0]) if value.size else 0.0 for value in values)
+    return (limit - start) / delta if delta else np.nan
 
 
 def _evaluate(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
+from tvm_nnef.converters.onnx.limits import MAX_RANK, check_ranks
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic
 from tvm_nnef.converters.onnx.tensors import Tensor
@@ -36,6 +35,7 @@ def infer(
     What the model declares fills in what the schema leaves open. ``symbols`` are the extents that
     names in the model stand for. Raises Unconvertible for a node that the schema does not allow.
     """
+    check_ranks(proto, inputs)
     found = _by_schema(proto, inputs, opsets)
     texts = {
         str(extent): extent
@@ -68,52 +68,6 @@ def declared(graph: onnx.GraphProto) -> dict[str, Type]:
     return {value.name: type_of(value.type) for value in values if value.name}
 
 
-def infer_model(proto: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, Type]:
-    """What is declared, what follows forward from the inputs, and backward from the outputs."""
-    from tvm_nnef.converters.onnx.backward import backward
-
-    light = _without_weights(proto)
-    for value in light.graph.input:
-        given = next((each for each in inputs if each.source == value.name), None)
-        if given is not None:
-            value.type.CopyFrom(
-                onnx.helper.make_tensor_type_proto(NUMBER_OF[given.dtype], spelled(given.shape))
-            )
-    with contextlib.suppress(shape_inference.InferenceError, RuntimeError, ValueError):
-        light = shape_inference.infer_shapes(light, data_prop=True)
-    return backward(light.graph.node, {**_everywhere(proto.graph), **_everywhere(light.graph)})
-
-
-def _everywhere(graph: onnx.GraphProto) -> dict[str, Type]:
-    """What a graph and the graphs inside it declare."""
-    found = declared(graph)
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                found |= _everywhere(inner)
-    return found
-
-
-def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A model with large initializers as inputs, whose types are all that the inference needs."""
-    light = onnx.ModelProto()
-    light.ir_version = proto.ir_version
-    light.opset_import.extend(proto.opset_import)
-    light.graph.name = proto.graph.name
-    light.graph.node.extend(proto.graph.node)
-    light.graph.input.extend(proto.graph.input)
-    light.graph.output.extend(proto.graph.output)
-    light.graph.value_info.extend(proto.graph.value_info)
-    named = {value.name for value in proto.graph.input}
-    for tensor in proto.graph.initializer:
-        if int(np.prod(tensor.dims, dtype=np.int64)) <= SMALL and not tensor.external_data:
-            light.graph.initializer.append(tensor)
-        elif tensor.name not in named:
-            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-            light.graph.input.append(value)
-    return light
-
-
 def type_of(value: onnx.TypeProto) -> Type:
     """The type of a tensor; of anything else nothing is known."""
     if not value.HasField("tensor_type"):
@@ -139,6 +93,8 @@ def _by_schema(
     proto: onnx.NodeProto, inputs: Sequence[Tensor | None], opsets: Mapping[str, int]
 ) -> dict[str, Type]:
     domain = "" if proto.domain == "ai.onnx" else proto.domain
+    if proto.op_type == "Constant" and not domain:
+        return {}  # its value has type and shape, and the inference would copy it
     try:
         schema = onnx.defs.get_schema(proto.op_type, opsets.get(domain, 1), domain)
     except onnx.defs.SchemaError:
@@ -166,7 +122,12 @@ def _by_schema(
         return {}
     except (onnx.checker.ValidationError, RuntimeError, ValueError):
         return {}
-    return {name: type_of(value) for name, value in found.items()}
+    results = {name: type_of(value) for name, value in found.items()}
+    for name, each in results.items():
+        if each.shape is not None and len(each.shape) > MAX_RANK:
+            reason = f"its result '{name}' has {len(each.shape)} dimensions"
+            raise Unconvertible(reason, f"the limit is {MAX_RANK}")
+    return results
 
 
 def _sentence(cause: Exception) -> str:

@@ -8,10 +8,11 @@ import onnx
 
 from tvm_nnef.converters.onnx.bounds import Bounds, bound_of_extent, check_bounds
 from tvm_nnef.converters.onnx.inference import type_of
+from tvm_nnef.converters.onnx.limits import MAX_RANK
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, symbol
 from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import NUMBER_OF, Type, type_name
+from tvm_nnef.converters.onnx.types import NUMBER_OF, OpenShape, Type, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 
@@ -37,20 +38,47 @@ def graph_inputs(
         if value.name in constants:
             continue
         known = type_of(value.type)
+        wrong = _wrong_rank(model, value.name, known.shape, shapes.get(value.name))
+        if wrong is not None:
+            problems.append(wrong)
+            continue
         dtype = dtypes.get(value.name) or known.dtype
         wanted = shapes.get(value.name, known.shape)
         shape = None if wanted is None else _shape(value.name, wanted, settled, bounds, symbols)
         if dtype is None or shape is None:
-            problems.append(_open_input(model, value, known))
+            problems.append(_open_input(model, value, known, wanted))
             continue
         found.append(Tensor(dtype, shape, value.name))
-    for name in {*shapes, *dtypes} - {value.name for value in graph.input}:
-        names = [value.name for value in graph.input]
+    names = [value.name for value in graph.input if value.name not in constants]
+    for name in sorted({*shapes, *dtypes} - {value.name for value in graph.input}):
         hint = did_you_mean(name, names) or f"inputs are {', '.join(names)}"
         problems.append(Diagnostic(f"the model has no input '{name}'", hint=hint))
     if problems:
         raise NnefError(problems)
     return found, symbols
+
+
+def _wrong_rank(
+    model: OnnxModel, name: str, shape: OpenShape, given: Sequence[int | str] | None
+) -> Diagnostic | None:
+    """What is wrong with the number of dimensions of an input, by the model or by the user."""
+    if given is not None and shape is not None and len(given) != len(shape):
+        shown = ", ".join(map(str, given))
+        message = f"the shape given for input '{name}' ({shown}) has {len(given)} dimensions"
+        message += f", but the model declares {len(shape)} ({_shown(shape)})"
+        example = ",".join(f"{each}" if isinstance(each, int) else "1" for each in shape)
+        return Diagnostic(message, hint=f"give all of them, as in --shape {name}={example}")
+    rank = len(shape or given or ())
+    if rank > MAX_RANK:
+        message = f"input '{name}' has {rank} dimensions, and the limit is {MAX_RANK}"
+        return Diagnostic(message, hint="use fewer dimensions", file=model.path)
+    return None
+
+
+def _shown(shape: OpenShape) -> str:
+    if shape is None:
+        return "no rank"
+    return ", ".join("?" if extent is None else str(extent) for extent in shape) or "a scalar"
 
 
 def _shape(
@@ -91,7 +119,9 @@ def _settled(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int | str]]) 
     return found
 
 
-def _open_input(model: OnnxModel, value: onnx.ValueInfoProto, known: Type) -> Diagnostic:
+def _open_input(
+    model: OnnxModel, value: onnx.ValueInfoProto, known: Type, dims: OpenShape
+) -> Diagnostic:
     form = value.type.WhichOneof("value") or "nothing"
     if form != "tensor_type":
         message = f"input '{value.name}' is of kind {form}; only tensors can be converted"
@@ -106,13 +136,13 @@ def _open_input(model: OnnxModel, value: onnx.ValueInfoProto, known: Type) -> Di
             else f"types that can be: {', '.join(sorted(NUMBER_OF))}"
         )
         return Diagnostic(message, hint=hint, file=model.path)
-    dims = known.shape
-    shown = (
-        "no rank" if dims is None else ", ".join("?" if dim is None else str(dim) for dim in dims)
-    )
-    names = [f"{value.name}_{axis}" if dim is None else dim for axis, dim in enumerate(dims or ())]
-    open_ = next((name for name in names if isinstance(name, str)), "n")
-    message = f"the shape of input '{value.name}' is not known ({shown})"
+    message = f"the shape of input '{value.name}' is not known ({_shown(dims)})"
+    if dims is None:
+        # Without a rank there is no dimension that a bound could be for.
+        hint = f"give it: input_shapes={{'{value.name}': (1, 3)}} (--shape {value.name}=1,3)"
+        return Diagnostic(message, hint=hint, file=model.path)
+    names = [f"{value.name}_{axis}" if dim is None else dim for axis, dim in enumerate(dims)]
+    open_ = next(name for name in names if isinstance(name, str))
     hint = (
         f"give it: input_shapes={{'{value.name}': (…)}} (--shape), "
         f"or bounds={{'{open_}': 16}} (--bound {open_}=16) to keep it open"

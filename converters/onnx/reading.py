@@ -5,7 +5,10 @@ Leaves a ModelProto whose external data can be read from ``folder``. Nothing is 
 
 from __future__ import annotations
 
+import math
 import os
+import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,6 +103,7 @@ def read(source: Source) -> OnnxModel:
         path, folder = str(source), str(Path(os.fspath(source)).parent)
         proto = _parse(_bytes(source), path)
     _check_opsets(proto, path)
+    _check_sparse(proto, path)
     if proto.functions:
         proto = _inlined(_copied(proto) if proto is source else proto, path)
     problems = [Diagnostic(message, hint=hint, file=path) for message, hint in _wrong(proto.graph)]
@@ -128,25 +132,37 @@ def _elements(tensor: onnx.TensorProto, dtype: str, folder: str | None) -> Array
         return elements(tensor, dtype, folder)
     try:
         found: Array = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError) as cause:
+    except (ValueError, TypeError, OverflowError) as cause:
         raise Unreadable(f"{cause}") from cause
     return found
 
 
 def _bytes(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a regular file, whose size is checked before it is read."""
     try:
+        found = Path(path).stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise error("cannot be read: it is a folder", hint="give a .onnx file", file=str(path))
+        if not stat.S_ISREG(found.st_mode):
+            message = "cannot be read: it is not a regular file"
+            raise error(message, hint="give a .onnx file", file=str(path))
+        _check_size(found.st_size, str(path))
         return Path(path).read_bytes()
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", None) or cause
         raise error(f"cannot be read: {reason}", file=str(path)) from cause
 
 
+def _check_size(size: int, path: str) -> None:
+    if size > _LIMIT:
+        hint = "save it with external data (onnx.save, save_as_external_data=True)"
+        raise error("Protobuf cannot read more than 2 GiB", hint=hint, file=path)
+
+
 def _parse(data: bytes, path: str) -> onnx.ModelProto:
     if not data:
         raise error("the file is empty", hint="give a .onnx file", file=path)
-    if len(data) > _LIMIT:
-        hint = "save it with external data (onnx.save, save_as_external_data=True)"
-        raise error("Protobuf cannot read more than 2 GiB", hint=hint, file=path)
+    _check_size(len(data), path)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
@@ -188,6 +204,34 @@ def _check_opsets(proto: onnx.ModelProto, path: str) -> None:
         message = f"the model is of opset {version}; this onnx knows 1 to {newest}"
         hint = "update the package 'onnx', or convert the model with onnx.version_converter"
         raise error(message, hint=hint, file=path)
+
+
+def _check_sparse(proto: onnx.ModelProto, path: str) -> None:
+    """Raises NnefError for sparse tensors that are too large when dense: a few bytes may say so."""
+    size = 0
+    for graph in (proto.graph, *proto.functions):
+        for sparse in _sparse_tensors(graph):
+            dtype = np.dtype(DTYPE_OF.get(sparse.values.data_type, "float64"))
+            size += math.prod(max(extent, 0) for extent in sparse.dims) * dtype.itemsize
+    if size > _LIMIT:
+        message = f"the sparse tensors of the model take {size} bytes when dense"
+        hint = f"the limit is {_LIMIT} bytes: use smaller tensors"
+        raise error(message, hint=hint, file=path)
+
+
+def _sparse_tensors(
+    graph: onnx.GraphProto | onnx.FunctionProto,
+) -> Iterator[onnx.SparseTensorProto]:
+    """The sparse tensors of a graph and of the graphs inside it."""
+    if isinstance(graph, onnx.GraphProto):
+        yield from graph.sparse_initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("sparse_tensor"):
+                yield attribute.sparse_tensor
+            yield from attribute.sparse_tensors
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _sparse_tensors(inner)
 
 
 def _uses_standard(proto: onnx.ModelProto) -> bool:
@@ -242,11 +286,10 @@ def _wrong(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
             if name in given:
                 yield f"'{name}' is given twice, by {given[name]} and by {kind}", hint
             given[name] = kind
-    inputs = [value.name for value in graph.input]
-    for name in dict.fromkeys(inputs):
+    for name, count in Counter(value.name for value in graph.input).items():
         if not name:
             yield "an input of the graph has no name", "name it"
-        elif inputs.count(name) > 1:
+        elif count > 1:
             yield f"two inputs have the name '{name}'", hint
         elif given.get(name) == "a node":
             yield f"'{name}' is an input, and a node gives it again", hint

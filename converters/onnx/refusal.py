@@ -53,10 +53,13 @@ def explained(
     invalid = _invalid(node, model, opsets)
     if invalid is not None:
         return Unconvertible(invalid, "correct the model")
+    if isinstance(problem, MemoryError):
+        return Unconvertible("it does not fit into memory", "use smaller dimensions")
     place = _place(problem)
     reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
     if isinstance(problem, ValueError):
-        return Unconvertible(str(problem), f"correct the model; it was noticed in {place}")
+        (text, *_) = str(problem).splitlines() or [""]
+        return Unconvertible(text, f"correct the model; it was noticed in {place}")
     hint = f"the converter of the operator is wrong, or the model is; it failed in {place}"
     return Unconvertible(f"its converter fails with {reason}", hint)
 
@@ -76,12 +79,12 @@ def _invalid(node: onnx.NodeProto, model: onnx.ModelProto, opsets: Mapping[str, 
     if node.domain not in ("", "ai.onnx"):
         return None
     context = onnx.checker.C.CheckerContext()
-    context.ir_version = model.ir_version or onnx.IR_VERSION
-    context.opset_imports = dict(opsets)
     try:
+        context.ir_version = model.ir_version or onnx.IR_VERSION
+        context.opset_imports = dict(opsets)
         onnx.checker.check_node(node, context)
     except onnx.checker.ValidationError as cause:
         return f"it is not valid ONNX: {str(cause).partition(chr(10))[0]}"
-    except (RuntimeError, ValueError, TypeError):
+    except (RuntimeError, ValueError, TypeError):  # numbers beyond the C++ types as well
         return None
     return None

@@ -24,6 +24,9 @@ Items: TypeAlias = "tuple[Tensor, ...]"
 Sequences: TypeAlias = "MutableMapping[str, Items | Tensor]"
 """Sequences by name: their items, or these stacked along the first dimension."""
 
+MOST_ITEMS = 1 << 12
+"""Items that a sequence may have: each is a tensor of the model."""
+
 _OPERATORS = frozenset(
     ("SequenceConstruct", "SequenceEmpty", "SequenceAt", "SequenceInsert", "SequenceErase",
      "SequenceLength", "SplitToSequence", "ConcatFromSequence")
@@ -67,7 +70,6 @@ def _of_stacked(
     attributes: Mapping[str, Any],
     builder: Builder,
 ) -> tuple[Tensor, bool]:
-    rank = stacked.rank
     match operator:
         case "Identity":
             return stacked, True
@@ -79,12 +81,12 @@ def _of_stacked(
             if first >= 0:
                 return builder.squeeze(builder.slice(stacked, 0, first, first + 1), [0]), False
         case "ConcatFromSequence" if attributes.get("new_axis", 0):
-            axis = attributes["axis"] % rank
-            order = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+            axis = _axis(attributes["axis"], stacked.rank)
+            order = [*range(1, axis + 1), 0, *range(axis + 1, stacked.rank)]
             return builder.transpose(stacked, order), False
         case "ConcatFromSequence":
-            axis = attributes["axis"] % (rank - 1)
-            order = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+            axis = _axis(attributes["axis"], stacked.rank - 1)
+            order = [*range(1, axis + 1), 0, *range(axis + 1, stacked.rank)]
             shape = list(stacked.shape[1:])
             shape[axis] = shape[axis] * stacked.shape[0]
             return builder.reshape(builder.transpose(stacked, order), shape), False
@@ -144,11 +146,17 @@ def _place(tensor: Tensor | None, length: int) -> int:
 def _joined(items: Items, attributes: Mapping[str, Any], builder: Builder) -> Tensor:
     if not items:
         raise Unconvertible("it joins a sequence without items", "correct the model")
-    axis = attributes["axis"]
     if attributes.get("new_axis", 0):
-        place = axis % (items[0].rank + 1)
-        return builder.concat([builder.unsqueeze(each, [place]) for each in items], place)
-    return builder.concat(items, axis)
+        axis = _axis(attributes["axis"], items[0].rank + 1)
+        return builder.concat([builder.unsqueeze(each, [axis]) for each in items], axis)
+    return builder.concat(items, _axis(attributes["axis"], items[0].rank))
+
+
+def _axis(axis: int, rank: int) -> int:
+    """An axis of a tensor, counted from the front."""
+    if not -rank <= axis < rank:
+        raise Unconvertible(f"'axis' is {axis}, and the rank is {rank}", "correct the model")
+    return axis % rank
 
 
 def _split(
@@ -156,9 +164,8 @@ def _split(
 ) -> Items:
     x, sizes = tensors[0], tensors[1] if len(tensors) > 1 else None
     assert x is not None
-    axis = attributes.get("axis", 0) % x.rank
-    ones: list[Extent] = [1] * number(x.shape[axis]) if sizes is None else []
-    parts = ones if sizes is None else _sizes(x, axis, sizes, builder)
+    axis = _axis(attributes.get("axis", 0), x.rank)
+    parts = _equal(number(x.shape[axis]), 1) if sizes is None else _sizes(x, axis, sizes, builder)
     results = tuple(
         Tensor(x.dtype, (*x.shape[:axis], part, *x.shape[axis + 1 :])) for part in parts
     )
@@ -179,7 +186,26 @@ def _sizes(x: Tensor, axis: int, sizes: Tensor, builder: Builder) -> list[Extent
             "how many parts there are only a run tells", "freeze 'split' to an initializer"
         )
     if sizes.rank:
-        return list(found)
-    extent, size = number(x.shape[axis]), number(found.reshape(-1)[0])
-    whole = [size] * (extent // size)
-    return [*whole, *([extent % size] if extent % size else [])]
+        return _listed(list(found), x.shape[axis])
+    return _equal(number(x.shape[axis]), number(found.reshape(-1)[0]))
+
+
+def _listed(sizes: list[Extent], extent: Extent) -> list[Extent]:
+    """Parts of the sizes that are listed, which must add up to the extent."""
+    static = [each for each in sizes if isinstance(each, int)]
+    if isinstance(extent, int) and len(static) == len(sizes) and sum(static) != extent:
+        reason = f"it splits {extent} elements into parts of {sum(static)} in all"
+        raise Unconvertible(reason, "correct the model")
+    if any(each < 0 for each in static):
+        raise Unconvertible(f"a part has the size {min(static)}", "correct the model")
+    return sizes
+
+
+def _equal(extent: int, size: int) -> list[Extent]:
+    """Parts of one size, but for the last one, which is what remains."""
+    if size < 1:
+        raise Unconvertible(f"it splits into parts of size {size}", "correct the model")
+    if extent // size > MOST_ITEMS:
+        reason = f"the sequence has {extent // size} items, and the limit is {MOST_ITEMS}"
+        raise Unconvertible(reason, "split into fewer parts")
+    return [*[size] * (extent // size), *([extent % size] if extent % size else [])]

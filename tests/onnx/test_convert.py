@@ -359,7 +359,7 @@ def test_bounds_of_each_dimension(reshaped: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(("bounds", "words", "hint"), [
-    ({"n": 4, "z": 5}, "there is no 'z' that could have a bound", "by the name of"),
+    ({"n": 4, "z": 5}, "there is no 'z' that could have a bound", "dimensions of inputs are"),
     ({"n": 4, "batsch": 5}, "there is no 'batsch'", ""),
     ({"n": 0}, "the bound of 'n' cannot be 0", "from 1 on"),
     ({"n": 4, "y": (None, -1)}, r"the bound of 'y' cannot be \(None, -1\)", "(None, 16)"),

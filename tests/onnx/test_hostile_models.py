@@ -5,6 +5,9 @@ The files of a model may come from anywhere: nothing outside of its folder may b
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -198,6 +201,7 @@ EXTERNAL: dict[str, tuple[dict[str, object], str]] = {
     "negative offset": ({"location": "w.bin", "offset": -8}, "its offset in the file is '-8'"),
     "no number": ({"location": "w.bin", "offset": "x"}, "its offset in the file is 'x'"),
     "huge offset": ({"location": "w.bin", "offset": 10**30}, "its offset in the file"),
+    "a name of 300 letters": ({"location": "a" * 300}, "cannot be read: File name too long"),
     "wrong length": ({"location": "w.bin", "length": 44}, "needs 48 bytes, but 44 are declared"),
 }
 
@@ -224,6 +228,24 @@ def test_external_data_of_a_model_without_a_folder(external: Callable[..., Path]
     for source in (file.read_bytes(), onnx.load(file, load_external_data=False)):
         with pytest.raises(NnefError, match=r"in a file 'w\.bin', of no known folder"):
             tvm_nnef.convert(source)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "m.onnx"
+    with file.open("wb") as stream:
+        stream.truncate(100 << 30)
+    with pytest.raises(NnefError, match="cannot read more than 2 GiB"):
+        tvm_nnef.convert(file)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("name", ["m.onnx", "m"])
+def test_a_pipe_is_refused_and_does_not_block(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    command = [sys.executable, "-m", "tvm_nnef", "convert", name, "out"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "error: " in done.stderr and "Traceback" not in done.stderr
 
 
 def _graph(make_model: Any) -> bytes:

@@ -46,7 +46,7 @@ TEXT = onnx.helper.make_tensor("value", STRING, [1], [b"word"])
     (model([onnx.helper.make_node("Constant", [], ["y"], value=TEXT)], 0, STRING),
      "tensor 'value' has elements of type string", "types that can be"),
     (model([onnx.helper.make_node("Constant", [], ["y"], value_string="word")], 0, STRING),
-     "it holds a text", "encode texts as integers"),
+     "its value is text", "encode texts as integers"),
 ])  # fmt: skip
 def test_types_and_operators(proto: Any, message: str, hint: str) -> None:
     with pytest.raises(NnefError) as caught:

@@ -86,7 +86,6 @@ def _composing(parser: argparse._ActionsContainer) -> None:
         type=_attribute,
         help="a graph attribute: batch=8, mode=fast, sizes=1,2,3",
     )
-    _shapes(group)
     group.add_argument(
         "--type", action="append", default=[], metavar="T=int", type=_pair, help="a generic type"
     )
@@ -103,7 +102,16 @@ def _shapes(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _bounds(parser: argparse._ActionsContainer) -> None:
+def _onnx_shapes(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="INPUT=1,3,224,224",
+        type=_named_shape,
+        help="the shape of an input; ONNX: a name in place of a number, as in INPUT=N,3,224,224, "
+        "keeps the dimension dynamic",
+    )
     parser.add_argument(
         "--bound",
         action="append",
@@ -275,38 +283,38 @@ _COMMANDS = (
     _Command(
         "check",
         "tell everything that is wrong with a model",
-        (_model, _reading, _composing, _check),
+        (_model, _reading, _composing, _shapes, _check),
     ),
     _Command(
         "run",
         "compile a model for this CPU and run it",
-        (_model, _reading, _composing, _inputs, _run, _target, _threads),
+        (_model, _reading, _composing, _shapes, _inputs, _run, _target, _threads),
     ),
     _Command(
         "compare",
         "run a model on two routes, and find the first operator that differs",
-        (_model, _reading, _composing, _bounds, _inputs, _compare),
+        (_model, _reading, _composing, _onnx_shapes, _inputs, _compare),
     ),
-    _Command("show", "print the composed graph", (_model, _reading, _composing, _show)),
+    _Command("show", "print the composed graph", (_model, _reading, _composing, _shapes, _show)),
     _Command(
         "build",
         "compile a model into a library",
-        (_model, _reading, _composing, _target, _build, _threads),
+        (_model, _reading, _composing, _shapes, _target, _build, _threads),
     ),
     _Command(
         "tune",
         "search for faster schedules by measuring, into a folder that build reads",
-        (_model, _reading, _composing, _target, _tune, _threads),
+        (_model, _reading, _composing, _shapes, _target, _tune, _threads),
     ),
     _Command(
         "bench",
         "measure the speed of a model, beside ONNX Runtime where it is one of ONNX",
-        (_model, _reading, _composing, _bounds, _inputs, _bench),
+        (_model, _reading, _composing, _onnx_shapes, _inputs, _bench),
     ),
     _Command(
         "convert",
         "write an ONNX model as a SkriptND model, or the other way",
-        (_convert, _shapes, _bounds),
+        (_convert, _onnx_shapes),
     ),
     _Command("ops", "list the standard operators, or describe one", (_ops, _reading)),
 )
@@ -362,13 +370,21 @@ def _atom(text: str) -> bool | int | float | str:
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """The static shape of an input."""
+    name, shape = _named_shape(text)
+    if any(isinstance(each, str) for each in shape):
+        raise argparse.ArgumentTypeError(f"expected INPUT=1,3,224,224, found '{text}'")
+    return name, tuple(each for each in shape if isinstance(each, int))
+
+
+def _named_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
+    """The shape of an ONNX input, in which a name stands for a dynamic dimension."""
     name, value = _pair(text)
-    try:
-        extents = tuple(int(item) for item in value.strip("[]()").split(",") if item.strip())
-    except ValueError:
-        message = f"expected INPUT=1,3,224,224, found '{text}'"
-        raise argparse.ArgumentTypeError(message) from None
-    return name, extents
+    items = [item.strip() for item in value.strip("[]()").split(",") if item.strip()]
+    if not all(item.isdecimal() or item.isidentifier() for item in items):
+        message = f"expected INPUT=1,3,224,224 or INPUT=N,3,224,224, found '{text}'"
+        raise argparse.ArgumentTypeError(message)
+    return name, tuple(int(item) if item.isdecimal() else item for item in items)
 
 
 def _bound(text: str) -> tuple[str, int | tuple[int | None, ...]]:

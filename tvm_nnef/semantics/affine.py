@@ -6,6 +6,7 @@ division is affine only between literals, since ``n / 2`` does not determine ``n
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -53,7 +54,9 @@ def literal_length(pack: nodes.Pack | None) -> int | None:
     return literal(pack.length) if pack is not None else None
 
 
-def declared_symbol(expression: nodes.Expression | nodes.Omitted, known: set[str]) -> str | None:
+def declared_symbol(
+    expression: nodes.Expression | nodes.Omitted, known: Container[str]
+) -> str | None:
     """The symbol that an extent or a pack length declares: the one that is not yet known.
 
     None where all names are known, and where the expression does not determine its unknowns.

@@ -65,7 +65,7 @@ def bind_inputs(
         # One pass over all that wait, as the draft has it; a pass that binds nothing is the last.
         ready = [i for i in waiting if _try(inputs[i], known, declared) is None]
         order += ready
-        waiting = [i for i in waiting if i not in ready]
+        waiting = sorted({*waiting} - {*ready})
         progress = bool(ready)
     obstacles = {i: found for i in waiting if (found := _try(inputs[i], known, declared))}
     for i, parameter in enumerate(inputs):

@@ -220,7 +220,7 @@ def is_negative(expression: nodes.Expression, what: str, context: Context) -> bo
 
 def bind_symbol(expression: nodes.Expression, kind: Type, context: Context) -> None:
     """Declares the symbol of an affine expression, or learns that a known one is never null."""
-    name = declared_symbol(expression, set(context.names))
+    name = declared_symbol(expression, context.names)
     if name is not None:
         place = next(used for used in used_names(expression) if used.name == name)
         context.names.declare(Symbol(name, "extent", kind, place.span))

@@ -62,6 +62,9 @@ class Names:
         """A new inner set."""
         return Names(self, {symbol.name: symbol for symbol in symbols})
 
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
     def __iter__(self) -> Iterator[str]:
         seen: set[str] = set()
         scope: Names | None = self

@@ -69,6 +69,8 @@ def own(tensor: Tensor, builder: Builder) -> Tensor:
 
 ENDLESS = 2**31 - 2
 """A count of steps beyond this one is none."""
+_MOST_UNROLLED = 1 << 13
+"""Nodes that a loop may become when its steps are written out."""
 
 
 @operator("Loop")
@@ -150,12 +152,20 @@ def _no_steps(node: Node, state: Sequence[Tensor], builder: Builder) -> list[Ten
 def _unrolled(node: Node, steps: int, state: Sequence[Tensor], builder: Builder) -> list[Tensor]:
     """The steps one after the other in the graph itself."""
     carried, rows = list(state), []
+    _check_unrolled(node, steps)
     for step in range(steps):
         index, true = builder.constant(np.array(step, np.int64)), builder.constant(True)
         outputs = node.subgraph(node.attributes["body"], [index, true, *carried], builder)[1:]
         carried = outputs[: len(state)]
         rows.append([builder.unsqueeze(each, [0]) for each in outputs[len(state) :]])
     return [*carried, *(builder.concat(column, 0) for column in zip(*rows, strict=True))]
+
+
+def _check_unrolled(node: Node, steps: int) -> None:
+    nodes = steps * len(node.attributes["body"].node)
+    if nodes > _MOST_UNROLLED:
+        reason = f"its {steps} steps become {nodes} nodes; the limit is {_MOST_UNROLLED}"
+        raise Unconvertible(reason, "keep the shapes of what the loop carries, or use fewer steps")
 
 
 def _open(
@@ -247,7 +257,8 @@ def scan_8(node: Node, builder: Builder) -> Sequence[Tensor]:
             "sequences of different lengths cannot be converted", "use Scan of opset 9"
         )
     inputs = [node.input(position) for position in range(1, len(node.inputs))]
-    batch = inputs[0].shape[0]
+    batch = number(inputs[0].shape[0])
+    _check_unrolled(node, batch)
     rows = []
     for item in range(batch):
         own_inputs = [

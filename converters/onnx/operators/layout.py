@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.decided import counted, decided_shape, extent_of, extents_of
+from tvm_nnef.converters.onnx.folding import LARGEST
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
@@ -23,6 +24,14 @@ from tvm_nnef.converters.onnx.symbolic import (
 )
 from tvm_nnef.converters.onnx.tensors import Tensor
 from tvm_nnef.converters.onnx.types import broadcast
+
+_CONSTANTS: Mapping[str, str] = {
+    "value_float": "float32",
+    "value_floats": "float32",
+    "value_int": "int64",
+    "value_ints": "int64",
+}
+"""The types of constants that are given as plain numbers."""
 
 
 @operator("Reshape")
@@ -221,6 +230,18 @@ def space_to_depth(node: Node, builder: Builder) -> Tensor:
     )
 
 
+@operator("Constant")
+def constant(node: Node, builder: Builder) -> Tensor:
+    """A tensor of known value, of any size."""
+    given = dict(node.attributes)
+    if len(given) != 1:
+        raise Unconvertible(f"it has {len(given)} values, not 1", "correct the model")
+    ((name, value),) = given.items()
+    if name in ("value_string", "value_strings"):
+        raise Unconvertible("its value is text", "encode texts as integers before the model")
+    return builder.constant(value, _CONSTANTS.get(name))
+
+
 @operator("ConstantOfShape", since=9)
 def constant_of_shape(node: Node, builder: Builder) -> Tensor:
     """A tensor of equal elements."""
@@ -240,6 +261,9 @@ def arange(node: Node, builder: Builder) -> Tensor:
     """Numbers at equal distances."""
     start, delta = (builder.reshape(node.input(position), ()) for position in (0, 2))
     begins, ends, steps = (node.extents(position) for position in (0, 1, 2))
+    known_step = node.value(2)
+    if known_step is not None and not known_step.any():
+        raise Unconvertible("its step is 0", "correct the model")
     if begins and ends and steps and start.kind == "int":
         count = maximum(-((begins[0] - ends[0]) // steps[0]), 0)
     elif (known := node.known_shape()) is not None:
@@ -255,7 +279,7 @@ def arange(node: Node, builder: Builder) -> Tensor:
 def eye_like(node: Node, builder: Builder) -> Tensor:
     """Ones on a diagonal."""
     shape, k, dtype = node.input(0).shape, node.integer("k"), node.dtype()
-    if all(isinstance(extent, int) for extent in shape):
+    if all(isinstance(extent, int) for extent in shape) and product(shape) <= LARGEST:
         rows, columns = numbers(shape)
         return builder.constant(np.eye(rows, columns, k, np.dtype(dtype)))
     one = builder.constant(1, dtype)

@@ -15,7 +15,6 @@ _TEXTS = ("it works on texts", "encode texts as integers before the model")
 _REASONS: Mapping[str, tuple[str, str]] = {
     "ImageDecoder": ("it decodes a file", "decode images before the model, and give it pixels"),
     **dict.fromkeys(("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch"), _TEXTS),
-    "Constant": ("it holds a text", _TEXTS[1]),
 }
 
 
