@@ -18,7 +18,7 @@ from random_graphs import DYNAMIC, Declined, Dim, Graph, Value, broadcast, one, 
 Maker = Callable[[Graph], "Sequence[Value] | None"]
 _SMOOTH = ("Tanh", "Sigmoid", "Erf", "Softplus", "Elu", "HardSigmoid", "Softsign", "Sin", "Cos",
            "HardSwish", "Selu", "Celu", "Mish", "Atan", "Gelu")  # fmt: skip
-_SINCE = {"Mish": 18, "Gelu": 20}
+_SINCE = {"Mish": 18, "Gelu": 20, "HardSwish": 14}
 _EXACT = ("Relu", "Neg", "Abs", "Identity", "LeakyRelu", "Clip")
 _JUMPING = ("Floor", "Ceil", "Round", "Sign")
 
@@ -414,13 +414,13 @@ def reshaped(
         (part,) = graph.add("Gather", (shape_, places), [part], axis=0)
         graph.forget(part)
         if len(origin) > 1:
-            product = graph.value("int64", [one(graph)], 1e6)
+            product = graph.value("int64", [one(graph)], 1e3)
             axes = graph.constant(np.array([0], np.int64))
             given = ((part, axes), {}) if graph.opset >= 18 else ((part,), {"axes": [0]})
             (part,) = graph.add("ReduceProd", given[0], [product], keepdims=1, **given[1])
             graph.forget(part)
         parts.append(part)
-    length = graph.value("int64", [graph.dim(len(parts))], 1e6)
+    length = graph.value("int64", [graph.dim(len(parts))], 1e3)
     (target,) = graph.add("Concat", parts, [length], axis=0)
     graph.forget(target)
     return graph.add("Reshape", (x, target), [result])

@@ -171,7 +171,9 @@ def _convert(
         _check_inner(context, proto, opsets)
     except Exception as problem:
         # A converter, ours or a user's, may trip over a node in any way; the others go on.
-        context.refuse(proto, opsets, explained(problem, proto, context.model.proto, opsets))
+        operands = [str(scope[name]) for name in proto.input if scope.get(name)]
+        why = explained(problem, proto, operands, context.model.proto, opsets)
+        context.refuse(proto, opsets, why)
         scope.update(dict.fromkeys(filter(None, proto.output)))
     hint(builder.steps[start:], next(filter(None, proto.output), proto.op_type))
 

@@ -21,6 +21,7 @@ from tvm_nnef.converters.onnx.tensors import Tensor
 Extents: TypeAlias = "np.ndarray[Any, np.dtype[np.object_]]"
 _Attributes: TypeAlias = "Mapping[str, Any]"
 _Function: TypeAlias = "Callable[[Sequence[Extents | None], _Attributes], Any]"
+"""What returns a list has several results."""
 
 
 def propagate(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> list[Extents] | None:
@@ -189,4 +190,4 @@ def _product(inputs: Sequence[Extents | None], attributes: _Attributes) -> Any:
     if x.ndim != 1:
         raise Unconvertible("a product of one dimension")
     found = product(tuple(x))
-    return [found] if attributes.get("keepdims", 1) else found
+    return array([found]) if attributes.get("keepdims", 1) else found

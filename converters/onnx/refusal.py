@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import onnx
 
 from tvm_nnef.diagnostics import Diagnostic, did_you_mean
+
+_CALLERS = ("conversion.py", "registry.py")
+"""The modules that call the functions of operators."""
 
 
 class Unconvertible(Exception):
@@ -41,12 +44,17 @@ def without_converter(node: onnx.NodeProto, known: Iterable[tuple[str, str]]) ->
 
 
 def explained(
-    problem: Exception, node: onnx.NodeProto, model: onnx.ModelProto, opsets: Mapping[str, int]
+    problem: Exception,
+    node: onnx.NodeProto,
+    inputs: Iterable[str],
+    model: onnx.ModelProto,
+    opsets: Mapping[str, int],
 ) -> Unconvertible:
-    """What is to be told of a node whose conversion has failed.
+    """What is reported of a node whose conversion has failed; ``inputs`` are its operands in words.
 
-    What is no refusal is the node's fault where ONNX's own checker says so, or where a value does
-    not fit; else the converter's, which is named by its place.
+    What is no refusal is the node's fault if ONNX's own checker says so, if a value does not fit,
+    or if a converter of this package fails, which expects shapes as the operator's text has them;
+    else the fault of a user's converter, which is named by its place.
     """
     if isinstance(problem, Unconvertible):
         return problem
@@ -60,18 +68,36 @@ def explained(
     if isinstance(problem, ValueError):
         (text, *_) = str(problem).splitlines() or [""]
         return Unconvertible(text, f"correct the model; it was noticed in {place}")
+    if _is_ours(problem):
+        shown = ", ".join(inputs) or "no inputs"
+        hint = f"correct the model; if other tools run it, report this ({reason} in {place})"
+        return Unconvertible(f"it cannot be converted with these inputs: {shown}", hint)
     hint = f"the converter of the operator is wrong, or the model is; it failed in {place}"
     return Unconvertible(f"its converter fails with {reason}", hint)
 
 
 def _place(problem: Exception) -> str:
     """The last line of the function, a user's or ours, in which a problem came up."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    files = [(Path(frame.filename), frame.lineno) for frame in frames]
-    callers = [file.name in ("conversion.py", "registry.py") for file, _ in files]
-    function = files[callers.index(False) if False in callers else -1][0]
+    files = _files(problem)
+    function = _function(files)
     file, line = [each for each in files if each[0] == function][-1]
     return f"{file.name}:{line}"
+
+
+def _is_ours(problem: Exception) -> bool:
+    """Whether the function in which a problem came up belongs to this package."""
+    function = _function(_files(problem))
+    return Path(__file__).parent in function.parents and function.name not in _CALLERS
+
+
+def _files(problem: Exception) -> list[tuple[Path, int | None]]:
+    frames = traceback.extract_tb(problem.__traceback__)
+    return [(Path(frame.filename), frame.lineno) for frame in frames]
+
+
+def _function(files: Sequence[tuple[Path, int | None]]) -> Path:
+    callers = [file.name in _CALLERS for file, _ in files]
+    return files[callers.index(False) if False in callers else -1][0]
 
 
 def _invalid(node: onnx.NodeProto, model: onnx.ModelProto, opsets: Mapping[str, int]) -> str | None:

@@ -36,6 +36,9 @@ class Tensor:
     hint: str = ""
     extents: NDArray[np.object_] | None = field(default=None, repr=False)
 
+    def __str__(self) -> str:
+        return f"'{self.source}' {self.dtype}[{', '.join(map(str, self.shape))}]"
+
     @property
     def rank(self) -> int:
         """The number of dimensions."""

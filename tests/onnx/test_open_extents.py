@@ -93,6 +93,29 @@ def test_rows_of_a_table_up_to_an_open_extent(bound: int, make_model: Any) -> No
     agree(proto, ({"b": 2, "t": 5}, {"b": 3, "t": 6}), bounds=bound)
 
 
+@pytest.mark.parametrize("opset", [17, 18])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_products_of_open_extents(keep: int, opset: int, make_model: Any) -> None:
+    given: dict[str, Any] = {"axes": [0]} if opset < 18 else {}
+    proto = make_model(
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("ReduceProd", ["shape", "zero"][: opset - 16], ["p"], keepdims=keep, **given),
+            node("Mul", ["p", "two"], ["q"]),
+            *([] if keep else [node("Unsqueeze", ["q", "zero"], ["r"])]),
+            node("Concat", ["q" if keep else "r", "rest"], ["wanted"], axis=0),
+            node("Tile", ["x", "two_and_one"], ["twice"]),
+            node("Reshape", ["twice", "wanted"], ["y"]),
+        ],
+        [("x", "float32", ["b", "t", 4])],
+        [("y", "float32", None)],
+        {"zero": np.array([0]), "two": np.array(2), "rest": np.array([-1]),
+         "two_and_one": np.array([2, 1, 1])},
+        opset=opset,
+    )  # fmt: skip
+    agree(proto, ({"b": 2, "t": 5}, {"b": 3, "t": 6}))
+
+
 @pytest.mark.parametrize(("start", "end"), [(0, 1), (-1, 2**63 - 1)])
 def test_one_element_of_an_open_dimension_broadcasts(start: int, end: int, make_model: Any) -> None:
     proto = make_model(

@@ -182,3 +182,12 @@ def test_many_inputs_take_linear_time(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     command = [sys.executable, "-m", "tvm_nnef", "convert", "m.onnx", "out"]
     assert subprocess.run(command, cwd=tmp_path, timeout=200, check=False).returncode == 0
+
+
+def test_shapes_that_an_operator_does_not_expect() -> None:
+    """A converter that trips over the shapes of its inputs says which they are."""
+    names = ["x", "w", "r", "b"]
+    inputs = [("x", 1, [1, 2, 4]), ("w", 1, [1, 12, 4]), ("r", 1, [1, 12, 3]), ("b", 1, [1])]
+    lstm = node("LSTM", names, ["y"], hidden_size=3)
+    with pytest.raises(NnefError, match=r"it cannot be converted with these inputs: .*'b' float32"):
+        tvm_nnef.convert(model([lstm], inputs))
