@@ -135,7 +135,8 @@ def _views_own_memory(function: Any) -> bool:
         function.body, (s_tir.SBlock, lambda block: allocated.extend(block.alloc_buffers))
     )
     tvm_ffi.structural_walk(function.body, (tirx.DeclBuffer, views.append))
-    return len(allocated) > 1 and bool(views)
+    has_bools = any(str(buffer.dtype) == "bool" for buffer in allocated)
+    return (len(allocated) > 1 or has_bools) and bool(views)
 
 
 def compile_virtual_machine(
