@@ -12,7 +12,7 @@ from tvm_nnef.converters.onnx.limits import MAX_RANK
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, symbol
 from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import NUMBER_OF, OpenShape, Type, type_name
+from tvm_nnef.converters.onnx.types import NUMBER_OF, Open, OpenShape, Type, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 
@@ -37,13 +37,13 @@ def graph_inputs(
     for value in graph.input:
         if value.name in constants:
             continue
-        known = type_of(value.type)
-        wrong = _wrong_rank(model, value.name, known.shape, shapes.get(value.name))
+        known, given = type_of(value.type), shapes.get(value.name)
+        wrong = _wrong_rank(model, value.name, known.shape, given)
         if wrong is not None:
             problems.append(wrong)
             continue
         dtype = dtypes.get(value.name) or known.dtype
-        wanted = shapes.get(value.name, known.shape)
+        wanted: OpenShape = known.shape if given is None else tuple(given)
         shape = None if wanted is None else _shape(value.name, wanted, settled, bounds, symbols)
         if dtype is None or shape is None:
             problems.append(_open_input(model, value, known, wanted))
@@ -83,7 +83,7 @@ def _shown(shape: OpenShape) -> str:
 
 def _shape(
     name: str,
-    wanted: Sequence[Extent | str | None],
+    wanted: Sequence[Open],
     settled: Mapping[str, int],
     bounds: Bounds,
     symbols: dict[str, Symbolic],
