@@ -92,7 +92,7 @@ graph G {
     @compose {
         y = part{k=r, o=1}(x);
         qs..(2) = many(p);
-        a = if ?r && r > 1 then { m..(2) = many([c, g]); yield m[0]; } else c;
+        a = if r > 1 then { m..(2) = many([c, g]); yield m[0]; } else c;
         l..(2) = for i : qs unroll..(n -> 2) { e..(1) = many([i]); yield e[0]; };
         [z, ~] = l;
     }

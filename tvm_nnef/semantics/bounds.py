@@ -1,4 +1,4 @@
-"""Checks the upper bounds of the inputs of graphs (2.6).
+"""Checks the ranks and the upper bounds of the inputs of graphs (2.6).
 
 Enters: the graphs of a main module. Leaves: complaints. Bounds that are computed are compared when
 a graph is composed.
@@ -24,6 +24,7 @@ def check_bounds(definitions: Sequence[nodes.Definition], report: Report) -> Non
     invoked = invoked_names(definitions)
     for graph in graphs:
         inputs = _parameters(graph)
+        _check_ranks(inputs, report)
         _check_agreement(inputs, report)
         if graph is graphs[0] and graph.name.name not in invoked:
             _check_given(inputs, report)
@@ -50,6 +51,17 @@ def _invoked(node: object) -> Iterator[str]:
             for name in node.__dataclass_fields__:
                 if name != "span":
                     yield from _invoked(getattr(node, name))
+
+
+def _check_ranks(inputs: Sequence[nodes.Parameter], report: Report) -> None:
+    for parameter in inputs:
+        if parameter.type.rank is not None:
+            report.error(
+                f"the rank of '{parameter.name.name}', an input of a graph, is captured as "
+                f"'{parameter.type.rank.name}'",
+                parameter.type.rank.span,
+                "the rank of a graph's input is fixed; only operators take tensors of any rank",
+            )
 
 
 def _check_agreement(inputs: Sequence[nodes.Parameter], report: Report) -> None:

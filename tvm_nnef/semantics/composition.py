@@ -6,15 +6,17 @@ they are assigned. Leaves: complaints. Values of packs and counts are not known 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tvm_nnef.diagnostics import did_you_mean
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.control_flow import check_components
 from tvm_nnef.semantics.invocation import Caller, check_quantizer
-from tvm_nnef.semantics.names import Names, Symbol
+from tvm_nnef.semantics.names import Names, Symbol, used_names
 from tvm_nnef.semantics.program import CheckedDefinition, Program
-from tvm_nnef.semantics.targets import Assignments
+from tvm_nnef.semantics.targets import Assignments, target_names
+from tvm_nnef.syntax import nodes
 
 
 def check_composition(
@@ -53,6 +55,30 @@ def _check_updates(definition: CheckedDefinition, caller: Caller, fixed: dict[st
     blocked = {name: symbol for name, symbol in others.items() if name not in variables}
     inner = replace(caller, context=caller.context.enter())
     check_components(definition.updates, Assignments("update", variables, blocked), inner)
+    if variables:
+        _check_used(definition.updates, variables, caller.context)
+
+
+def _check_used(
+    updates: Sequence[nodes.Component], variables: Mapping[str, Symbol], context: Context
+) -> None:
+    """Every component of ``@update`` assigns a variable, or a tensor that such a one reads."""
+    read: set[str] = set()
+    for component in reversed(updates):
+        names = list(target_names(component.targets))
+        if any(name.name in variables or name.name in read for name in names):
+            read |= {name.name for name in used_names(component.value)}
+        elif names and not any(_is_known(name.name, context) for name in names):
+            context.report.error(
+                f"'{names[0].name}' is not a variable, and no variable is updated with it",
+                names[0].span,
+                did_you_mean(names[0].name, variables) or "declare it in '@variable'",
+            )
+
+
+def _is_known(name: str, context: Context) -> bool:
+    """Whether a name means something else, which is reported where it is assigned."""
+    return context.names.find(name) is not None
 
 
 def _symbols(context: Context) -> dict[str, Symbol]:

@@ -200,6 +200,8 @@ class Shapes:
     ) -> None:
         if self.role == "local" or (self.role == "output" and not bounded):
             return
+        if bounded:
+            self._check_bounded(expression)
         bind_symbol(expression, kind, self.context)
         form = affine(expression)
         if flag is not None and form is not None and form.symbol is not None:
@@ -207,6 +209,20 @@ class Shapes:
             if any(are_complementary(flag, other) for other in seen):
                 require(form.symbol, self.context)
             seen.append(flag)
+
+    def _check_bounded(self, expression: nodes.Expression) -> None:
+        """An extent with an upper bound is known only at run time, so it is not an attribute."""
+        for name in used_names(expression):
+            symbol = self.context.names.find(name.name)
+            if symbol is not None and symbol.kind in ("attribute", "helper"):
+                self.context.report.error(
+                    f"{symbol.description} '{name.name}' is used as a dynamic extent",
+                    name.span,
+                    "an extent with an upper bound has a name of its own, or '~'; an extent that "
+                    "an attribute gives has no bound",
+                    (Note(f"'{name.name}' is declared here", symbol.span),),
+                )
+                return
 
 
 def is_negative(expression: nodes.Expression, what: str, context: Context) -> bool:

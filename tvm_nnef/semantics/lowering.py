@@ -110,6 +110,7 @@ def _accesses(node: object) -> Iterator[nodes.Subscript]:
 def _declare_unrolled(unroll: nodes.IterationCount, context: Context) -> None:
     if unroll.count is not None:
         infer.expect(unroll.count, context, _INT, "the count of an unrolled loop")
+        _reads_element(unroll.count, "an unrolled loop", context)
     else:
         context.report.error("an unrolled formula needs a count", unroll.span, "write '..(i -> n)'")
     if unroll.index is not None:
@@ -118,11 +119,28 @@ def _declare_unrolled(unroll: nodes.IterationCount, context: Context) -> None:
 
 def _declare_index(bound: nodes.LoopBound, context: Context) -> None:
     found = infer.expect(bound.extent, context, _INT, "the bound of an index symbol")
+    if not found.poison and _reads_element(bound.extent, f"'{bound.index.name}'", context):
+        found = UNKNOWN
     # An extent that is left out takes its index symbol along.
     kind = UNKNOWN
     if not found.poison:
         kind = Type("int", found.packed, found.optional, length=found.length)
     declare(Symbol(bound.index.name, "index", kind, bound.index.span), context)
+
+
+def _reads_element(bound: nodes.Expression, what: str, context: Context) -> bool:
+    """Reports a bound that reads an element of a tensor."""
+    for element in _accesses(bound):
+        symbol = access.accessed_symbol(element, context)
+        if symbol is not None and symbol.type.tensor:
+            context.report.error(
+                f"{what} is bounded by '{element.span.text}', an element of a tensor",
+                element.span,
+                "a bound consists of attributes, extents and index symbols; write what depends on "
+                "data as a condition, as in 'i < n | i < x[]'",
+            )
+            return True
+    return False
 
 
 def _declare_local(local: nodes.LocalValue, context: Context) -> None:

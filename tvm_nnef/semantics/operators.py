@@ -34,7 +34,13 @@ def infer_unary(expression: nodes.Unary, context: Context) -> Type:
     """The type of ``-x``, ``!x``, ``?x``; a null test is never null."""
     operator = expression.operator
     if operator == "?":
-        infer.infer(expression.operand, context)
+        tested = infer.infer(expression.operand, context)
+        if not (tested.optional or tested.poison or _is_extreme(expression.operand)):
+            context.report.error(
+                f"'{expression.operand.span.text}' is never null",
+                expression.operand.span,
+                "only what is declared 'optional', or made from it, is tested by '?'",
+            )
         return BOOL
     allowed = frozenset({"bool"}) if operator == "!" else NUMERIC
     return infer.expect(expression.operand, context, allowed, f"the operand of '{operator}'")
@@ -46,6 +52,9 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
     spelled = SPELLING.get(operator, operator)
     if operator == "is":
         left, right = infer.infer(expression.left, context), infer.infer(expression.right, context)
+        if not (left.poison or right.poison or _comparable(left, right, context)):
+            _report_operands(expression, left, right, context)
+            return UNKNOWN
         packed = (left.packed and not left.tensor) or (right.packed and not right.tensor)
         return replace(BOOL, packed=packed, optional=left.optional or right.optional)
     allowed = OPERANDS[operator]
@@ -63,9 +72,9 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
     if left.poison or right.poison:
         base = BOOL.base if operator in COMPARISONS or allowed == {"bool"} else ANY
         return replace(UNKNOWN, base=base, packed=left.packed or right.packed)
-    generic = {left.base, right.base} <= set(context.generics.bases)
-    # math.lt and its kin compare two generic types; what they stand for decides later.
-    if not (same_base(left, right) or (generic and operator in COMPARISONS)):
+    if not (
+        _comparable(left, right, context) if operator in COMPARISONS else same_base(left, right)
+    ):
         _report_operands(expression, left, right, context)
         return UNKNOWN
     if operator == "in":
@@ -83,6 +92,12 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
     )
 
 
+def _comparable(left: Type, right: Type, context: Context) -> bool:
+    """Whether two types can be compared; what two generic types stand for is checked later."""
+    generic = {left.base, right.base} <= set(context.generics.bases)
+    return (same_base(left, right) and left.tensor == right.tensor) or generic
+
+
 def _report_operands(expression: nodes.Binary, left: Type, right: Type, context: Context) -> None:
     spelled = SPELLING.get(expression.operator, expression.operator)
     hint = None
@@ -90,11 +105,16 @@ def _report_operands(expression: nodes.Binary, left: Type, right: Type, context:
         (expression.left, left, right),
         (expression.right, right, left),
     ):
+        if own.tensor != other.tensor:
+            break
         if own.base == "int" and other.base == "real":
             hint = infer.cast_hint("int", frozenset({"real"}), operand)
         elif other.base in context.generics.bases:
             hint = hint or f"write '{other.base}({operand.span.text})'"
-    names = [context.generics.describe(found.base) for found in (left, right)]
+    names = [
+        ("tensor of " if found.tensor else "") + context.generics.describe(found.base)
+        for found in (left, right)
+    ]
     context.report.error(
         f"the operands of '{spelled}' are of different types: {names[0]} and {names[1]}",
         expression.span,

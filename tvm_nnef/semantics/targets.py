@@ -51,24 +51,42 @@ def assign(
     assignments: Assignments,
     context: Context,
 ) -> None:
-    """Assigns results to the targets of a component; ``None`` stands for unknown results.
-
-    Trailing results may be left out, as the draft leaves out trailing inputs.
-    """
+    """Assigns results to the targets of a component; ``None`` stands for unknown results."""
     targets = component.targets
-    if results is not None and len(targets) > len(results):
-        count = len(results)
+    if results is not None:
+        _check_number(component, results, context)
+    invoked = _is_invoked(component.value)
+    for index, target in enumerate(targets):
+        known = results is not None and index < len(results)
+        found = results[index] if results is not None and known else UNKNOWN
+        _assign_target(target, found, assignments, context, invoked)
+
+
+def _is_invoked(value: nodes.Body | nodes.Branch | nodes.Loop) -> bool:
+    """Whether results come from an invocation; scan outputs of a loop have the length of the loop."""
+    if isinstance(value, nodes.Branch):
+        return any(map(_is_invoked, (value.alternative, *(arm.consequent for arm in value.arms))))
+    return isinstance(value, nodes.Call)
+
+
+def _check_number(component: nodes.Component, results: Sequence[Type], context: Context) -> None:
+    """Every result has a target, unless it is a trailing one that may be null."""
+    targets, count = component.targets, len(results)
+    if len(targets) > count:
         context.report.error(
             f"{len(targets)} results are assigned, but there {'is' if count == 1 else 'are'} "
             f"{count}",
             targets[count].span,
             "remove the names that are too many",
         )
-    invoked = isinstance(component.value, nodes.Call)
-    for index, target in enumerate(targets):
-        known = results is not None and index < len(results)
-        found = results[index] if results is not None and known else UNKNOWN
-        _assign_target(target, found, assignments, context, invoked)
+    elif not all(found.optional or found.poison for found in results[len(targets) :]):
+        left = [target.span.text for target in targets] + ["~"] * (count - len(targets))
+        context.report.error(
+            f"{count} results are given, but {len(targets)} "
+            f"{'is' if len(targets) == 1 else 'are'} assigned",
+            targets[-1].span,
+            f"write '~' for a result that is not needed, as in '{', '.join(left)} = ...'",
+        )
 
 
 def _assign_target(
@@ -90,6 +108,8 @@ def _assign_target(
                     "only a result that is a pack is assigned to a list",
                 )
             for item in items:
+                if invoked and context.tools and isinstance(item, nodes.NameTarget):
+                    _check_length_given(item, item.pack is not None, None, context)
                 _assign_item(item, found, assignments, context)
         case nodes.ZipTarget():
             _assign_item(target, found, assignments, context)
@@ -132,12 +152,8 @@ def _named_type(
             target.span,
             f"write '{name}' without dots",
         )
-    elif found.packed and target.pack is None and declared is None and invoked:
-        report.error(
-            f"the result '{name}' is a pack and needs a length",
-            target.span,
-            f"write '{name}..(n)'",
-        )
+    elif invoked:
+        _check_length_given(target, found.packed, declared, context)
     if target.type is not None and target.type.name != found.base and found.base != ANY:
         report.error(
             f"'{name}' is declared {target.type.name}, but the result is {found.base}",
@@ -146,6 +162,20 @@ def _named_type(
     if declared is not None and not declared.type.poison:
         _compare_declared(target, declared, found, context)
     return found
+
+
+def _check_length_given(
+    target: nodes.NameTarget, packed: bool, declared: Symbol | None, context: Context
+) -> None:
+    """A pack that an invocation gives has its length written on the left (2.10)."""
+    if packed and (target.pack is None or target.pack.length is None):
+        name = target.name.name
+        length = "n" if declared is None or declared.type.length is None else declared.type.length
+        context.report.error(
+            f"the result '{name}' is a pack and needs a length",
+            target.span,
+            f"write '{name}..({length})'",
+        )
 
 
 def _compare_declared(
