@@ -234,6 +234,8 @@ class _Loop:
         else:
             written = [_typed_buffer(kind, f"made{len(self.made) + n}")
                        for n, kind in enumerate(kinds)]  # fmt: skip
+            if any(map(_is_bool_vector, written)):
+                return None
             self.made += written
             self.steps.append(_Step(kernel, (*read, *written)))
         return written if isinstance(call.ty, relax.TupleType) else written[0]
@@ -288,6 +290,14 @@ def _polling(index: Buffer) -> Any:
     """Polls for signals in some of the steps, as a step may take nanoseconds."""
     chosen = tirx.bitwise_and(index[()], tirx.const(_POLLED - 1, "int64")) == _POLLED - 1
     return tirx.IfThenElse(chosen, poll_signals(), None)
+
+
+def _is_bool_vector(buffer: Buffer) -> bool:
+    """Whether a local buffer holds several truth values.
+
+    TVM stores a local vector of bools as int8, which then is no condition of a select.
+    """
+    return str(buffer.dtype) == "bool" and len(buffer.shape) > 0
 
 
 def _is_among(buffer: Buffer, others: Sequence[Operand]) -> bool:

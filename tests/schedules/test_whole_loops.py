@@ -198,3 +198,23 @@ def test_weights_in_a_loop_are_packed_before_it_runs():
     body = next(f for f in mod.functions.values() if "loop_body" in (f.attrs or {}))
     weights = [list(p.ty.shape.values) for p in body.params]
     assert [N, N] not in weights
+
+
+@pytest.mark.parametrize("route", ["mapped", "formula"])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_state_that_is_selected_by_a_vector_of_truth_values(size, route):
+    """TVM cannot select by a local vector of truth values that is stored as int8."""
+    text = f"""import math, layout;
+    graph G {{
+      @input {{ x: real[{size}]..(3); k: int[{size}]; n: int[]; }}
+      @output {{ y: real[{size}]; }}
+      @compose {{
+        y = with s: real[{size}] = 0.0 for v : x do..(i -> n) {{
+            a = math.add(s, v); c = math.lt(i, k); t = math.select(c, a, s); yield t;
+        }};
+      }}
+    }}"""
+    x = [np.full(size, step + 1, F) for step in range(3)]
+    k = np.arange(size, dtype=np.int32)
+    (found,) = tvm_nnef.build(text, route=route, progress=False)(x, k, np.array(2, np.int32))
+    np.testing.assert_array_equal(found, [[0, 1, 3, 3][:size][each] for each in k])

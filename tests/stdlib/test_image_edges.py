@@ -46,6 +46,25 @@ def extents_of_0_and_1() -> Iterator[Case]:
     yield "image.area_downsample", {"axes": [1], "factor": [2]}, [none], none[:, :2]
 
 
+def aligned_to_one() -> Iterator[Case]:
+    """Aligned ends have a scale of 0 where there is one element, which is then the first."""
+    x = real(5, 4)
+    for antialias in (True, False):
+        given = {"coordinate_transform": "ALIGNED", "antialias": antialias}
+        for name in RESIZES[1:]:
+            yield f"image.{name}", {"axes": [0], "size": [1], **given}, [x], x[:1]
+            yield f"image.{name}", {"axes": [-1], "size": 1, **given}, [x], x[:, :1]
+            yield f"image.{name}", {"size": [1, 1], **given}, [x], x[:1, :1]
+            yield f"image.{name}", {"size": [5, 1], **given}, [x], x[:, :1]
+        for mode in ("LINEAR", "CUBIC"):
+            yield "image.resize", {"axes": [0], "size": [1], "mode": mode, **given}, [x], x[:1]
+    given = {"coordinate_transform": "ALIGNED"}
+    yield "image.nearest_resize", {"axes": [0], "size": [1], **given}, [x], x[:1]
+    for mode in ("NEAREST", "LINEAR", "CUBIC"):
+        given = {"mode": mode, "coordinate_transform": "ALIGNED"}
+        yield "image.rescale", {"axes": [1], "factor": [0.25], **given}, [x], x[:, :1]
+
+
 def constants() -> Iterator[Case]:
     """The weights of every resampling add up to 1."""
     x = np.full((7, 5), 3.25, np.float32)
@@ -75,6 +94,26 @@ def test_no_axes_at_all(agree: Any) -> None:
 
 def test_extents_of_0_and_1(agree: Any) -> None:
     agree(list(extents_of_0_and_1()))
+
+
+def test_aligned_to_one_element(agree: Any) -> None:
+    agree(list(aligned_to_one()))
+
+
+@pytest.mark.parametrize("mode", ["LINEAR", "CUBIC"])
+def test_aligned_to_a_dynamic_size_of_one(mode: str) -> None:
+    text = (
+        "# dialect: tools\nimport image; graph G { @input { x: real[5]; n: real[s|4]; } "
+        "@output { y: real; } @compose { y = image.resize{axes=[0], size=[n.shape[0]], "
+        f"mode='{mode}', coordinate_transform='ALIGNED'}}(x); }} }}\n"
+    )
+    x, exe = real(5), tvm_nnef.build(text, progress=False)
+    for size in (1, 3):
+        given = x, np.zeros(size, np.float32)
+        for (found,) in (exe(*given), tvm_nnef.evaluate(text, *given)):
+            assert found.shape == (size,)
+            if size == 1:
+                np.testing.assert_allclose(found, x[:1], rtol=1e-6)
 
 
 @pytest.mark.slow

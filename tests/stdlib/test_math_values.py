@@ -6,6 +6,7 @@ dividend and divisor. Functions of reals are held to 3 units in the last place.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +117,30 @@ def test_functions_of_two_reals(agree: Any) -> None:
         wanted = in_float64(np.power)(SPECIAL, np.full(SPECIAL.size, exponent))
         cases.append(("math.pow", {}, [SPECIAL, exponent], wanted))
     agree(cases, tolerance=PRECISE)
+
+
+def test_comparisons_of_different_types(agree: Any) -> None:
+    """Truth values are 0 and 1, and an integer is compared with a real as a real."""
+    values: dict[str, Any] = {
+        "real": np.array([-1.0, 0.0, 0.5, 1.0, 2.0, INF, -INF, np.nan], np.float32),
+        "int": np.array([-1, 0, 1, 2, 5], np.int32),
+        "bool": np.array([False, True]),
+    }
+    cases: list[Any] = []
+    for name in COMPARISONS:
+        for left, right in itertools.permutations(values, 2):
+            if "bool" in (left, right) and name not in ("eq", "ne"):
+                continue
+            x, y = (side.ravel() for side in np.meshgrid(values[left], values[right]))
+            cases.append((f"math.{name}", {}, [x, y], BINARY[name](x, y)))
+    cases += [
+        ("math.eq", {}, [values["bool"], 1], values["bool"]),
+        ("math.ne", {}, [values["real"], True], values["real"] != 1),
+        ("math.eq", {}, [2.0, values["int"]], values["int"] == 2),
+        ("math.eq", {}, [values["int"][:, None], values["bool"][None]],
+         values["int"][:, None] == values["bool"][None]),
+    ]  # fmt: skip
+    agree(cases)
 
 
 def test_select_clamp_and_packs_of_reals(agree: Any) -> None:

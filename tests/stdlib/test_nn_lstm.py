@@ -27,14 +27,14 @@ def step(h: Any, c: Any, x: Any, w: Any, r: Any, b: Any) -> tuple[Any, Any]:
 
 
 def lstm(x: Any, w: Any, r: Any, b: Any, h: Any, c: Any, steps: Sequence[int]) -> Any:
-    """Item after item, each as many steps as it has."""
+    """Item after item, each as many steps as it has; as many outputs as the longest one makes."""
     h, c = np.float64(h), np.float64(c)
     y = np.zeros((*x.shape[:2], h.shape[1]))
     for item, count in enumerate(steps):
         for n in range(min(count, len(x))):
             h[item], c[item] = step(h[item], c[item], x[n, item], w, r, b)
             y[n, item] = h[item]
-    return y, h, c
+    return y[: max([0, *steps])], h, c
 
 
 def weights(channels: int, size: int) -> tuple[Any, Any, Any]:
@@ -73,6 +73,10 @@ def test_lstm_agrees_with_numpy(agree: Any) -> None:
             # fewer, none at all, all, more than there are
             case(5, 4, 3, 2, steps=[2, 0, 5, 9]),
             case(5, 2, 3, 2, steps=[3, 1], state=False),
+            # no item makes all steps, or any
+            case(6, 3, 2, 2, steps=[2, 4, 0]),
+            case(3, 2, 2, 1, steps=[0, 0]),
+            case(3, 2, 2, 1, steps=[-1, 1]),
             loop(4, 2, 3, 2, None),
             loop(4, 2, 3, 2, 3),
             loop(4, 2, 3, 2, 0),
@@ -91,7 +95,7 @@ graph G {
 """
 
 
-@pytest.mark.parametrize("steps", [[6, 6, 6], [4, 6, 1]])
+@pytest.mark.parametrize("steps", [[6, 6, 6], [4, 6, 1], [2, 3, 1]])
 def test_lstm_agrees_with_onnxruntime(steps: list[int]) -> None:
     onnx = pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
@@ -124,8 +128,26 @@ def test_lstm_agrees_with_onnxruntime(steps: list[int]) -> None:
     wanted = session.run(None, given)
     variables = {"main.G.W": w, "main.G.R": r, "main.G.B": b}
     found = tvm_nnef.evaluate(TEXT, x, h, c, counts, variables=variables)
-    for actual, expected in zip(found, (wanted[0][:, 0], wanted[1][0], wanted[2][0]), strict=True):
+    outputs = wanted[0][: max(steps), 0]
+    for actual, expected in zip(found, (outputs, wanted[1][0], wanted[2][0]), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dynamic_lstm_with_steps() -> None:
+    """The number of steps, the batch and the length are all known at run time only."""
+    text = (
+        "import nn; graph G { @input { X: real[s|6, b|3, 2]; W: real[8, 2]; R: real[8, 2]; "
+        "B: real[8]; k: int[b]; } @output { Y: real[~|6, b, 2]; H: real[b, 2]; } "
+        "@compose { Y, H, ~ = nn.lstm(X, W, R, B, ~, ~, k); } }\n"
+    )
+    parts = weights(2, 2)
+    exe = tvm_nnef.build(text, progress=False)
+    for s, steps in ((4, [1, 3]), (6, [2, 2, 9]), (1, [0])):
+        given = real(s, len(steps), 2), *parts, np.array(steps, np.int32)
+        y, h, _ = lstm(given[0], *parts, *np.zeros((2, len(steps), 2)), steps)
+        for found in (exe(*given), tvm_nnef.evaluate(text, *given)):
+            np.testing.assert_allclose(found[0], y, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(found[1], h, rtol=1e-5, atol=1e-6)
 
 
 def test_lstm_refuses_weights_that_do_not_fit(rejected: Any) -> None:

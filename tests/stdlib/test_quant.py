@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tvm_nnef
+
 RANDOM = np.random.default_rng(8)
 
 # in steps of 1 / 8, so that codes are exact, and beyond the range of every type below
@@ -153,6 +155,68 @@ def test_tensors_of_every_rank(agree: Any) -> None:
     agree(cases)
 
 
+ROUTES = ("reference", "mapped", "formula")
+GRID = np.linspace(-1.25, 1.25, 1021, dtype=np.float32)
+
+
+def draft_codes(x: Any, low: Any, high: Any, steps: int) -> Any:
+    """Codes of the range from `low` to `high` in the draft's order of operations, in float32."""
+    low, high, steps = np.float32(low), np.float32(high), np.float32(steps)
+    return half_away((np.clip(x, low, high) - low) / (high - low) * steps)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(("given", "low", "high", "steps"), [
+    ("min=-1.0, max=1.0, bits=8", -1.0, 1.0, 255),
+    ("min=-1.0, max=1.0, bits=8, signed=false", -1.0, 1.0, 255),
+    ("min=-1.0, max=1.0, bits=8, symmetric=true", -1.0, 1.0, 254),
+    ("min=-3.0, max=3.0, bits=7, channel_axis=0", -3.0, 3.0, 127),
+    ("min=-0.7, max=1.1, bits=5, channel_axis=-1", -0.7, 1.1, 31),
+])  # fmt: skip
+def test_halves_are_rounded_as_in_the_draft(
+    given: str, low: float, high: float, steps: int, route: str
+) -> None:
+    """Zero is in the middle between two codes of an even number of values, and goes up."""
+    text = (
+        "import quant; graph G { @input { x: real[1021]; } @output { y: real[1021]; } "
+        f"@compose {{ y = quant.min_max_linear_quantize{{{given}}}(x); }} }}\n"
+    )
+    found = (
+        tvm_nnef.evaluate(text, GRID)
+        if route == "reference"
+        else tvm_nnef.build(text, route=route, progress=False)(GRID)
+    )[0]
+    codes = (np.float64(found) - low) / (high - low) * steps
+    np.testing.assert_allclose(codes, draft_codes(GRID, low, high, steps), atol=1e-3)
+
+
+def test_zero_is_code_128() -> None:
+    assert draft_codes(np.float32(0), -1.0, 1.0, 255) == 128
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("shape", [(), (5,), (0,)])
+def test_one_range_for_tensors_without_a_dimension_of_channels(
+    shape: tuple[int, ...], route: str
+) -> None:
+    """`channel_axis` is 1 by default, which a vector does not have."""
+    x = np.resize(np.array([-1.5, -0.4, 0.2, 0.6, 9.0], np.float32), shape)
+    text = (
+        f"import quant; graph G {{ @input {{ x: real{list(shape)}; }} "
+        "@output { y: real; z: real; } @compose { "
+        "y = quant.min_max_linear_quantize{min=-1.0, max=0.75, bits=3}(x); "
+        "z = quant.zero_point_linear_quantize{zero_point=1, scale=0.5, bits=3}(x); } }\n"
+    )
+    y, z = (
+        tvm_nnef.evaluate(text, x)
+        if route == "reference"
+        else tvm_nnef.build(text, route=route, progress=False)(x)
+    )
+    wide = np.float64(x)
+    np.testing.assert_allclose(y, half_away((np.clip(wide, -1, 0.75) + 1) * 4) / 4 - 1, rtol=1e-6)
+    np.testing.assert_allclose(z, (np.clip(half_away(wide / 0.5) + 1, -4, 3) - 1) * 0.5)
+
+
 def test_a_code_stands_for_itself() -> None:
     """By hand: 3 bits from 0 to 7 in steps of 1."""
     x = np.array([-1.0, 0.4, 0.5, 2.5, 6.6, 9.0])
@@ -163,6 +227,8 @@ REJECTIONS = [
     (f"{SCALED}{{zero_point=0, scale=0.0, bits=8}}(x)", "'scale' must be positive"),
     (f"{SCALED}{{zero_point=0, scale=1.0, bits=0}}(x)", "'bits' must be positive"),
     (f"{SCALED}{{zero_point=[0, 1], scale=1.0, bits=8}}(x)", "zero_point"),
+    (f"{RANGED}{{min=[0.0, 1.0], max=2.0, bits=8, channel_axis=3}}(x)", "'min' must have 1 items"),
+    (f"{SCALED}{{zero_point=0, scale=[1.0, 2.0], bits=8, channel_axis=-4}}(x)", "'scale' must"),
     (f"{RANGED}{{min=1.0, max=1.0, bits=8}}(x)", "must be greater than 'min'"),
     (f"{RANGED}{{min=0.0, max=1.0, bits=0}}(x)", "'bits' must be positive"),
     (f"{RANGED}{{min=0.0, max=1.0, bits=1, symmetric=true}}(x)", "leave a single code"),

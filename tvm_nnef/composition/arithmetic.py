@@ -18,6 +18,7 @@ from tvm_nnef.composition.values import (
     Undefined,
     Value,
     describe,
+    is_atom,
     is_scalar,
     scalar,
     type_of,
@@ -25,7 +26,7 @@ from tvm_nnef.composition.values import (
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.extents import Condition
 from tvm_nnef.graph import formula
-from tvm_nnef.graph.formula import BinaryFunction, Scalar
+from tvm_nnef.graph.formula import BinaryFunction, Scalar, ScalarType
 from tvm_nnef.graph.nodes import Tensor
 
 COMPARISONS: Mapping[str, BinaryFunction] = {
@@ -142,13 +143,22 @@ def promoted(left: Item, right: Item) -> tuple[Item, Item]:
 
 
 def _comparable(left: Item, right: Item) -> tuple[Item, Item]:
-    """An integer is compared with a real as a real: math.lt and others admit both types."""
-    types = type_of(left), type_of(right)
-    if types == ("int", "real") and is_scalar(left):
-        return formula.Cast("real", left), right
-    if types == ("real", "int") and is_scalar(right):
-        return left, formula.Cast("real", right)
-    return left, right
+    """Operands of one type: math.eq and others compare int with real, math.eq bool with both."""
+    kinds = type_of(left), type_of(right)
+    if kinds[0] == kinds[1] or not (is_scalar(left) or is_scalar(right)):
+        return left, right
+    if not {*kinds} <= {"bool", "int", "real"}:
+        return left, right
+    wider: ScalarType = "real" if "real" in kinds else "int"
+    return _widened(left, wider), _widened(right, wider)
+
+
+def _widened(item: Item, type: ScalarType) -> Item:
+    if type_of(item) == type:
+        return item
+    if is_atom(item):
+        return float(item) if type == "real" else int(item)
+    return formula.Cast(type, scalar(item))
 
 
 _TENSOR_HINT = "invoke an operator, such as math.add"

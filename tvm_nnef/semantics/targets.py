@@ -63,7 +63,7 @@ def assign(
 
 
 def _is_invoked(value: nodes.Body | nodes.Branch | nodes.Loop) -> bool:
-    """Whether results come from an invocation; scan outputs of a loop have the length of the loop."""
+    """Whether results come from an invocation, and not from scan outputs of a loop."""
     if isinstance(value, nodes.Branch):
         return any(map(_is_invoked, (value.alternative, *(arm.consequent for arm in value.arms))))
     return isinstance(value, nodes.Call)

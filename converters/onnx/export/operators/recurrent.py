@@ -54,6 +54,11 @@ def _lstm(invocation: Invocation) -> Exported:
         hidden_size=units if isinstance(units, int) else rows // 4,
     )
     sequence = emitter.squeeze(made[0], [1])
+    if lengths:
+        # ONNX has an output for each input, ours ends with the longest item.
+        zero = emitter.integers([0])
+        longest = emitter.cast(emitter.node("ReduceMax", lengths, zero), "int32", "int64")
+        sequence = emitter.node("Slice", sequence, zero, longest, zero)
     hidden, cell = (
         _kept(invocation, lengths, emitter.squeeze(state, [0]), place)
         for state, place in zip(made[1:], (4, 5), strict=True)
