@@ -8,7 +8,7 @@ as section 2.9 says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tvm_nnef.composition.affine import deduce, unknown_names
@@ -27,12 +27,16 @@ from tvm_nnef.syntax import nodes
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What a caller gives: attribute values by name, operands in order, explicit types."""
+    """What a caller gives: attribute values by name, operands in order, explicit types.
+
+    ``static_types`` are those of attributes whose values do not show them.
+    """
 
     attributes: Mapping[str, Value]
     operands: tuple[Operand, ...]
     types: Mapping[str, str]
     place: Span
+    static_types: Mapping[str, str] = field(default_factory=dict)
 
 
 MakeConstant: TypeAlias = Callable[[str, Value, str, tuple[Extent, ...]], Tensor]
@@ -66,11 +70,14 @@ def bind(
 def _bind_types(definition: CheckedDefinition, call: Invocation, env: Environment) -> None:
     types = env.types
     generics = {dtype.name.name: dtype for dtype in definition.dtypes}
+    static = call.static_types
     evidence: list[tuple[nodes.Parameter, str | None]] = [
-        (parameter, _operand_type(operand))
+        (parameter, static.get(parameter.name.name) or _operand_type(operand))
         for parameter, operand in zip(definition.inputs, call.operands, strict=True)
     ]
-    evidence += [(p, pack_type(call.attributes.get(p.name.name))) for p in definition.attributes]
+    for parameter in definition.attributes:
+        given = static.get(parameter.name.name)
+        evidence.append((parameter, given or pack_type(call.attributes.get(parameter.name.name))))
     for parameter, found in evidence:
         name = parameter.type.name.name
         if found is None:

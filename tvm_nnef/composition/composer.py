@@ -24,6 +24,7 @@ from tvm_nnef.composition.naming import operand_shapes, plain_name, scope_of
 from tvm_nnef.composition.quantize import Entry, check_applied, entries, quantized
 from tvm_nnef.composition.results import declared_result, results_like
 from tvm_nnef.composition.stacked import joined, taken_apart
+from tvm_nnef.composition.static_types import StaticTypes
 from tvm_nnef.composition.targets import assignment_of, decompose
 from tvm_nnef.composition.updates import updates
 from tvm_nnef.composition.values import (
@@ -58,6 +59,7 @@ class Composer:
         self.names: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._steps = 0
+        self._static_types = StaticTypes(program)
 
     def name(self, base: str) -> str:
         """A tensor name that is not taken: the one asked for, or a numbered one."""
@@ -238,7 +240,8 @@ class Composer:
             dtype.name.name: frame.env.types.get(type_.name, type_.name)
             for dtype, type_ in zip(definition.dtypes, call.generics, strict=False)
         }
-        return Invocation(attributes, tuple(operands), types, call.span)
+        known_types = dict(self._static_types.of(definition, call, attributes, operands, frame))
+        return Invocation(attributes, tuple(operands), types, call.span, known_types)
 
     def _invoke(
         self,
@@ -260,6 +263,7 @@ class Composer:
             scope or f"{frame.scope}..{definition.name}",
             (*frame.trace, call.span),
             public=definition.is_public,
+            definition=definition,
         )
         self.begin(definition, inner, operands)
         results, body = self._body(definition, inner, operands, frame, targets)

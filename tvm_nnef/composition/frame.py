@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import Span
 from tvm_nnef.graph.nodes import Node, Tensor
+from tvm_nnef.semantics.program import CheckedDefinition
 
 
 @dataclass(slots=True)
@@ -17,6 +18,7 @@ class Frame:
     ``transparent``: the block is the only component of an operator without own tensors, so its
     invocation adds nothing to the scope (section 2.10, labelling). ``around`` is the scope around a
     branch or a loop, where it differs: an explicit label of a body takes the place of the branch's.
+    ``definition`` is the one that the block is part of.
     """
 
     module: str
@@ -29,6 +31,7 @@ class Frame:
     variables: list[Tensor] = field(default_factory=list)
     public: bool = True
     around: str | None = None
+    definition: CheckedDefinition | None = None
 
     def labelled(self, label: str) -> str:
         """The scope that an explicit label gives."""
@@ -43,10 +46,14 @@ class Frame:
         return Frame(
             self.module, self.env.extended({}), scope, self.trace, False,
             self.operations, self.constants, self.variables, self.public,
+            definition=self.definition,
         )  # fmt: skip
 
     def separate(self, scope: str) -> Frame:
         """A block that becomes a graph of its own; invocations in it add nothing to the scope."""
         env = replace(self.env.extended({}), symbols=self.env.symbols.separate())
         around = self.around or self.scope
-        return Frame(self.module, env, scope, self.trace, True, public=self.public, around=around)
+        return Frame(
+            self.module, env, scope, self.trace, True,
+            public=self.public, around=around, definition=self.definition,
+        )  # fmt: skip

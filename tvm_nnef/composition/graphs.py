@@ -61,7 +61,7 @@ def compose_graph(
     env = Environment({}, known_types, program.dialect, Symbols())
     env.names.update(_known_attributes(definition, values, env))
     composer = Composer(program, quantize)
-    frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", ())
+    frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", (), definition=definition)
     operands = tuple(
         _input(parameter, frame, (input_shapes or {}).get(parameter.name.name), composer)
         for parameter in definition.inputs

@@ -24,8 +24,13 @@ from tvm_nnef.semantics.tensors import declare_constants, declare_outputs, decla
 from tvm_nnef.syntax import nodes
 
 
-def check_definition(program: Program, module: str, node: nodes.Definition, report: Report) -> None:
-    """Reports everything that is wrong with a definition, whatever its invocations."""
+def check_definition(
+    program: Program, module: str, node: nodes.Definition, report: Report
+) -> Context:
+    """Reports everything that is wrong with a definition, whatever its invocations.
+
+    Returns the context of its names, those of ``@compose`` included.
+    """
     check_blocks(node, report)
     definition = sort_blocks(module, node)
     generics = declare_generics(definition.dtypes, report)
@@ -46,6 +51,7 @@ def check_definition(program: Program, module: str, node: nodes.Definition, repo
     check_quantizations(definition, program, composed)
     if tools:
         check_static(definition, program, module, report)
+    return composed
 
 
 def _later_names(definition: CheckedDefinition) -> dict[str, str]:
