@@ -287,9 +287,15 @@ class Composer:
                 label or "",
                 inner.trace,
                 definition.is_public,
+                self.standard_name(definition) is not None,
             )
         )
         return results
+
+    def standard_name(self, definition: CheckedDefinition) -> str | None:
+        """The name of an operator of the standard library, not of one that replaces it."""
+        module = self.program.modules[definition.module]
+        return definition.qualified_name if module.is_standard else None
 
     def count_step(self, span: Span) -> None:
         """Raises NnefError for a model that unrolls to more than anybody can mean."""

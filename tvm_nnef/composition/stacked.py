@@ -39,7 +39,7 @@ def joined(
     pack = _stacked(definition, invocation, frame.env)
     if pack is None:
         return None
-    name, span = definition.qualified_name, call.span
+    name, span = composer.standard_name(definition), call.span
     axis, squeeze = invocation.attributes.get("axis"), invocation.attributes.get("squeeze")
     if name not in ("layout.stack", "layout.concat") or not isinstance(axis, int) or squeeze:
         hint = "make a tensor of it, with layout.stack or layout.concat"
@@ -70,7 +70,7 @@ def taken_apart(
 ) -> tuple[Operand, ...] | None:
     """The result of ``layout.unstack``, or of ``layout.split`` by a count, where only a run tells
     the number of items; None for any other."""
-    name, given = definition.qualified_name, invocation.attributes
+    name, given = composer.standard_name(definition), invocation.attributes
     if name not in ("layout.unstack", "layout.split"):
         return None
     (operand,), axis = invocation.operands, given.get("axis")

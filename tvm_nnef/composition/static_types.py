@@ -48,7 +48,9 @@ class StaticTypes:
             ),
         ]
         for name, expression, value in given:
-            if name in generic and _is_untyped(value, expression):
+            if isinstance(expression, nodes.Omitted) or name not in generic:
+                continue
+            if _is_untyped(value, expression):
                 base = self._base(expression, frame)
                 base = frame.env.types.get(base, base)
                 if base in CONCRETE:

@@ -66,7 +66,8 @@ class Operation:
     omitted; ``operand_types`` and ``result_types`` are the declared type names, a concrete type or
     a generic's name, aligned with them. ``body`` is None for an intrinsic. ``trace`` holds the
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
-    ``public``: its author takes the operator for a part of the graph that invokes it.
+    ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
+    the operator is the one of the standard library, not one of the same name in the model.
     """
 
     operator: str
@@ -80,6 +81,12 @@ class Operation:
     label: str
     trace: tuple[Span, ...] = field(default=(), repr=False)
     public: bool = False
+    standard: bool = True
+
+    @property
+    def standard_operator(self) -> str | None:
+        """The operator's name if it is one of the standard library."""
+        return self.operator if self.standard else None
 
     @property
     def span(self) -> Span | None:

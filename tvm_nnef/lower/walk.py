@@ -157,7 +157,8 @@ class Walk:
         custom = self.lowerings.get(operation.operator)
         if custom and self._offered(operation, _adapted(custom), from_user=True):
             return
-        mapping = MAPPINGS.get(operation.operator) if self.route == "mapped" else None
+        name = operation.standard_operator or ""
+        mapping = MAPPINGS.get(name) if self.route == "mapped" else None
         uniform = is_uniform(operation, self.machine_types)
         if mapping and not (uniform and is_safe(operation)):
             mapping = None
@@ -169,7 +170,7 @@ class Walk:
             case Graph() as body:
                 self._composite(operation, body)
             case None:
-                intrinsic = INTRINSICS.get(operation.operator)
+                intrinsic = INTRINSICS.get(name)
                 if not (intrinsic and self._offered(operation, intrinsic)):
                     raise _no_lowering(operation)
 

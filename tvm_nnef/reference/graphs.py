@@ -284,11 +284,12 @@ def _run_formula(
 
 
 def _intrinsic(operation: Operation) -> Callable[..., Sequence[Array]]:
-    if operation.operator not in INTRINSICS:
+    intrinsic = INTRINSICS.get(operation.standard_operator or "")
+    if intrinsic is None:
         known = ", ".join(INTRINSICS)
         message = f"the NumPy evaluator has no implementation of '{operation.operator}'"
         raise _complaint(operation, message, f"operators without a body that it has: {known}")
-    return INTRINSICS[operation.operator]
+    return intrinsic
 
 
 def _define(node: Node, tensor: Tensor, shape: tuple[int, ...], context: _Run) -> None:

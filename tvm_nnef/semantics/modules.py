@@ -19,7 +19,7 @@ Loader: TypeAlias = Callable[[tuple[str, ...]], "Source | tuple[Source, ...] | N
 wins, and the last one gives the module its place."""
 Parser: TypeAlias = Callable[[str, str, str], nodes.Module]
 
-# What the specification calls its modules; used for near misses only.
+# What the specification calls its modules.
 _STANDARD_NAMES = ("algo", "image", "layout", "linalg", "math", "nn", "quant")
 
 
@@ -65,6 +65,8 @@ def load_modules(
                 # What failed is remembered as well, so that it is reported once.
                 tried.add(wanted)
                 imported = _load(item, load, found)
+                if dialect == "draft":
+                    found += _name_clash(item, imported)
                 queue += [(wanted, imported)] if imported else []
         wanted_names = tuple(dict.fromkeys(str(item.path) for item in imports))
         modules[name] = LoadedModule(name, source, node, wanted_names)
@@ -94,6 +96,22 @@ def _load(item: nodes.Import, load: Loader, found: list[Diagnostic]) -> tuple[So
     if imported is None:
         return ()
     return imported if isinstance(imported, tuple) else (imported,)
+
+
+def _name_clash(item: nodes.Import, sources: Iterable[Source]) -> list[Diagnostic]:
+    """A module of the model that has the name of a standard one: in the draft, names are unique."""
+    name = str(item.path)
+    own = [source for source in sources if not source.path.startswith(STDLIB_PREFIX)]
+    if not own or name not in _STANDARD_NAMES:
+        return []
+    return [
+        Diagnostic(
+            f"module '{name}' of the model ({own[0].path}) has the name of a standard module",
+            item.path.span,
+            f"rename it, or move it to a subfolder and write 'import ops.{name};'; only in the "
+            "tools dialect a module of the model replaces the standard one",
+        )
+    ]
 
 
 def _parse(

@@ -51,7 +51,7 @@ def _emit(node: Node, emitter: Emitter, context: Context) -> None:
 
 def _operation(operation: Operation, emitter: Emitter, context: Context) -> None:
     """The table's word first, then the body; of both reasons to refuse the table's is told."""
-    rule = rules().get(operation.operator)
+    rule = rules().get(operation.standard_operator or "")
     start = len(emitter.nodes)
     reason: Unsayable | None = None
     if rule is not None:
