@@ -198,11 +198,35 @@ def check(
     else:
         loaded, found = _read(model, dialect, search_path, variables)
     if loaded is not None:
+        found += _without_body(loaded)
         for name in _to_compose(loaded) if graph is None else (graph,):
             composed = _check_graph(loaded, name, attributes, types, input_shapes)
             known = {(each.span, each.message) for each in found}
             found += [each for each in composed if (each.span, each.message) not in known]
     return found
+
+
+def _without_body(model: Model) -> Iterator[Diagnostic]:
+    """Operators of the model that say nowhere how their results are computed.
+
+    One that a graph invokes is an error, any other a warning.
+    """
+    found = [
+        definition
+        for module in model.program.modules.values()
+        if not module.is_standard
+        for definition in module.definitions.values()
+        if not (definition.is_graph or definition.is_lowered or definition.is_composed)
+    ]
+    invoked = model.program.invoked() if found else frozenset()
+    for definition in found:
+        yield Diagnostic(
+            f"operator '{definition.name}' has no body",
+            definition.node.name.span,
+            "add '@lower' with formulas, or '@compose' with invocations; without them, only a "
+            "function in 'lowerings' can compute it",
+            severity="error" if definition.qualified_name in invoked else "warning",
+        )
 
 
 def _to_compose(model: Model) -> Iterator[str]:
@@ -333,8 +357,7 @@ def _check_container(
                 return open_container(Path(folder) / file).read_source(Path(file).name)
         return (standard_module(parts[0], told) if len(parts) == 1 else ()) or None
 
-    program, found = check_program(main, load, dialect=told)
-    return program, [*found, *map(_ambiguous, ambiguities)]
+    return check_program(main, load, dialect=told, ambiguities=ambiguities)
 
 
 def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:
@@ -346,11 +369,3 @@ def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguit
         return dialect, ()
     files = (name for name in container.names() if name.endswith(".sknd"))
     return detect((container.read_source(name) for name in files), tools_names())
-
-
-def _ambiguous(place: Ambiguity) -> Diagnostic:
-    message = (
-        f"'{place.sign}' is read as the draft means it; Khronos's tools may mean another thing"
-    )
-    hint = "say which dialect it is: dialect='draft' or 'tools', or a first line '# dialect: tools'"
-    return Diagnostic(message, place.span, hint, severity="warning")

@@ -135,25 +135,28 @@ def _check_attributes(definition: CheckedDefinition, call: Invocation, env: Envi
             kind = "graph" if definition.is_graph else "operator"
             message = f"{kind} '{definition.qualified_name}' has no attribute '{name}'"
             raise error(message, call.place, hint=hint)
-        _check_attribute(declared[name], value, call, env)
+        check_attribute(declared[name], value, call.place, env)
 
 
 def _listed(names: Iterable[str]) -> str:
     return f"its attributes are: {', '.join(names)}" if names else "it has no attributes"
 
 
-def _check_attribute(
-    parameter: nodes.Parameter, value: Value, call: Invocation, env: Environment
+def check_attribute(
+    parameter: nodes.Parameter, value: Value, place: Span, env: Environment
 ) -> None:
+    """Raises NnefError for a value of another type than the attribute has."""
     name = parameter.name.name
+    note = Note(f"'{name}' is declared here", parameter.span)
     if isinstance(value, tuple) and parameter.type.pack is None:
-        raise error(f"attribute '{name}' takes a single value, found {describe(value)}", call.place)
+        message = f"attribute '{name}' takes a single value, found {describe(value)}"
+        raise error(message, place, notes=(note,))
     wanted = env.types.get(parameter.type.name.name, parameter.type.name.name)
     for item in value if isinstance(value, tuple) else (value,):
         found = wanted if item is None else type_of(item)
         if isinstance(item, Tensor) or (found != wanted and (found, wanted) != ("int", "real")):
             message = f"attribute '{name}' must be of type {wanted}, found {describe(item)}"
-            raise error(message, call.place)
+            raise error(message, place, notes=(note,))
 
 
 def _coerced(value: Value, parameter: nodes.Parameter, env: Environment) -> Value:
@@ -222,7 +225,7 @@ def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environmen
     if value is None and not parameter.type.optional:
         hint = f"write {name}=… between the braces"
         raise error(f"attribute '{name}' must be given", call.place, hint=hint)
-    _check_attribute(parameter, value, call, env)
+    check_attribute(parameter, value, call.place, env)
     value = _coerced(value, parameter, env)
     if parameter.type.pack is not None and value is not None and not isinstance(value, tuple):
         length = _pack_length(parameter, env)

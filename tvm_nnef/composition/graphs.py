@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from tvm_nnef.composition.affine import unknown_names
-from tvm_nnef.composition.binding import Invocation, bind
+from tvm_nnef.composition.binding import Invocation, bind, check_attribute
 from tvm_nnef.composition.composer import Composer
 from tvm_nnef.composition.declarations import concrete_type
 from tvm_nnef.composition.dynamic import declared_shape
@@ -20,7 +20,7 @@ from tvm_nnef.composition.shapes import Shape
 from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.composition.targets import target_names
 from tvm_nnef.composition.values import Environment, Value
-from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Span, did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition, Program
@@ -59,6 +59,7 @@ def compose_graph(
     _check_names(definition, types or {}, "generic type", definition.dtypes)
     known_types = dict(_types(definition, types or {}))
     env = Environment({}, known_types, program.dialect, Symbols())
+    _check_attributes(definition, values, env, place)
     env.names.update(_known_attributes(definition, values, env))
     composer = Composer(program, quantize)
     frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", (), definition=definition)
@@ -127,9 +128,19 @@ def _check_names(
     known_names = [item.name.name for item in declared]
     for name in given:
         if name not in known_names:
-            hint = did_you_mean(name, known_names) or f"known are: {', '.join(known_names)}"
+            listed = f"its {kind}s are: {', '.join(known_names)}" if known_names else None
+            hint = did_you_mean(name, known_names) or listed or f"it has no {kind}s"
             message = f"graph '{definition.name}' has no {kind} '{name}'"
             raise error(message, definition.node.name.span, hint=hint)
+
+
+def _check_attributes(
+    definition: CheckedDefinition, values: Mapping[str, Value], env: Environment, place: Span
+) -> None:
+    """Raises NnefError for a value of another type than its attribute, before shapes use it."""
+    for parameter in definition.attributes:
+        if parameter.name.name in values:
+            check_attribute(parameter, values[parameter.name.name], place, env)
 
 
 def _types(definition: CheckedDefinition, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ depends on them (asserts, shapes, ranks) is checked when a graph is composed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tvm_nnef.diagnostics import Diagnostic, Source
 from tvm_nnef.semantics.blocks import sort_blocks
@@ -31,6 +31,7 @@ from tvm_nnef.semantics.program import (
     Program,
 )
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.dialect import Ambiguity
 
 
 def check_program(
@@ -40,12 +41,14 @@ def check_program(
     dialect: str = "draft",
     check_stdlib: bool = False,
     parse: Parser | None = None,
+    ambiguities: Sequence[Ambiguity] = (),
 ) -> tuple[Program | None, list[Diagnostic]]:
     """Loads and checks a model: the program, and every diagnostic in the order of position.
 
     ``load`` gives the source of the module with the given name parts, or None. The program is
     None where there are errors. Modules whose path starts with ``<stdlib>/`` are trusted unless
-    ``check_stdlib``. Raises nothing that a user can cause (sections 2.2 to 2.15).
+    ``check_stdlib``. ``ambiguities`` are reported as warnings, but for divisions of reals, which
+    mean the same in both dialects. Raises nothing that a user can cause (sections 2.2 to 2.15).
     """
     modules, found = load_modules(main, load, parse or _parse, dialect)
     program = Program({name: _checked(module) for name, module in modules.items()}, dialect)
@@ -57,9 +60,22 @@ def check_program(
             check_bounds(module.node.definitions, report)
         for definition in module.node.definitions:
             check_definition(program, module.name, definition, report)
+    found += [
+        _ambiguous(each)
+        for each in ambiguities
+        if (each.span.source.path, each.span.start) not in report.real_divisions
+    ]
     ordered = sort_diagnostics(report.found, main.path)
     failed = any(diagnostic.severity == "error" for diagnostic in ordered)
     return None if failed else program, ordered
+
+
+def _ambiguous(place: Ambiguity) -> Diagnostic:
+    message = (
+        f"'{place.sign}' is read as the draft means it; Khronos's tools may mean another thing"
+    )
+    hint = "say which dialect it is: dialect='draft' or 'tools', or a first line '# dialect: tools'"
+    return Diagnostic(message, place.span, hint, severity="warning")
 
 
 def sort_diagnostics(found: Iterable[Diagnostic], first: str) -> list[Diagnostic]:

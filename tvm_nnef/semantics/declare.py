@@ -14,7 +14,16 @@ from tvm_nnef.semantics.affine import affine, declared_symbol, literal, literal_
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.names import Report, Symbol, SymbolKind, used_names
 from tvm_nnef.semantics.program import CheckedDefinition
-from tvm_nnef.semantics.types import ABSTRACT, ANY, CONCRETE, INT, UNKNOWN, Generics, Type
+from tvm_nnef.semantics.types import (
+    ABSTRACT,
+    ANY,
+    CONCRETE,
+    INT,
+    UNKNOWN,
+    Generics,
+    Type,
+    dtype_hint,
+)
 from tvm_nnef.syntax import nodes
 
 _INT = frozenset({"int"})
@@ -82,7 +91,9 @@ def base_type(name: nodes.TypeName, context: Context) -> str:
         context.report.error(
             f"unknown type '{name.name}'",
             name.span,
-            did_you_mean(name.name, known) or f"declare it in '@dtype', as in '{name.name}: num;'",
+            dtype_hint(name.name)
+            or did_you_mean(name.name, known)
+            or f"declare it in '@dtype', as in '{name.name}: num;'",
         )
     return ANY
 

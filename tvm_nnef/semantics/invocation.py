@@ -14,7 +14,7 @@ from tvm_nnef.semantics import infer
 from tvm_nnef.semantics.affine import literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.program import CheckedDefinition, Program
-from tvm_nnef.semantics.types import ABSTRACT, ANY, CONCRETE, UNKNOWN, Type
+from tvm_nnef.semantics.types import ABSTRACT, ANY, CONCRETE, UNKNOWN, Type, dtype_hint
 from tvm_nnef.syntax import nodes
 
 
@@ -111,7 +111,9 @@ def _check_generics(call: nodes.Call, match: _Match) -> None:
         known = CONCRETE | set(context.generics.bases)
         if given.name not in known:
             context.report.error(
-                f"unknown type '{given.name}'", given.span, did_you_mean(given.name, known)
+                f"unknown type '{given.name}'",
+                given.span,
+                dtype_hint(given.name) or did_you_mean(given.name, known),
             )
             match.certain = False
             match.types[definition.name.name] = ANY

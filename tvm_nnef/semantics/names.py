@@ -76,9 +76,13 @@ class Names:
 
 @dataclass(slots=True)
 class Report:
-    """Collects diagnostics; the same complaint at the same place is kept once."""
+    """Collects diagnostics; the same complaint at the same place is kept once.
+
+    ``real_divisions`` are paths and offsets of the signs that divide reals.
+    """
 
     found: list[Diagnostic] = field(default_factory=list)
+    real_divisions: set[tuple[str, int]] = field(default_factory=set)
     _seen: set[tuple[int, str]] = field(default_factory=set)
 
     def error(

@@ -83,6 +83,8 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
     if operator in _DIVISIONS and left.base == "int" and literal(expression.right) == 0:
         context.report.error("an integer is divided by zero", expression.span)
         return UNKNOWN
+    if operator in _DIVISIONS and "real" in (left.base, right.base):
+        _note_division(expression, context)
     base = BOOL.base if operator in COMPARISONS else join_base(left.base, right.base)
     return Type(
         base,
@@ -90,6 +92,13 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
         optional=left.optional or right.optional,
         length=join_length(left, right),
     )
+
+
+def _note_division(expression: nodes.Binary, context: Context) -> None:
+    source = expression.span.source
+    between = range(expression.left.span.end, expression.right.span.start)
+    signs = {(source.path, n) for n in between if source.text[n] == expression.operator}
+    context.report.real_divisions.update(signs)
 
 
 def _comparable(left: Type, right: Type, context: Context) -> bool:

@@ -168,6 +168,35 @@ class Program:
             )
         return found
 
+    def invoked(self) -> frozenset[str]:
+        """The qualified names of all that the graphs invoke, directly or not."""
+        seen: set[str] = set()
+        pending = list(self.graphs)
+        while pending:
+            definition = pending.pop()
+            for call in _calls(definition.node):
+                try:
+                    callee = self.resolve(definition.module, call.callee)
+                except NnefError:
+                    continue  # a cast to a generic type
+                if callee.qualified_name not in seen:
+                    seen.add(callee.qualified_name)
+                    pending.append(callee)
+        return frozenset(seen)
+
+
+def _calls(node: object) -> Iterator[nodes.Call]:
+    match node:
+        case tuple():
+            for item in node:
+                yield from _calls(item)
+        case nodes.Node():
+            if isinstance(node, nodes.Call):
+                yield node
+            for name in node.__dataclass_fields__:
+                if name != "span":
+                    yield from _calls(getattr(node, name))
+
 
 def _not_imported(program: Program, home: CheckedModule, owner: str, path: nodes.Path) -> NnefError:
     near = None if owner in program.modules else did_you_mean(owner, home.imports)

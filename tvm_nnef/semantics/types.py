@@ -20,6 +20,29 @@ ABSTRACT: Final[Mapping[str, frozenset[str]]] = {
 }
 CONCRETE: Final = frozenset({"int", "real", "bool", "str"})
 NUMERIC: Final = ABSTRACT["num"]
+_DTYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("float", "double", "half", "float16", "float32", "float64", "bfloat16"), "real"
+    ),
+    **{f"{sign}int{bits}": "int" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("integer", "long", "short", "uint"), "int"),
+    **dict.fromkeys(("boolean", "logical"), "bool"),
+    **dict.fromkeys(("string", "text", "char"), "str"),
+}
+"""What other languages call the types, by what they are here."""
+
+
+def dtype_hint(name: str) -> str | None:
+    """What to write for the type name of another language; None for any other name."""
+    found = _DTYPES.get(name)
+    if found is None:
+        return None
+    sizes = "; sizes such as float32, float16 and int64 are set in model.json ('machine_types')"
+    return f"SkriptND has real, int, bool and str: write '{found}'" + (
+        "" if found in ("bool", "str") else sizes
+    )
+
+
 ARITHMETIC: Final = ABSTRACT["arith"]
 
 

@@ -196,6 +196,10 @@ def _hint(failure: _Failure) -> str | None:
             "a substitution has an index and stands in parentheses, as in '(a[i] <- b)'; "
             "a comparison wants a blank, as in 'a < -b'"
         )
+    if text == "=" and before.rstrip()[-1:].isidentifier():
+        attribute = _attribute_among_inputs(failure)
+        if attribute:
+            return attribute
     if text == ":" and "'='" in expected:
         return "attributes are assigned with '=', as in 'op{axis=1}(x)'"
     if text == "<=" and "'<'" in expected and "'>'" not in expected:
@@ -203,6 +207,27 @@ def _hint(failure: _Failure) -> str | None:
     if "';'" in expected and ("\n" in before[len(before.rstrip()) :] or failure.at_end):
         return "is a ';' missing at the end of the line before?"
     return None
+
+
+_LONGEST_CALL = 400
+_CALL = re.compile(r"((?:\w+\s*\.\s*)*\w+)(?:\s*\{([^{}()]*)\})?\s*\(([^(){};]*)\Z")
+_ARGUMENTS = re.compile(r"[^(){};]*(?=\))")
+_ASSIGNED = re.compile(r"\s*\w+\s*=(?!=)")
+
+
+def _attribute_among_inputs(failure: _Failure) -> str | None:
+    """The invocation with braces around what is assigned between its parentheses."""
+    call = _CALL.search(failure.before[-_LONGEST_CALL:])
+    rest = _ARGUMENTS.match(failure.following(_LONGEST_CALL))
+    if call is None:
+        return None
+    if rest is None or any(sign in f"{call[0]}{rest[0]}" for sign in "[]\"'"):
+        return f"attributes go in braces, as in '{call[1]}{{{call[3].split(',')[-1].strip()}=...}}'"
+    arguments = [each.strip() for each in f"{call[3]}{rest[0]}".split(",")]
+    braces = [call[2].strip()] if (call[2] or "").strip() else []
+    braces += [each for each in arguments if _ASSIGNED.match(each)]
+    inputs = [each for each in arguments if not _ASSIGNED.match(each)]
+    return f"attributes go in braces: '{call[1]}{{{', '.join(braces)}}}({', '.join(inputs)})'"
 
 
 def _foreign_to_draft(failure: _Failure) -> str | None:
