@@ -64,9 +64,108 @@ def test_values(body: str, n: int, m: int, expected: Any) -> None:
     np.testing.assert_array_equal(agreeing(body, n, m), np.array(expected, np.float32))
 
 
-def test_returned_as_one_tensor() -> None:
+def test_returned_as_a_list() -> None:
     found = agreeing("z = ys;", 2, 0, output="real[2]..")
+    assert isinstance(found, list)
     np.testing.assert_array_equal(found, [[1, 1], [2, 2]])
+
+
+IMPORTED = "import layout, math; "
+A, B = np.arange(2, dtype=np.float32), np.arange(2, dtype=np.float32) + 5
+PORTS = [
+    ("draft", "x: real[s|5];", "y: real[1]..(s);", "y..(s) = layout.split{axis=0, count=s}(x);",
+     [(A,), (np.zeros(1, np.float32),)], lambda x: ([each[None] for each in x],)),
+    ("draft", "x: real[s|5, 2];", "y: real[2]..(s); z: real[s,2];",
+     "y..(s) = layout.unstack{axis=0}(x); z = x;",
+     [(np.stack([A, B, A]),), (np.zeros((0, 2), np.float32),)], lambda x: (list(x), x)),
+    ("draft", "x: real[2, s|5];", "y: real[2,1]..;",
+     "y..(s) = layout.unstack{axis=1, squeeze=false}(x);",
+     [(np.stack([A, B]),)], lambda x: ([x[:, :1], x[:, 1:]],)),
+    ("draft", "x: real[s|5]; xs: real[2]..(s);", "y: real[s,2];",
+     "y = layout.stack{axis=0}(xs);",
+     [(A, [A, B]), (A[:1], [B])], lambda x, xs: (np.stack(xs),)),
+    ("tools", "xs: real[2]..(s|5);", "y: real[~]; z: real[2]..(s); v: real[2]..(s);",
+     "y = layout.concat{axis=0}(xs); z = for x : xs do math.neg(x); v = xs;",
+     [([A, B],), ([],), ([B],)],
+     lambda xs: (np.array(xs, np.float32).reshape(-1), [-x for x in xs], xs)),
+    ("tools", "xs: real[n|3]..(s|5);", "y: real[s,n];", "y = layout.stack{axis=0}(xs);",
+     [([A, B],), ([A[:1]],)], lambda xs: (np.stack(xs),)),
+    ("tools", "xs: real[2]..(s|5); zs: real[2]..(s);", "y: real[2];",
+     "y = with a: real[2] = 0.0 for x : xs, z : zs do "
+     "{ t = math.mul(x, z); b = math.add(a, t); yield b; };",
+     [([A, B], [B, B])], lambda xs, zs: (xs[0] * zs[0] + xs[1] * zs[1],)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "inputs", "outputs", "body", "rows", "expected"), PORTS)
+def test_inputs_and_outputs_are_lists(
+    dialect: str, inputs: str, outputs: str, body: str, rows: Any, expected: Any, tmp_path: Any
+) -> None:
+    """Of the evaluator, of both compiled routes, and of a library that is loaded again."""
+    text = (
+        f"{IMPORTED} graph G {{ @input {{ {inputs} }} @output {{ {outputs} }} "
+        f"@compose {{ {body} }} }}\n"
+    )
+    assert tvm_nnef.check(text, dialect=dialect) == []
+    mapped = tvm_nnef.build(text, dialect=dialect, progress=False)
+    formula = tvm_nnef.build(text, dialect=dialect, route="formula", progress=False)
+    mapped.export(tmp_path / "model.so")
+    loaded = tvm_nnef.load(tmp_path / "model.so")
+    for given in rows:
+        wanted = expected(*given)
+        for found in (
+            tvm_nnef.evaluate(text, *given, dialect=dialect),
+            mapped(*given),
+            formula(*given),
+            loaded(*given),
+        ):
+            for actual, each in zip(found, wanted, strict=True):
+                assert isinstance(actual, list) == isinstance(each, list)
+                assert len(actual) == len(each)
+                for one, other in zip(actual, each, strict=True):
+                    np.testing.assert_array_equal(one, other)
+
+
+TWO = (
+    f"{IMPORTED} graph G {{ @input {{ x: real[s|5]; xs: real[2]..(s); }} "
+    "@output { y: real[s,2]; } @compose { y = layout.stack{axis=0}(xs); } }\n"
+)
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ((A, [A]), "s is 1, but input 'x' gave 2"),
+    ((np.zeros(6, np.float32), [A] * 6), "beyond its bound 5"),
+    ((A, [A, A[:1]]), "items of different shapes"),
+    ((A, [A[:1], A[:1]]), "shape"),
+    ((A, [A, None]), "real expected, None came"),
+])  # fmt: skip
+def test_wrong_lists_are_refused(given: Any, words: str) -> None:
+    exe = tvm_nnef.build(TWO, progress=False)
+    for run in (exe, lambda *data: tvm_nnef.evaluate(TWO, *data)):
+        with pytest.raises(tvm_nnef.NnefError, match=words):
+            run(*given)
+
+
+def test_items_of_a_pack_of_dynamic_length_have_one_shape() -> None:
+    text = (
+        "graph G { @input { xs: real[..n|3]..(s|5); } @output { y: real; } "
+        "@compose { y = xs[0]; } }\n"
+    )
+    (found,) = tvm_nnef.check(text, dialect="tools")
+    assert "has an extent per item" in found.message
+
+
+def test_a_length_that_differs_from_its_declaration() -> None:
+    text = (
+        f"{IMPORTED} graph G {{ @input {{ x: real[s|5]; }} @output {{ y: real[]..(s + 1); }} "
+        "@compose { y..(s) = layout.unstack{axis=0}(x); } }\n"
+    )
+    with pytest.raises(tvm_nnef.NnefError, match="'y' is a pack of"):
+        tvm_nnef.evaluate(text, A)
+
+
+def test_models_with_lists_are_compared() -> None:
+    assert tvm_nnef.compare(TWO, A, [A, B]).agrees
 
 
 def test_packs_that_are_scanned_together_have_one_length() -> None:

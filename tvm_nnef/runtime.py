@@ -35,12 +35,14 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 class TensorInfo:
     """What a tensor of an input or output looks like.
 
-    An extent that only a run tells is text: the name of a symbol, or an expression of such.
+    An extent that only a run tells is text: the name of a symbol, or an expression of such. A pack
+    of dynamic length is ``stacked``: a list in Python, whose length is the first extent.
     """
 
     name: str
     shape: tuple[int | str, ...]
     dtype: str
+    stacked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +280,11 @@ class Executable:
     def _grouped(self, arrays: Sequence[Array]) -> tuple[Array | list[Array], ...]:
         rest = iter(arrays)
         return tuple(
-            [next(rest) for _ in port.items] if isinstance(port, PackInfo) else next(rest)
+            [next(rest) for _ in port.items]
+            if isinstance(port, PackInfo)
+            else list(next(rest))
+            if port.stacked
+            else next(rest)
             for port in self.outputs
         )
 
@@ -309,7 +315,8 @@ def _port(description: Mapping[str, Any]) -> PortInfo:
 
 def _tensor(description: Mapping[str, Any]) -> TensorInfo:
     shape = tuple(e if isinstance(e, int) else extents.text(e) for e in description["shape"])
-    return TensorInfo(str(description["name"]), shape, str(description["dtype"]))
+    stacked = bool(description.get("stacked"))
+    return TensorInfo(str(description["name"]), shape, str(description["dtype"]), stacked)
 
 
 def _signature(metadata: Mapping[str, Any]) -> Graph:
@@ -328,7 +335,7 @@ def _signature(metadata: Mapping[str, Any]) -> Graph:
     inputs = tuple(
         Port(str(port["name"]), tuple(map(tensor, port["items"])))
         if "items" in port
-        else Port(str(port["name"]), tensor(port))
+        else Port(str(port["name"]), tensor(port), bool(port.get("stacked")))
         for port in metadata["inputs"]
     )
     return Graph("main", inputs, (), (), machine_types=types, bounds=dict(metadata["bounds"]))

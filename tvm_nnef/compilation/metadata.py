@@ -4,7 +4,8 @@ The function takes nothing and returns a JSON object; programs in C++ or Python 
 library call it. Its members:
 
 - ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
-  and ``{"name", "items"}`` for a pack, whose items are described as tensors are; an extent is a
+  and ``{"name", "items"}`` for a pack, whose items are described as tensors are; a pack of dynamic
+  length is a tensor with ``"stacked": true``, its items along the first dimension; an extent is a
   number, or a symbol or expression that only a run tells (``docs/metadata.md``);
 - ``parameters``: how many of the inputs, the last ones, are weights;
 - ``bounds`` and ``checks``: what must hold of the symbols of the inputs;
@@ -137,7 +138,8 @@ def _grouped(
     for port in ports:
         name, count = port["name"], port["items"]
         if count is None:
-            found.append({**next(rest), "name": name})
+            stacked = {"stacked": True} if port.get("stacked") else {}
+            found.append({**next(rest), "name": name, **stacked})
         else:
             items = [{**next(rest), "name": f"{name}_{number}"} for number in range(count)]
             found.append({"name": name, "items": items})

@@ -297,6 +297,9 @@ def _bind_inputs(
                 raise error(message, call.place)
             omitted.append(index)
             continue
+        if isinstance(operand, Tensor) and operand in env.symbols.stacked and parameter.type.pack:
+            binder.bind_stacked(parameter, operand.shape)
+            continue
         packed = isinstance(operand, tuple)
         if packed != (parameter.type.pack is not None):
             kind = "a pack of tensors" if parameter.type.pack else "a single tensor"

@@ -389,7 +389,14 @@ class Composer:
         def ports(
             parameters: Sequence[nodes.Parameter], operands: Sequence[Operand]
         ) -> tuple[Port, ...]:
-            return tuple(map(Port, (parameter.name.name for parameter in parameters), operands))
+            return tuple(
+                Port(
+                    parameter.name.name,
+                    operand,
+                    parameter.type.pack is not None and isinstance(operand, Tensor),
+                )
+                for parameter, operand in zip(parameters, operands, strict=True)
+            )
 
         names = [parameter.name.name for parameter in definition.attributes]
         return Graph(

@@ -16,6 +16,7 @@ from tvm_nnef.composition.values import (
     Value,
     describe,
     show,
+    shown,
     type_of,
 )
 from tvm_nnef.diagnostics import Note, Span, error
@@ -220,8 +221,11 @@ def _bind_length(name: str, pack: nodes.Pack, length: Extent, env: Environment) 
         case nodes.Identifier(symbol) if symbol not in env.names:
             env.names[symbol] = length
         case declared:
-            wanted = count(known(declared, env), "a pack length", declared.span)
-            message = [f"'{name}' is a pack of ", length, f" tensors, declared as {wanted}"]
+            wanted = known(declared, env)
+            if not extents.is_symbolic(wanted):
+                wanted = count(wanted, "a pack length", declared.span)
+            message = [f"'{name}' is a pack of ", length, " tensors, declared as "]
+            message += shown(wanted, quote=True)
             env.symbols.require(extents.compare("eq", length, wanted), message, pack.span)
 
 

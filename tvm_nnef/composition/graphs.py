@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
+from tvm_nnef import extents
 from tvm_nnef.composition.affine import unknown_names
 from tvm_nnef.composition.binding import Invocation, bind, check_attribute
 from tvm_nnef.composition.composer import Composer
@@ -21,6 +22,7 @@ from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.composition.targets import target_names
 from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Span, did_you_mean, error
+from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition, Program
@@ -212,14 +214,44 @@ def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Co
     if parameter.type.pack is None:
         shape = _input_shape(parameter, env) if given is None else _given(parameter, given)
         return tensor(name, shape)
+    length = None if given is not None else _dynamic_length(parameter, env)
+    if length is not None:
+        _check_alike(parameter)
+        made = tensor(name, (length, *_input_shape(parameter, env)))
+        env.symbols.stacked.add(made)
+        return made
     if given is None:
-        length = _pack_length(parameter, env)
-        shapes = [_input_shape(parameter, env, item) for item in range(length)]
+        number = _pack_length(parameter, env)
+        shapes = [_input_shape(parameter, env, item) for item in range(number)]
     elif isinstance(given, Sequence):
         shapes = [_given(parameter, item) for item in given]
     else:
         raise _no_shape(parameter, "a list of shapes", given)
     return tuple(tensor(f"{name}:{i + 1}", shape) for i, shape in enumerate(shapes))
+
+
+def _dynamic_length(parameter: nodes.Parameter, env: Environment) -> Extent | None:
+    """The length of a pack if it is known only at run time, as in ``..(n|4)`` (section 2.6)."""
+    pack = parameter.type.pack
+    if pack is None or pack.length is None:
+        return None
+    if pack.bound is not None:
+        extent = nodes.Extent(pack.length, pack.bound, span=pack.span)
+        (length,) = declared_shape((extent,), env, parameter.name.name)
+        return length
+    if unknown_names(pack.length, env.names):
+        return None
+    value = known(pack.length, env)
+    return value if extents.is_symbolic(value) else None
+
+
+def _check_alike(parameter: nodes.Parameter) -> None:
+    """Raises NnefError for a pack of dynamic length whose items differ in shape."""
+    for extent in parameter.type.shape or ():
+        if extent.per_item:
+            hint = "items that are stacked to one tensor have the same shape"
+            message = f"the pack '{parameter.name.name}' of dynamic length has an extent per item"
+            raise error(message, extent.span, hint=hint)
 
 
 def _pack_length(parameter: nodes.Parameter, env: Environment) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm_nnef import extents
@@ -55,6 +56,15 @@ class ShapeBinder:
                     self._bind_extent(parameter, extent, part, extent.pack is not None)
         for index, values in varying.items():
             self._bind_extent(parameter, spec.shape[index], values, True)
+
+    def bind_stacked(self, parameter: nodes.Parameter, shape: Shape) -> None:
+        """Binds a pack of dynamic length, whose length is the first extent of a tensor."""
+        pack = parameter.type.pack
+        if pack is not None and pack.length is not None:
+            length = nodes.Extent(pack.length, pack.bound, span=pack.span)
+            self._bind_extent(parameter, length, shape[:1], False)
+        items = replace(parameter, type=replace(parameter.type, pack=None))
+        self.bind(items, [shape[1:]])
 
     def bind_null(self, parameter: nodes.Parameter) -> None:
         """Makes null of what only an omitted input would have told."""

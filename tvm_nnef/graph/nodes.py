@@ -52,10 +52,15 @@ Operand: TypeAlias = "Tensor | tuple[Tensor, ...] | None"
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or output of a graph, by the name that its author gave."""
+    """An input or output of a graph, by the name that its author gave.
+
+    ``stacked``: it is a pack of dynamic length, whose items are stacked along the first dimension
+    of one tensor.
+    """
 
     name: str
     operand: Operand
+    stacked: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -11,7 +11,8 @@ then, where asked for, one for each variable, then one for each variable that ``
 the state; it returns one flat tuple, the outputs and then the new state. Its attributes are
 
 - ``nnef_ports``: a JSON object that names the ``inputs`` and ``outputs`` in order, each as
-  ``{"name": ..., "items": n}``, with the length of a pack, or null for a single tensor, and
+  ``{"name": ..., "items": n}``, with the length of a pack, or null for a single tensor (with
+  ``"stacked": true`` if this holds the items of a pack of dynamic length), and
   likewise the ``state`` where there is one, by the full names of its variables;
 - ``num_input``: how many parameters are inputs;
 - ``nnef_symbols``: where extents are symbols, a JSON object with the ``bounds`` of these, the
@@ -142,6 +143,7 @@ def _describe(graph: Graph) -> str:
             {
                 "name": port.name,
                 "items": len(port.operand) if isinstance(port.operand, tuple) else None,
+                **({"stacked": True} if port.stacked else {}),
             }
             for port in ports
             if port.operand is not None

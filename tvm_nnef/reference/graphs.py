@@ -96,7 +96,11 @@ def evaluate(
         values = _run_graph(graph, arrays, context)
     if new_state is not None:
         new_state.update({tensor.name: np.array(new) for tensor, new in context.updated.items()})
-    return tuple(_output(port.operand, values) for port in graph.outputs)
+    outputs = (_output(port.operand, values) for port in graph.outputs)
+    return tuple(
+        list(output) if port.stacked and output is not None else output
+        for port, output in zip(graph.outputs, outputs, strict=True)
+    )
 
 
 def _output(operand: Operand, values: Mapping[Tensor, Array]) -> Output:

@@ -117,6 +117,8 @@ def _matched(port: Port, value: Any) -> list[tuple[str, Tensor, Any]]:
             if value is None:
                 return []
             raise error(f"{title} is null in this graph, but a value came", hint="pass None")
+        case Tensor() as tensor if port.stacked:
+            return [(title, tensor, _stacked(value, tensor, title))]
         case Tensor() as tensor:
             return [(title, tensor, value)]
         case pack:
@@ -125,6 +127,20 @@ def _matched(port: Port, value: Any) -> list[tuple[str, Tensor, Any]]:
                 raise error(f"{title} is a pack: a list of {len(pack)} expected, {came} came")
             titled = zip(_titled(port), value, strict=True)
             return [(title, tensor, item) for (title, tensor), item in titled]
+
+
+def _stacked(value: Any, tensor: Tensor, title: str) -> Any:
+    """The items of a pack of dynamic length as one array; an array holds them already."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    if not value:
+        shape = [extent if isinstance(extent, int) else 0 for extent in tensor.shape]
+        return np.zeros([0, *shape[1:]], DEFAULTS[tensor.type])
+    items = [_array(item, tensor, title) for item in value]
+    shapes = sorted({item.shape for item in items})
+    if len(shapes) > 1:
+        raise error(f"{title}: items of different shapes {shapes}", tensor.span)
+    return np.stack(items)
 
 
 def _titled(port: Port) -> list[tuple[str, Tensor]]:
