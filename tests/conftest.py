@@ -39,6 +39,33 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture
+def wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of several operations add 1.5 where 1 is meant; those of one operation are right."""
+    import tvm_ffi
+    from tvm import ir, tirx
+
+    from tvm_nnef import schedules
+    from tvm_nnef.tvm_compat import prim_functions, update_functions
+
+    fuse = schedules.fuse
+
+    def changed(constant: Any) -> Any:
+        return tirx.const(1.5, "float32") if constant.value == 1.0 else constant
+
+    def broken(module: Any, target: Any) -> Any:
+        fused = fuse(module, target)
+        kernels = {
+            name: tvm_ffi.structural_map(function, (tirx.FloatImm, changed))
+            for name, function in prim_functions(fused).items()
+            if str(getattr(name, "name_hint", name)).startswith("fused_")
+        }
+        assert isinstance(fused, ir.IRModule)
+        return update_functions(fused, kernels)
+
+    monkeypatch.setattr(schedules, "fuse", broken)
+
+
+@pytest.fixture
 def matches() -> Callable[[Any, Any], None]:
     """Compare the outputs of a model with numbers; a pack is a list, an array says its shape."""
 

@@ -36,6 +36,7 @@ graph Steps {
 }
 """
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
+STEPS_OF_X = np.sqrt(np.exp(X + 1)) * X
 
 
 def compared(model: Any, *inputs: Any, **options: Any) -> tvm_nnef.Report:
@@ -280,9 +281,52 @@ def test_what_only_goes_wrong_as_a_whole_is_found(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(ROUTES, "mapped", broken)
     report = compared(STEPS, X)
     assert not report.agrees
-    assert [row.agrees for row in report.rows] == [True] * 4 + [False]
+    assert [row.agrees for row in report.rows] == [True] * 4
+    assert [row.agrees for row in report.program] == [False]
     assert "mapped operation by operation and mapped as a whole give different" in str(report)
     assert "agree in all 4 tensors, but not mapped as a whole" in report.summary()
+
+
+@pytest.mark.usefixtures("wrong_fusion")
+@pytest.mark.parametrize(
+    "routes",
+    [("mapped", "reference"), ("reference", "mapped"), ("reference", "formula"),
+     ("mapped", "formula")],
+)  # fmt: skip
+@pytest.mark.parametrize("chained", [False, True])
+def test_a_kernel_that_is_only_wrong_in_the_built_program(
+    routes: tuple[str, str], chained: bool
+) -> None:
+    assert np.abs(tvm_nnef.build(STEPS, progress=False)(X)[0] - STEPS_OF_X).max() > 0.5
+    report = compared(STEPS, X, routes=routes, chained=chained)
+    assert all(row.agrees for row in report.rows)
+    assert not report.agrees
+    assert not any(row.agrees for row in report.program)
+    row = report.first_difference
+    assert row is not None
+    assert row.tensor.short_name == "y"
+    assert "in all 4 tensors, but not" in report.summary()
+    assert "but not" in repr(report)
+    assert "outputs of the built program: " in str(report)
+    data = report.to_json()
+    assert (data["agrees"], [each["agrees"] for each in data["rows"]]) == (False, [True] * 4)
+    assert {each["tensor"] for each in data["program"]} == {"main.Steps.y"}
+
+
+def test_the_program_is_run_with_packs_and_new_values_of_variables() -> None:
+    text = (
+        "import math; import layout;\n"
+        "graph G { @input { xs: real[2]..(2); } @output { ys: real[1]..(4); }\n"
+        "@variable { v: real[4]; }\n"
+        "@compose { c = layout.concat{axis=0}(xs); s = math.add(c, v);"
+        " ys..(4) = layout.split{axis=0,count=4}(s); }\n"
+        "@update { v = math.mul(s, 2.0); } }\n"
+    )
+    name = next(v.name for v in tvm_nnef.compose(text).variables)
+    xs = [np.ones(2, np.float32), np.zeros(2, np.float32)]
+    report = compared(text, xs, variables={name: np.arange(4, dtype=np.float32)})
+    assert report.agrees
+    assert [row.tensor.role for row in report.program] == ["result"] * 4 + ["variable"]
 
 
 def test_the_report_as_json() -> None:

@@ -208,8 +208,10 @@ class Executable:
     def threads(self, count: int) -> None:
         self._threads = tvm_threads.checked_threads(count)
 
-    def prepared(self, *inputs: Any) -> Callable[[], object]:
+    def prepared(self, *inputs: Any) -> Callable[[], list[Any]]:
         """What runs the model on given inputs (random ones for none) and does nothing else.
+
+        It returns tensors of TVM: the outputs, the items of packs one by one, then the new state.
 
         Neither conversion nor checks of inputs is left in it, and the state stays as it is: it is
         there to be timed.

@@ -98,6 +98,17 @@ def test_inputs_are_read_or_random_by_a_seed(
     assert "3 inputs (x, p:1, p:2), but 2 files" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("wrong_fusion")
+def test_a_wrong_kernel_of_the_built_program_is_a_difference(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(model, "main.sknd").write_text(TEXT.replace("math.exp(x)", "math.add(x, 1.0)"))
+    assert main(["compare", model]) == 1
+    shown = capsys.readouterr()
+    assert "outputs of the built program: " in shown.err
+    assert "but not mapped as a whole" in shown.out
+
+
 def test_wrong_usage_is_status_2(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--routes", "mapped"], ["--routes", "mapped", "numpy"], ["--rtol", "x"]):
         with pytest.raises(SystemExit) as caught:

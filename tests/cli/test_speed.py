@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tvm_nnef.cli import bench as bench_command
 from tvm_nnef.cli import main
 from tvm_nnef.cli import tune as tune_command
 
@@ -117,6 +120,130 @@ def test_bench_of_an_onnx_file_runs_beside_onnxruntime(
     (found,) = json.loads(capsys.readouterr().out)
     assert found["threads"] == 1
     assert all(found[name]["minimum"] > 0 for name in ("tvm-nnef", "onnxruntime"))
+
+
+FUSED = """
+import math;
+
+graph G {
+    @input { x: real[8]; }
+    @output { y: real[8]; }
+    @compose { a = math.add(x, 1.0); y = math.exp(a); }
+}
+"""
+
+
+@pytest.mark.usefixtures("wrong_fusion")
+def test_bench_checks_the_program_that_it_times(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(model).write_text(FUSED)
+    arguments = ["bench", model, "--seconds", "0.05", "--threads", "1"]
+    assert main(arguments) == 1
+    shown = capsys.readouterr()
+    assert "reference and tvm-nnef give different values of 'y'" in shown.err
+    assert shown.out == ""
+    assert main([*arguments, "--no-check", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["checked"] is None
+
+
+@pytest.mark.usefixtures("wrong_fusion")
+def test_bench_checks_by_onnxruntime(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    Path(model).write_text(FUSED)
+    file = str(tmp_path / "model.onnx")
+    assert main(["convert", model, file]) == 0
+    for command in (["bench", file], ["bench", model, "--against", file]):
+        assert main([*command, "--seconds", "0.05", "--threads", "1"]) == 1
+        assert "onnxruntime and tvm-nnef give different values of 'y'" in capsys.readouterr().err
+    assert main(["compare", file]) == 1
+    assert "outputs of the built program: " in capsys.readouterr().err
+
+
+THRESHOLD = """
+import math;
+
+graph G {
+    @input { x: real[4096]; }
+    @output { y: real[4096]; }
+    @compose { a = math.mul(x, 0.7); b = math.add(a, 0.3); y = math.floor(b); }
+}
+"""
+
+
+def test_bench_accepts_what_rounding_at_a_threshold_explains(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expected values that are one step off, and operations that are all right."""
+    check = bench_command.check_by_reference
+
+    def off_by_one(*arguments: Any) -> Any:
+        right = check(*arguments)
+        expected = {tensor: array + 1 for tensor, array in right.expected.items()}
+        return dataclasses.replace(right, expected=expected)
+
+    monkeypatch.setattr(bench_command, "check_by_reference", off_by_one)
+    Path(model).write_text(THRESHOLD)
+    assert main(["bench", model, "--seconds", "0.05", "--threads", "1"]) == 0
+
+
+@pytest.fixture
+def never_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*arguments: object, **options: object) -> None:
+        raise AssertionError("nothing is built")
+
+    monkeypatch.setattr(bench_command, "build", unreachable)
+
+
+OTHERS = {
+    "another shape": ("p: real[8,17];", "y = math.neg(p);", "real", "[8, 17], but the model's is"),
+    "another type": ("p: int[8,16];", "y = math.neg(p);", "int", "but the model's is float32"),
+    "more inputs": ("p: real[8]; q: real[8];", "y = math.add(p, q);", "real", "takes 2 inputs"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_bench_against_another_model_is_refused_before_the_build(
+    name: str,
+    model: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    never_built: None,
+) -> None:
+    pytest.importorskip("onnxruntime")
+    inputs, compose, kind, words = OTHERS[name]
+    other, target = tmp_path / "other.sknd", str(tmp_path / "other.onnx")
+    other.write_text(
+        f"import math; graph G {{ @input {{ {inputs} }} @output {{ y: {kind}; }} "
+        f"@compose {{ {compose} }} }}"
+    )
+    assert main(["convert", str(other), target]) == 0
+    assert main(["bench", model, "--against", target]) == 1
+    shown = capsys.readouterr().err
+    assert words in shown
+    assert f"'{target}'" in shown
+    assert "converted from" in shown
+
+
+def test_bench_against_a_file_that_is_not_there(
+    model: str, capsys: pytest.CaptureFixture[str], never_built: None
+) -> None:
+    assert main(["bench", model, "--against", "none.onnx"]) == 1
+    assert capsys.readouterr().err == "none.onnx: error: there is no such file\n"
+
+
+def test_bench_against_a_model_with_the_same_inputs_that_computes_something_else(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    other = tmp_path / "other.sknd"
+    other.write_text(MODEL.replace("= 0.5", "= 0.25"))
+    target = str(tmp_path / "other.onnx")
+    assert main(["convert", str(other), target]) == 0
+    assert main(["bench", model, "--against", target, "--seconds", "0.05"]) == 1
+    assert "give different values of 'y'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

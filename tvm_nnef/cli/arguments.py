@@ -255,6 +255,12 @@ def _bench(parser: argparse._ActionsContainer) -> None:
         help="how long each number of threads is measured (default: 3)",
     )
     parser.add_argument("--database", metavar="DIR", help="use the schedules that tune found")
+    parser.add_argument(
+        "--no-check",
+        action="store_true",
+        help="do not compare the outputs with those of ONNX Runtime or of the reference "
+        "evaluator, which takes long for a large model",
+    )
     parser.add_argument("--json", action="store_true", help="print the times as JSON")
 
 

@@ -1,12 +1,14 @@
 """``tvm-nnef bench MODEL``: how fast a model runs on this machine, by number of threads.
 
-A ``.onnx`` file is converted first, and runs in ONNX Runtime as well, in turns with ours.
+A ``.onnx`` file is converted first, and runs in ONNX Runtime as well, in turns with ours. The
+outputs of the program that is timed are checked, by those of ONNX Runtime or of the reference.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from rich.table import Table
 from tvm_nnef.api import build, compose
 from tvm_nnef.cli.arguments import compose_options, convert_options, load_options
 from tvm_nnef.cli.inputs import read_inputs
+from tvm_nnef.comparison.check import ProgramCheck, check_by_onnx_runtime, check_by_reference
 from tvm_nnef.conversion import convert
 from tvm_nnef.measurement.onnx_runtime import installed, open_session
 from tvm_nnef.measurement.turns import Times, timed_in_turns
@@ -27,7 +30,10 @@ _OURS, _THEIRS = "tvm-nnef", "onnxruntime"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Builds and measures; prints the shortest and the median time of a run."""
+    """Builds, checks and measures; prints the shortest and the median time of a run.
+
+    Raises NnefError where the outputs are wrong.
+    """
     composing, against = compose_options(options), options.against
     if Path(options.model).suffix == ".onnx":
         model = convert(options.model, **convert_options(options))
@@ -39,13 +45,25 @@ def run(options: argparse.Namespace) -> int:
     graph = compose(model, **composing)
     check_variables(model, graph)
     inputs = read_inputs(model, graph, options.input, options.seed)
+    counts = _counts(options.threads)
+    # What is wrong with the other model is found before ours is built.
+    theirs = None if against is None else _session_call(against, counts[0], inputs)
     executable = build(model, database=options.database, **composing)
+    check = None
+    if theirs is not None and against is not None and not options.no_check:
+        check = check_by_onnx_runtime(model, graph, inputs, against, theirs())
+    elif not options.no_check:
+        check = check_by_reference(model, graph, inputs)
     measured = {
-        threads: _measured(executable, inputs, against, threads, options.seconds)
-        for threads in _counts(options.threads)
+        threads: _measured(executable, inputs, against, threads, options.seconds, check)
+        for threads in counts
     }
     if options.json:
-        print(json.dumps([_json(threads, found) for threads, found in measured.items()], indent=2))
+        checked = None if check is None else check.judge
+        rows = [
+            {**_json(threads, found), "checked": checked} for threads, found in measured.items()
+        ]
+        print(json.dumps(rows, indent=2))
     else:
         _print(measured)
     return 0
@@ -58,16 +76,27 @@ def _counts(wanted: list[int] | None) -> list[int]:
     return sorted({min(number, available_cores()) for number in wanted})
 
 
+def _session_call(against: str, threads: int, inputs: list[Any]) -> Callable[[], list[Any]]:
+    """What runs an ONNX model on inputs, in order; NnefError where it takes others."""
+    flat = [each for value in inputs for each in (value if isinstance(value, list) else [value])]
+    return open_session(Path(against), threads).prepared_in_order(flat)
+
+
 def _measured(
-    executable: Executable, inputs: list[Any], against: str | None, threads: int, seconds: float
+    executable: Executable,
+    inputs: list[Any],
+    against: str | None,
+    threads: int,
+    seconds: float,
+    check: ProgramCheck | None,
 ) -> dict[str, Times]:
     executable.threads = threads
     calls = {_OURS: executable.prepared(*inputs)}
     if against is not None:
-        session = open_session(Path(against), threads)
-        calls[_THEIRS] = session.prepared_in_order(inputs)
-    for call in calls.values():
-        call()
+        calls[_THEIRS] = _session_call(against, threads, inputs)
+    first = [call() for call in calls.values()]
+    if check is not None:
+        check.require(executable, [tensor.numpy() for tensor in first[0]])
     times = timed_in_turns(list(calls.values()), seconds, alone=threads == 1)
     return dict(zip(calls, times, strict=True))
 

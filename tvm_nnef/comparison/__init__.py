@@ -1,8 +1,19 @@
 """Two routes held against each other, tensor by tensor: a Graph and inputs in, a Report out."""
 
+from tvm_nnef.comparison.program import program_rows
 from tvm_nnef.comparison.report import Report, Row
-from tvm_nnef.comparison.routes import RECORDED, ROUTES, Setting
+from tvm_nnef.comparison.routes import RECORDED, ROUTES, Setting, outputs
 from tvm_nnef.comparison.source import source_model
 from tvm_nnef.comparison.walk import compare_routes
 
-__all__ = ["RECORDED", "ROUTES", "Report", "Row", "Setting", "compare_routes", "source_model"]
+__all__ = [
+    "RECORDED",
+    "ROUTES",
+    "Report",
+    "Row",
+    "Setting",
+    "compare_routes",
+    "outputs",
+    "program_rows",
+    "source_model",
+]

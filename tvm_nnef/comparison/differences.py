@@ -74,16 +74,20 @@ class Difference:
 
 
 def difference(
-    first: Array, second: Array, rtol: float | None = None, atol: float | None = None
+    first: Array,
+    second: Array,
+    rtol: float | None = None,
+    atol: float | None = None,
+    depth: float = 1.0,
 ) -> Difference:
     """How far apart two arrays are.
 
-    ``rtol`` is that of the machine type (:data:`TOLERANCES`) where None; ``atol`` then is ``rtol``
-    times the root mean square of the finite elements of ``first``: where large terms cancel, what
-    rounding leaves of them is small against the other elements, and not against the result. Both
-    are 0 for int and bool, where None.
+    If None, ``rtol`` is that of the dtype (:data:`TOLERANCES`) times ``depth``, and ``atol`` is
+    ``rtol`` times the root mean square of the finite elements of ``first``: where large terms
+    cancel, what rounding leaves of them is small against the other elements, and not against the
+    result. Both are 0 for int and bool, where None.
     """
-    relative = TOLERANCES.get(str(first.dtype), 0.0) if rtol is None else rtol
+    relative = TOLERANCES.get(str(first.dtype), 0.0) * depth if rtol is None else rtol
     absolute = _typical(first) * relative if atol is None else atol
     shapes, dtypes = (first.shape, second.shape), (str(first.dtype), str(second.dtype))
     found = Difference(shapes, dtypes, relative, absolute)

@@ -25,7 +25,7 @@ WIDTH = 160
 class Row:
     """One tensor that two routes have computed, and the node of the graph that gives it.
 
-    ``sides`` says what is compared. ``node`` is None where the graph was executed as a whole.
+    ``sides`` says what is compared. ``node`` is None for an output of the built program.
     ``depth`` counts the compositions that were opened to get here. ``origin`` is the node of the
     source of a converted model, where a side executes that, and ``parts`` the other nodes that the
     conversion has made of it.
@@ -70,6 +70,8 @@ class Row:
         """
         left, right = self.sides
         place = f"in '{self.label}' ({self.operator}): " if self.label else f"{self.operator}: "
+        if self.node is None:
+            place = "outputs of the built program: "
         message = f"{place}{left} and {right} give different values of '{self.tensor.short_name}'"
         notes = [] if self.origin is None else [Note(f"it is {self.origin}")]
         notes += [Note(text) for text in self._findings()]
@@ -126,7 +128,7 @@ class Row:
 
     def _hint(self) -> str | None:
         if self.node is None:
-            return "what fuses and schedules kernels is to be looked at: build with dump_dir"
+            return "the compiled kernels are wrong: 'tvm-nnef build --dump-dir DIR' shows them"
         if self.origin is not None:
             text = "the conversion is wrong; else it is how the operator is lowered"
             return f"where 'mapped' and 'reference' agree on it, {text}"
@@ -135,10 +137,12 @@ class Row:
         return f"compare each with '{third_route}' to tell which is right" if third_route else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """The comparison of two routes through a graph, up to the first tensor that differs.
 
+    ``rows`` are the tensors of the graph's operations, each executed by itself. ``program`` has the
+    outputs of the program as ``build`` makes it, for each compiled route, if all of ``rows`` agree.
     ``count`` is the number of tensors at the graph's outer level that can be compared, ``lead`` the
     route whose tensors were the operands. ``print`` shows a table.
     """
@@ -148,24 +152,26 @@ class Report:
     chained: bool
     count: int
     rows: tuple[Row, ...]
+    program: tuple[Row, ...]
     lead: str
 
     @property
     def agrees(self) -> bool:
-        """Whether no tensor differs."""
-        return all(row.agrees for row in self.rows)
+        """Whether no tensor differs, of operations or of the built program."""
+        return all(row.agrees for row in (*self.rows, *self.program))
 
     @property
     def first_difference(self) -> Row | None:
         """The first row that differs, the innermost where it is an operation in a composition."""
-        return next((row for row in reversed(self.rows) if not row.agrees), None)
+        inner = next((row for row in reversed(self.rows) if not row.agrees), None)
+        return inner or next((row for row in self.program if not row.agrees), None)
 
     def diagnostic(self) -> Diagnostic | None:
         """The first difference as an error with its place; None where the routes agree."""
         row = self.first_difference
         if row is None:
             return None
-        return row.diagnostic(body_agrees=self.rows[-1].depth > row.depth)
+        return row.diagnostic(body_agrees=bool(self.rows) and self.rows[-1].depth > row.depth)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain data that ``json.dumps`` takes."""
@@ -176,16 +182,20 @@ class Report:
             "agrees": self.agrees,
             "tensors": self.count,
             "rows": [row.to_json() for row in self.rows],
+            "program": [row.to_json() for row in self.program],
         }
 
     def summary(self) -> str:
         """The outcome in a line."""
         routes = f"{self.routes[0]} and {self.routes[1]}"
         how = "each route on its own tensors" if self.chained else f"operands of {self.lead}"
-        compared = sum(row.depth == 0 and row.node is not None for row in self.rows)
+        compared = sum(row.depth == 0 for row in self.rows)
         row = self.first_difference
         if row is None:
-            return f"{routes} agree in all {compared} tensors of graph '{self.graph}' ({how})"
+            outputs = ", and in the outputs of the built program" if self.program else ""
+            return (
+                f"{routes} agree in all {compared} tensors of graph '{self.graph}' ({how}){outputs}"
+            )
         if row.node is None:
             return f"{routes} agree in all {compared} tensors, but not {row.sides[1]}"
         return f"{routes} differ: tensor {compared} of {self.count} in graph '{self.graph}' ({how})"
@@ -202,7 +212,7 @@ class Report:
             table.add_column(title, overflow="fold")
         for title in ("line", "difference", "of tolerance"):
             table.add_column(title, justify="right")
-        for row in self.rows:
+        for row in (*self.rows, *self.program):
             mark = Text("✓", "green") if row.agrees else Text("✗", "bold red")
             indent = "  " * row.depth
             name = row.tensor.name.removeprefix(f"{self.graph}.")
@@ -217,6 +227,9 @@ class Report:
         found = self.diagnostic()
         detail = "" if found is None else f"\n{found.render()}\n"
         return Group(self.table(), Text(f"{detail}\n{self.summary()}"))
+
+    def __repr__(self) -> str:
+        return f"<Report: {self.summary()}>"
 
     def __str__(self) -> str:
         from rich.console import Console

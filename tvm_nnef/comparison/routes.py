@@ -1,8 +1,8 @@
 """The ways to execute a Graph, each as a function from arrays to arrays.
 
-A runner is given a graph whose ports are single tensors, and the arrays of its inputs; it gives
-those of its outputs, and the new values of the variables that it updates. The walk hands over
-graphs of one node each, and the whole graph at the end, so a runner knows nothing of comparing.
+A runner takes a graph and the arrays of its inputs, and returns those of its outputs and the new
+values of the variables that it updates. The walk hands over graphs of one node each, and the whole
+graph at the end, unchanged, so a runner knows nothing of comparing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from tvm_nnef.comparison.differences import Array
 from tvm_nnef.comparison.source import SourceModel
 from tvm_nnef.diagnostics import did_you_mean, error
-from tvm_nnef.graph.nodes import Graph, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Operand, Tensor, flatten, tensors
 
 Arrays: TypeAlias = Mapping[Tensor, Array]
 Runner: TypeAlias = Callable[[Graph, Arrays], Arrays]
@@ -26,7 +26,8 @@ class Setting:
     """What all graphs of a comparison share: arrays by full name, and a user's own lowerings.
 
     For a route that executes a model as a whole: the graph and its inputs, and, where the model was
-    converted, what it was converted from.
+    converted, what it was converted from. ``program`` is the executable of the whole graph, if it
+    was built before.
     """
 
     variables: Mapping[str, Any]
@@ -34,6 +35,7 @@ class Setting:
     graph: Graph | None = None
     inputs: Arrays = field(default_factory=dict)
     source: SourceModel | None = None
+    program: Callable[..., Any] | None = None
 
 
 def runner(route: str, setting: Setting) -> Runner:
@@ -48,14 +50,15 @@ def _reference(setting: Setting, graph: Graph, inputs: Arrays) -> Arrays:
     from tvm_nnef.reference import evaluate
 
     state: dict[str, Array] = {}
-    given = [inputs[tensor] for tensor in _inputs(graph)]
-    found: Sequence[Any] = evaluate(graph, given, setting.variables, new_state=state)
-    return {**dict(zip(_outputs(graph), found, strict=True)), **_updated(graph, state)}
+    found = evaluate(graph, _ports(graph, inputs), setting.variables, new_state=state)
+    return {**outputs(graph, found), **_updated(graph, state)}
 
 
 def _compiled(
     route: Literal["mapped", "formula"], setting: Setting, graph: Graph, inputs: Arrays
 ) -> Arrays:
+    if graph is setting.graph and setting.program is not None:
+        return outputs(graph, setting.program(*_ports(graph, inputs)))
     from tvm_nnef.compilation.pipeline import build_module
     from tvm_nnef.lower import lower
 
@@ -67,9 +70,8 @@ def _compiled(
         lowerings=setting.lowerings if route == "mapped" else None,
     )
     executable = build_module(module)
-    found: Sequence[Any] = executable(*(inputs[tensor] for tensor in _inputs(graph)))
-    outputs = dict(zip(_outputs(graph), found, strict=True))
-    return {**outputs, **_updated(graph, executable.state)}
+    found = executable(*_ports(graph, inputs))
+    return {**outputs(graph, found), **_updated(graph, executable.state)}
 
 
 def _recorded(setting: Setting) -> Runner:
@@ -77,15 +79,35 @@ def _recorded(setting: Setting) -> Runner:
         hint = "give a .onnx file, as the model or against it: --against model.onnx"
         raise error("the route 'onnxruntime' needs the ONNX model", hint=hint)
     found = setting.source.execute(setting.graph, setting.inputs)
-    return lambda graph, _: {each: found[each] for each in _outputs(graph) if each in found}
+    return lambda graph, _: {
+        each: found[each]
+        for each in flatten(tuple(port.operand for port in graph.outputs))
+        if each in found
+    }
 
 
-def _inputs(graph: Graph) -> tuple[Tensor, ...]:
-    return flatten(tuple(port.operand for port in graph.inputs))
+def _ports(graph: Graph, arrays: Arrays) -> list[Any]:
+    """The value of each input: an array, a list of arrays for a pack, None for null."""
+
+    def value(operand: Operand) -> Any:
+        match operand:
+            case None:
+                return None
+            case Tensor():
+                return arrays[operand]
+            case pack:
+                return [arrays[tensor] for tensor in pack]
+
+    return [value(port.operand) for port in graph.inputs]
 
 
-def _outputs(graph: Graph) -> tuple[Tensor, ...]:
-    return flatten(tuple(port.operand for port in graph.outputs))
+def outputs(graph: Graph, values: Sequence[Any]) -> Arrays:
+    """The arrays of a graph's outputs by tensor; a value is a list of arrays for a pack."""
+    found: dict[Tensor, Array] = {}
+    for port, value in zip(graph.outputs, values, strict=True):
+        items = value if isinstance(value, list) else [value]
+        found.update(zip(tensors(port.operand), items, strict=False))
+    return found
 
 
 def _updated(graph: Graph, state: Mapping[str, Array]) -> Arrays:

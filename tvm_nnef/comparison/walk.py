@@ -13,11 +13,12 @@ and the tolerance is that of a single operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tvm_nnef import extents
 from tvm_nnef.comparison.differences import Array, difference
+from tvm_nnef.comparison.program import given, program_rows
 from tvm_nnef.comparison.report import Report, Row
 from tvm_nnef.comparison.routes import COMPILED, RECORDED, Arrays, Runner, Setting, runner
 from tvm_nnef.comparison.source import Origin, SourceModel
@@ -125,9 +126,9 @@ def compare_routes(
     """The report on two routes through a graph; it ends with the first tensor that differs.
 
     ``inputs`` are the arrays of the graph's input tensors. Where a composition differs, its own
-    operations are compared in turn, so that the innermost one is named. Where all agree, each
-    compiled route whose tensors are known is built once more as a whole, as ``build`` does it,
-    with its operations fused: its outputs must be those that it gave operation by operation.
+    operations are compared in turn, so that the innermost one is named. Where all agree, the
+    program of each compiled route is run as ``build`` makes it, with its operations fused and no
+    inner tensor observed, and its outputs are compared (:func:`_program_rows`).
 
     Raises NnefError for an unknown route, for what a route cannot execute, and where a check of the
     model fails.
@@ -144,14 +145,16 @@ def compare_routes(
     walk.define(inputs)
     values = [dict(inputs), dict(inputs)] if chained else [dict(inputs)]
     rows = list(_level(walk, graph, values, progress))
-    if all(row.agrees for row in rows) and len(graph.operations) > 1 and not walk.recorded:
-        for number, computed in enumerate(values):
-            rows += _whole(walk, number, inputs, computed)
+    program: list[Row] = []
+    if all(row.agrees for row in rows):
+        for number, route in enumerate(walk.routes):
+            if route in COMPILED:
+                program += _program_rows(walk, number, inputs, values)
     nodes = opened_nodes(graph, setting.lowerings)
     results = flatten(tuple(result for node in nodes for result in node.results))
     count = sum(not walk.recorded or walk.origin(each) is not None for each in results)
     lead = walk.routes[walk.lead]
-    return Report(graph.name, walk.routes, chained, count, tuple(rows), lead)
+    return Report(graph.name, walk.routes, chained, count, tuple(rows), tuple(program), lead)
 
 
 def _level(
@@ -210,7 +213,7 @@ def _node(
     walk.define({tensor: known[tensor] for tensor in results})
     computed = [known] if len(values) == 1 else found
     for arrays, each in zip(values, computed, strict=True):
-        arrays.update((tensor, each[tensor]) for tensor in results if tensor in each)
+        arrays.update(each)
     return True
 
 
@@ -234,13 +237,7 @@ def _last_use(level: Graph) -> dict[Tensor, int]:
         for position, node in enumerate(level.operations)
         for tensor in flatten(node.operands)
     }
-    return {**last, **dict.fromkeys(_given(level), len(level.operations))}
-
-
-def _given(graph: Graph) -> tuple[Tensor, ...]:
-    """What a graph gives: its outputs, and the new values of variables."""
-    outputs = flatten(tuple(port.operand for port in graph.outputs))
-    return tuple(dict.fromkeys((*outputs, *(tensor for _, tensor in graph.updates))))
+    return {**last, **dict.fromkeys(given(level), len(level.operations))}
 
 
 def _single(walk: _Walk, level: Graph, node: Node) -> Graph:
@@ -271,16 +268,38 @@ def _run(walk: _Walk, number: int, graph: Graph, values: Arrays) -> Arrays:
         raise problem.with_note(Note(f"on route '{walk.routes[number]}'")) from None
 
 
-def _whole(walk: _Walk, number: int, inputs: Arrays, computed: Arrays) -> Iterator[Row]:
-    """The rows of what a compiled route gives as a whole, against what its nodes gave."""
-    if walk.routes[number] not in COMPILED:
-        return
-    graph = walk.graph
-    flat = replace(graph, inputs=_ports(inputs), outputs=_ports(_given(graph)))
-    found = _run(walk, number, flat, inputs)
-    route = walk.routes[number]
-    sides = (f"{route} operation by operation", f"{route} as a whole")
-    for tensor in _given(graph):
-        if tensor in computed:
-            apart = difference(computed[tensor], found[tensor], walk.rtol, walk.atol)
-            yield Row(tensor, None, apart, sides)
+def _program_rows(
+    walk: _Walk, number: int, inputs: Arrays, values: Sequence[dict[Tensor, Array]]
+) -> list[Row]:
+    """The outputs of the program of a compiled route, as ``build`` makes it.
+
+    They are compared with what the leading route has computed operation by operation. If that is
+    another route they may differ although both are right, since rounding grows at a threshold.
+    Then they are compared with what the same route computes operation by operation.
+    """
+    route, lead = walk.routes[number], walk.routes[walk.lead]
+    found = _run(walk, number, walk.graph, inputs)
+    program = f"{route} as a whole"
+    if len(values) == 1 and route != lead:
+        rows = program_rows(walk.graph, values[0], found, (lead, program), walk.rtol, walk.atol)
+        if all(row.agrees for row in rows):
+            return rows
+        own = _operation_by_operation(walk, number, inputs)
+    else:
+        own = values[min(number, len(values) - 1)]
+    sides = (f"{route} operation by operation", program)
+    return program_rows(walk.graph, own, found, sides, walk.rtol, walk.atol)
+
+
+def _operation_by_operation(walk: _Walk, number: int, inputs: Arrays) -> dict[Tensor, Array]:
+    """The tensors of a graph that one route computes from its own operands."""
+    route, run = walk.routes[number], walk.runners[number]
+    alone = _Walk(
+        walk.graph, (route, route), (run, lambda graph, _: {}), walk.rtol, walk.atol,
+        pending=list(walk.graph.checks), lowered=walk.lowered,
+    )  # fmt: skip
+    alone.define(inputs)
+    values = dict(inputs)
+    for _ in _level(alone, walk.graph, [values]):
+        pass
+    return values

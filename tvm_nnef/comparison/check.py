@@ -1,0 +1,113 @@
+"""The outputs of an executable, checked by another way to execute the same model.
+
+Input: a model, its inputs and an executable. Output: nothing, or NnefError that says what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.comparison.differences import Array
+from tvm_nnef.comparison.program import program_rows
+from tvm_nnef.comparison.report import Report
+from tvm_nnef.comparison.routes import Setting, outputs
+from tvm_nnef.comparison.source import source_model
+from tvm_nnef.comparison.walk import compare_routes
+from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.graph.nodes import Graph, Tensor, flatten
+from tvm_nnef.model import Model
+from tvm_nnef.reference import evaluate
+from tvm_nnef.reference.inputs import bind_inputs
+from tvm_nnef.runtime import Executable
+
+_ONNX_RUNTIME, _REFERENCE = "onnxruntime", "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCheck:
+    """What the outputs of a program have to be, and ``judge``: the route that computed them.
+
+    ``against`` is the ONNX model, if ONNX Runtime is the judge.
+    """
+
+    model: Model
+    graph: Graph
+    inputs: Sequence[Any]
+    against: str | None
+    expected: Mapping[Tensor, Array]
+
+    @property
+    def judge(self) -> str:
+        """The route that computed what is expected."""
+        return _REFERENCE if self.against is None else _ONNX_RUNTIME
+
+    def require(self, executable: Executable, found: Sequence[Array]) -> None:
+        """Raises NnefError if outputs of an executable, items of packs one by one, are wrong.
+
+        Rounding may grow at a threshold, so outputs that differ are no proof: the operations are
+        executed one by one, and then the program is wrong if it differs from what they gave.
+        """
+        by_tensor = dict(zip(_output_tensors(self.graph), found, strict=False))
+        rows = program_rows(self.graph, self.expected, by_tensor, (self.judge, "tvm-nnef"))
+        wrong = [row for row in rows if not row.agrees]
+        if not wrong:
+            return
+        report = self._report(executable)
+        explained = report.agrees and self.judge in report.routes
+        if not explained:
+            found_by_walk = report.diagnostic()
+            more = [] if found_by_walk is None else [found_by_walk]
+            raise NnefError([wrong[0].diagnostic(), *more])
+
+    def _report(self, executable: Executable) -> Report:
+        """The comparison of the judge's operations with ours, and with this executable.
+
+        The reference is in the place of an ONNX model that ours was not converted from.
+        """
+        source = None
+        if self.against is not None and self.model.metadata.source_names:
+            source = source_model(self.model, self.against)
+        bound, _ = bind_inputs(self.graph, self.inputs, self.graph.machine_types)
+        setting = Setting(self.model.variables, {}, self.graph, bound, source, executable)
+        routes = (_REFERENCE if source is None else _ONNX_RUNTIME, "mapped")
+        try:
+            return compare_routes(self.graph, bound, setting, routes=routes)
+        finally:
+            executable.reset()
+
+
+def check_by_reference(model: Model, graph: Graph, inputs: Sequence[Any]) -> ProgramCheck:
+    """The check by the outputs of the reference evaluator."""
+    expected = outputs(graph, evaluate(graph, inputs, model.variables))
+    return ProgramCheck(model, graph, inputs, None, expected)
+
+
+def check_by_onnx_runtime(
+    model: Model, graph: Graph, inputs: Sequence[Any], against: str, arrays: Sequence[Any]
+) -> ProgramCheck:
+    """The check by the ``arrays`` that ONNX Runtime computed with the model ``against``.
+
+    Raises NnefError for another number of outputs.
+    """
+    tensors = _output_tensors(graph)
+    if len(tensors) != len(arrays):
+        message = f"'{against}' has {len(arrays)} outputs, but the model has {len(tensors)}"
+        raise error(message, hint="give the ONNX model that this one was converted from")
+    expected = {
+        tensor: _within_kind(np.asarray(array), graph.machine_types[tensor])
+        for tensor, array in zip(tensors, arrays, strict=True)
+    }
+    return ProgramCheck(model, graph, inputs, against, expected)
+
+
+def _within_kind(array: Array, dtype: str) -> Array:
+    """Integers as wide as ours; a model that was not converted has others than its source."""
+    return array.astype(dtype) if array.dtype.kind in "iu" and "int" in dtype else array
+
+
+def _output_tensors(graph: Graph) -> tuple[Tensor, ...]:
+    return flatten(tuple(port.operand for port in graph.outputs))

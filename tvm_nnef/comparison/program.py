@@ -1,0 +1,45 @@
+"""The outputs of a whole program, compared with outputs that are known to be right.
+
+Input: a Graph, expected and found arrays. Output: a :class:`Row` for each output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm_nnef.comparison.differences import Array, difference
+from tvm_nnef.comparison.report import Row
+from tvm_nnef.graph.nodes import Graph, Tensor, flatten, updated_variables
+
+DEPTH = 10.0
+"""Rounding adds up over the depth of a program: its default tolerance is so many times that of a
+single operation."""
+
+
+def given(graph: Graph) -> tuple[Tensor, ...]:
+    """The outputs of a graph, and the tensors that become the values of its variables."""
+    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    return tuple(dict.fromkeys((*outputs, *(tensor for _, tensor in graph.updates))))
+
+
+def program_rows(
+    graph: Graph,
+    expected: Mapping[Tensor, Array],
+    found: Mapping[Tensor, Array],
+    sides: tuple[str, str],
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> list[Row]:
+    """A row for each output of a program, and for the new value of each variable.
+
+    Tensors that are not in ``expected`` are left out. Tolerances are those of
+    :func:`tvm_nnef.comparison.differences.difference`, with :data:`DEPTH` for the defaults.
+    """
+    outputs = flatten(tuple(port.operand for port in graph.outputs))
+    pairs = {tensor: tensor for tensor in (*outputs, *updated_variables(graph))}
+    pairs |= dict(graph.updates)
+    return [
+        Row(tensor, None, difference(expected[source], found[tensor], rtol, atol, DEPTH), sides)
+        for tensor, source in pairs.items()
+        if source in expected and tensor in found
+    ]
