@@ -29,6 +29,16 @@ float32 and float64 leave room. Float16 and bfloat16 are computed in float32 and
 store: they have some ten units. A wrong operator is wrong in its first digits nearly always.
 """
 
+OF_RANGE = 0.1
+"""The tolerance of a bounded function, in units of ``rtol`` times the width of its range.
+
+Near its bounds a sigmoid is 1 - e or e: what approximates it is exact to some units in the last
+place of the range, and not of e.
+"""
+
+_SENTINEL = 1e18
+"""Elements from here on, beside smaller ones, stand for infinity (a mask): they are no scale."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -79,16 +89,21 @@ def difference(
     rtol: float | None = None,
     atol: float | None = None,
     depth: float = 1.0,
+    width: float = 0.0,
 ) -> Difference:
     """How far apart two arrays are.
 
     If None, ``rtol`` is that of the dtype (:data:`TOLERANCES`) times ``depth``, and ``atol`` is
     ``rtol`` times the root mean square of the finite elements of ``first``: where large terms
     cancel, what rounding leaves of them is small against the other elements, and not against the
-    result. Both are 0 for int and bool, where None.
+    result. Both are 0 for int and bool, where None. ``width`` is that of the range of the function
+    that computed ``first``, if it is bounded: ``atol`` is not below :data:`OF_RANGE` of it.
     """
-    relative = TOLERANCES.get(str(first.dtype), 0.0) * depth if rtol is None else rtol
-    absolute = _typical(first) * relative if atol is None else atol
+    single = TOLERANCES.get(str(first.dtype), 0.0) if rtol is None else rtol
+    relative = single * depth if rtol is None else rtol
+    absolute = atol
+    if absolute is None:
+        absolute = max(_typical(first) * relative, OF_RANGE * single * width)
     shapes, dtypes = (first.shape, second.shape), (str(first.dtype), str(second.dtype))
     found = Difference(shapes, dtypes, relative, absolute)
     if not found.is_alike or not first.size:
@@ -150,11 +165,13 @@ def _nans(array: Array) -> int:
 
 
 def _typical(array: Array) -> float:
-    """The root mean square of the finite elements."""
+    """The root mean square of the finite elements, without those that stand for infinity."""
     if not array.size:
         return 0.0
     values = array.astype(np.float64)
     finite = values[np.isfinite(values)]
+    ordinary = finite[np.abs(finite) < _SENTINEL]
+    finite = ordinary if np.any(ordinary) else finite
     largest = float(np.abs(finite).max()) if finite.size else 0.0
     if largest == 0.0:
         return 0.0

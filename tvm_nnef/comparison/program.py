@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm_nnef.comparison.differences import Array, difference
+from tvm_nnef.comparison.ranges import widths_of_ranges
 from tvm_nnef.comparison.report import Row
 from tvm_nnef.graph.nodes import Graph, Tensor, flatten, updated_variables
 
@@ -38,8 +39,14 @@ def program_rows(
     outputs = flatten(tuple(port.operand for port in graph.outputs))
     pairs = {tensor: tensor for tensor in (*outputs, *updated_variables(graph))}
     pairs |= dict(graph.updates)
+    widths = widths_of_ranges(graph)
     return [
-        Row(tensor, None, difference(expected[source], found[tensor], rtol, atol, DEPTH), sides)
+        Row(
+            tensor,
+            None,
+            difference(expected[source], found[tensor], rtol, atol, DEPTH, widths.get(source, 0.0)),
+            sides,
+        )
         for tensor, source in pairs.items()
         if source in expected and tensor in found
     ]

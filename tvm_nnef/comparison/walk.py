@@ -13,12 +13,13 @@ and the tolerance is that of a single operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tvm_nnef import extents
 from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.program import given, program_rows
+from tvm_nnef.comparison.ranges import widths_of_ranges
 from tvm_nnef.comparison.report import Report, Row
 from tvm_nnef.comparison.routes import COMPILED, RECORDED, Arrays, Runner, Setting, runner
 from tvm_nnef.comparison.source import Origin, SourceModel
@@ -50,7 +51,8 @@ class _Walk:
     ``carriers`` a tensor for each: a node may need an extent that none of its operands has.
     ``pending`` are the graph's checks that wait for others. ``parts`` are the nodes
     that led to a tensor which the source of a converted model does not know. Operators that are
-    ``lowered`` by functions of the user are not taken apart.
+    ``lowered`` by functions of the user are not taken apart. ``widths`` are those of the ranges of
+    tensors that bounded functions compute.
     """
 
     graph: Graph
@@ -64,11 +66,13 @@ class _Walk:
     symbols: dict[str, int] = field(default_factory=dict)
     pending: list[Check] = field(default_factory=list)
     lowered: Collection[str] = ()
+    widths: Mapping[Tensor, float] = field(default_factory=dict)
 
     def row(self, tensor: Tensor, node: Node, arrays: Sequence[Array], depth: int) -> Row:
         """The comparison of a tensor of a node."""
         first, second = arrays
-        apart = difference(first, second, self.rtol, self.atol)
+        width = self.widths.get(tensor, 0.0)
+        apart = difference(first, second, self.rtol, self.atol, width=width)
         origin = self.origin(tensor)
         parts = () if origin is None else self._parts(node)
         return Row(tensor, node, apart, self.routes, depth, origin, parts)
@@ -141,6 +145,7 @@ def compare_routes(
     walk = _Walk(
         graph, (first, second), runners, rtol, atol, setting.source,
         pending=pending, lowered=setting.lowerings,
+        widths=widths_of_ranges(graph),
     )  # fmt: skip
     walk.define(inputs)
     values = [dict(inputs), dict(inputs)] if chained else [dict(inputs)]
