@@ -16,10 +16,11 @@ from tvm import sym, tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules.cpu.blocked_sums import blocked_loops, innermost, is_blocked
 from tvm_nnef.schedules.cpu.cuts import between
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.tile_plan import Plan
-from tvm_nnef.schedules.expressions import loads, substituted, with_simple_indices
+from tvm_nnef.schedules.expressions import loads, mentions, substituted, with_simple_indices
 from tvm_nnef.schedules.stages import Axis, extent_product
 from tvm_nnef.tvm_compat import PrimExpression, prefetch
 
@@ -157,8 +158,11 @@ class TileBody:
         last = _Rows(self._numbers, guard=rows.guard if stored is None else stored)
         chooses = bool(_parts(reduction.term, tirx.Select))
 
-        def initial(row: Any, lane: Any) -> Any:
-            return tirx.BufferStore(totals, reduction.init, self._place(row, lane))
+        def emptied(buffer: Any) -> Any:
+            return self._each(
+                lambda row, lane: tirx.BufferStore(buffer, reduction.init, self._place(row, lane)),
+                whole,
+            )
 
         def update(fixed: Mapping[Any, Any], rows: _Rows) -> Any:
             # A mask that is needed at some steps only, such as the first one of a window.
@@ -175,7 +179,17 @@ class TileBody:
 
             return self._each(step, rows)
 
-        def final(row: Any, lane: Any, held: Any = totals) -> Any:
+        blocked = _is_blocked(reduction)
+        sums = totals
+        if blocked:
+            sums = tirx.decl_buffer(size, reduction.dtype, "sums", scope="local")
+
+        def added(row: Any, lane: Any) -> Any:
+            place = self._place(row, lane)
+            new = reduction.combine(sums[tuple(place)], totals[tuple(place)])
+            return tirx.BufferStore(sums, new, place)
+
+        def final(row: Any, lane: Any, held: Any = sums) -> Any:
             indices = self._point(start, row, lane)
             total = held[tuple(self._place(row, lane))]
             value = substituted(reduction.epilogue, {**indices, reduction.total: total})
@@ -187,7 +201,12 @@ class TileBody:
         parts: list[Any] = [tirx.AllocBuffer(totals)]
         if self.plan.early:
             parts.append(self._asked(start))
-        parts += [self._each(initial, whole), steps.nest(0, {}, rows, budget)]
+        if blocked:
+            flush = emit.sequence([self._each(added, whole), emptied(totals)])
+            nest = steps.blocked(rows, budget, flush)
+            parts += [emptied(totals), tirx.AllocBuffer(sums), emptied(sums), nest]
+        else:
+            parts += [emptied(totals), steps.nest(0, {}, rows, budget)]
         if self.stored is None or isinstance(self.stored, int):
             return emit.sequence([*parts, self._each(final, last, self.stored)])
         # What is read at a place that a run tells does not stay in registers: a copy is.
@@ -195,7 +214,7 @@ class TileBody:
 
         def kept(row: Any, lane: Any) -> Any:
             place = self._place(row, lane)
-            return tirx.BufferStore(copy, totals[tuple(place)], place)
+            return tirx.BufferStore(copy, sums[tuple(place)], place)
 
         def stored_row(row: Any) -> Any:
             def stored(lane: Any) -> Any:
@@ -247,6 +266,19 @@ class _Steps:
     tile: TileBody
     start: Any
     update: Callable[[Mapping[Any, Any], _Rows], Any]
+
+    def blocked(self, rows: _Rows, budget: int, flush: Any) -> Any:
+        """All loops, with a statement after each block of steps."""
+        reduced = self.tile.reduction.reduced
+
+        def step(indices: list[Any]) -> Any:
+            fixed = {axis.var: k for axis, k in zip(reduced, indices, strict=False)}
+            return self.nest(len(indices), fixed, rows, budget)
+
+        extents = [axis.extent for axis in reduced]
+        whole, inner = innermost(extents)
+        outer = extents[: len(extents) - whole]
+        return blocked_loops(outer, step, flush, self.tile.dtype, inner=inner)
 
     def nest(self, level: int, fixed: Mapping[Any, Any], rows: _Rows, budget: int) -> Any:
         """The loops from a level on, for some rows of the tile."""
@@ -348,6 +380,21 @@ class _Steps:
             )
             last = tirx.min(last, tirx.floordiv(self._number(border.last) - where + ahead, stride))
         return first, tirx.max(last - first, self._number(0))
+
+
+def _is_blocked(reduction: Reduction) -> bool:
+    """Whether a reduction is a long sum of elements of which each is read once.
+
+    A product of matrices reads each several times, and steps of a window may be left out.
+    """
+    steps = sizes.product(axis.extent for axis in reduction.reduced)
+    if reduction.borders or not is_blocked(reduction.combine, reduction.dtype, steps):
+        return False
+    axes = [axis.var for axis in (*reduction.axes, *reduction.reduced) if not axis.is_unit]
+    return any(
+        all(any(mentions(index, [var]) for index in load.indices) for var in axes)
+        for load in loads(reduction.term)
+    )
 
 
 def _is_alike(load: Any, target: Any) -> bool:

@@ -1,0 +1,112 @@
+"""Loops of a long sum in blocks: extents and the step of a sum in, statements out.
+
+What is added to a sum is rounded to the last place of the sum, so of a million numbers of one size
+that are added one after the other the second digit is wrong. Here the accumulators of a block are
+added to those of the whole sum after about as many steps as there are blocks.
+
+Long sums of static length are formulas of two steps already (:mod:`tvm_nnef.lower.long_sums`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.cpu import emit
+
+LONGEST = 4096
+"""As many numbers are added up one after the other."""
+
+_BLOCKS = ((1 << 15, 128), (1 << 19, 512))
+"""Up to so many steps, blocks of so many: their square root, roughly."""
+
+_LARGEST_BLOCK = 2048
+
+_INNERMOST = 64
+"""Static loops of at most so many steps stay whole inside a block."""
+
+
+def is_blocked(combine: Any, dtype: str, steps: sizes.Extent) -> bool:
+    """Whether ``steps`` numbers are combined to a sum of reals, and may be many."""
+    if dtype not in ("float32", "float64") or (sizes.is_known(steps) and steps <= LONGEST):
+        return False
+    operands = [tirx.Var(name, dtype) for name in ("a", "b")]
+    return isinstance(combine(*operands), tirx.Add)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rest:
+    """A statement after the last loop, for each step of the loops outside of it."""
+
+    steps: Any
+    statement: Callable[[list[Any]], Any]
+
+
+def innermost(extents: Sequence[sizes.Extent]) -> tuple[int, int]:
+    """How many loops stay whole inside of a block, and how many steps they are."""
+    number, steps = 0, 1
+    for extent in reversed(extents[1:]):
+        if not sizes.is_known(extent) or steps * extent > _INNERMOST:
+            break
+        number, steps = number + 1, steps * extent
+    return number, steps
+
+
+def blocked_loops(
+    extents: Sequence[sizes.Extent],
+    step: Callable[[list[Any]], Any],
+    flush: Any,
+    dtype: str,
+    *,
+    inner: int = 1,
+    rest: Rest | None = None,
+) -> Any:
+    """The loops over some extents, with the statement ``flush`` after each block of steps.
+
+    ``step`` writes ``inner`` steps for the indices of the loops.
+    """
+    *outer, last = extents
+    block = _block(sizes.product([*extents, inner]), inner, dtype)
+    length = sizes.number(last, dtype)
+    count = tirx.decl_buffer((1,), dtype, "count", scope="local")
+    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+
+    def counted(statement: Any, steps: Any) -> Any:
+        """A statement, and the flush if the block is full by it."""
+        taken = tirx.BufferStore(count, count[(zero,)] + steps, [zero])
+        full = emit.sequence([flush, tirx.BufferStore(count, zero, [zero])])
+        return emit.sequence(
+            [statement, taken, tirx.IfThenElse(count[(zero,)] >= block, full, None)]
+        )
+
+    def loops(indices: list[Any]) -> Any:
+        def part(number: Any) -> Any:
+            start = number * block
+            size = tirx.min(block, length - start)
+            steps = emit.loop(size, lambda k: step([*indices, start + k]), name="k", dtype=dtype)
+            return counted(steps, size) if outer else emit.sequence([steps, flush])
+
+        parts = tirx.floordiv(length + block - one, block)
+        found = emit.loop(parts, part, name="block", dtype=dtype)
+        if rest is None:
+            return found
+        left = rest.statement(indices)
+        return emit.sequence([found, counted(left, rest.steps) if outer else left])
+
+    if not outer:
+        return loops([]) if rest is None else emit.sequence([loops([]), flush])
+    counting = [tirx.AllocBuffer(count), tirx.BufferStore(count, zero, [zero])]
+    return emit.sequence([*counting, emit.grid(outer, loops, dtype), flush])
+
+
+def _block(steps: sizes.Extent, inner: int, dtype: str) -> Any:
+    """How many times ``inner`` steps are a block."""
+    size = tirx.const(max(1, _LARGEST_BLOCK // inner), dtype)
+    for limit, block in reversed(_BLOCKS):
+        few = sizes.number(steps, dtype) <= tirx.const(limit, dtype)
+        size = tirx.Select(few, tirx.const(max(1, block // inner), dtype), size)
+    return size
