@@ -107,14 +107,15 @@ def _lowered_soundly(lowering: Any) -> Any:
 
     A buffer takes the memory of one that a loop reads for the last time, if it is as large and the
     loop reads it where it writes. What goes through views of the two buffers is not seen in that
-    test, and buffers whose extents only a run tells are all taken to be as large.
+    test, and buffers of dynamic sizes are all taken to be as large. And a loop may compute its last
+    elements again, which is no longer the same once their operands are overwritten.
     """
 
     @tvm.transform.module_pass(opt_level=0, name="lower_soundly")  # type: ignore[untyped-decorator]
     def lowered(mod: Module, context: Any) -> Module:
         parts: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         for variable, function in mod.functions.items():
-            parts[_views_own_memory(function)][variable] = function
+            parts[_reuse_is_unsound(function)][variable] = function
         plain, viewed = (tvm.IRModule(part, attrs=mod.attrs) for part in parts)
         result = lowering(plain)
         if parts[True]:
@@ -125,8 +126,13 @@ def _lowered_soundly(lowering: Any) -> Any:
     return lowered
 
 
-def _views_own_memory(function: Any) -> bool:
-    """Whether a PrimFunc allocates several buffers, and declares views of some buffers."""
+def _reuse_is_unsound(function: Any) -> bool:
+    """Whether a PrimFunc reuses memory in a way that TVM does not understand.
+
+    It has several buffers, of dynamic sizes, or with views, or with loops whose last vectors start
+    at a minimum and overlap the ones before; or it has truth values, which are stored as other
+    types, with views.
+    """
     if not isinstance(function, tirx.PrimFunc):
         return False
     allocated: list[Any] = []
@@ -136,6 +142,11 @@ def _views_own_memory(function: Any) -> bool:
     )
     tvm_ffi.structural_walk(function.body, (tirx.DeclBuffer, views.append))
     has_bools = any(str(buffer.dtype) == "bool" for buffer in allocated)
+    dynamic = any(not isinstance(size, tirx.IntImm) for each in allocated for size in each.shape)
+    overlapping: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.Min, overlapping.append))
+    if len(allocated) > 1 and (dynamic or bool(overlapping)):
+        return True
     return (len(allocated) > 1 or has_bools) and bool(views)
 
 

@@ -70,7 +70,9 @@ def blocked_loops(
     ``step`` writes ``inner`` steps for the indices of the loops.
     """
     *outer, last = extents
-    block = _block(sizes.product([*extents, inner]), inner, dtype)
+    size_of_block = _block(sizes.product([*extents, inner]), inner, dtype)
+    block = tirx.Var("block_size", dtype)
+    bound = tirx.Bind(block, size_of_block)
     length = sizes.number(last, dtype)
     count = tirx.decl_buffer((1,), dtype, "count", scope="local")
     zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
@@ -98,8 +100,8 @@ def blocked_loops(
         return emit.sequence([found, counted(left, rest.steps) if outer else left])
 
     if not outer:
-        return loops([]) if rest is None else emit.sequence([loops([]), flush])
-    counting = [tirx.AllocBuffer(count), tirx.BufferStore(count, zero, [zero])]
+        return emit.sequence([bound, loops([]), *([] if rest is None else [flush])])
+    counting = [bound, tirx.AllocBuffer(count), tirx.BufferStore(count, zero, [zero])]
     return emit.sequence([*counting, emit.grid(outer, loops, dtype), flush])
 
 
