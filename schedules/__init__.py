@@ -78,6 +78,7 @@ def legalize(mod: Module, target: Target) -> Module:
         relax.backend.DispatchSampling(),
         relax.transform.LegalizeOps({**LEGALIZATIONS}),
         relax.backend.DispatchSortScan(),
+        relax.transform.ConvertToDataflow(),
     ]
     return with_prepared_parameters(with_plain_shapes(_run(mod, target, passes)))
 

@@ -18,7 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.graph.layout_rules import RULES
 from tvm_nnef.schedules.graph.placement import Order, Placed, extent_of
-from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.schedules.graph.rewriting import operator_name, without_dataflow
 from tvm_nnef.tvm_compat import (
     Module,
     RelaxExpression,
@@ -31,6 +31,7 @@ from tvm_nnef.tvm_compat import (
 
 def channels_last(mod: Module) -> Module:
     """The module with convolutions, and what is around them, channels last."""
+    mod = without_dataflow(mod)
     walk = _Layout(mod)
     for variable, function in list(mod.functions.items()):
         if isinstance(function, relax.Function):
@@ -67,11 +68,6 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
             ]
         else:
             self.placed[binding.var] = self.bound(made, name)
-        if not isinstance(binding.var, relax.DataflowVar):
-            # A result of its block is bound inside the block, and in the original order.
-            value = self.normal(self.original(binding.var))
-            self.builder_.emit_normalized(relax.VarBinding(binding.var, value))
-            self.restored[binding.var] = binding.var
 
     def bound(self, made: Placed, name: str) -> Placed:
         """A permuted tensor as a variable."""
@@ -84,9 +80,6 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
         return visited
 
     def visit_var_(self, variable: Any) -> Any:
-        return self.plain(variable)
-
-    def visit_dataflow_var_(self, variable: Any) -> Any:
         return self.plain(variable)
 
     def plain(self, variable: Any) -> Any:

@@ -119,9 +119,22 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
 
 
 def rewritten(mod: Module, rewrite: Rewrite) -> Module:
-    """The module with a rewrite applied to each call and tuple item of its Relax functions."""
+    """The module with a rewrite applied to each call and tuple item of its Relax functions.
+
+    The result has no dataflow blocks (:func:`without_dataflow`).
+    """
+    mod = without_dataflow(mod)
     walk = _Walk(mod, rewrite)
     for variable, function in list(mod.functions.items()):
         if isinstance(function, relax.Function):
             walk.builder_.update_func(variable, walk.begin(function))
     return walk.builder_.get()
+
+
+def without_dataflow(mod: Module) -> Module:
+    """The module without dataflow blocks.
+
+    A variable of a dataflow block is not defined outside of it. A rewrite that finds the definition
+    of an operand may read variables of an earlier block: of one in front of a run-time check.
+    """
+    return relax.transform.ToNonDataflow()(mod)

@@ -240,3 +240,20 @@ def test_few_channels_and_channels_by_themselves_stay_in_front(shape, groups):
         return relax.op.nn.conv2d(x, weights(*shape), padding=[1, 1, 1, 1], groups=groups)
 
     assert "permute_dims" not in operators(channels_last(network([step])))
+
+
+@pytest.mark.parametrize("function", [channels_last, simplify])
+def test_a_rewrite_may_look_into_the_block_before_a_check(function):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 4, 6, 8), "float32"))
+    with builder.function("main", [x], pure=False):
+        with builder.dataflow():
+            inner = builder.emit(relax.op.nn.relu(conv(x)))
+            turned = builder.emit_output(relax.op.permute_dims(inner, [0, 1, 3, 2]))
+            made = builder.emit_output(conv(x))
+        builder.emit(relax.op.assert_op(relax.const(True)))
+        with builder.dataflow():
+            back = builder.emit(relax.op.permute_dims(turned, [0, 1, 3, 2]))
+            output = builder.emit_output(relax.op.add(conv(made), back))
+        builder.emit_func_output(output)
+    relax.analysis.well_formed(function(builder.get()))
