@@ -11,6 +11,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import Expr
 
 from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, dtype_of
 
@@ -29,6 +30,18 @@ def variables(expression: Any) -> list[Any]:
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (tirx.Var, found.append), order="post")
     return found
+
+
+def size(expression: Any) -> int:
+    """The number of nodes of an expression or statement, shared ones counted at each use."""
+    count = 0
+
+    def visit(_: Any) -> None:
+        nonlocal count
+        count += 1
+
+    tvm_ffi.structural_walk(expression, (Expr, visit), order="post")
+    return count
 
 
 def mentions(expression: Any, wanted: Iterable[Any]) -> bool:

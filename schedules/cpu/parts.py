@@ -4,17 +4,22 @@ Each reduction, each result and each costly value that is needed twice is a kern
 what it computes element by element from the inputs and the parts in front; a rule schedules it. So
 a pooling that mixes the greatest element of a window with its mean costs two poolings, not a loop
 of single numbers.
+
+A kernel whose expressions would become too long when written out is divided too, whatever the rule
+that takes it: an expression grows exponentially with the stages in it that read another one twice,
+as the rounding and the saturation of quantized networks do, and TVM visits every node many times.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
-from tvm_nnef.schedules.expressions import loads
+from tvm_nnef.schedules.expressions import loads, size
 from tvm_nnef.schedules.stages import Kernel, Stage
 from tvm_nnef.tvm_compat import PrimFunction, opaque_block, with_opaque_body
 
@@ -23,12 +28,77 @@ NAME = "cpu.parts"
 Schedule = Callable[[PrimFunction, Kernel], PrimFunction | None]
 
 
+LONGEST_EXPRESSION = 1 << 12
+"""So many nodes an expression of a kernel may have when all that it reads is written out."""
+
+
 def apply(function: PrimFunction, kernel: Kernel, schedule: Schedule) -> PrimFunction | None:
     """The parts one after the other; None where there is one part, or no rule takes one of them.
 
     ``schedule`` applies the rules to a part.
     """
-    kept = [stage for stage in kernel.stages if _is_kept(stage, kernel)]
+    long = long_values(kernel)
+    kept = [stage for stage in kernel.stages if stage in long or _is_kept(stage, kernel)]
+    return _in_parts(function, kernel, kept, schedule)
+
+
+def divided(function: PrimFunction, kernel: Kernel, schedule: Schedule) -> PrimFunction | None:
+    """A kernel with long expressions in parts; None where it has none, or as for :func:`apply`.
+
+    A reduction stays together with what follows it, up to the first value that is kept.
+    """
+    long = long_values(kernel)
+    if not long:
+        return None
+    kept = [stage for stage in kernel.stages if stage in long or stage in kernel.results]
+    made = _in_parts(function, kernel, _without_repeats(kernel, kept), schedule)
+    return apply(function, kernel, schedule) if made is None else made
+
+
+def long_values(kernel: Kernel) -> list[Stage]:
+    """The stages to be kept in memory so that no expression is too long when written out."""
+    kept: list[Stage] = []
+    sizes: dict[Any, int] = {}
+    for stage in kernel.stages:
+        uses = Counter(load.source for load in loads(stage.value))
+        own = size(stage.value)
+        total = own + sum(count * sizes.get(source, 0) for source, count in uses.items())
+        # Where a stage reads nothing that is long, its own expression is, and nothing helps.
+        while total > LONGEST_EXPRESSION:
+            worst = max(uses, key=lambda source: uses[source] * sizes.get(source, 0), default=None)
+            producer = None if worst is None else kernel.stage_of(worst)
+            if producer is None or not sizes[worst]:
+                break
+            total -= uses[worst] * sizes[worst]
+            sizes[worst] = 0
+            kept.append(producer)
+        sizes[stage.buffer] = total
+    return kept
+
+
+def _without_repeats(kernel: Kernel, kept: list[Stage]) -> list[Stage]:
+    """The kept stages, and those that several parts would compute, or one part besides another."""
+    while True:
+        parts = [[*_needed(stage, kernel, kept), stage] for stage in kept]
+        repeated = [
+            stage
+            for stage in kernel.stages
+            if stage not in kept
+            and (stage.reduced or not is_cheap(stage.value))
+            and sum(stage in part for part in parts) > 1
+        ]
+        for part in parts:
+            reductions = [stage for stage in part if stage.reduced and stage not in kept]
+            repeated += reductions[:-1]
+        if not repeated:
+            return kept
+        kept = [stage for stage in kernel.stages if stage in kept or stage in repeated]
+
+
+def _in_parts(
+    function: PrimFunction, kernel: Kernel, kept: Sequence[Stage], schedule: Schedule
+) -> PrimFunction | None:
+    """The kept stages one after the other, each as a kernel of its own."""
     if len(kept) < 2:
         return None
     statements: list[Any] = []

@@ -55,15 +55,17 @@ def _scheduled(function: PrimFunction, target: Target) -> tuple[PrimFunction, st
     kernel = read_kernel(function)
     if kernel is not None and not any(divides_data(stage.value) for stage in kernel.stages):
         kernel, description = with_numbers(kernel), describe(target)
-        found = _first(function, kernel, description)
-        if found is not None:
-            return found
 
         def part(function: PrimFunction, kernel: Kernel) -> PrimFunction | None:
             made = _first(function, kernel, description)
             return None if made is None else made[0]
 
-        scheduled = parts.apply(function, kernel, part)
+        scheduled = parts.divided(function, kernel, part)
+        found = None if scheduled is not None else _first(function, kernel, description)
+        if found is not None:
+            return found
+        if scheduled is None:
+            scheduled = parts.apply(function, kernel, part)
         if scheduled is not None:
             return scheduled, parts.NAME
     if kernel is None:

@@ -1,7 +1,7 @@
 """Heads of detectors with dynamic batch, height and width, against ONNX Runtime.
 
-Anchor points are made from the sizes of the feature maps as floating-point numbers, by ``Range`` or by
-the indices of what is not zero. So only a run tells how many they are, which is checked between the
+Anchor points are made from the sizes of the feature maps as floating-point numbers, by ``Range`` or
+by the indices of what is not zero. Their number is known only at run time, and checked between the
 convolutions.
 """
 

@@ -52,3 +52,60 @@ def test_parts_follow_each_other(kernels, formula, shape):
     mod = kernels.formula(formula, shape)
     found = kernels.run(kernels.scheduled(mod), arrays)
     np.testing.assert_allclose(found, kernels.plain(mod, arrays), rtol=1e-5, atol=1e-6)
+
+
+STEPS = 30
+
+
+def folded(x, index=lambda *i: i):
+    """Steps that read the one before three times each: 3**30 loads when written out."""
+
+    def step(source, at, name):
+        def element(*indices):
+            value = source(*at(*indices))
+            return tirx.Select(value < 1.0, value * 0.5 + 0.25, value - 0.5)
+
+        return te.compute(source.shape, element, name=name)
+
+    for number in range(STEPS):
+        x = step(x, index if number == STEPS // 2 else lambda *i: i, f"step{number}")
+    return x
+
+
+def summed(x):
+    steps = te.reduce_axis((0, x.shape[1]), "k")
+    return te.compute(
+        (x.shape[0], x.shape[2]), lambda i, j: te.sum(x[i, steps, j], steps), name="sum"
+    )
+
+
+def long_row(x):
+    made, steps = folded(x), te.reduce_axis((0, x.shape[2]), "k")
+    return te.compute(
+        (x.shape[0], x.shape[1]), lambda i, j: te.sum(made[i, j, steps], steps), name="sum"
+    )
+
+
+LONG = {
+    "elementwise": (folded, lambda f, x: f(x)),
+    "turned": (lambda x: folded(x, lambda i, j, k: (i, k, j)), None),
+    "after a sum": (lambda x: folded(summed(x)), lambda f, x: f(x.sum(1))),
+    "before a sum": (lambda x: summed(folded(x)), lambda f, x: f(x).sum(1)),
+    "before the sum of a row": (long_row, lambda f, x: f(x).sum(2)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_expressions_that_grow_with_each_stage_are_divided(kernels, name):
+    function, expected = LONG[name]
+    shape = (2, 12, 12)
+    (x,) = kernels.values(shape)
+
+    def repeated(values):
+        for _ in range(STEPS):
+            values = np.where(values < 1, values * 0.5 + 0.25, values - 0.5)
+        return values.astype("float32")
+
+    wanted = repeated(x).swapaxes(1, 2) if expected is None else expected(repeated, x)
+    found = kernels.run(kernels.scheduled(kernels.formula(function, shape)), [x])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
