@@ -97,7 +97,7 @@ def dynamic_quantize_linear(node: Node, builder: Builder) -> Sequence[Tensor]:
     return quantize(x, scale, zero, "uint8", builder), scale, zero
 
 
-def _centred(x: Tensor, zero: Tensor | None, column: bool, builder: Builder) -> Tensor:
+def centred(x: Tensor, zero: Tensor | None, column: bool, builder: Builder) -> Tensor:
     """x - zero in int32; a zero point for each row stands before the columns."""
     wide = builder.cast(x, "int32")
     if zero is None:
@@ -113,8 +113,8 @@ def _centred(x: Tensor, zero: Tensor | None, column: bool, builder: Builder) -> 
 @operator("MatMulInteger", since=10)
 def matmul_integer(node: Node, builder: Builder) -> Tensor:
     """The product of matrices of integers, each less its zero point."""
-    a = _centred(node.input(0), node.optional(2), True, builder)
-    b = _centred(node.input(1), node.optional(3), False, builder)
+    a = centred(node.input(0), node.optional(2), True, builder)
+    b = centred(node.input(1), node.optional(3), False, builder)
     return matrix_product(a, b, builder, "int32")
 
 
@@ -125,24 +125,24 @@ def qlinear_matmul(node: Node, builder: Builder) -> Tensor:
         node.input(position) for position in range(8)
     )
     product = matrix_product(
-        _centred(a, a_zero, True, builder), _centred(b, b_zero, False, builder), builder, "int32"
+        centred(a, a_zero, True, builder), centred(b, b_zero, False, builder), builder, "int32"
     )
-    left, right = (_scalar_or_row(each, builder) for each in (a_scale, b_scale))
+    left, right = (scalar_or_row(each, builder) for each in (a_scale, b_scale))
     if left.rank == 1:
         left = builder.unsqueeze(left, [-1])
     scale = builder.binary("math.mul", left, right)
-    return _requantized(product, scale, y_scale, y_zero, builder)
+    return requantized(product, scale, y_scale, y_zero, builder)
 
 
-def _scalar_or_row(x: Tensor, builder: Builder) -> Tensor:
+def scalar_or_row(x: Tensor, builder: Builder) -> Tensor:
     wide = builder.cast(x, "float32")
     return builder.reshape(wide, ()) if wide.rank == 1 and wide.size == 1 else wide
 
 
-def _requantized(
+def requantized(
     whole: Tensor, scale: Tensor, y_scale: Tensor, y_zero: Tensor, builder: Builder
 ) -> Tensor:
-    factor = builder.binary("math.div", scale, _scalar_or_row(y_scale, builder))
+    factor = builder.binary("math.div", scale, scalar_or_row(y_scale, builder))
     steps = builder.binary("math.mul", builder.cast(whole, "float32"), factor)
     rounded = builder.call("onnx.round_even", steps)
     zero = builder.cast(y_zero, "float32")
@@ -167,7 +167,7 @@ def _weights_centred(weight: Tensor, zero: Tensor | None, builder: Builder) -> T
 @operator("ConvInteger", since=10)
 def conv_integer(node: Node, builder: Builder) -> Tensor:
     """A convolution of integers, each less its zero point."""
-    x = _centred(node.input(0), node.optional(2), False, builder)
+    x = centred(node.input(0), node.optional(2), False, builder)
     weight = _weights_centred(node.input(1), node.optional(3), builder)
     return convolution(node, x, weight, None, builder)
 
@@ -180,14 +180,14 @@ def qlinear_conv(node: Node, builder: Builder) -> Tensor:
     )
     bias = node.optional(8)
     found = convolution(
-        node, _centred(x, x_zero, False, builder), _weights_centred(w, w_zero, builder), None,
+        node, centred(x, x_zero, False, builder), _weights_centred(w, w_zero, builder), None,
         builder,
     )  # fmt: skip
     column = (-1, *(1 for _ in x.shape[2:]))
     if bias is not None:
         found = builder.binary("math.add", found, builder.reshape(bias, (bias.size, *column[1:])))
-    weights = _scalar_or_row(w_scale, builder)
+    weights = scalar_or_row(w_scale, builder)
     if weights.rank:
         weights = builder.reshape(weights, (weights.size, *column[1:]))
-    scale = builder.binary("math.mul", _scalar_or_row(x_scale, builder), weights)
-    return _requantized(found, scale, y_scale, y_zero, builder)
+    scale = builder.binary("math.mul", scalar_or_row(x_scale, builder), weights)
+    return requantized(found, scale, y_scale, y_zero, builder)

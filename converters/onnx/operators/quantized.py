@@ -1,0 +1,109 @@
+"""Quantized operators of ONNX Runtime's own domain, as ``quantize_static`` writes them.
+
+Each is the operator on reals between a dequantization of its inputs and a quantization of its
+output; sums of products stay integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.operators.linear import matrix_product
+from tvm_nnef.converters.onnx.operators.quantization import (
+    centred,
+    quantize,
+    requantized,
+    scalar_or_row,
+)
+from tvm_nnef.converters.onnx.operators.windows import average_pool, global_average_pool
+from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.registry import Converter, operator
+from tvm_nnef.converters.onnx.tensors import Tensor
+
+DOMAIN = "com.microsoft"
+
+
+def _dequantized(node: Node, position: int, builder: Builder) -> Tensor:
+    """The reals of the quantized input at a position, followed by its scale and zero point."""
+    scale = scalar_or_row(node.input(position + 1), builder)
+    whole = centred(node.input(position), node.optional(position + 2), False, builder)
+    return builder.binary("math.mul", builder.cast(whole, "float32"), scale)
+
+
+def _quantized(x: Tensor, node: Node, position: int, builder: Builder) -> Tensor:
+    """Reals quantized by the scale at a position and the zero point after it."""
+    zero = node.optional(position + 1)
+    scale = scalar_or_row(node.input(position), builder)
+    if zero is None:
+        return quantize(x, scale, None, "uint8", builder)
+    return quantize(x, scale, scalar_or_row(zero, builder), zero.dtype, builder)
+
+
+def _on_reals(name: str, count: int, function: Callable[[Node, Builder], Tensor]) -> Converter:
+    """The converter of an operator whose first ``count`` inputs are quantized, as its output is."""
+
+    def convert(node: Node, builder: Builder) -> Tensor:
+        if node.integer("channels_last"):
+            raise Unconvertible("channels_last cannot be converted")
+        reals = tuple(_dequantized(node, 3 * number, builder) for number in range(count))
+        found = function(replace(node, inputs=reals), builder)
+        return _quantized(found, node, 3 * count, builder)
+
+    return operator(name, domain=DOMAIN)(convert)
+
+
+def _binary(name: str) -> Callable[[Node, Builder], Tensor]:
+    return lambda node, builder: builder.binary(name, node.input(0), node.input(1))
+
+
+def _leaky_relu(node: Node, builder: Builder) -> Tensor:
+    alpha = node.real("alpha", 0.01)
+    return builder.call("onnx.leaky_relu", node.input(0), alpha=alpha)
+
+
+ON_REALS = (
+    _on_reals("QLinearAdd", 2, _binary("math.add")),
+    _on_reals("QLinearMul", 2, _binary("math.mul")),
+    _on_reals("QLinearSigmoid", 1, lambda node, builder: builder.call("nn.sigmoid", node.input(0))),
+    _on_reals("QLinearLeakyRelu", 1, _leaky_relu),
+    _on_reals("QLinearAveragePool", 1, lambda node, builder: average_pool(node, builder)),
+    _on_reals("QLinearGlobalAveragePool", 1, lambda n, builder: global_average_pool(n, builder)),
+)
+
+
+@operator("QLinearConcat", domain=DOMAIN)
+def qlinear_concat(node: Node, builder: Builder) -> Tensor:
+    """Tensors of own scales one behind the other, with the scale that comes first."""
+    parts = [_dequantized(node, position, builder) for position in range(2, len(node.inputs), 3)]
+    joined = builder.concat(parts, node.axis(parts[0].rank))
+    return _quantized(joined, node, 0, builder)
+
+
+@operator("QGemm", domain=DOMAIN)
+def qgemm(node: Node, builder: Builder) -> Tensor:
+    """alpha * A B + C in integers, quantized where there is a scale for the output."""
+    a, b = (_matrix(node, position, flag, builder)
+            for position, flag in ((0, "transA"), (3, "transB")))  # fmt: skip
+    total = matrix_product(a, b, builder, "int32")
+    bias, zero = node.optional(6), node.optional(8)
+    if bias is not None:
+        total = builder.binary("math.add", total, bias)
+    scale = builder.binary(
+        "math.mul", scalar_or_row(node.input(1), builder), scalar_or_row(node.input(4), builder)
+    )
+    alpha = node.real("alpha", 1.0)
+    if alpha != 1.0:
+        scale = builder.binary("math.mul", scale, alpha)
+    if zero is None:
+        return builder.binary("math.mul", builder.cast(total, "float32"), scale)
+    return requantized(total, scale, node.input(7), zero, builder)
+
+
+def _matrix(node: Node, position: int, flag: str, builder: Builder) -> Tensor:
+    turned = node.flag(flag)
+    # The zero points of B, one for each column of the product, stand before its rows if transposed.
+    centre = centred(node.input(position), node.optional(position + 2), turned, builder)
+    return builder.transpose(centre, [1, 0]) if turned else centre

@@ -1,0 +1,75 @@
+"""Quantized operators of ONNX Runtime's own domain, against ONNX Runtime.
+
+A result may differ by one code: a real in the middle of two codes is rounded either way, as the
+reals before it are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_nnef
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+A, B, C = (0.02, 131), (0.03, 117), (0.05, 120)
+"""Scales and zero points."""
+
+POOL = {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [0, 1, 0, 1]}
+CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "QLinearAdd": (["a", *A, "b", *B, *C], {}),
+    "QLinearMul": (["a", *A, "b", *B, *C], {}),
+    "QLinearSigmoid": (["a", *A, 1 / 256, 0], {}),
+    "QLinearLeakyRelu": (["a", *A, *C], {"alpha": 0.2}),
+    "QLinearConcat": ([*C, "a", *A, "d", *B], {"axis": 1}),
+    "QLinearAveragePool": (["a", *A, *A], POOL),
+    "QLinearGlobalAveragePool": (["a", *A, *A], {}),
+    "QGemm": (["m", *A, "n", *B, "bias", *C], {"transB": 1}),
+    "QGemm to reals": (["m", *A, "n", *B, "bias"], {"transB": 1, "alpha": 0.5}),
+}
+SHAPES = {"a": (2, 3, 4, 5), "b": (3, 1, 5), "d": (2, 2, 4, 5), "m": (3, 8), "n": (4, 8)}
+
+
+def model(name: str) -> Any:
+    """A model of one operator; numbers become initializers."""
+    given, attributes = CASES[name]
+    initializers, inputs, names = [], [], []
+    for position, item in enumerate(given):
+        label = item if isinstance(item, str) else f"c{position}"
+        if isinstance(item, str) and item != "bias":
+            inputs.append(onnx.helper.make_tensor_value_info(item, 2, SHAPES[item]))
+        else:
+            bias = np.array([300, -20, 7, 0], np.int32)
+            number = np.array(item, np.float32 if isinstance(item, float) else np.uint8) if (
+                item != "bias") else bias  # fmt: skip
+            initializers.append(onnx.numpy_helper.from_array(number, label))
+        names.append(label)
+    made = onnx.helper.make_node(
+        name.split()[0], names, ["y"], domain="com.microsoft", **attributes
+    )
+    reals = name.endswith("reals")
+    output = onnx.helper.make_tensor_value_info("y", 1 if reals else 2, None)
+    graph = onnx.helper.make_graph([made], "one", inputs, [output], initializers)
+    opsets = [onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_quantized_operator_agrees(name: str) -> None:
+    proto = model(name)
+    session = runtime.InferenceSession(proto.SerializeToString())
+    random = np.random.default_rng(2)
+    feeds = {v.name: random.integers(0, 256, v.shape).astype(np.uint8)
+             for v in session.get_inputs()}  # fmt: skip
+    (expected,) = session.run(None, feeds)
+    converted = tvm_nnef.convert(proto)
+    compiled = tvm_nnef.build(converted, progress=False)
+    for found in (compiled(*feeds.values())[0], tvm_nnef.evaluate(converted, *feeds.values())[0]):
+        assert (np.asarray(found).dtype, found.shape) == (expected.dtype, expected.shape)
+        allowed = 1e-5 if expected.dtype == np.float32 else 1
+        wide = np.asarray(found, np.float64)
+        np.testing.assert_allclose(wide, expected.astype(np.float64), rtol=1e-6, atol=allowed)
