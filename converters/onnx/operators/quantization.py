@@ -135,6 +135,7 @@ def qlinear_matmul(node: Node, builder: Builder) -> Tensor:
 
 
 def scalar_or_row(x: Tensor, builder: Builder) -> Tensor:
+    """A scale or zero point as a real: of rank 0 if it has one element."""
     wide = builder.cast(x, "float32")
     return builder.reshape(wide, ()) if wide.rank == 1 and wide.size == 1 else wide
 
@@ -142,6 +143,7 @@ def scalar_or_row(x: Tensor, builder: Builder) -> Tensor:
 def requantized(
     whole: Tensor, scale: Tensor, y_scale: Tensor, y_zero: Tensor, builder: Builder
 ) -> Tensor:
+    """Integers of a scale, quantized by the scale and zero point of the output."""
     factor = builder.binary("math.div", scale, scalar_or_row(y_scale, builder))
     steps = builder.binary("math.mul", builder.cast(whole, "float32"), factor)
     rounded = builder.call("onnx.round_even", steps)
