@@ -5,30 +5,80 @@ Nothing here prints; the command line decides where a rendered diagnostic goes.
 
 from __future__ import annotations
 
+import bisect
 import difflib
+import heapq
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
 
+MAX_REPORTED = 100
+"""The most errors that are reported together."""
 
-@dataclass(frozen=True, slots=True)
+_MAX_MESSAGE = 4000
+_MAX_LINE = 160
+"""Characters of a source line that are shown; a longer one is cut around the caret."""
+
+_MAX_PATH = 1000
+_MAX_NAME = 64
+_MAX_KNOWN = 2000
+_MAX_COMPARED = 20
+"""Limits of :func:`did_you_mean`: its comparisons take more than quadratic time."""
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+# Control characters, the marks that reorder a line, and halves of surrogate pairs.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_BLANK = re.compile(r"[\t\n]")
+
+
+def printable(text: str, *, single_line: bool = False) -> str:
+    """A text of unknown origin without what would change the state of a terminal.
+
+    Control characters become escapes such as ``\\x1b``; tabs and line feeds stay, unless
+    ``single_line``.
+    """
+    escaped = _UNPRINTABLE.sub(_escaped, text)
+    return _BLANK.sub(_escaped, escaped) if single_line else escaped
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+@dataclass(frozen=True)
 class Source:
     """A text that was read, and the name under which a user knows it."""
 
     path: str
     text: str = field(repr=False)
 
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The offset at which each line starts."""
+        return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
+
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, both counted from 1; CR, LF and CRLF each end a line."""
-        before = self.text[:offset].replace("\r\n", "\n").replace("\r", "\n")
-        return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+        line = bisect.bisect_right(self._starts, offset)
+        start = self._starts[line - 1]
+        return line, min(offset - start, len(self.line(line))) + 1
 
     def line(self, number: int) -> str:
         """The text of a line (counted from 1), without its end."""
-        lines = self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        return lines[number - 1] if 0 < number <= len(lines) else ""
+        if not 0 < number <= len(self._starts):
+            return ""
+        following = self._starts[number : number + 1]
+        return self.text[self._starts[number - 1] : following[0] if following else None].rstrip(
+            "\r\n"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,42 +149,68 @@ class Diagnostic:
 
     def render(self) -> str:
         """The diagnostic as a person reads it: place, cause, source line with a caret, hint."""
-        lines = [f"{_place(self.span, self.file)}{self.severity}: {self.message}"]
+        lines = [f"{_place(self.span, self.file)}{self.severity}: {_message(self.message)}"]
         lines += _excerpt(self.span)
         for note in self.notes:
-            lines.append(f"  {_place(note.span, None)}note: {note.message}")
+            lines.append(f"  {_place(note.span, None)}note: {_message(note.message)}")
             lines += ["  " + line for line in _excerpt(note.span)]
         if self.hint:
-            lines.append(f"  hint: {self.hint}")
+            lines.append(f"  hint: {_message(self.hint)}")
         return "\n".join(lines)
 
 
 def _place(span: Span | None, file: str | None) -> str:
     if span is None:
-        return f"{file}: " if file else ""
+        return f"{_path(file)}: " if file else ""
     line, column = span.source.position(span.start)
-    return f"{span.source.path}:{line}:{column}: "
+    return f"{_path(span.source.path)}:{line}:{column}: "
+
+
+def _path(path: str) -> str:
+    cut = f"{path[:_MAX_PATH]}…" if len(path) > _MAX_PATH else path
+    return printable(cut, single_line=True)
+
+
+def _message(text: str) -> str:
+    cut = len(text) - _MAX_MESSAGE
+    return printable(text if cut <= 0 else f"{text[:_MAX_MESSAGE]}… ({cut} more characters)")
 
 
 def _excerpt(span: Span | None) -> list[str]:
+    """The first line of a span, or the part of it around the caret, over a row of carets."""
     if span is None:
         return []
     line, column = span.source.position(span.start)
     end_line, end_column = span.source.position(span.end)
     text = span.source.line(line)
-    width = (end_column if end_line == line else len(text) + 1) - column
+    start, end = column - 1, len(text) if end_line > line else end_column - 1
+    before, after = "", ""
+    if len(text) > _MAX_LINE:
+        first = max(0, min(start - _MAX_LINE // 2, len(text) - _MAX_LINE))
+        before = "…" if first else ""
+        after = "…" if first + _MAX_LINE < len(text) else ""
+        text = text[first : first + _MAX_LINE]
+        start, end = start - first, min(end - first, _MAX_LINE)
     number = str(line)
-    # Tabs are kept in front of the caret, so that it stands under its text at any tab width.
-    lead = "".join("\t" if character == "\t" else " " for character in text[: column - 1])
-    carets = "^" * max(1, min(width, len(text) + 1 - column))
-    return [f"  {number} | {text}", f"  {' ' * len(number)} | {lead}{carets}"]
+    # Tabs are kept before the caret, so that it stands under its text at any tab width.
+    lead = re.sub(r"[^\t]", " ", before + printable(text[:start]))
+    carets = "^" * max(1, len(printable(text[start:end])))
+    return [
+        f"  {number} | {before}{printable(text)}{after}",
+        f"  {' ' * len(number)} | {lead}{carets}",
+    ]
 
 
 class NnefError(Exception):
-    """The root of every error that a user can cause; ``diagnostics`` lists all that was found."""
+    """The root of every error that a user can cause.
+
+    ``diagnostics`` lists what was found: of each severity the first :data:`MAX_REPORTED`, and how
+    many more there are.
+    """
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
-        found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
+        given = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
+        found = tuple(capped(given))
         self.diagnostics: tuple[Diagnostic, ...] = found
         super().__init__("\n".join(diagnostic.render() for diagnostic in found))
 
@@ -160,5 +236,29 @@ def error(
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint that names the known word nearest to ``name``, or None where none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    if len(name) > _MAX_NAME:
+        return None
+    matcher = difflib.SequenceMatcher(b=name)
+
+    def likeness(word: str) -> float:
+        matcher.set_seq1(word)
+        return matcher.quick_ratio()
+
+    words = islice((word for word in known if len(word) <= _MAX_NAME), _MAX_KNOWN)
+    likely = heapq.nlargest(_MAX_COMPARED, words, key=likeness)
+    near = difflib.get_close_matches(name, likely, n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else None
+
+
+def capped(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The first :data:`MAX_REPORTED` of each severity, then how many there are more."""
+    kept: list[Diagnostic] = []
+    counts: dict[Severity, int] = {}
+    for each in found:
+        counts[each.severity] = counts.get(each.severity, 0) + 1
+        if counts[each.severity] <= MAX_REPORTED:
+            kept.append(each)
+    for severity, count in counts.items():
+        if count > MAX_REPORTED:
+            kept.append(Diagnostic(f"{count - MAX_REPORTED} more {severity}s", severity=severity))
+    return kept

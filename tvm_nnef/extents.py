@@ -240,6 +240,20 @@ def symbols(expression: Extent | Condition) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def size(expression: Extent | Condition, most: int) -> int:
+    """The operators and operands of an expression, written out; ``most`` ends the count."""
+    stack: list[Any] = [expression]
+    count = 0
+    while stack and count < most:
+        count += 1
+        node = stack.pop()
+        if is_symbolic(node):
+            stack += [
+                getattr(node, name) for name in _CHILDREN.get(type(node).__name__, ("a", "b"))
+            ]
+    return count
+
+
 def tree(expression: Extent | Condition) -> Tree:
     """An extent or condition as JSON, which :func:`evaluate` reads without TVM."""
     if not is_symbolic(expression):
@@ -379,6 +393,15 @@ _NODES: Mapping[str, str] = {
     "Or": "or",
 }
 """TVM's nodes of two operands, and the functions that they are."""
+
+_CHILDREN: Mapping[str, tuple[str, ...]] = {
+    "Var": (),
+    "IntImm": (),
+    "Cast": ("value",),
+    "Not": ("a",),
+    "Select": ("condition", "true_value", "false_value"),
+}
+"""The fields with the operands of TVM's other nodes."""
 
 
 def _static(left: Extent, right: Extent) -> TypeGuard[int]:

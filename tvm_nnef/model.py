@@ -11,14 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, did_you_mean, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, capped, did_you_mean, error
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
 from tvm_nnef.standard_library import standard_module, tools_names
-from tvm_nnef.storage.container import Container, ModelPath, open_container
+from tvm_nnef.storage.container import Container, ModelPath, open_container, open_files
 from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
 from tvm_nnef.syntax.dialect import Ambiguity, detect
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tvm_nnef.graph.nodes import Graph
+    from tvm_nnef.storage.tensor_file import TensorHeader
 
 DIALECTS = ("auto", "draft", "tools")
 _TOOLS_LINE = "# dialect: tools\n"
@@ -54,13 +56,16 @@ class Variables(Mapping[str, Any]):
             self._read[name] = read_tensor(data, self._container.place(file)).array
         return self._read[name]
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a variable; of its file, only the header is read."""
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def header(self, name: str) -> TensorHeader:
+        """The header of a variable's file, of which nothing else is read."""
         from tvm_nnef.storage.tensor_file import HEADER_SIZE, read_tensor_header
 
         file = self._files[name]
         header = self._container.read(file, HEADER_SIZE)
-        return tuple(read_tensor_header(header, self._container.place(file)).shape)
+        return read_tensor_header(header, self._container.place(file))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -203,7 +208,7 @@ def check(
             composed = _check_graph(loaded, name, attributes, types, input_shapes)
             known = {(each.span, each.message) for each in found}
             found += [each for each in composed if (each.span, each.message) not in known]
-    return found
+    return capped(found)
 
 
 def _without_body(model: Model) -> Iterator[Diagnostic]:
@@ -279,24 +284,35 @@ def check_variables(model: Model, graph: Graph) -> None:
             message = f"variable '{tensor.name}' has no value: {model.path} has no file '{file}'"
             found.append(Diagnostic(message, tensor.span, hint))
             continue
-        shape = _shape(model.variables, tensor.name)
+        shape, dtype = _described(model.variables, tensor.name)
+        message = None
         if shape != tensor.shape:
-            message = (
-                f"variable '{tensor.name}' is declared with shape {list(tensor.shape)}, "
-                f"but '{file}' holds shape {list(shape)}"
-            )
+            message = f"with shape {list(tensor.shape)}, but '{file}' holds shape {list(shape)}"
+        elif _KINDS.get(dtype.kind, tensor.type) != tensor.type:
+            message = f"as {tensor.type}, but '{file}' holds items of {dtype}"
+        if message:
             hint = "correct the declaration, or write the file again"
+            message = f"variable '{tensor.name}' is declared {message}"
             found.append(Diagnostic(message, tensor.span, hint))
     if found:
         raise NnefError(found)
 
 
-def _shape(variables: Mapping[str, Any], name: str) -> tuple[int, ...]:
+# NumPy's extension types, such as bfloat16, are of none of these kinds.
+_KINDS: Mapping[str, str] = MappingProxyType({"f": "real", "i": "int", "u": "int", "b": "bool"})
+
+
+def _described(
+    variables: Mapping[str, Any], name: str
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of a variable."""
     if isinstance(variables, Variables):
-        return variables.shape(name)
+        header = variables.header(name)
+        return tuple(header.shape), header.dtype
     import numpy as np
 
-    return np.shape(variables[name])
+    array = np.asarray(variables[name])
+    return array.shape, array.dtype
 
 
 def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -334,7 +350,7 @@ def _variable_bytes(variables: Mapping[str, Any], name: str) -> bytes:
 def _metadata(container: Container) -> Metadata:
     if not container.exists(METADATA_FILE):
         return Metadata()
-    return read_metadata(container.read(METADATA_FILE), container.place(METADATA_FILE))
+    return read_metadata(container.read_text(METADATA_FILE), container.place(METADATA_FILE))
 
 
 def _check_container(
@@ -342,22 +358,29 @@ def _check_container(
 ) -> tuple[Program | None, list[Diagnostic]]:
     assert container.main is not None
     main = container.read_source(container.main)
-    for folder in search_path:
-        if not Path(folder).is_dir():
-            hint = "search_path (--search-path) takes folders in which modules are found"
-            raise error("there is no such folder", hint=hint, file=str(folder))
+    folders = [_search_folder(folder) for folder in search_path]
     told, ambiguities = _dialect(container, dialect)
 
     def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
         file = "/".join(parts) + ".sknd"
         if container.exists(file):
             return container.read_source(file)
-        for folder in search_path:
-            if (Path(folder) / file).is_file():
-                return open_container(Path(folder) / file).read_source(Path(file).name)
+        for folder in folders:
+            if folder.exists(file):
+                return folder.read_source(file)
         return (standard_module(parts[0], told) if len(parts) == 1 else ()) or None
 
     return check_program(main, load, dialect=told, ambiguities=ambiguities)
+
+
+def _search_folder(folder: str | os.PathLike[str]) -> Container:
+    try:
+        if Path(folder).is_dir():
+            return open_files(Path(folder))
+    except (OSError, ValueError):
+        pass
+    hint = "search_path (--search-path) takes folders in which modules are found"
+    raise error("there is no such folder", hint=hint, file=str(folder))
 
 
 def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:

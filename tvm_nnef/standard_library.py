@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 _SUFFIX = ".sknd"
+_LONGEST_NAME = 64
+"""No module has a longer name; asking for a file of a much longer one is an OSError."""
 _OPERATOR = re.compile(r"^operator\s+([A-Za-z]\w*)", re.MULTILINE)
 
 
 def standard_module(name: str, dialect: str = "draft") -> tuple[Source, ...]:
     """The texts of a module; the first one to define an operator counts. Empty where unknown."""
+    if len(name) > _LONGEST_NAME:
+        return ()
     places = [(STDLIB_PREFIX, _folder())]
     if dialect == "tools":
         places.insert(0, (OVERLAY_PREFIX, _folder() / "tools"))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tvm_nnef.composition import composer
+from tvm_nnef.composition import budget
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.values import Environment
 from tvm_nnef.diagnostics import NnefError
@@ -56,7 +56,7 @@ def test_refused_soon(blocks: str, body: str, words: str) -> None:
 
 
 def test_exponential_invocations_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(composer, "MAX_STEPS", 1 << 11)
+    monkeypatch.setattr(budget, "LIMIT", 1 << 17)
     levels = "\n".join(
         f"operator f{i} {{ @input {{ x: real[n]; }} @output {{ y: real[n]; }}"
         f" @compose {{ a = f{i + 1}(x); y = f{i + 1}(a); }} }}"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from tvm_nnef import extents
 from tvm_nnef.composition import reals
+from tvm_nnef.composition.budget import MAX_TERMS
 from tvm_nnef.composition.values import (
     Environment,
     Item,
@@ -194,11 +195,14 @@ def _apply(function: BinaryFunction, left: Item, right: Item, span: Span) -> Ite
 
 
 def limited(item: Item, span: Span) -> Item:
-    """An item, undefined where it is an integer that no machine integer holds, or a giant text."""
+    """An item; undefined if it does not fit into 64 bits, or is a giant text or expression."""
     if isinstance(item, int) and not -(1 << 63) <= item < 1 << 63:
         return Undefined("the integer does not fit into 64 bits", span)
     if isinstance(item, str) and len(item) > MAX_TEXT:
         return Undefined(f"a text of more than {MAX_TEXT} characters", span)
+    if extents.is_symbolic(item) and extents.size(item, MAX_TERMS) == MAX_TERMS:
+        message = f"an expression of dynamic dimensions with {MAX_TERMS} terms or more"
+        return Undefined(message, span)
     return item
 
 

@@ -8,7 +8,7 @@ as section 2.9 says.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tvm_nnef.composition.affine import deduce, unknown_names
@@ -54,7 +54,7 @@ def bind(
     Raises NnefError for whatever makes the invocation invalid; failed assertions included. What
     only a run tells is left to the checks of the ``caller``.
     """
-    env = Environment({}, dict(invocation.types), caller.dialect, caller.symbols)
+    env = replace(caller, names={}, types=dict(invocation.types))
     _bind_types(definition, invocation, env)
     _check_attributes(definition, invocation, env)
     given = _bind_given_attributes(definition, invocation, env)
@@ -232,6 +232,7 @@ def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environmen
         if length is None:
             return False
         value = (value,) * length
+        env.budget.spend_value(value, parameter.span)
     if env.names.setdefault(name, value) != value:
         # A shape that uses the attribute's name was bound before.
         found = f"{show(value)} and {show(env.names[name])}"

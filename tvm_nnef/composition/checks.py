@@ -5,7 +5,7 @@ Enters a definition whose attributes and inputs are bound; its environment gets 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tvm_nnef.composition.evaluate import evaluate, format_text, known, text_parts
 from tvm_nnef.composition.targets import decompose, target_names
@@ -19,16 +19,28 @@ from tvm_nnef.syntax import nodes
 
 def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) -> None:
     """Evaluates ``@using`` and ``@assert``: each check as soon as its symbols are known."""
-    waiting = {name for using in definition.usings for name in target_names(using.target)}
     outputs = {parameter.name.name for parameter in definition.outputs}
-    pending = tuple(check for check in definition.assertions if not _mentions(check, outputs))
+    helpers = {name for using in definition.usings for name in target_names(using.target)}
+    early = [check for check in definition.assertions if not _mentions(check, outputs)]
+    needed = [_names(check) & helpers for check in early]
+    waiting = dict(enumerate(early))
+    users: dict[str, list[int]] = {name: [] for name in helpers}
+    for index, names in enumerate(needed):
+        for name in names:
+            users[name].append(index)
+
+    def check_ready(candidates: Iterable[int]) -> None:
+        ready = sorted(index for index in candidates if index in waiting and not needed[index])
+        _check_assertions([waiting.pop(index) for index in ready], env, place, definition)
+
+    check_ready(range(len(early)))
     for using in definition.usings:
-        ready = [check for check in pending if not _mentions(check, waiting)]
-        _check_assertions(ready, env, place, definition)
-        pending = tuple(check for check in pending if _mentions(check, waiting))
         env.names.update(decompose(using.target, known(using.value, env), env, using.span))
-        waiting -= set(target_names(using.target))
-    _check_assertions(pending, env, place, definition)
+        known_now = target_names(using.target)
+        affected = {index for name in known_now for index in users[name]}
+        for index in affected:
+            needed[index] -= set(known_now)
+        check_ready(affected)
 
 
 def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) -> None:
@@ -39,7 +51,11 @@ def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) 
 
 
 def _mentions(check: nodes.Assertion, names: set[str]) -> bool:
-    return any(identifier.name in names for identifier in used_names(check.condition))
+    return not names.isdisjoint(_names(check))
+
+
+def _names(check: nodes.Assertion) -> set[str]:
+    return {identifier.name for identifier in used_names(check.condition)}
 
 
 def _check_assertions(

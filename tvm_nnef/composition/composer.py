@@ -13,6 +13,7 @@ from functools import partial
 
 from tvm_nnef.composition import declarations
 from tvm_nnef.composition.binding import Invocation, bind
+from tvm_nnef.composition.budget import OPERATION, TENSOR, Budget
 from tvm_nnef.composition.checks import check_outputs
 from tvm_nnef.composition.computed import computed, needs_run
 from tvm_nnef.composition.control_flow import branch, loop
@@ -45,24 +46,23 @@ from tvm_nnef.syntax import nodes
 
 MAX_DEPTH = 64
 """How deep operators may invoke each other."""
-MAX_STEPS = 1 << 16
-"""The most invocations and steps of loops of a model, inner ones included."""
 
 
 class Composer:
     """Composes the definitions of one program into one graph; used once."""
 
-    def __init__(self, program: Program, quantize: bool = True) -> None:
+    def __init__(self, program: Program, budget: Budget, quantize: bool = True) -> None:
         self.program = program
+        self.budget = budget
         self.quantize = quantize
         self.quantizations: dict[str, Entry] = {}
         self.names: set[str] = set()
         self._numbers: dict[str, int] = {}
-        self._steps = 0
         self._static_types = StaticTypes(program)
 
     def name(self, base: str) -> str:
         """A tensor name that is not taken: the one asked for, or a numbered one."""
+        self.budget.spend("tensors", TENSOR)
         candidate = base
         while candidate in self.names:
             self._numbers[base] = number = self._numbers.get(base, 1) + 1
@@ -251,7 +251,7 @@ class Composer:
         frame: Frame,
         targets: Sequence[nodes.Target],
     ) -> tuple[Operand, ...]:
-        self.count_step(call.span)
+        self.budget.spend("operations", OPERATION, call.span)
         if len(frame.trace) >= MAX_DEPTH:
             raise error("operators invoke each other without end", call.span)
         label = call.label.name if call.label else self.label(targets)
@@ -296,12 +296,6 @@ class Composer:
         """The name of an operator of the standard library, not of one that replaces it."""
         module = self.program.modules[definition.module]
         return definition.qualified_name if module.is_standard else None
-
-    def count_step(self, span: Span) -> None:
-        """Raises NnefError for a model that unrolls to more than anybody can mean."""
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise error(f"a model of more than {MAX_STEPS} operations", span)
 
     def _body(
         self,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tvm_nnef import extents
 from tvm_nnef.composition import declarations
+from tvm_nnef.composition.budget import OPERATION
 from tvm_nnef.composition.dynamic import declared_shape
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
@@ -112,7 +113,7 @@ def _unrolled(
     own_variables = len(frame.variables)
     outputs: list[tuple[Value, ...]] = []
     for step in range(steps):
-        composer.count_step(node.span)
+        composer.budget.spend("operations", OPERATION, node.span)
         inner = frame.inner(f"{scope}:{step + 1}")
         inner.transparent = True
         inner.declare(carried)

@@ -40,8 +40,14 @@ from tvm_nnef.syntax import nodes
 def evaluate(node: nodes.Expression, env: Environment) -> Value:
     """The value of an expression.
 
-    Raises NnefError, with the place of the part that has no value.
+    Raises NnefError, with the position of the part that has no value.
     """
+    value = _value(node, env)
+    env.budget.spend_value(value, node.span)
+    return value
+
+
+def _value(node: nodes.Expression, env: Environment) -> Value:
     match node:
         case nodes.Integer(value):
             return arithmetic.limited(value, node.span)
@@ -54,7 +60,7 @@ def evaluate(node: nodes.Expression, env: Environment) -> Value:
         case nodes.Identifier(name):
             return _lookup(name, node.span, env)
         case nodes.Property(target, name):
-            return _property(evaluate(target, env), name, node.span)
+            return _property(_named(target, env), name, node.span)
         case nodes.Cast(type, argument):
             return _cast(type.name, argument, node.span, env)
         case nodes.Call():
@@ -91,6 +97,11 @@ def evaluate(node: nodes.Expression, env: Environment) -> Value:
 def known(node: nodes.Expression, env: Environment) -> Value:
     """The value of an expression that must have one; raises the NnefError of an undefined value."""
     return defined(evaluate(node, env))
+
+
+def _named(node: nodes.Expression, env: Environment) -> Value:
+    """The value of an expression that is not copied as a whole here: a named pack is free."""
+    return _value(node, env) if isinstance(node, nodes.Identifier) else evaluate(node, env)
 
 
 def _lookup(name: str, span: Span, env: Environment) -> Value:
@@ -182,7 +193,7 @@ def _list_item(item: nodes.ListItem, env: Environment) -> tuple[Item, ...] | Non
             ends = _ends((begin, end, stride), env)
             return None if ends is None else indexing.consecutive(*ends, item.span)
         case nodes.Expand(inner, count):
-            return expanded(evaluate(inner, env), count, item.span, env)
+            return expanded(_named(inner, env), count, item.span, env)
         case nodes.Zip(packs, count):
             return _zipped(packs, count, item.span, env)
         case _:
@@ -231,7 +242,7 @@ def _zipped(
 
 
 def _subscript(node: nodes.Subscript, env: Environment) -> Value:
-    target = evaluate(node.target, env)
+    target = _named(node.target, env)
     if target is None:
         return None
     if _is_single(node) and isinstance(target, Tensor) and target in env.symbols.stacked:

@@ -21,7 +21,14 @@ from tvm_nnef.composition.shapes import Shape
 from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.composition.targets import target_names
 from tvm_nnef.composition.values import Environment, Value
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Span, did_you_mean, error
+from tvm_nnef.diagnostics import (
+    MAX_REPORTED,
+    Diagnostic,
+    NnefError,
+    Span,
+    did_you_mean,
+    error,
+)
 from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
 from tvm_nnef.semantics.names import used_names
@@ -54,6 +61,22 @@ def compose_graph(
     :class:`NotGiven` where an attribute or an extent has no value.
     """
     definition = find_graph(program, graph)
+    try:
+        return _compose(program, definition, attributes, types, input_shapes, quantize)
+    except RecursionError:
+        hint = "make operators of inner parts, and invoke them in fewer levels"
+        message = f"graph '{definition.name}' is nested too deeply to be composed"
+        raise error(message, definition.node.name.span, hint=hint) from None
+
+
+def _compose(
+    program: Program,
+    definition: CheckedDefinition,
+    attributes: Mapping[str, object] | None,
+    types: Mapping[str, str] | None,
+    input_shapes: Mapping[str, InputShape] | None,
+    quantize: bool,
+) -> Graph:
     place = definition.node.name.span
     values = {name: _attribute(name, value) for name, value in (attributes or {}).items()}
     _check_names(definition, values, "attribute", definition.attributes)
@@ -63,7 +86,7 @@ def compose_graph(
     env = Environment({}, known_types, program.dialect, Symbols())
     _check_attributes(definition, values, env, place)
     env.names.update(_known_attributes(definition, values, env))
-    composer = Composer(program, quantize)
+    composer = Composer(program, env.budget, quantize)
     frame = Frame(MAIN, env, f"{MAIN}.{definition.name}", (), definition=definition)
     operands = tuple(
         _input(parameter, frame, (input_shapes or {}).get(parameter.name.name), composer)
@@ -88,6 +111,8 @@ def _run(composer: Composer, components: Sequence[nodes.Component], frame: Frame
     problems: list[Diagnostic] = []
     missing: set[str] = set()
     for component in components:
+        if len(problems) > MAX_REPORTED:
+            break
         if missing.isdisjoint(name.name for name in used_names(component.value)):
             try:
                 composer.run((component,), frame)
@@ -101,6 +126,9 @@ def _run(composer: Composer, components: Sequence[nodes.Component], frame: Frame
 
 def find_graph(program: Program, name: str | None) -> CheckedDefinition:
     """The graph named, or the first of the main module. Raises NnefError where there is none."""
+    definitions = program.modules[MAIN].definitions
+    if name is not None and name in definitions and definitions[name].is_graph:
+        return definitions[name]
     graphs = {definition.name: definition for definition in program.graphs}
     if name is None and graphs:
         return next(iter(graphs.values()))
@@ -199,6 +227,7 @@ def _learn(parameter: nodes.Parameter, given: Mapping[str, Value], env: Environm
             return False
         length = count(known(pack.length, env), "a pack length", pack.length.span)
         value = (value,) * length
+        env.budget.spend_value(value, parameter.span)
     env.names[name] = value
     return True
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeGuard
 
 from tvm_nnef import extents
+from tvm_nnef.composition.budget import Budget
 from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.diagnostics import NnefError, Span, error
 from tvm_nnef.extents import Condition, Extent
@@ -53,17 +54,18 @@ class Environment:
     """What names stand for where an expression is evaluated; it grows as they get values.
 
     ``types`` maps generics to concrete types; ``dialect`` decides the rounding of integer
-    divisions; ``symbols`` knows what only a run tells.
+    divisions; ``symbols`` knows what only a run tells; ``budget`` limits the work.
     """
 
     names: dict[str, Value]
     types: dict[str, str]
     dialect: str = "draft"
     symbols: Symbols = field(default_factory=Symbols)
+    budget: Budget = field(default_factory=Budget)
 
     def extended(self, names: Mapping[str, Value]) -> Environment:
         """A new environment with further names, which shadow those of this one."""
-        return Environment({**self.names, **names}, self.types, self.dialect, self.symbols)
+        return replace(self, names={**self.names, **names})
 
 
 def is_scalar(value: object) -> TypeGuard[Scalar]:

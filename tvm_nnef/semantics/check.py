@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
-from tvm_nnef.diagnostics import Diagnostic, Source
+from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, Source, capped
 from tvm_nnef.semantics.blocks import sort_blocks
 from tvm_nnef.semantics.bounds import check_bounds
 from tvm_nnef.semantics.definition import check_definition
@@ -21,7 +21,7 @@ from tvm_nnef.semantics.modules import (
     check_structure,
     load_modules,
 )
-from tvm_nnef.semantics.names import Report
+from tvm_nnef.semantics.names import Report, TooManyErrors
 from tvm_nnef.semantics.program import (
     MAIN,
     STDLIB_PREFIX,
@@ -55,17 +55,19 @@ def check_program(
     own = [m for m in modules.values() if check_stdlib or not m.is_standard]
     found += check_structure(own)
     report = Report(found)
-    for module in own:
-        if module.name == MAIN:
-            check_bounds(module.node.definitions, report)
-        for definition in module.node.definitions:
-            check_definition(program, module.name, definition, report)
-    found += [
-        _ambiguous(each)
-        for each in ambiguities
-        if (each.span.source.path, each.span.start) not in report.real_divisions
+    complete = _check_definitions(program, own, report)
+    found_all = [
+        *report.found,
+        *(
+            _ambiguous(each)
+            for each in ambiguities
+            if (each.span.source.path, each.span.start) not in report.real_divisions
+        ),
     ]
-    ordered = sort_diagnostics(report.found, main.path)
+    ordered = capped(sort_diagnostics(found_all, main.path))
+    if not complete:
+        message = f"checking stopped after {MAX_REPORTED} errors; there are more"
+        ordered.append(Diagnostic(message, hint="correct these first", file=main.path))
     failed = any(diagnostic.severity == "error" for diagnostic in ordered)
     return None if failed else program, ordered
 
@@ -78,11 +80,25 @@ def _ambiguous(place: Ambiguity) -> Diagnostic:
     return Diagnostic(message, place.span, hint, severity="warning")
 
 
+def _check_definitions(program: Program, modules: Iterable[LoadedModule], report: Report) -> bool:
+    """Fills the report; False if there are more errors than it takes."""
+    try:
+        for module in modules:
+            if module.name == MAIN:
+                check_bounds(module.node.definitions, report)
+            for definition in module.node.definitions:
+                check_definition(program, module.name, definition, report)
+    except TooManyErrors:
+        return False
+    return True
+
+
 def sort_diagnostics(found: Iterable[Diagnostic], first: str) -> list[Diagnostic]:
     """Diagnostics by file, ``first`` and then in the order of mention, and by position."""
     diagnostics = list(found)
-    files = list(dict.fromkeys((first, *(diagnostic.path for diagnostic in diagnostics))))
-    return sorted(diagnostics, key=lambda d: (files.index(d.path), d.span.start if d.span else -1))
+    files = dict.fromkeys((first, *(diagnostic.path for diagnostic in diagnostics)))
+    order = {file: index for index, file in enumerate(files)}
+    return sorted(diagnostics, key=lambda d: (order[d.path], d.span.start if d.span else -1))
 
 
 def _checked(module: LoadedModule) -> CheckedModule:

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Source, did_you_mean
+from tvm_nnef.diagnostics import (
+    MAX_REPORTED,
+    Diagnostic,
+    NnefError,
+    Note,
+    Source,
+    did_you_mean,
+)
 from tvm_nnef.semantics.program import MAIN, OVERLAY_PREFIX, STDLIB_PREFIX
 from tvm_nnef.syntax import nodes
 
@@ -58,7 +65,7 @@ def load_modules(
             continue
         source, node = sources[-1], _merged(texts)
         imports = [item for item in node.imports if str(item.path) != MAIN]
-        found += [_import_of_main(item) for item in node.imports if item not in imports]
+        found += [_import_of_main(item) for item in node.imports if str(item.path) == MAIN]
         for item in imports:
             wanted = str(item.path)
             if wanted not in tried:
@@ -89,7 +96,7 @@ def _load(item: nodes.Import, load: Loader, found: list[Diagnostic]) -> tuple[So
     try:
         imported = load(item.path.parts)
         if imported is None:
-            found.append(_missing(item, load))
+            found.append(_missing(item, hint=len(found) < MAX_REPORTED))
     except NnefError as problem:
         found.extend(problem.diagnostics)
         return ()
@@ -137,9 +144,9 @@ def _import_of_main(item: nodes.Import) -> Diagnostic:
     )
 
 
-def _missing(item: nodes.Import, load: Loader) -> Diagnostic:
+def _missing(item: nodes.Import, *, hint: bool) -> Diagnostic:
     name = str(item.path)
-    near = did_you_mean(name, (known for known in _STANDARD_NAMES if load((known,))))
+    near = did_you_mean(name, _STANDARD_NAMES) if hint else None
     where = f"looked for '{'/'.join(item.path.parts)}.sknd' in the model folder"
     return Diagnostic(
         f"there is no module '{name}'",

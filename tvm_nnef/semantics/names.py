@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tvm_nnef.diagnostics import Diagnostic, Note, Span
+from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, Note, Span
 from tvm_nnef.semantics.types import Type
 from tvm_nnef.syntax import nodes
 
@@ -74,16 +74,23 @@ class Names:
             scope = scope.outer
 
 
+class TooManyErrors(Exception):
+    """Raised by a :class:`Report` that is full; never seen by users."""
+
+
 @dataclass(slots=True)
 class Report:
-    """Collects diagnostics; the same complaint at the same place is kept once.
+    """Collects diagnostics; the same one at the same position is kept once.
 
-    ``real_divisions`` are paths and offsets of the signs that divide reals.
+    ``real_divisions`` are paths and offsets of the signs that divide reals. Raises
+    :class:`TooManyErrors` instead of adding a further error to ``MAX_REPORTED``, so that the time
+    for hints does not grow with the number of mistakes.
     """
 
     found: list[Diagnostic] = field(default_factory=list)
     real_divisions: set[tuple[str, int]] = field(default_factory=set)
     _seen: set[tuple[int, str]] = field(default_factory=set)
+    _errors: int = 0
 
     def error(
         self, message: str, span: Span, hint: str | None = None, notes: tuple[Note, ...] = ()
@@ -98,9 +105,14 @@ class Report:
     def _add(self, diagnostic: Diagnostic) -> None:
         start = diagnostic.span.start if diagnostic.span else -1
         key = (start, diagnostic.message)
-        if key not in self._seen:
-            self._seen.add(key)
-            self.found.append(diagnostic)
+        if key in self._seen:
+            return
+        if diagnostic.severity == "error":
+            if self._errors == MAX_REPORTED:
+                raise TooManyErrors
+            self._errors += 1
+        self._seen.add(key)
+        self.found.append(diagnostic)
 
 
 def used_names(node: object) -> Iterator[nodes.Identifier]:

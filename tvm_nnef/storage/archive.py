@@ -7,6 +7,7 @@ members are checked before any of them is read. Which of them is a model is for 
 from __future__ import annotations
 
 import gzip
+import io
 import tarfile
 import zlib
 from dataclasses import dataclass
@@ -21,6 +22,13 @@ MAX_MEMBERS = 100_000
 MAX_UNPACKED = 1 << 30
 MAX_RATIO = 100
 """A compressed archive may unpack to 1 GiB, or to 100 times its own size if that is more."""
+
+MAX_HEADER = 16 << 10
+MAX_HEADERS = 16 << 20
+"""Bytes of one extended header, and of all of them that do not fit into one block."""
+
+MAX_GLOBAL = 64
+"""Values in global extended headers: each member takes a copy of all."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -65,12 +73,12 @@ def unpack_gzip(stream: BinaryIO, packed_size: int, file: str) -> bytes:
     ``MAX_UNPACKED`` and ``MAX_RATIO`` allow.
     """
     limit = max(MAX_UNPACKED, MAX_RATIO * packed_size)
-    unpacked = bytearray()
+    unpacked = io.BytesIO()
     try:
         with gzip.GzipFile(fileobj=stream, mode="rb") as plain:
             while chunk := plain.read(_CHUNK):
-                unpacked += chunk
-                if len(unpacked) > limit:
+                unpacked.write(chunk)
+                if unpacked.tell() > limit:
                     raise error(
                         f"the archive has {packed_size} bytes and unpacks to more than {limit}",
                         hint="if you trust it, unpack it yourself and give the folder",
@@ -78,7 +86,7 @@ def unpack_gzip(stream: BinaryIO, packed_size: int, file: str) -> bytes:
                     )
     except _DAMAGED as cause:
         raise _damaged(cause, file) from cause
-    return bytes(unpacked)
+    return unpacked.getvalue()
 
 
 def index_tar(stream: BinaryIO, size: int, file: str) -> dict[str, Member]:
@@ -90,11 +98,18 @@ def index_tar(stream: BinaryIO, size: int, file: str) -> dict[str, Member]:
     """
     members: dict[str, Member] = {}
     try:
-        with tarfile.open(fileobj=_Bounded(stream, size), mode="r:") as archive:  # type: ignore[call-overload]
-            for count, info in enumerate(archive):
-                if count >= MAX_MEMBERS:
+        with tarfile.open(fileobj=_Headers(stream, size, file), mode="r:") as archive:  # type: ignore[call-overload]
+            for count in range(MAX_MEMBERS + 1):
+                info = archive.next()
+                if info is None:
+                    break
+                if count == MAX_MEMBERS:
                     raise _too_many(file)
+                if len(archive.pax_headers) > MAX_GLOBAL:
+                    raise _too_large(f"more than {MAX_GLOBAL} values in global headers", file)
                 _add_member(members, info, size, file)
+                # Otherwise every header is kept, with its copy of the global values.
+                archive.members.clear()  # type: ignore[attr-defined]
             end = archive.offset
     except _DAMAGED as cause:
         raise _damaged(cause, file) from cause
@@ -134,6 +149,10 @@ def _fault(info: tarfile.TarInfo, name: str, size: int) -> str | None:
     return None
 
 
+def _too_large(what: str, file: str) -> NnefError:
+    return error(f"the archive has {what}", hint="pack the model again", file=file)
+
+
 def _too_many(file: str) -> NnefError:
     return error(
         f"the archive has more than {MAX_MEMBERS} members",
@@ -150,18 +169,25 @@ def _damaged(cause: object, file: str) -> NnefError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounded:
-    """The part of a binary file that tarfile needs, which never reads beyond ``size``.
+@dataclass(slots=True)
+class _Headers:
+    """The part of a binary file that tarfile needs to read headers, which limits their size.
 
-    A header may ask for any number of bytes, and a file object would make room for all of them.
+    A header may ask for any number of bytes, and a file object would allocate all of them.
     """
 
     stream: BinaryIO
     size: int
+    file: str
+    total: int = 0
 
     def read(self, count: int) -> bytes:
-        return self.stream.read(max(0, min(count, self.size - self.stream.tell())))
+        left = max(0, min(count, self.size - self.stream.tell()))
+        if left > _BLOCK:
+            self.total += left
+        if left > MAX_HEADER or self.total > MAX_HEADERS:
+            raise _too_large("extended headers of an unusual size", self.file)
+        return self.stream.read(left)
 
     def seek(self, offset: int) -> int:
         return self.stream.seek(offset)

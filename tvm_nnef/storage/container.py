@@ -8,6 +8,7 @@ stays open, and nothing here knows what the files mean.
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 from abc import ABC, abstractmethod
@@ -33,7 +34,7 @@ ModelPath: TypeAlias = "str | os.PathLike[str]"
 TEXT_PATH = "<text>"
 """The name under which a model given as text stands in messages."""
 
-MAX_TEXT_SIZE = 64 << 20
+MAX_TEXT_SIZE = 16 << 20
 """Bytes that a text may have: a module, or ``model.json``."""
 
 
@@ -78,8 +79,14 @@ class Container(ABC):
     def read_source(self, name: str) -> Source:
         """A text file as a :class:`Source`, read as UTF-8, with or without a byte order mark.
 
-        Raises :class:`NnefError` for a missing file, other encodings and texts beyond
-        ``MAX_TEXT_SIZE``.
+        Raises :class:`NnefError` like :meth:`read_text`, and for other encodings.
+        """
+        return decode_source(self.read_text(name), self.place(name))
+
+    def read_text(self, name: str) -> bytes:
+        """The bytes of a text file.
+
+        Raises :class:`NnefError` for a missing file, and for one of more than ``MAX_TEXT_SIZE``.
         """
         place = self.place(name)
         if (size := self.size(name)) > MAX_TEXT_SIZE:
@@ -88,7 +95,7 @@ class Container(ABC):
                 hint="values belong into '.dat' files",
                 file=place,
             )
-        return decode_source(self.read(name), place)
+        return self.read(name)
 
     def _missing(self, name: str) -> NnefError:
         names = self.names()
@@ -117,7 +124,21 @@ class _Folder(Container):
         return tuple(sorted(found))
 
     def exists(self, name: str) -> bool:
-        return (Path(self.path) / member_name(name, self.path)).is_file()
+        path = Path(self.path) / member_name(name, self.path)
+        try:
+            found = path.is_file()
+            inside = not found or path.resolve().is_relative_to(Path(self.path).resolve())
+        except (OSError, ValueError) as cause:
+            if getattr(cause, "errno", None) == errno.ENAMETOOLONG:
+                return False
+            raise _unreadable(path, cause) from cause
+        if not inside:
+            raise error(
+                "a link that leads outside of the model folder is not followed",
+                hint="copy the file into the folder",
+                file=str(path),
+            )
+        return found
 
     def size(self, name: str) -> int:
         if not self.exists(name):

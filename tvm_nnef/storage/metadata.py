@@ -116,7 +116,7 @@ class _Place:
     path: tuple[str | int, ...]
 
     def fail(self, expected: str, hint: str | None = None) -> NoReturn:
-        got = json.dumps(self.value, ensure_ascii=False)
+        got = json.dumps(self.value)
         got = got if len(got) <= 40 else f"{got[:40]}…"
         raise error(
             f"{self.title} must be {expected}; got {got}",
@@ -162,7 +162,10 @@ def _image(place: _Place) -> ImageInput:
 def _members(place: _Place) -> dict[str, _Place]:
     if not isinstance(place.value, dict):
         place.fail("an object in braces")
-    return {key: place.at(key, value) for key, value in place.value.items()}
+    members = {key: place.at(key, value) for key, value in place.value.items()}
+    for key in members:
+        _check_encodable(members[key], key)
+    return members
 
 
 def _known_members(place: _Place, known: tuple[str, ...]) -> dict[str, _Place]:
@@ -191,7 +194,16 @@ def _items(place: _Place, read: Callable[[_Place], _Value]) -> tuple[_Value, ...
 def _text(place: _Place) -> str:
     if not isinstance(place.value, str):
         place.fail("a text in quotes")
+    _check_encodable(place, place.value)
     return place.value
+
+
+def _check_encodable(place: _Place, text: str) -> None:
+    """Refuses halves of surrogate pairs, which cannot be printed or written again."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        place.fail("a text of Unicode characters", "correct the escape: '\\uD83D' needs its pair")
 
 
 def _flag(place: _Place) -> bool:
@@ -231,10 +243,11 @@ def _number(place: _Place) -> float:
 
 def _parse(source: Source) -> Json:
     def unique(pairs: list[tuple[str, Json]]) -> Json:
-        content = dict(pairs)
-        if len(content) != len(pairs):
-            keys = [key for key, _ in pairs]
-            raise _doubled(source, next(key for key in keys if keys.count(key) > 1))
+        content: dict[str, Json] = {}
+        for key, value in pairs:
+            if key in content:
+                raise _doubled(source, key)
+            content[key] = value
         return content
 
     def constant(name: str) -> NoReturn:

@@ -66,11 +66,20 @@ def build_tree(
         except NnefError as found:
             problems.extend(found.diagnostics)
             value = nodes.Omitted(span=span)
-        if depth == MAXIMUM_DEPTH:
+        level = depth + _levels(subtree)
+        if depth <= MAXIMUM_DEPTH < level:
             problems.append(_too_deep(span))
-        built[id(subtree)] = Built(value, depth + 1)
+        built[id(subtree)] = Built(value, level)
     problems.sort(key=lambda problem: problem.span.start if problem.span else 0)
     return dataclasses.replace(built[id(tree)], problems=tuple(problems))
+
+
+def _levels(tree: lark.Tree[lark.Token]) -> int:
+    """How much deeper than its children a node is.
+
+    Each 'elif' is composed as a branch inside the other, with fewer calls than an expression.
+    """
+    return max(1, len(tree.children) * 3 // 8) if tree.data == "branch" else 1
 
 
 def _span(tree: lark.Tree[lark.Token], source: Source) -> Span:
@@ -83,5 +92,5 @@ def _too_deep(span: Span) -> Diagnostic:
     return Diagnostic(
         f"this is nested more than {MAXIMUM_DEPTH} levels deep",
         Span(span.source, span.start, min(span.end, span.start + 1)),
-        "give parts of it names of their own in '@using'",
+        "give parts of it names of their own in '@using', or make an operator of them",
     )

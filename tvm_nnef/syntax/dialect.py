@@ -12,15 +12,13 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from tvm_nnef.diagnostics import Source, Span
-from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS, SPELLINGS
+from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS, SPELLINGS, STRING
 
 _DECLARATION = re.compile(rf"(?:\s|#[^\r\n]*[\r\n])*?#\s*dialect:\s*({'|'.join(SPELLINGS)})\b")
 """A comment in front of all else that names the dialect."""
 
-_SKIPPED = re.compile(
-    r"""#[^\r\n]*|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)""", re.DOTALL
-)
-"""Comments and strings; one that is never closed ends with the text."""
+_SKIPPED = re.compile(rf"#[^\r\n]*|{STRING}", re.DOTALL)
+"""Comments and strings."""
 
 _ESCAPE = re.compile(r"""\\[\\"'{}]""")
 

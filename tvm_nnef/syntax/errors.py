@@ -14,7 +14,7 @@ from typing import Any, cast
 import lark
 
 from tvm_nnef.diagnostics import Diagnostic, Note, Span, did_you_mean
-from tvm_nnef.syntax.spelling import Spelling
+from tvm_nnef.syntax.spelling import STRING, Spelling
 
 BLOCKS = (
     "@dtype", "@attrib", "@input", "@using", "@constant", "@variable", "@output",
@@ -52,7 +52,7 @@ _BEHIND_OPERANDS = {
 _LISTED = 6
 """More alternatives than these are not listed to the user."""
 
-_BRACKETS = re.compile(r"""#[^\r\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[()\[\]{}]""", re.DOTALL)
+_BRACKETS = re.compile(rf"#[^\r\n]*|{STRING}|[()\[\]{{}}]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, cast
 
 import lark
@@ -17,12 +18,20 @@ from tvm_nnef.syntax import grammar, nodes
 from tvm_nnef.syntax.build_tree import Built, build_tree
 from tvm_nnef.syntax.errors import explain
 from tvm_nnef.syntax.recovery import braces, without_error
-from tvm_nnef.syntax.spelling import Spelling, spelling_of
+from tvm_nnef.syntax.spelling import STRING, Spelling, spelling_of
 
 MAXIMUM_SIZE = 4 * 1024 * 1024
 """The longest text that is read, in characters."""
 
+MAXIMUM_TOKENS = 300_000
+"""The most words and signs of a text; reading so many takes some ten seconds."""
+
 MAXIMUM_ERRORS = 20
+
+MAXIMUM_REREAD = 200_000
+"""Characters that are read to find further errors; the text before each error is read again."""
+
+_TOKEN = re.compile(rf"#[^\r\n]*|{STRING}|\w+|[^\s\w]", re.DOTALL)
 
 _DEFINITION = re.compile(
     r"^[ \t]*(?:public\s+)?(?:operator|graph)\s+[A-Za-z_][A-Za-z0-9_]*\s*\{", re.MULTILINE
@@ -44,8 +53,9 @@ def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Modu
     problems: list[Diagnostic] = []
     built: Built | None = None
     start: int | None = 0
+    reread = 0
     for _ in range(MAXIMUM_ERRORS):
-        if start is None:
+        if start is None or reread > MAXIMUM_REREAD:
             break
         try:
             built = parser.parse(start, len(text), "module")
@@ -55,6 +65,7 @@ def parse(text: str, path: str = "<text>", dialect: str = "draft") -> nodes.Modu
             if not _follows(place, start, problems):
                 problems.append(problem)
             around = _definition_around(place, start)
+            reread += place.start - start
             problems.extend(parser.problems(start, around))
             parser, start = _behind(place, around, parser)
         else:
@@ -154,7 +165,15 @@ def _source(text: str, path: str) -> Source:
             file=path,
             hint="keep large constants in '.dat' files, as variables",
         )
-    return Source(path, text)
+    source = Source(path, text)
+    surplus = next(islice(_TOKEN.finditer(text), MAXIMUM_TOKENS, None), None)
+    if surplus is not None:
+        raise error(
+            f"the text has more than {MAXIMUM_TOKENS} words and signs",
+            Span(source, surplus.start(), surplus.start() + 1),
+            hint="keep large constants in '.dat' files, and repeated parts in operators",
+        )
+    return source
 
 
 def _definition_around(place: Span, start: int) -> int:

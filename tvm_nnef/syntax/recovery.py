@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvm_nnef.syntax.errors import BLOCKS
+from tvm_nnef.syntax.spelling import STRING
 
-_TOKENS = re.compile(r"""#[^\r\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[()\[\]{};]""", re.DOTALL)
+_TOKENS = re.compile(rf"#[^\r\n]*|{STRING}|[()\[\]{{}};]", re.DOTALL)
 _OPENING = re.compile(r"(?:@\w+|\b(?:if|then|elif|else|do|unroll|while)|[=:);])\s*\Z")
 """What stands in front of the brace of a block; that of attributes stands behind a name."""
 
 _BLOCK = re.compile(r"(@\w+)\s*\{")
-_MORE = re.compile(r"\s*[)\],;]+")
+_MORE = re.compile(r"\s*[)\],;]")
 """What cannot begin a statement, so that the semicolon in front of it was no end."""
 
 _NOT_BLANK = re.compile(r"\S")

@@ -20,6 +20,12 @@ BUILTIN_FUNCTIONS = frozenset(
 )  # fmt: skip
 """The built-in scalar functions, which the tools dialect tells from invocations by their names."""
 
+STRING = r""""[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|'[^'\\]*(?:\\.[^'\\]*)*(?:'|\\?\Z)"""
+"""The pattern (with DOTALL) of a string literal; one that is never closed ends with the text.
+
+If it did not match, each quote in the rest of the text would be tried, in quadratic time.
+"""
+
 _KEYWORDS = frozenset(
     (
         "import", "graph", "public", "operator", "optional", "type", "arith", "num", "int", "real",

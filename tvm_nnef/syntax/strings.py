@@ -17,11 +17,11 @@ import lark
 
 from tvm_nnef.diagnostics import Source, Span, error
 from tvm_nnef.syntax import nodes
-from tvm_nnef.syntax.spelling import Spelling
+from tvm_nnef.syntax.spelling import STRING, Spelling
 
 ESCAPABLE = "\"'{}\\"
 
-_NESTED = re.compile(r"""[{}]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+_NESTED = re.compile(rf"[{{}}]|{STRING}", re.DOTALL)
 """Braces, and the strings in which they do not count."""
 
 _PROTECTED = re.compile(r"\\?.|\\", re.DOTALL)
