@@ -14,7 +14,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, capped, did_you_mean, error
+from tvm_nnef.diagnostics import (
+    MAX_REPORTED,
+    Diagnostic,
+    NnefError,
+    Source,
+    capped,
+    did_you_mean,
+    error,
+)
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
@@ -95,13 +103,15 @@ class Model:
     """A model in memory; it compares by identity.
 
     ``variables`` maps full names (``main.Net.weight``) to NumPy arrays, ``machine_types`` tensor
-    names to dtypes. ``path`` is the model's name in messages.
+    names to dtypes. ``path`` is the model's name in messages. ``given_variables`` tells whether
+    the variables are those of a caller, whose unknown names are mistakes.
     """
 
     program: Program = field(repr=False)
     path: str
     variables: Mapping[str, Any] = field(repr=False)
     metadata: Metadata = field(default_factory=Metadata, repr=False)
+    given_variables: bool = field(default=False, repr=False)
 
     @property
     def modules(self) -> Mapping[str, Any]:
@@ -173,9 +183,9 @@ def _read(
         found += files.check()
     if program is None or any(each.severity == "error" for each in found):
         return None, found
-    return Model(
-        program, container.path, files if variables is None else variables, metadata
-    ), found
+    given = variables is not None
+    values = files if variables is None else variables
+    return Model(program, container.path, values, metadata, given), found
 
 
 def check(
@@ -204,10 +214,12 @@ def check(
         loaded, found = _read(model, dialect, search_path, variables)
     if loaded is not None:
         found += _without_body(loaded)
+        known = {(each.span, each.message) for each in found}
         for name in _to_compose(loaded) if graph is None else (graph,):
-            composed = _check_graph(loaded, name, attributes, types, input_shapes)
-            known = {(each.span, each.message) for each in found}
-            found += [each for each in composed if (each.span, each.message) not in known]
+            for each in _check_graph(loaded, name, attributes, types, input_shapes):
+                if (each.span, each.message) not in known:
+                    known.add((each.span, each.message))
+                    found.append(each)
     return capped(found)
 
 
@@ -251,6 +263,7 @@ def _check_graph(
     input_shapes: Mapping[str, Any] | None,
 ) -> list[Diagnostic]:
     from tvm_nnef.composition import NotGiven, compose_graph
+    from tvm_nnef.metadata_check import check_metadata
 
     try:
         graph = compose_graph(
@@ -262,20 +275,28 @@ def _check_graph(
         return [Diagnostic(message, first.span, first.hint, severity="note")]
     except NnefError as problem:
         return list(problem.diagnostics)
+    # What model.json names may belong to any graph.
+    found = check_metadata(graph, model.metadata) if len(model.graphs) == 1 else []
     if not model.variables and graph.variables:
         message = f"the model has no variable files; graph '{name}' needs {len(graph.variables)}"
-        return [Diagnostic(message, severity="note", file=model.path)]
+        return [*found, Diagnostic(message, severity="note", file=model.path)]
     try:
         check_variables(model, graph)
     except NnefError as problem:
-        return list(problem.diagnostics)
-    return []
+        found += problem.diagnostics
+    return found
 
 
 def check_variables(model: Model, graph: Graph) -> None:
-    """Raises an NnefError that lists every variable without a value, or with one of other shape."""
-    found: list[Diagnostic] = []
+    """Raises an NnefError that lists what is wrong with the values of variables.
+
+    That is every variable without a value, or with one of another shape or type, and every name
+    that a caller gives and no variable has.
+    """
+    found = _unknown_variables(model, graph) if model.given_variables else []
     for tensor in graph.variables:
+        if len(found) > MAX_REPORTED:
+            break
         file = variable_file_name(tensor.name)
         if tensor.name not in model.variables:
             hint = did_you_mean(tensor.name, model.variables) or (
@@ -285,26 +306,40 @@ def check_variables(model: Model, graph: Graph) -> None:
             found.append(Diagnostic(message, tensor.span, hint))
             continue
         shape, dtype = _described(model.variables, tensor.name)
-        message = None
+        fault = None
         if shape != tensor.shape:
-            message = f"with shape {list(tensor.shape)}, but '{file}' holds shape {list(shape)}"
+            fault = f"with shape {list(tensor.shape)}, but '{file}' holds shape {list(shape)}"
         elif _KINDS.get(dtype.kind, tensor.type) != tensor.type:
-            message = f"as {tensor.type}, but '{file}' holds items of {dtype}"
-        if message:
+            fault = f"as {tensor.type}, but '{file}' holds items of {dtype}"
+        if fault:
             hint = "correct the declaration, or write the file again"
-            message = f"variable '{tensor.name}' is declared {message}"
+            message = f"variable '{tensor.name}' is declared {fault}"
             found.append(Diagnostic(message, tensor.span, hint))
     if found:
         raise NnefError(found)
+
+
+def _unknown_variables(model: Model, graph: Graph) -> list[Diagnostic]:
+    """The names given that are no variables; those of the model's other graphs are left out."""
+    known = {tensor.name for tensor in graph.variables}
+    others = tuple(f"{MAIN}.{name}." for name in model.graphs if f"{MAIN}.{name}" != graph.name)
+    unknown = [
+        name for name in model.variables if name not in known and not name.startswith(others)
+    ]
+    return [
+        Diagnostic(
+            f"graph '{graph.name}' has no variable '{name}'",
+            hint=did_you_mean(name, known) or "variables are given by their full names",
+        )
+        for name in unknown[:MAX_REPORTED]
+    ]
 
 
 # NumPy's extension types, such as bfloat16, are of none of these kinds.
 _KINDS: Mapping[str, str] = MappingProxyType({"f": "real", "i": "int", "u": "int", "b": "bool"})
 
 
-def _described(
-    variables: Mapping[str, Any], name: str
-) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _described(variables: Mapping[str, Any], name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and dtype of a variable."""
     if isinstance(variables, Variables):
         header = variables.header(name)

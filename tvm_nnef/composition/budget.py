@@ -52,7 +52,7 @@ class Budget:
         elif isinstance(value, str):
             self.spend("characters", len(value) // CHARACTERS, span)
         elif extents.is_symbolic(value):
-            terms = extents.size(value, MAX_TERMS)  # type: ignore[arg-type]
+            terms = extents.size(value, MAX_TERMS)
             self.spend("expressions", terms**2 // 16 if terms > FREE_TERMS else 0, span)
 
     def _exhausted(self) -> Exception:

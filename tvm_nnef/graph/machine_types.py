@@ -7,8 +7,9 @@ is converted here, and nothing depends on the values of tensors.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
+from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean
 from tvm_nnef.graph.formula import Constant, Formula, ScalarType, scalars, walk
 from tvm_nnef.graph.nodes import (
     Graph,
@@ -59,7 +60,7 @@ def assign(
     """
     named = named or {}
     known = _by_name(graph)
-    problems = [*_wrong_defaults(defaults), *_wrong_names(named, known)]
+    problems = [*_wrong_defaults(defaults), *(problem for _, problem in wrong_names(graph, named))]
     if problems:
         raise NnefError(problems)
     types = {tensor: dtype for name, dtype in named.items() for tensor in known[name]}
@@ -121,17 +122,23 @@ def _wrong_defaults(defaults: Mapping[str, str]) -> Iterator[Diagnostic]:
             yield _unfit(dtype, kind, f"the type {kind}")
 
 
+def wrong_names(graph: Graph, named: Mapping[str, str]) -> list[tuple[str, Diagnostic]]:
+    """The names that no tensor has, and those whose dtype does not fit; at most MAX_REPORTED."""
+    known = _by_name(graph)
+    return list(islice(_wrong_names(named, known), MAX_REPORTED))
+
+
 def _wrong_names(
     named: Mapping[str, str], known: Mapping[str, tuple[Tensor, ...]]
-) -> Iterator[Diagnostic]:
+) -> Iterator[tuple[str, Diagnostic]]:
     for name, dtype in named.items():
         if name not in known:
             message = f"a machine type is given for '{name}', but no tensor has this name"
-            yield Diagnostic(message, hint=did_you_mean(name, known))
+            yield name, Diagnostic(message, hint=did_you_mean(name, known))
             continue
         for tensor in known[name]:
             if DTYPES.get(dtype) != tensor.type:
-                yield _unfit(dtype, tensor.type, f"'{tensor.name}', which is {tensor.type}")
+                yield name, _unfit(dtype, tensor.type, f"'{tensor.name}', which is {tensor.type}")
 
 
 def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:

@@ -10,17 +10,22 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from json.decoder import JSONDecoder
 from types import MappingProxyType
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
-from tvm_nnef.diagnostics import NnefError, Source, Span, did_you_mean, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span, did_you_mean, error
 from tvm_nnef.storage.container import decode_source
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+_Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
+
+_MAX_PROBLEMS = 20
+"""Problems that are reported together; to find the position of one takes linear time."""
 
 LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "NHW", "HW")
 """Orders of the dimensions of an image: batch, channels, height, width."""
@@ -63,13 +68,21 @@ class Metadata:
     inputs: Mapping[str, ImageInput] = field(default_factory=lambda: MappingProxyType({}))
     machine_types: Mapping[str, str] = field(default_factory=_empty)
     source_names: Mapping[str, str] = field(default_factory=_empty)
+    source: Source | None = field(default=None, compare=False, repr=False)
+    """The text that it was read from."""
+
+    def span(self, *path: str | int) -> Span | None:
+        """Where the value that keys lead to stands in the text, if it was read from one."""
+        if self.source is None:
+            return None
+        return Span(self.source, *_locate(self.source.text, path))
 
 
 def read_metadata(data: bytes, file: str) -> Metadata:
     """Read ``model.json``, named ``file`` in messages.
 
     Raises :class:`NnefError`, with line and column, for text that is not JSON, unknown or doubled
-    keys, and values of another kind than the format asks for.
+    keys, and values of another kind than the format asks for; all of them at once.
     """
     source = decode_source(data, file)
     return _metadata(_Place(source, _parse(source), ()))
@@ -133,16 +146,16 @@ class _Place:
 
 
 def _metadata(place: _Place) -> Metadata:
-    members = _known_members(place, ("labels", "inputs", "machine_types", "source_names"))
-    labels, inputs, types, names = (
-        members.get(key) for key in ("labels", "inputs", "machine_types", "source_names")
-    )
-    return Metadata(
-        labels=_items(labels, _text) if labels else (),
-        inputs=_table(inputs, _image),
-        machine_types=_table(types, _machine_type),
-        source_names=_table(names, _text),
-    )
+    readers: Mapping[str, Callable[[_Place], object]] = {
+        "labels": partial(_items, read=_text),
+        "inputs": partial(_table, read=_image),
+        "machine_types": partial(_table, read=_machine_type),
+        "source_names": partial(_table, read=_text),
+    }
+    members = _known_members(place, tuple(readers))
+    values = _each(members.items(), lambda key, member: readers[key](member))
+    content: dict[str, Any] = dict(zip(members, values, strict=True))
+    return Metadata(**content, source=place.source)
 
 
 def _image(place: _Place) -> ImageInput:
@@ -170,25 +183,48 @@ def _members(place: _Place) -> dict[str, _Place]:
 
 def _known_members(place: _Place, known: tuple[str, ...]) -> dict[str, _Place]:
     members = _members(place)
-    for key, member in members.items():
+
+    def check(key: str, member: _Place) -> None:
         if key not in known:
             raise error(
                 f"unknown key {key!r}",
                 Span(place.source, *_locate(place.source.text, member.path)),
                 hint=did_you_mean(key, known) or f"known keys are {', '.join(known)}",
             )
+
+    _each(members.items(), check)
     return members
 
 
-def _table(place: _Place | None, read: Callable[[_Place], _Value]) -> Mapping[str, _Value]:
-    members = _members(place) if place else {}
-    return MappingProxyType({key: read(member) for key, member in members.items()})
+def _each(
+    items: Iterable[tuple[_Key, _Place]], read: Callable[[_Key, _Place], _Value]
+) -> list[_Value]:
+    """What a function makes of each item; raises one error with the problems of all."""
+    values: list[_Value] = []
+    problems: list[Diagnostic] = []
+    for key, item in items:
+        try:
+            values.append(read(key, item))
+        except NnefError as problem:
+            problems += problem.diagnostics
+        if len(problems) >= _MAX_PROBLEMS:
+            break
+    if problems:
+        raise NnefError(problems)
+    return values
+
+
+def _table(place: _Place, read: Callable[[_Place], _Value]) -> Mapping[str, _Value]:
+    members = _members(place)
+    values = _each(members.items(), lambda _, member: read(member))
+    return MappingProxyType(dict(zip(members, values, strict=True)))
 
 
 def _items(place: _Place, read: Callable[[_Place], _Value]) -> tuple[_Value, ...]:
     if not isinstance(place.value, list):
         place.fail("a list in brackets")
-    return tuple(read(place.at(index, value)) for index, value in enumerate(place.value))
+    items = ((index, place.at(index, value)) for index, value in enumerate(place.value))
+    return tuple(_each(items, lambda _, item: read(item)))
 
 
 def _text(place: _Place) -> str:
