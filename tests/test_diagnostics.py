@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import pickle
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tvm_nnef.diagnostics import (
+    MAX_REPORTED,
     Diagnostic,
     NnefError,
     Note,
@@ -64,6 +66,55 @@ def test_file_without_text() -> None:
     assert Diagnostic("cause").render() == "error: cause"
 
 
+def test_a_long_line_is_cut_around_the_caret() -> None:
+    text = "a" * 5000 + "foo" + "b" * 5000
+    start, *rest = Diagnostic("cause", Span(Source("s", text), 5000, 5003)).render().split("\n")
+    shown, carets = rest
+    assert start == "s:1:5001: error: cause"
+    assert len(shown) < 200
+    assert shown.startswith("  1 | …a") and shown.endswith("b…")
+    assert shown[carets.index("^") : carets.rindex("^") + 1] == "foo"
+
+
+def test_a_span_beyond_the_window_has_carets_to_its_end() -> None:
+    shown, carets = (
+        Diagnostic("cause", Span(Source("s", "x" * 9999), 0, 9999)).render().split("\n")[1:]
+    )
+    assert len(carets) == len(shown) - len("…")
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("a\x1b[31mb", "a\\x1b[31mb"),
+    ("a\rb\x00\x7f\x9b", "a\\rb\\x00\\x7f\\x9b"),
+    ("a\u202eb\u2066", "a\\u202eb\\u2066"),
+    ("a\ud800", "a\\ud800"),
+    ("ä 漢 \u200c é 🙂", "ä 漢 \u200c é 🙂"),
+])  # fmt: skip
+def test_control_characters_are_escaped_everywhere(text: str, shown: str) -> None:
+    source = Source(text, f"# {text.replace(chr(13), '')}")
+    found = Diagnostic(text, Span(source, 2, 3), text, (Note(text),), file=text)
+    rendered = found.render()
+    assert rendered.count(shown) == 4
+    assert not set(rendered) & {"\x1b", "\r", "\x00", "\x7f", "\x9b", "\u202e", "\u2066", "\ud800"}
+
+
+def test_carets_stand_under_escaped_text() -> None:
+    _, shown, carets = Diagnostic("c", span("\x1b «foo»;")).render().split("\n")
+    assert shown[carets.index("^") : carets.rindex("^") + 1] == "foo"
+
+
+def test_long_messages_and_paths_are_cut() -> None:
+    assert len(Diagnostic("m" * 10**6, file="p" * 10**6).render()) < 10_000
+
+
+def test_an_error_holds_a_limited_number_of_diagnostics() -> None:
+    problem = NnefError(Diagnostic(f"cause {number}") for number in range(1234))
+    *kept, last = problem.diagnostics
+    assert len(kept) == MAX_REPORTED
+    assert last.message == f"{1234 - MAX_REPORTED} more errors"
+    assert NnefError(problem.diagnostics[:3]).diagnostics == problem.diagnostics[:3]
+
+
 def test_positions_count_from_one_and_end_exclusively() -> None:
     found = Diagnostic("cause", span("a;\nb = «c\nd»;"))
     assert (found.line, found.column, found.end_line, found.end_column) == (2, 5, 3, 2)
@@ -108,3 +159,15 @@ def test_error_survives_pickling() -> None:
 ])  # fmt: skip
 def test_did_you_mean(name: str, hint: str | None) -> None:
     assert did_you_mean(name, ["conv", "max_pool", "avg_pool"]) == hint
+
+
+def test_did_you_mean_compares_few_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    ratio = difflib.SequenceMatcher.ratio
+    monkeypatch.setattr(
+        difflib.SequenceMatcher, "ratio", lambda self: compared.append(1) or ratio(self)
+    )
+    names = [f"{'ab' * 20}{number}" for number in range(5000)]
+    assert did_you_mean("ba" * 20, names)
+    assert len(compared) <= 20
+    assert did_you_mean("ab" * 500, ["ab" * 500 + "a"]) is None

@@ -260,5 +260,5 @@ def capped(found: Sequence[Diagnostic]) -> list[Diagnostic]:
             kept.append(each)
     for severity, count in counts.items():
         if count > MAX_REPORTED:
-            kept.append(Diagnostic(f"{count - MAX_REPORTED} more {severity}s", severity=severity))
+            kept.append(Diagnostic(f"{count - MAX_REPORTED} more {severity}s", severity="note"))
     return kept

@@ -157,7 +157,7 @@ def load_model(
         return model
     loaded, found = _read(model, dialect, search_path, variables)
     if loaded is None:
-        raise NnefError(each for each in found if each.severity == "error")
+        raise NnefError(each for each in found if each.severity != "warning")
     return loaded
 
 

@@ -25,6 +25,7 @@ GRAPH = "graph G { @input { x: real[4]; } @output { y: real[4]; } @compose { y =
 COPY = "@lower { y[i,] = x[i,], i < n; }"
 DOUBLING = " ".join(f"s{i + 1} = [s{i}.., s{i}..];" for i in range(64))
 SHOUTING = " ".join(f"t{i + 1} = '{{t{i}}}{{t{i}}}';" for i in range(64))
+QUOTED = "'{{t{0}}}{{t{0}}}'"
 SQUARING = " ".join(f"p{i + 1} = p{i} * p{i};" for i in range(64))
 
 
@@ -46,6 +47,11 @@ SQUARING = " ".join(f"p{i + 1} = p{i} * p{i};" for i in range(64))
     ("", "@compose { y = with a = x unroll..(9000) { b = with c = a unroll..(9000) { yield c; };"
      " yield b; }; }", "operations"),
     ("", "@lower { unroll..(j -> 1000000) y[i,] += x[i,], i < n; }", "unrolls to more than"),
+    (f"@using {{ {' '.join(f'a{i} = [0:1000000];' for i in range(1500))} }}", COPY,
+     "units were used for items of packs"),
+    (f"@using {{ t0 = 'x'; {' '.join(f't{i + 1} = {QUOTED.format(i)};' for i in range(20))}"
+     f" {' '.join(f'u{i} = {QUOTED.format(19)};' for i in range(2000))} }}", COPY,
+     "units were used for characters"),
 ])  # fmt: skip
 def test_refused_soon(blocks: str, body: str, words: str) -> None:
     start = time.perf_counter()
@@ -53,6 +59,85 @@ def test_refused_soon(blocks: str, body: str, words: str) -> None:
     messages = [diagnostic.render() for diagnostic in check(text)]
     assert any(words in message for message in messages), messages
     assert time.perf_counter() - start < SECONDS
+
+
+@pytest.mark.parametrize("use", [
+    "p + ..", "p + ...", "-1 in p", "p + 1", "-p", "[p.., 1]", "real(p)", "'{p}'", "p[p]",
+    "(p[0] <- 1)", "p == p", "`abs`(p)", "[1 ..(1000)]", "[(p, p)..]",
+])  # fmt: skip
+def test_work_on_long_packs_is_counted(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "LIMIT", 20_000)
+    text = f"@using {{ p = [0:1000]; {' '.join(f'a{i} = {use};' for i in range(100))} }}"
+    (found,) = check(f"{OPERATOR.format(blocks=text, body=COPY)}\n{GRAPH}")
+    assert "units were used for" in found.message
+
+
+def test_attributes_count_by_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "LIMIT", 20_000)
+    operator = OPERATOR.format(blocks="@attrib { a: int..; }", body=COPY)
+    steps = " ".join(f"x{i} = op{{a=p}}(x);" for i in range(100))
+    using = "@using { p = [0:1000]; } @compose {"
+    (found, *_) = check(
+        operator + GRAPH.replace("@compose {", f"{using} {steps}").replace("op(x)", "x")
+    )
+    assert "units were used for" in found.message
+
+
+def test_a_pack_of_many_inputs_is_refused_soon() -> None:
+    text = "graph G { @input { x: real[4]..(1000000); } @output { y: real[4]; }"
+    (found,) = check(text + " @compose { y = x[0]; } }")
+    assert "units were used for tensors" in found.message
+    assert found.line == 1
+
+
+def test_what_used_the_most_work_is_pointed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "LIMIT", 1000)
+    text = f"@using {{ p = [0:900]; {' '.join(f'a{i} = {i};' for i in range(200))} }}"
+    (found,) = check(f"{OPERATOR.format(blocks=text, body=COPY)}\n{GRAPH}")
+    used = [note for note in found.notes if "were used here" in note.message]
+    assert [note.span.text for note in used if note.span] == ["[0:900]"]
+
+
+def test_the_work_of_one_call_is_not_counted_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "LIMIT", 1000)
+    text = f"{OPERATOR.format(blocks='@using { p = [0:700]; }', body=COPY)}\n{GRAPH}"
+    assert check(text) == check(text) == []
+
+
+@pytest.mark.parametrize("step", [
+    "S * S", "S * 2 + S % 7", "(S + 1) / 2 + (S + 3) / 5", "S >> (S * 3 - 5)",
+    "int(S > 1 ^ S < 5) + S * S",
+])  # fmt: skip
+def test_expressions_of_dynamic_dimensions_do_not_grow_without_end(step: str) -> None:
+    helpers = " ".join(f"s{i + 1} = {step.replace('S', f's{i}')};" for i in range(64))
+    text = f"{OPERATOR.format(blocks=f'@using {{ s0 = n; {helpers} }}', body=COPY)}\n{GRAPH}"
+    found = check(text.replace("real[4]", "real[~|4]"))
+    assert any("of dynamic dimensions with" in each.message for each in found)
+
+
+CHAIN = "if c then op(x) {0} else op(x)"
+
+
+@pytest.mark.parametrize(("count", "words"), [(100, None), (250, "levels deep"), (9000, "levels")])
+def test_chains_of_elif(count: int, words: str | None) -> None:
+    chain = CHAIN.format("elif c then op(x) " * count)
+    graph = GRAPH.replace("real[4]; }", "real[4]; c: bool[]; }", 1).replace("op(x)", chain)
+    found = check(f"{OPERATOR.format(blocks='', body=COPY)}\n{graph}")
+    assert [words in each.message for each in found] == ([True] if words else [])
+
+
+def test_nesting_beyond_the_stack_is_a_diagnostic() -> None:
+    chain = CHAIN.format("elif c then f{0}(x, c) " * 90)
+    levels = "\n".join(
+        f"operator f{i} {{ @input {{ x: real[n]; c: bool[]; }} @output {{ y: real[n]; }}"
+        f" @compose {{ y = {chain.format(i + 1)}; }} }}"
+        for i in range(40)
+    )
+    last = "operator f40 { @input { x: real[n]; c: bool[]; } @output { y: real[n]; } " + COPY + " }"
+    graph = GRAPH.replace("real[4]; }", "real[4]; c: bool[]; }", 1).replace("op(x)", "f0(x, c)")
+    text = f"{OPERATOR.format(blocks='', body=COPY)}\n{levels}\n{last}\n{graph}"
+    (found,) = check(text)
+    assert found.severity == "error"
 
 
 def test_exponential_invocations_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from tvm_nnef.api import build, compose, evaluate
 from tvm_nnef.cli.arguments import compose_options, load_options, plural
 from tvm_nnef.cli.inputs import flat_tensors, read_inputs
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import error, printable
 from tvm_nnef.model import check_variables, load_model
 from tvm_nnef.storage.output import STANDARD_OUTPUT, check_outputs, is_stream, write_file
 
@@ -93,7 +93,8 @@ def _described(name: str, array: Any, labels: Sequence[str], top: int) -> str:
 
 def _classes(rows: Any, labels: Sequence[str], top: int, are_probabilities: bool) -> list[str]:
     """The classes of the largest values of each row; probabilities with a bar."""
-    width = max(len(label) for label in labels)
+    titles = [printable(label, single_line=True) for label in labels]
+    width = max(map(len, titles))
     lines: list[str] = []
     for number, row in enumerate(rows):
         if len(rows) > 1:
@@ -102,7 +103,7 @@ def _classes(rows: Any, labels: Sequence[str], top: int, are_probabilities: bool
         for index in np.argsort(-row, kind="stable")[:top]:
             value = row[index]
             shown = f"{value:7.2%}  {_bar(value)}" if are_probabilities else f"{value:10.4g}"
-            lines.append(f"  {labels[index]:<{width}}  {shown}".rstrip())
+            lines.append(f"  {titles[index]:<{width}}  {shown}".rstrip())
     return lines
 
 

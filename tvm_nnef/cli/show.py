@@ -7,6 +7,7 @@ import json
 
 from tvm_nnef.api import compose
 from tvm_nnef.cli.arguments import compose_options, load_options
+from tvm_nnef.diagnostics import printable
 from tvm_nnef.graph import dump, picture
 from tvm_nnef.storage.output import STANDARD_OUTPUT, check_output, write_file
 
@@ -23,5 +24,5 @@ def run(options: argparse.Namespace) -> int:
     elif options.json:
         print(json.dumps(dump.to_json(graph), indent=2))
     else:
-        print(dump.text(graph, bodies=options.bodies))
+        print(printable(dump.text(graph, bodies=options.bodies)))
     return 0

@@ -17,7 +17,7 @@ OPERATION = 64
 CHARACTERS = 64
 """Characters of a text that count as one unit; so does each item of a pack."""
 FREE_TERMS = 64
-MAX_TERMS = 1000
+MAX_TERMS = 160
 """Terms of an expression of dynamic dimensions, which is simplified in more than linear time."""
 
 _LARGE = 256
@@ -53,7 +53,7 @@ class Budget:
             self.spend("characters", len(value) // CHARACTERS, span)
         elif extents.is_symbolic(value):
             terms = extents.size(value, MAX_TERMS)
-            self.spend("expressions", terms**2 // 16 if terms > FREE_TERMS else 0, span)
+            self.spend("expressions", terms**2 if terms > FREE_TERMS else 0, span)
 
     def _exhausted(self) -> Exception:
         ((kind, units),) = self.kinds.most_common(1)

@@ -90,7 +90,9 @@ def _value(node: nodes.Expression, env: Environment) -> Value:
             return evaluate(fallback, env) if result is None else result
         case nodes.Fold(symbol, operand, cumulative):
             apply = folds.cumulative_fold if cumulative else folds.fold
-            return apply(symbol, evaluate(operand, env), node.span, env)
+            items = evaluate(operand, env)
+            env.budget.spend_value(items, node.span)
+            return apply(symbol, items, node.span, env)
     raise AssertionError(f"no expression: {node}")
 
 

@@ -67,7 +67,8 @@ def check_program(
     ordered = capped(sort_diagnostics(found_all, main.path))
     if not complete:
         message = f"checking stopped after {MAX_REPORTED} errors; there are more"
-        ordered.append(Diagnostic(message, hint="correct these first", file=main.path))
+        hint = "correct these first"
+        ordered.append(Diagnostic(message, hint=hint, severity="note", file=main.path))
     failed = any(diagnostic.severity == "error" for diagnostic in ordered)
     return None if failed else program, ordered
 

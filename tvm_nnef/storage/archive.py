@@ -109,7 +109,7 @@ def index_tar(stream: BinaryIO, size: int, file: str) -> dict[str, Member]:
                     raise _too_large(f"more than {MAX_GLOBAL} values in global headers", file)
                 _add_member(members, info, size, file)
                 # Otherwise every header is kept, with its copy of the global values.
-                archive.members.clear()  # type: ignore[attr-defined]
+                archive.members.clear()
             end = archive.offset
     except _DAMAGED as cause:
         raise _damaged(cause, file) from cause
