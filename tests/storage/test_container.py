@@ -131,14 +131,46 @@ def test_the_main_file_stands_for_its_folder(tmp_path: Path) -> None:
     assert open_container(folder(tmp_path) / "main.sknd").exists("main.G.w.dat")
 
 
-def test_a_link_to_a_file_in_a_folder_is_read_and_devices_are_not(tmp_path: Path) -> None:
-    folder(tmp_path / "m", {"main.sknd": TEXT})
-    folder(tmp_path, {"blob": b"weights"})
-    (tmp_path / "m" / "main.G.w.dat").symlink_to(tmp_path / "blob")
+def test_links_inside_a_folder_and_to_it_are_read_and_devices_are_not(tmp_path: Path) -> None:
+    folder(tmp_path / "m", {"main.sknd": TEXT, "blobs/w": b"weights"})
+    (tmp_path / "m" / "main.G.w.dat").symlink_to(tmp_path / "m" / "blobs" / "w")
     (tmp_path / "m" / "main.G.v.dat").symlink_to("/dev/zero")
+    (tmp_path / "link").symlink_to(tmp_path / "m")
+    for path in (tmp_path / "m", tmp_path / "link"):
+        container = open_container(path)
+        assert container.read("main.G.w.dat") == b"weights"
+        assert container.names() == ("blobs/w", "main.G.w.dat", "main.sknd")
+
+
+@pytest.mark.parametrize("name", ["main.sknd", "main.G.w.dat", "model.json", "sub/m.sknd"])
+def test_links_that_lead_outside_are_refused(name: str, tmp_path: Path) -> None:
+    folder(tmp_path / "m", {"main.sknd": TEXT})
+    secret = folder(tmp_path / "outside", {"m.sknd": b"SECRET"})
+    link = tmp_path / "m" / name
+    link.unlink(missing_ok=True)
+    if "/" in name:
+        link.parent.symlink_to(secret)
+    else:
+        link.symlink_to(secret / "m.sknd")
     container = open_container(tmp_path / "m")
-    assert container.read("main.G.w.dat") == b"weights"
-    assert container.names() == ("main.G.w.dat", "main.sknd")
+    for ask in (container.exists, container.size, container.read, container.read_source):
+        with pytest.raises(NnefError, match="leads outside of the model folder") as caught:
+            ask(name)
+        assert "SECRET" not in str(caught.value)
+
+
+def test_names_too_long_for_a_file_do_not_exist(tmp_path: Path) -> None:
+    container = open_container(folder(tmp_path))
+    assert not container.exists("a" * 300 + ".sknd")
+    assert not container.exists("/".join("a" * 3000))
+
+
+def test_a_text_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
+    container = open_container(folder(tmp_path, {"main.sknd": TEXT}))
+    with (tmp_path / "model.json").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(NnefError, match="a text of 1099511627776 bytes"):
+        container.read_text("model.json")
 
 
 def test_a_plain_archive_changed_after_opening_is_noticed(tmp_path: Path) -> None:
@@ -331,3 +363,28 @@ def test_models_are_opened_without_numpy() -> None:
 def test_variable_files_are_named_by_the_full_name() -> None:
     assert variable_file_name("main.G.op1.w") == "main.G.op1.w.dat"
     assert variable_file_name("main.G.p:1") == "main.G.p:1.dat"
+
+
+def extended(kind: bytes, data: bytes) -> bytes:
+    return member("x", size=len(data), type=kind)[0].tobuf(tarfile.GNU_FORMAT) + data.ljust(
+        -(-len(data) // 512) * 512, b"\0"
+    )
+
+
+def record(key: str) -> bytes:
+    return f"{len(key) + 6:2d} {key}=1\n".encode()
+
+
+@pytest.mark.parametrize(("header", "message"), [
+    (extended(b"g", b"".join(record(f"a{n:06d}") for n in range(100))), "64 values in global"),
+    (extended(b"g", b"".join(record(f"a{n:06d}") for n in range(10**5))), "unusual size"),
+    (extended(b"x", b"".join(record(f"a{n:06d}") for n in range(10**5))), "unusual size"),
+    (extended(b"L", b"a" * 10**6), "unusual size"),
+])  # fmt: skip
+def test_large_extended_headers_are_refused(header: bytes, message: str, tmp_path: Path) -> None:
+    assert message in fault(file(header + tar(MAIN))(tmp_path / "m.tar")).message
+
+
+def test_a_small_global_header_is_read(tmp_path: Path) -> None:
+    packed = extended(b"g", b"52 comment=" + b"a" * 40 + b"\n") + tar(MAIN)
+    assert open_container(file(packed)(tmp_path / "m.tar")).read("main.sknd") == TEXT
