@@ -275,10 +275,11 @@ def _work(kind: Kind, samples: list[bytes], seeds: range, report: int) -> None:
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     for seed in seeds:
         os.write(report, f"{seed}\n".encode())
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-        resource.setrlimit(resource.RLIMIT_CPU, (int(used) + SECONDS, int(used) + SECONDS + 1))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used) + SECONDS, hard))
         signal.alarm(2 * SECONDS)
         with tempfile.TemporaryDirectory() as folder:
             try:

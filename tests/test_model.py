@@ -15,6 +15,7 @@ import pytest
 from tvm_nnef.api import compose, evaluate
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.model import check, load_model, save_model
+from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.tensor_file import write_tensor
 
 MAIN = """import math, parts;
@@ -264,3 +265,94 @@ def test_the_inputs_tell_the_evaluator_what_a_model_leaves_open() -> None:
     np.testing.assert_array_equal(z, [0, 0, 1, 1, 2, 2])
     with pytest.raises(NnefError, match=r"give the shape: input_shapes=\{'x': \(1,\)\}"):
         compose(text)
+
+
+NET = """graph G {
+    @input { x: real[2, 3]; }
+    @output { y: real[2, 3]; }
+    @variable { w: real[3]; }
+    @compose { y = x; }
+}
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    (tmp_path / "main.sknd").write_text(NET)
+    (tmp_path / "main.G.w.dat").write_bytes(write_tensor(np.zeros(3, np.float32)))
+    return tmp_path
+
+
+def test_model_json_is_compared_with_the_graph(net: Path) -> None:
+    (net / "model.json").write_text(
+        """{"labels": ["a", "b"],
+            "inputs": {"image": {"layout": "HW"}, "x": {"layout": "HW"}},
+            "machine_types": {
+              "main.G.x": "int8",
+              "main.G.z": "float16",
+              "main.G.w": "float64"}}"""
+    )
+    found = check(net)
+    assert [(each.path, each.line) for each in found] == [
+        (str(net / "model.json"), line) for line in (1, 2, 4, 5)
+    ]
+    labels, image, kind, name = (each.message for each in found)
+    assert "2 labels" in labels and "3 classes" in labels
+    assert "has no input 'image'" in image
+    assert "'int8' is no machine type" in kind
+    assert "'main.G.z'" in name
+
+
+def test_a_model_json_that_fits_is_accepted(net: Path) -> None:
+    (net / "model.json").write_text(
+        """{"labels": ["a", "b", "c"], "inputs": {"x": {"layout": "HW"}},
+            "machine_types": {"main.G.x": "float16"}}"""
+    )
+    assert check(net) == []
+
+
+@pytest.mark.parametrize(("dtype", "fits"), [
+    ("float16", True), ("float32", True), ("float64", True),
+    ("int32", False), ("uint8", False), ("bool", False),
+])  # fmt: skip
+def test_items_of_a_file_are_of_the_declared_type(net: Path, dtype: str, fits: bool) -> None:
+    (net / "main.G.w.dat").write_bytes(write_tensor(np.zeros(3, dtype)))
+    messages = [each.message for each in check(net)]
+    assert messages == [] if fits else [dtype in each for each in messages] == [True]
+
+
+def test_check_reads_no_weights(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Container.read
+    counts: list[int] = []
+
+    def counted(self: Container, name: str, count: int | None = None) -> bytes:
+        data = read(self, name, count)
+        counts.extend([len(data)] if name.endswith(".dat") else [])
+        return data
+
+    monkeypatch.setattr(Container, "read", counted)
+    (net / "main.G.w.dat").write_bytes(write_tensor(np.zeros(10**6, np.float32)))
+    (found,) = check(net)
+    assert "holds shape [1000000]" in found.message
+    assert set(counts) == {128}
+    assert "main.G.w" in load_model(net).variables and set(counts) == {128}
+
+
+def test_unknown_names_of_variables_are_errors(net: Path) -> None:
+    given = {"main.G.w": np.zeros(3, np.float32), "main.G.v": np.zeros(3, np.float32)}
+    (found,) = check(net, variables=given)
+    assert "has no variable 'main.G.v'" in found.message
+    assert found.hint == "did you mean 'main.G.w'?"
+    with pytest.raises(NnefError, match="has no variable"):
+        evaluate(load_model(net, variables=given), np.zeros((2, 3), np.float32))
+    del given["main.G.v"]
+    assert check(net, variables=given) == []
+
+
+def test_modules_with_names_too_long_for_a_file_are_missing(net: Path) -> None:
+    name = "a" * 300
+    (net / "main.sknd").write_text(f"import {name};\nimport {'.'.join('a' * 3000)};\n{NET}")
+    found = check(net, search_path=[net])
+    assert ["there is no module" in each.message for each in found] == [True, True]
+    (found, *_) = check(net, search_path=[net / name])
+    assert "no such folder" in found.message

@@ -137,6 +137,34 @@ def test_faults_are_pointed_at(case: str) -> None:
     assert diagnostic.path == "model.json"
 
 
+def test_all_faults_are_reported_together() -> None:
+    text = b"""{"labels": ["a", 1, "b", 2],
+ "inputs": {"x": {"layout": "NCWH"}, "y": 1},
+ "machine_types": {"t": "float31", "u": "float8"}}"""
+    with pytest.raises(NnefError) as caught:
+        read_metadata(text, "model.json")
+    assert [found.line for found in caught.value.diagnostics] == [1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("text", [
+    '{"labels": ["\\ud800"]}',
+    '{"source_names": {"\\udfff": "x"}}',
+    '{"source_names": {"x": "a\\ud83d"}}',
+    '{"\\ud800": 1}',
+])  # fmt: skip
+def test_halves_of_surrogate_pairs_are_refused(text: str) -> None:
+    with pytest.raises(NnefError, match="must be a text of Unicode characters") as caught:
+        read_metadata(text.encode(), "model.json")
+    assert str(caught.value).encode()
+    assert read_metadata(b'{"labels": ["\\ud83d\\ude42"]}', "model.json").labels == ("🙂",)
+
+
+def test_a_doubled_key_among_many_is_found_in_one_pass() -> None:
+    keys = ", ".join(f'"key{number}": "x"' for number in range(150_000))
+    with pytest.raises(NnefError, match="'key149999' stands twice"):
+        read_metadata(f'{{"source_names": {{{keys}, "key149999": "x"}}}}'.encode(), "model.json")
+
+
 def test_the_line_of_a_fault_is_counted() -> None:
     with pytest.raises(NnefError) as caught:
         read_metadata(b'{\n  "labels": [\n    "a",\n    2\n  ]\n}', "model.json")

@@ -16,8 +16,8 @@ TENSOR = 8
 OPERATION = 64
 CHARACTERS = 64
 """Characters of a text that count as one unit; so does each item of a pack."""
-FREE_TERMS = 64
-MAX_TERMS = 160
+FREE_TERMS = 32
+MAX_TERMS = 100
 """Terms of an expression of dynamic dimensions, which is simplified in more than linear time."""
 
 _LARGE = 256
