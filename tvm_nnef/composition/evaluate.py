@@ -90,9 +90,9 @@ def _value(node: nodes.Expression, env: Environment) -> Value:
             return evaluate(fallback, env) if result is None else result
         case nodes.Fold(symbol, operand, cumulative):
             apply = folds.cumulative_fold if cumulative else folds.fold
-            items = evaluate(operand, env)
-            env.budget.spend_value(items, node.span)
-            return apply(symbol, items, node.span, env)
+            pack = evaluate(operand, env)
+            env.budget.spend_value(pack, node.span)
+            return apply(symbol, pack, node.span, env)
     raise AssertionError(f"no expression: {node}")
 
 
