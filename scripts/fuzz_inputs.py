@@ -163,7 +163,6 @@ def _archives() -> list[bytes]:
 
 def _onnx() -> list[bytes]:
     import numpy as np
-    import onnx
     from onnx import TensorProto, helper, numpy_helper
 
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
