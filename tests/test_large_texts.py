@@ -29,7 +29,8 @@ TEXTS = {
     "closing brackets": using(") ; ] ; " * 30_000),
     "errors on one line": composed("y=foo(x);" * 5_000),
     "unknown operators": composed("y = foo(x);\\n" * 3_000),
-    "long misspelt names": using("".join(f"{'ab' * 500}{i} = {'ba' * 500}{i};" for i in range(150))),
+    "long misspelt names": using(
+        "".join(f"{'ab' * 500}{i} = {'ba' * 500}{i};" for i in range(150))),
     "many misspelt names": using("".join(f"abc{i} = abd{i};\\n" for i in range(3_000))),
     "absent modules": "".join(f"import m{i};\\n" for i in range(5_000)) + composed(""),
     "imports of main": f"import {', '.join(['main'] * 5_000)};" + composed(""),
