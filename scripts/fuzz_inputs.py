@@ -323,8 +323,9 @@ def main(arguments: list[str] | None = None) -> int:
     first = random.SystemRandom().randrange(1 << 40) if options.seed is None else options.seed
     failed = 0
     for name in options.kind or KINDS:
-        kind, start, done = KINDS[name], time.monotonic(), 0
+        kind, done = KINDS[name], 0
         samples = kind.samples()
+        start = time.monotonic()
         while done < options.count if options.count else time.monotonic() - start < options.seconds:
             size = min(BATCH, options.count - done) if options.count else BATCH
             for seed, reason in failures(kind, samples, range(first + done, first + done + size)):
