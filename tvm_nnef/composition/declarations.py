@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tvm_nnef import extents
+from tvm_nnef.composition.budget import TENSOR
 from tvm_nnef.composition.dynamic import declared_shape, require_within
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
@@ -57,6 +58,7 @@ def item_shapes(parameter: nodes.Parameter, env: Environment) -> list[Shape] | S
     if pack.length is None:
         raise error(f"the length of the pack '{parameter.name.name}' is missing", parameter.span)
     length = count(known(pack.length, env), "a pack length", pack.length.span)
+    env.budget.spend("tensors", TENSOR * length, parameter.span)
     declared, name = parameter.type.shape or (), parameter.name.name
     return [declared_shape(declared, env, name, item) for item in range(length)]
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from tvm_nnef import extents
 from tvm_nnef.composition.affine import unknown_names
 from tvm_nnef.composition.binding import Invocation, bind, check_attribute
+from tvm_nnef.composition.budget import TENSOR
 from tvm_nnef.composition.composer import Composer
 from tvm_nnef.composition.declarations import concrete_type
 from tvm_nnef.composition.dynamic import declared_shape
@@ -251,6 +252,7 @@ def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Co
         return made
     if given is None:
         number = _pack_length(parameter, env)
+        env.budget.spend("tensors", TENSOR * number, parameter.span)
         shapes = [_input_shape(parameter, env, item) for item in range(number)]
     elif isinstance(given, Sequence):
         shapes = [_given(parameter, item) for item in given]
