@@ -17,6 +17,7 @@ from tvm import relax, transform
 from tvm_nnef.schedules.cpu import math_functions, packing, pairs, rules, selection
 from tvm_nnef.schedules.cpu.balancing import balanced
 from tvm_nnef.schedules.cpu.description import describe
+from tvm_nnef.schedules.cpu.index_remainders import with_opaque_remainders
 from tvm_nnef.schedules.cpu.named_values import with_named_values
 from tvm_nnef.schedules.cpu.row_fusion import with_joined_rows
 from tvm_nnef.schedules.cpu.stack import on_stack
@@ -131,7 +132,7 @@ def lowered_functions(target: Target) -> Callable[[PrimFunction], PrimFunction] 
 
 def _lowered_for_llvm(function: PrimFunction) -> PrimFunction:
     expanded = with_named_values(math_functions.expand(pairs.expand(function)))
-    return balanced(on_stack(sorted_in_registers(expanded)))
+    return with_opaque_remainders(balanced(on_stack(sorted_in_registers(expanded))))
 
 
 def report(mod: Module) -> list[Kernel]:
