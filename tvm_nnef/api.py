@@ -118,6 +118,7 @@ def from_nnef(
     keep_params_in_input: bool = False,
     lowerings: Mapping[str, Callable[..., Any]] | None = None,
     variables: Mapping[str, Any] | None = None,
+    checked: bool = False,
     **compose_options: Any,
 ) -> tvm.IRModule:
     """The model as a TVM module with a Relax function ``main``.
@@ -126,7 +127,8 @@ def from_nnef(
     operators where they are the same thing. ``compose_options`` are those of :func:`compose`.
     With ``keep_params_in_input`` variables become parameters, as in TVM's own importers
     (``relax.frontend.detach_params``); ``lowerings`` maps an operator's qualified name to a
-    function ``(builder, operation, operands)`` that takes the place of ours.
+    function ``(builder, operation, operands)`` that takes the place of ours. ``checked`` leaves
+    indices from data as they are, for ``build(checked=True)``; they are clamped otherwise.
 
     Raises NnefError for everything that is wrong with the model or with what was given.
     """
@@ -146,6 +148,7 @@ def from_nnef(
         route=route,
         keep_params_in_input=keep_params_in_input,
         lowerings=lowerings,
+        checked=checked,
     )
 
 
@@ -158,6 +161,8 @@ def build(
     dump_dir: str | os.PathLike[str] | None = None,
     verbose: bool | Callable[[KernelReport], None] = False,
     threads: int | None = None,
+    verify: bool = False,
+    checked: bool = False,
     **from_nnef_options: Any,
 ) -> Executable:
     """A model, or a module of :func:`from_nnef`, scheduled and compiled for a target.
@@ -168,6 +173,12 @@ def build(
     a function is given the report instead. ``threads`` is what ``Executable.threads`` begins with:
     all cores, where nothing is said.
 
+    With ``checked`` a call raises NnefError if a kernel uses an index outside of a tensor, such as
+    one from data; otherwise an index from data means the nearest element. (Of a module this holds
+    if it was made by ``from_nnef(checked=True)``.) ``verify`` compares each scheduled kernel with
+    its unscheduled form on random data, and raises NnefError if they differ; it implies
+    ``checked``. Both make the build and the model slower.
+
     Raises NnefError for an unknown target, for everything that is wrong with the model, for a
     number of threads below 1, and for a database that is none, or is for another target or version
     of TVM.
@@ -176,11 +187,12 @@ def build(
 
     from tvm_nnef.compilation.pipeline import build_module
 
+    checked = checked or verify
     if isinstance(model_or_mod, tvm.IRModule):
         _refuse(from_nnef_options)
         module = model_or_mod
     else:
-        module = from_nnef(model_or_mod, **from_nnef_options)
+        module = from_nnef(model_or_mod, checked=checked, **from_nnef_options)
     return build_module(
         module,
         target,
@@ -189,6 +201,8 @@ def build(
         database=database,
         verbose=verbose,
         threads=threads,
+        checked=checked,
+        verify=verify,
     )
 
 

@@ -268,7 +268,7 @@ class Executable:
                 # The machine keeps what it returned last. It would hold these tensors during the
                 # next run, which then writes to other memory, that no cache has.
                 self._let_go()
-        except (RuntimeError, TypeError) as problem:
+        except (RuntimeError, TypeError, ValueError) as problem:
             if "std::bad_alloc" in str(problem):
                 hint = "give smaller inputs, or run it on a machine with more memory"
                 raise error("not enough memory for the tensors of the model", hint=hint) from None

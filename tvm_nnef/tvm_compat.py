@@ -230,6 +230,13 @@ def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
 
 
+def assertion(condition: PrimExpression, message: str) -> Any:
+    """The statement that raises a ValueError with a message if a condition does not hold."""
+    kind, parts = tvm.ir.StringImm("ValueError"), [tvm.ir.StringImm(message)]
+    # TVM 0.27 names the first two parameters in the opposite order.
+    return tirx.AssertStmt(condition, kind, parts)
+
+
 def prefetch(element: PrimExpression, *, writing: bool) -> Any:
     """The statement that asks for the cache line of an element, to be read or written soon."""
     keep, data = 3, 1

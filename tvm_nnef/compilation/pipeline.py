@@ -6,6 +6,7 @@ machine runs. What each stage does stands in the module that it calls.
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,11 +20,13 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.target import loads_here, resolve, runs_here
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.lower.checks import outside
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
+from tvm_nnef.schedules.bounds_checks import with_bounds_checks
 from tvm_nnef.storage.output import check_output, write_file
-from tvm_nnef.tvm_build import compile_virtual_machine
-from tvm_nnef.tvm_compat import Module, Target
+from tvm_nnef.tvm_build import compile_virtual_machine, kernels_of
+from tvm_nnef.tvm_compat import Module, PrimFunction, Target
 from tvm_nnef.tvm_threads import checked_threads
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ def build_module(
     database: str | os.PathLike[str] | None = None,
     verbose: bool | Verbose = False,
     threads: int | None = None,
+    checked: bool = False,
+    verify: bool = False,
 ) -> Executable:
     """The executable of a module for a target.
 
@@ -55,14 +60,25 @@ def build_module(
     lines where that is no terminal. ``database`` is a folder that ``tune`` wrote. ``verbose`` is
     what is told the report of the kernels, or true to print it; kernels are timed for it where
     this machine runs code for the target. ``threads`` is how many threads they, and calls of the
-    executable, use. Raises NnefError for an unknown target, for one whose code this machine cannot
-    load, for a number of threads below 1, and for a database that cannot be used.
+    executable, use. ``checked`` compiles bounds checks into the kernels. ``verify`` compares each
+    scheduled kernel with its unscheduled TIR (:mod:`tvm_nnef.compilation.verify`), if this machine
+    runs code for the target.
+
+    Raises NnefError for an unknown target, for one whose code this machine cannot load, for a
+    number of threads below 1, and for a database that cannot be used.
     """
     threads, resolved = checked_threads(threads), resolve(target)
     if str(resolved.kind.name) == "llvm" and not (loads_here(resolved) or verbose):
         raise _not_loaded(target)
     with _reporting(progress) as report:
-        stages = compile_stages(mod, target, dump_dir=dump_dir, progress=report, database=database)
+        stages = compile_stages(
+            mod, target, dump_dir=dump_dir, progress=report, database=database, checked=checked
+        )
+    if verify and runs_here(resolve(target)):
+        from tvm_nnef.compilation.verify import verify_kernels
+
+        checks = _with_checks(None) if checked else None
+        verify_kernels(stages["fuse"], stages["schedule"], kernels_of(stages["compile"]), checks)
     if verbose:
         from tvm_nnef.measurement.kernels import kernel_report
 
@@ -120,11 +136,12 @@ def compile_stages(
     progress: Progress | None = None,
     database: str | os.PathLike[str] | None = None,
     last: str = STAGES[-1],
+    checked: bool = False,
 ) -> Mapping[str, Any]:
     """What the stages ``fuse``, ``schedule`` and ``compile`` gave, by name, up to the ``last``.
 
     ``dump_dir`` receives a file for each stage with what stands after it, and the list of kernels
-    with the rules that scheduled them.
+    with the rules that scheduled them. ``checked`` compiles bounds checks into the kernels.
 
     Raises NnefError for an unknown target and for one that there are no schedules for, and where
     ``database`` is no database for this target and version of TVM.
@@ -132,14 +149,14 @@ def compile_stages(
     resolved = resolve(target)
     tuned = None if database is None else _opened(database, resolved)
     dump = _dumping(dump_dir)
+    expand = schedules.lowered_functions(resolved)
+    expand = _with_checks(expand) if checked else expand
     stages: dict[str, Callable[[Module], Any]] = {
         "bind": lambda mod: with_metadata(_bound(mod)),
         "legalize": lambda mod: schedules.legalize(mod, resolved),
         "fuse": lambda mod: schedules.fuse(mod, resolved),
         "schedule": lambda mod: _scheduled(mod, resolved, None if tuned is None else tuned.tuned),
-        "compile": lambda mod: compile_virtual_machine(
-            mod, resolved, schedules.lowered_functions(resolved)
-        ),
+        "compile": lambda mod: compile_virtual_machine(mod, resolved, expand),
     }
     found: dict[str, Any] = {}
     for number, name in enumerate(STAGES):
@@ -156,6 +173,19 @@ def compile_stages(
         message = f"{kernels} of '{database}' are left to the rules: these rules have changed since"
         warnings.warn(f"{message}; tune again", stacklevel=2)
     return found
+
+
+@functools.cache
+def _with_checks(
+    expand: Callable[[PrimFunction], PrimFunction] | None,
+) -> Callable[[PrimFunction], PrimFunction]:
+    """What makes of a lowered PrimFunc what ``expand`` does, with checks of all indices."""
+
+    def checked(function: PrimFunction) -> PrimFunction:
+        expanded = function if expand is None else expand(function)
+        return with_bounds_checks(expanded, outside)
+
+    return checked
 
 
 def _bound(mod: Module) -> Module:

@@ -92,6 +92,12 @@ def _failure(builder: Any, check: Check, arguments: list[RelaxExpression]) -> An
         return builder.emit_func_output(builder.emit(raised))
 
 
+def outside(kernel: str, buffer: str) -> str:
+    """The text of the error that a compiled bounds check of a kernel raises."""
+    message = f"kernel '{kernel}' uses an index outside of '{buffer}'"
+    return json.dumps([MARK, "", message])
+
+
 def learn(builder: Any, count: RelaxExpression, symbol: Symbol) -> None:
     """Defines a symbol by a count, an int64 of rank 0; one that is defined must be equal."""
     listed = builder.emit(relax.op.reshape(count, (1,)))

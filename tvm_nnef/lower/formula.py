@@ -72,7 +72,7 @@ class FormulaTypes:
     """Machine types of the tensors of a formula, its compute types, and its large lookups.
 
     ``is_finite`` tells whether the elements of a tensor are known to be finite numbers; ``bounds``
-    has the largest value of each symbol.
+    has the largest value of each symbol; ``checked`` is that of :class:`Emitter`.
     """
 
     stored: Mapping[Tensor, str]
@@ -80,6 +80,7 @@ class FormulaTypes:
     tables: Mapping[tuple[Scalar, ...], Tensor]
     is_finite: Callable[[Tensor], bool]
     bounds: Mapping[str, int] = field(default_factory=dict)
+    checked: bool = False
 
     def fill(self, tensor: Tensor, value: Constant) -> Constant:
         """The first value of a result; an infinite int is the extreme of the stored type."""
@@ -234,7 +235,14 @@ class _Step:
             return unsigned(value) if self.types.is_unsigned(tensor) else value
 
         tables = self.types.tables
-        emitter = Emitter(computed, self.statement, {**indices, **reduced}, read, tables)
+        emitter = Emitter(
+            computed,
+            self.statement,
+            {**indices, **reduced},
+            read,
+            tables,
+            checked=self.types.checked,
+        )
         return emitter, [tirx.all(*tests)] if tests else []
 
 

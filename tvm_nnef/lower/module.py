@@ -53,12 +53,14 @@ def lower(
     route: Route = "mapped",
     keep_params_in_input: bool = False,
     lowerings: Mapping[str, UserLowering] | None = None,
+    checked: bool = False,
 ) -> Module:
     """The IRModule of a graph.
 
     ``machine_types`` gives the dtype of every tensor, ``variables`` the arrays by full name;
     ``lowerings`` maps qualified operator names to functions ``(builder, operation, operands)`` that
-    are asked first.
+    are asked first. In a ``checked`` module an index from data that is out of bounds stays so, for
+    the bounds checks of a build; it becomes the nearest that is in bounds otherwise.
 
     Raises NnefError where a variable has no value or one of the wrong shape, where an operator
     cannot be lowered, and where a function of ``lowerings`` gives the wrong shape or dtype.
@@ -83,7 +85,7 @@ def lower(
     known = {str(s.name): s for _, tensor in inputs for s in own(tensor.shape)}
     walk = Walk(
         builder, dict(values), weights, machine_types, route, lowerings or {},
-        bounds=graph.bounds, known=known,
+        bounds=graph.bounds, known=known, checked=checked,
     )  # fmt: skip
     checks = tuple(check for check in graph.checks if not symbols(check) <= told)
     inner = replace(graph, checks=checks)

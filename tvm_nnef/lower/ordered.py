@@ -106,7 +106,7 @@ def _nest(
         value = tirx.BufferLoad(buffers[tensor], list(positions))
         return unsigned(value) if types.is_unsigned(tensor) else value
 
-    emitter = Emitter(types.computed, statement, indices, read, types.tables)
+    emitter = Emitter(types.computed, statement, indices, read, types.tables, checked=types.checked)
     body = _step(statement, emitter, buffers, types)
     for condition in reversed(emitter.conditions()):
         body = tirx.IfThenElse(condition, body, None)

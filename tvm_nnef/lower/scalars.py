@@ -59,6 +59,10 @@ def literal(value: float | Extent, dtype: str) -> PrimExpression:
     return tirx.const(value, dtype)
 
 
+FAR_OUTSIDE = -(1 << 40)
+"""An index that is out of bounds in every buffer, whatever the other indices are."""
+
+
 @dataclass(frozen=True)
 class Emitter:
     """Translates the scalars of one statement.
@@ -66,7 +70,8 @@ class Emitter:
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
     tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
     the variables that stand for locals. What is read as uint64 stays without a sign
-    (:mod:`tvm_nnef.lower.unsigned`).
+    (:mod:`tvm_nnef.lower.unsigned`). If ``checked``, an index from data that is out of bounds
+    becomes one that the compiled bounds checks find; the nearest in bounds otherwise.
     """
 
     types: ComputeTypes
@@ -75,6 +80,7 @@ class Emitter:
     read: Callable[[Tensor, Sequence[PrimExpression]], PrimExpression]
     tables: Mapping[tuple[Scalar, ...], Tensor] = field(default_factory=dict)
     names: Mapping[str, PrimExpression] = field(default_factory=dict)
+    checked: bool = False
 
     @functools.cached_property
     def ranges(self) -> Ranges:
@@ -102,7 +108,9 @@ class Emitter:
                 return binary(function, self.value(left), self.value(right))
             case Select(condition, consequent, alternative):
                 values = alike(self.value(consequent), self.value(alternative))
-                return select(self.value(condition), *values)
+                # A check must not see what is not read.
+                choose = tirx.if_then_else if self.checked else select
+                return choose(self.value(condition), *values)
             case Cast(kind, operand):
                 return self._cast(self.value(operand), self.types[kind])
             case Lookup(items, index):
@@ -141,7 +149,12 @@ class Emitter:
     def subscript(self, subscript: Subscript, extent: Extent) -> PrimExpression:
         """The position that a subscript means, in bounds unless it is guarded."""
         position, safe = self._position(subscript, extent)
-        return position if safe else tirx.max(0, tirx.min(position, extent - 1))
+        if safe:
+            return position
+        if self.checked:
+            inside = tirx.all(position >= 0, position < extent)
+            return select(inside, position, tirx.const(FAR_OUTSIDE, INDEX_TYPE))
+        return tirx.max(0, tirx.min(position, extent - 1))
 
     def _position(self, subscript: Subscript, extent: Extent) -> tuple[PrimExpression, bool]:
         """The position that a subscript means, and whether it is certainly in bounds."""

@@ -80,6 +80,7 @@ class Walk:
     bounds: Mapping[str, int] = field(default_factory=dict)
     known: dict[str, Symbol] = field(default_factory=dict)
     pending: list[Check] = field(default_factory=list)
+    checked: bool = False
 
     def inside(
         self,
@@ -287,6 +288,7 @@ class Walk:
             tables,
             self._is_finite,
             self.bounds,
+            self.checked,
         )
         operands = _operands(formula, tables)
         arguments = [self._argument(tensor, types) for tensor in operands]

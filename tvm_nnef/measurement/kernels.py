@@ -44,7 +44,7 @@ def kernel_report(
     """
     # What scheduling made anew are loops, which hold kernels that have no code of their own then.
     functions, calls = prim_functions(scheduled) | prim_functions(fused), calls_of(scheduled)
-    bounds = _bounds(scheduled)
+    bounds = bounds_of(scheduled)
     rules = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
     seconds: Mapping[str, float | None] = {}
     if here:
@@ -81,7 +81,7 @@ def calls_of(mod: Module) -> Counter[str]:
     return found
 
 
-def _bounds(mod: Module) -> Mapping[str, int]:
+def bounds_of(mod: Module) -> Mapping[str, int]:
     """The largest values of symbols, where the functions of a module tell them."""
     found: dict[str, int] = {}
     for function in mod.functions.values():

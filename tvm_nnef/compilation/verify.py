@@ -1,0 +1,218 @@
+"""Every scheduled kernel against its unscheduled TIR, on random data.
+
+A module before scheduling and what it was compiled to in, NnefError out if a kernel computes
+something else. Dynamic dimensions have several sizes. Random integers are small, and 0 or 1 if they
+are used as indices or sizes; a kernel that refuses such data, scheduled or not, is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvm_nnef import schedules, tvm_build, tvm_compat
+from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.lower.checks import failed
+from tvm_nnef.measurement.kernels import bounds_of, random_arguments
+from tvm_nnef.measurement.work import extent_value
+from tvm_nnef.tvm_compat import Module, PrimFunction, prim_functions
+
+SIZES = (1, 3, 8, 17)
+"""The sizes of dynamic dimensions, as far as they are within their bounds."""
+
+ELEMENTS = 1 << 22
+"""Kernels with a larger tensor are compared with dimensions at their bounds only if static."""
+
+_EPSILONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_ROUNDINGS = 64
+_JUMPS = 0.02
+"""How many elements may differ if a kernel rounds, compares or orders real numbers."""
+
+
+class KernelError(NnefError):
+    """A scheduled kernel that does not compute what its unscheduled TIR computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The largest difference of a tensor from what it should be, and the first index of one."""
+
+    largest: float
+    index: tuple[int, ...]
+
+
+def verify_kernels(
+    fused: Module,
+    scheduled: Module,
+    kernel_of: Callable[[str], Callable[..., object] | None],
+    checks: Callable[[PrimFunction], PrimFunction] | None = None,
+) -> None:
+    """Compares the kernels of a compiled module with the PrimFuncs before they were scheduled.
+
+    ``kernel_of`` gives the machine code of a kernel by its name. ``checks`` is applied to the
+    unscheduled kernels after lowering. Raises KernelError with a diagnostic for each kernel that
+    differs or that reads outside of its tensors.
+    """
+    strategies = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
+    bounds = bounds_of(scheduled)
+    problems: list[Diagnostic] = []
+    for name, function in prim_functions(fused).items():
+        kernel = kernel_of(name)
+        if kernel is None or schedules.RULE in (function.attrs or {}):
+            continue
+        problem = _problem(function, kernel, bounds, checks)
+        if problem is not None:
+            strategy = strategies.get(name, "none")
+            message = f"the schedule '{strategy}' of kernel '{name}' is wrong: {problem}"
+            hint = "this is a defect of tvm_nnef, please report it"
+            problems.append(Diagnostic(message, hint=hint))
+    if problems:
+        raise KernelError(problems)
+
+
+def _problem(
+    function: PrimFunction,
+    kernel: Callable[..., object],
+    bounds: Mapping[str, int],
+    checks: Callable[[PrimFunction], PrimFunction] | None,
+) -> str | None:
+    """What is wrong with a kernel; None if nothing is."""
+    reference: Callable[..., object] | None = None
+    for sizes in _sizes(function, bounds):
+        given = random_arguments(function, sizes)
+        if given is None or _elements(given) > ELEMENTS:
+            continue
+        if reference is None:
+            reference = _unscheduled(function, checks)
+        found, expected = _copies(given), _copies(given)
+        if _failure(reference, expected) is not None:
+            continue
+        failure = _failure(kernel, found)
+        if failure is not None:
+            return failure
+        for one, other in zip(found, expected, strict=True):
+            difference = difference_of(one, other, function) if hasattr(one, "numpy") else None
+            if difference is not None:
+                shape = " x ".join(map(str, one.shape)) or "scalar"
+                return (
+                    f"it differs by up to {difference.largest:.6g}, first at index "
+                    f"{list(difference.index)} of a tensor of {shape}"
+                )
+    return None
+
+
+def _sizes(function: PrimFunction, bounds: Mapping[str, int]) -> Iterator[Mapping[str, int]]:
+    """Values of the symbols of a kernel: all alike, as far as their bounds allow."""
+    names = sorted({str(var.name) for var in _symbols(function)})
+    if not names:
+        yield {}
+        return
+    for size in SIZES:
+        yield {name: min(size, bounds.get(name, size)) for name in names}
+
+
+def _symbols(function: PrimFunction) -> list[Any]:
+    found: list[Any] = [p for p in function.params if tvm_compat.is_scalar(p)]
+    for parameter in function.params:
+        if not tvm_compat.is_scalar(parameter):
+            for extent in parameter.shape:
+                tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
+    return found
+
+
+def _unscheduled(
+    function: PrimFunction, checks: Callable[[PrimFunction], PrimFunction] | None
+) -> Callable[..., object]:
+    """The machine code of a kernel as it was before scheduling."""
+    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+    return tvm_build.compile_kernel(tvm_compat.with_own_symbols(function), target, checks)
+
+
+def _elements(arguments: Sequence[Any]) -> int:
+    return sum(math.prod(map(int, each.shape)) for each in arguments if hasattr(each, "shape"))
+
+
+def _copies(arguments: Sequence[Any]) -> list[Any]:
+    """The arguments with memory of their own."""
+    return [
+        tvm_compat.runtime_tensor(each.numpy()) if hasattr(each, "numpy") else each
+        for each in arguments
+    ]
+
+
+def _failure(kernel: Callable[..., object], arguments: Sequence[Any]) -> str | None:
+    """What a kernel reports when it is called; None if nothing."""
+    try:
+        kernel(*arguments)
+    except (RuntimeError, TypeError, ValueError) as problem:
+        known = failed(str(problem))
+        return known[0] if known is not None else str(problem).strip().splitlines()[-1]
+    return None
+
+
+def difference_of(found: Any, expected: Any, function: PrimFunction) -> Difference | None:
+    """How a tensor differs from what a kernel should compute; None if only by rounding."""
+    one, other = (np.asarray(each.numpy()) for each in (found, expected))
+    if one.dtype.kind not in "f":
+        wrong = one != other
+        gap = np.abs(one.astype("float64") - other.astype("float64"))
+    else:
+        one, other = one.astype("float64"), other.astype("float64")
+        with np.errstate(invalid="ignore", over="ignore"):
+            same = (one == other) | (np.isnan(one) & np.isnan(other))
+            gap = np.where(same, 0.0, np.abs(one - other))
+        finite = np.abs(other[np.isfinite(other)])
+        scale = np.maximum(np.abs(other), finite.mean() if finite.size else 0.0)
+        with np.errstate(invalid="ignore"):
+            wrong = ~same & ~(gap <= _tolerance(function) * scale)
+    if not wrong.any() or (_jumps(function) and wrong.mean() <= _JUMPS):
+        return None
+    first = tuple(int(each) for each in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    largest = float(np.max(np.where(np.isnan(gap), np.inf, gap)[wrong]))
+    return Difference(largest, first)
+
+
+def _tolerance(function: PrimFunction) -> float:
+    """The relative error that rounding makes: more for longer sums and narrower dtypes."""
+    dtypes = {str(parameter.dtype) for parameter in function.params if hasattr(parameter, "dtype")}
+    buffers: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, buffers.append))
+    dtypes |= {str(store.buffer.dtype) for store in buffers}
+    epsilon = max((_EPSILONS.get(dtype, 0.0) for dtype in dtypes), default=0.0)
+    return epsilon * (_ROUNDINGS + math.sqrt(_reduction_length(function)))
+
+
+def _reduction_length(function: PrimFunction) -> int:
+    """The number of terms of the longest sums, if it is static."""
+    longest = 1
+
+    def look(block: Any) -> None:
+        nonlocal longest
+        reduced = [i for i in block.iter_vars if i.iter_type == tirx.IterVar.CommReduce]
+        extents = [extent_value(i.dom.extent, {}) or max(SIZES) for i in reduced]
+        longest = max(longest, math.prod(extents))
+
+    tvm_ffi.structural_walk(function.body, (s_tir.SBlock, look))
+    return longest
+
+
+def _jumps(function: PrimFunction) -> bool:
+    """Whether a small error of a real number may change a result by much."""
+    found: list[Any] = []
+
+    def look(node: Any) -> None:
+        operand = node.value if isinstance(node, tirx.Cast) else node.a
+        own = tvm_compat.dtype_of(node)
+        if "float" in tvm_compat.dtype_of(operand) and "float" not in own:
+            found.append(node)
+
+    kinds = (tirx.Cast, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+    tvm_ffi.structural_walk(function.body, (kinds, look))
+    return bool(found)
