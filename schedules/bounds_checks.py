@@ -98,7 +98,7 @@ class _Checks:
             if condition is None or any(tvm_ffi.structural_equal(condition, e) for e in seen):
                 continue
             seen.append(condition)
-            made.append(assertion(condition, self.message(str(access.buffer.name))))
+            made.append(assertion(condition, self.message(_name(access.buffer))))
         return made
 
     def _condition(self, access: _Access) -> PrimExpression | None:
@@ -114,6 +114,11 @@ class _Checks:
         for each in reversed(access.around):
             condition = each(condition)
         return condition
+
+
+def _name(buffer: Any) -> str:
+    """The name of a buffer, or of the one that it is a view of."""
+    return str(buffer.name).removesuffix("_view")
 
 
 def _of_all(expressions: Any) -> Iterator[_Access]:

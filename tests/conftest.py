@@ -1,8 +1,13 @@
 """What all tests share: golden files, rewritten by ``pytest --update-golden``; outputs compared;
-devices."""
+devices.
+
+``--verify-kernels`` compares every kernel that a test builds with its unscheduled TIR, and
+``--bounds-checks`` compiles bounds checks into them.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 from collections.abc import Callable
@@ -19,6 +24,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the files of tests/goldens"
     )
+    parser.addoption(
+        "--verify-kernels", action="store_true", help="build with verify=True in all tests"
+    )
+    parser.addoption(
+        "--bounds-checks", action="store_true", help="build with checked=True in all tests"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Change the defaults of ``tvm_nnef.build`` for this test run."""
+    names = {"--verify-kernels": "verify", "--bounds-checks": "checked"}
+    chosen = {name: True for option, name in names.items() if config.getoption(option)}
+    if chosen:
+        from tvm_nnef import api
+
+        api.build = functools.partial(api.build, **chosen)
 
 
 @pytest.fixture

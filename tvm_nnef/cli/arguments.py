@@ -166,6 +166,11 @@ def _run(parser: argparse._ActionsContainer) -> None:
         help="how operators are executed (default: mapped)",
     )
     parser.add_argument("--top", type=_count, default=5, metavar="N", help="classes to print")
+    parser.add_argument(
+        "--checked",
+        action="store_true",
+        help="compile bounds checks: an index outside of a tensor is an error",
+    )
 
 
 def _compare(parser: argparse._ActionsContainer) -> None:

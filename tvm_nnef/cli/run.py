@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
             options.target,
             route=options.route,
             threads=options.threads,
+            checked=options.checked,
             **compose_options(options),
         )
         results = executable(*inputs)
