@@ -9,11 +9,11 @@ before, of the arguments of the kernel, are dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
-from tvm import sym, tirx
+from tvm import tirx
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.expressions import substituted
@@ -64,7 +64,6 @@ class _Checks:
     """Puts assertions in front of statements, whose inner statements have theirs already."""
 
     message: Callable[[str], str]
-    analyzer: Any = field(default_factory=sym.Analyzer)
 
     def store(self, store: Any) -> Any:
         own = _Access(store.buffer, store.indices, ())
@@ -92,12 +91,13 @@ class _Checks:
 
     def _tests(self, accesses: Any) -> list[Any]:
         made: list[Any] = []
-        seen: list[Any] = []
+        seen: set[Any] = set()
         for access in accesses:
             condition = self._condition(access)
-            if condition is None or any(tvm_ffi.structural_equal(condition, e) for e in seen):
+            key = tvm_ffi.StructuralKey(condition)
+            if condition is None or key in seen:
                 continue
-            seen.append(condition)
+            seen.add(key)
             made.append(assertion(condition, self.message(_name(access.buffer))))
         return made
 
@@ -107,7 +107,7 @@ class _Checks:
         for index, extent in zip(access.indices, access.buffer.shape, strict=True):
             for position in _positions(index):
                 tests += [position >= 0, position < extent]
-        needed = [test for test in tests if not self.analyzer.can_prove(test)]
+        needed = [test for test in tests if not (isinstance(test, tirx.IntImm) and test.value)]
         if not needed:
             return None
         condition = tirx.all(*needed)
@@ -135,6 +135,10 @@ def _accesses(expression: Any, around: tuple[Any, ...] = ()) -> Iterator[_Access
     elif is_conditional(expression):
         condition, first, second = expression.args
         yield from _accesses(condition, around)
+        if lanes_of(condition.ty) > 1:
+            # Both values are computed for all lanes.
+            yield from _of_all([first, second])
+            return
         yield from _accesses(first, (*around, lambda e: _if(condition, e, _TRUE)))
         yield from _accesses(second, (*around, lambda e: _if(condition, _TRUE, e)))
     elif isinstance(expression, tirx.Let):
@@ -205,7 +209,7 @@ def _lane(value: Any, lane: int) -> PrimExpression:
             return tirx.Select(*(_lane(part, lane) for part in _parts(value)))
         case tirx.Not():
             return tirx.Not(_lane(value.a, lane))
-    if isinstance(value, BUFFER_LOAD):
+    if isinstance(value, BUFFER_LOAD) and any(lanes_of(each.ty) > 1 for each in value.indices):
         return value.source[tuple(_lane(index, lane) for index in value.indices)]
     if hasattr(value, "b"):
         return type(value)(_lane(value.a, lane), _lane(value.b, lane))
