@@ -118,7 +118,7 @@ def best_time(kernel: Callable[..., object], arguments: Sequence[Any], patience:
 
 
 def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[Any] | None:
-    """What a PrimFunc may be called with; None where an extent is only known at run time.
+    """What a PrimFunc may be called with; None if a dimension is unknown, or negative at the bounds.
 
     Ints are small, from 0 on, or from 1 where they are divided by. Where they say how far a loop
     goes or what element is meant, they are 0 or 1, as elements are always there that low.
@@ -134,7 +134,7 @@ def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[
             arguments.append(value)
             continue
         shape = [extent_value(extent, bounds) for extent in parameter.shape]
-        if any(extent is None for extent in shape):
+        if any(extent is None or extent < 0 for extent in shape):
             return None
         known = tuple(extent for extent in shape if extent is not None)
         array = _random(known, str(parameter.dtype), least, most)
