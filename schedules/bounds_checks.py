@@ -2,8 +2,7 @@
 
 A PrimFunc whose loops are lowered and whose buffers have one dimension in, the same out with an
 assertion before each statement for every element that it loads or stores: that the element lies in
-its buffer. It is the last pass, so that what is checked is what runs. Assertions that were there
-before, of the arguments of the kernel, are dropped.
+its buffer. It is the last pass, so that what is checked is what runs.
 """
 
 from __future__ import annotations
@@ -35,9 +34,6 @@ Message = Callable[[str, str], str]
 def with_bounds_checks(function: PrimFunction, message: Message) -> PrimFunction:
     """The function with an assertion for each element that is loaded or stored."""
     name = str((function.attrs or {}).get("global_symbol", "kernel")).removeprefix("__tvm_ffi_")
-    bare = tvm_ffi.structural_map(
-        function.body, (tirx.AssertStmt, lambda _: tirx.Evaluate(tirx.const(0, "int32")))
-    )
     checks = _Checks(lambda buffer: message(name, buffer))
     statements = [
         (tirx.BufferStore, checks.store),
@@ -47,7 +43,7 @@ def with_bounds_checks(function: PrimFunction, message: Message) -> PrimFunction
         (tirx.For, checks.loop),
         (tirx.While, checks.repeat),
     ]
-    return function.with_body(tvm_ffi.structural_map(bare, statements, order="post"))
+    return function.with_body(tvm_ffi.structural_map(function.body, statements, order="post"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

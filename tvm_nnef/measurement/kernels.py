@@ -118,7 +118,7 @@ def best_time(kernel: Callable[..., object], arguments: Sequence[Any], patience:
 
 
 def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[Any] | None:
-    """What a PrimFunc may be called with; None if a dimension is unknown, or negative at the bounds.
+    """What a PrimFunc may be called with; None if a dimension is unknown or negative.
 
     Ints are small, from 0 on, or from 1 where they are divided by. Where they say how far a loop
     goes or what element is meant, they are 0 or 1, as elements are always there that low.
