@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_nnef.graph.formula import Binary, Constant, Index, Loop, Select, Statement, Unary
-from tvm_nnef.lower.bounds import interval
+from tvm_nnef.graph.intervals import interval
 from tvm_nnef.lower.naming import Names
 from tvm_nnef.lower.places import Place, Term, place
 

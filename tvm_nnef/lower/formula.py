@@ -30,8 +30,8 @@ from tvm_nnef.graph.formula import (
     StoreOperator,
     loads,
 )
+from tvm_nnef.graph.intervals import above
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.bounds import above
 from tvm_nnef.lower.functions import BINARY, cast, select
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.padding import Padding, padded
@@ -235,13 +235,10 @@ class _Step:
             return unsigned(value) if self.types.is_unsigned(tensor) else value
 
         tables = self.types.tables
+        loops = {**indices, **reduced}
+        bounds, checked = self.types.bounds, self.types.checked
         emitter = Emitter(
-            computed,
-            self.statement,
-            {**indices, **reduced},
-            read,
-            tables,
-            checked=self.types.checked,
+            computed, self.statement, loops, read, tables, bounds=bounds, checked=checked
         )
         return emitter, [tirx.all(*tests)] if tests else []
 

@@ -26,10 +26,13 @@ from tvm_nnef.lower.integers import (
     hidden_real,
     integer_power,
     multiplied,
+    narrowed,
     opaque,
     subtracted,
 )
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 
 
 def cast(value: PrimExpression, dtype: str) -> PrimExpression:
@@ -46,7 +49,11 @@ def cast(value: PrimExpression, dtype: str) -> PrimExpression:
         return tirx.Select(value, tirx.const(1, dtype), tirx.const(0, dtype))
     if is_real(value) and not is_real_type(dtype):
         return _truncated(value, dtype)
-    return tirx.Cast(dtype, value)
+    return (
+        narrowed(value, dtype)
+        if source == "int64" and dtype in _NARROW
+        else tirx.Cast(dtype, value)
+    )
 
 
 def _truncated(value: PrimExpression, dtype: str) -> PrimExpression:

@@ -153,6 +153,39 @@ def _sealed(x: PrimExpression) -> PrimExpression:
     return tirx.bitwise_or(x, tirx.const(0, dtype_of(x)))
 
 
+def narrowed(x: PrimExpression, dtype: str) -> PrimExpression:
+    """The low bits of an int. TVM would convert each factor in it, which the type may not hold."""
+    hidden = _sealed(x) if isinstance(x, tirx.Add | tirx.Sub | tirx.Mul) else x
+    return tirx.Cast(dtype, hidden)
+
+
+def wrapped(x: PrimExpression) -> PrimExpression:
+    """The same int, wrapped around where TVM and LLVM would take a sum or product for exact."""
+    if not isinstance(x, tirx.Add | tirx.Sub | tirx.Mul):
+        return x
+    if dtype_of(x) != "int32":
+        return _sealed(x)
+    # Not by a cast alone: TVM drops the casts in an index.
+    half = tirx.const(32, "int64")
+    low = tirx.shift_right(tirx.shift_left(_in_64_bits(x), half), half)
+    return tirx.Cast("int32", low)
+
+
+def has_product(x: PrimExpression) -> bool:
+    """Whether a product is among the terms of an int."""
+    if isinstance(x, tirx.Add | tirx.Sub):
+        return has_product(x.a) or has_product(x.b)
+    return isinstance(x, tirx.Mul)
+
+
+def _in_64_bits(x: PrimExpression) -> PrimExpression:
+    if isinstance(x, tirx.Add | tirx.Sub | tirx.Mul):
+        return type(x)(_in_64_bits(x.a), _in_64_bits(x.b))
+    return (
+        tirx.const(int(x.value), "int64") if isinstance(x, tirx.IntImm) else tirx.Cast("int64", x)
+    )
+
+
 def _nothing(x: PrimExpression) -> PrimExpression:
     return tirx.const(0, dtype_of(x))
 

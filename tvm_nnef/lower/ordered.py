@@ -106,7 +106,10 @@ def _nest(
         value = tirx.BufferLoad(buffers[tensor], list(positions))
         return unsigned(value) if types.is_unsigned(tensor) else value
 
-    emitter = Emitter(types.computed, statement, indices, read, types.tables, checked=types.checked)
+    bounds, checked = types.bounds, types.checked
+    emitter = Emitter(
+        types.computed, statement, indices, read, types.tables, bounds=bounds, checked=checked
+    )
     body = _step(statement, emitter, buffers, types)
     for condition in reversed(emitter.conditions()):
         body = tirx.IfThenElse(condition, body, None)
@@ -149,7 +152,7 @@ def _new_value(
     places: Sequence[PrimExpression],
     types: FormulaTypes,
 ) -> PrimExpression:
-    value = signed(emitter.value(store.value))
+    value = cast(signed(emitter.value(store.value)), types.computed[store.tensor.type])
     if store.operator == "=":
         return value
     combined = types.combination(store.operator, store.tensor)

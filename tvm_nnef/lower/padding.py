@@ -29,8 +29,8 @@ from tvm_nnef.graph.formula import (
     Unary,
     loads,
 )
+from tvm_nnef.graph.intervals import Interval, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.bounds import Interval, interval, ranges_of, within
 
 _LARGEST_GROWTH = 4
 """A copy with more than so many times the elements of its source is not worth it.

@@ -35,10 +35,18 @@ from tvm_nnef.graph.formula import (
     guards,
     walk,
 )
+from tvm_nnef.graph.intervals import (
+    Ranges,
+    above,
+    below,
+    fits,
+    interval,
+    ranges_of,
+    within,
+)
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.bounds import Ranges, above, below, interval, ranges_of, within
 from tvm_nnef.lower.functions import cast, select
-from tvm_nnef.lower.integers import opaque
+from tvm_nnef.lower.integers import has_product, opaque, wrapped
 from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
@@ -62,16 +70,27 @@ def literal(value: float | Extent, dtype: str) -> PrimExpression:
 FAR_OUTSIDE = -(1 << 40)
 """An index that is out of bounds in every buffer, whatever the other indices are."""
 
+_GROWING = frozenset({"add", "sub", "mul", "pow", "floordiv", "ceildiv", "truncdiv", "awaydiv"})
+"""Functions of two ints whose result may need more bits than the operands have."""
+
+_RING = frozenset({"add", "sub", "mul", "pow"})
+"""Functions of two ints of whose operands the low bits suffice."""
+
 
 @dataclass(frozen=True)
 class Emitter:
     """Translates the scalars of one statement.
 
+    Arithmetic on indices is that of 64 bits, and arithmetic on elements of int tensors that of
+    their compute type; where both meet, of 64 bits. What provably fits is computed in 32 bits,
+    unless ``wide`` asks for indices as the loops have them.
+
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
     tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
     the variables that stand for locals. What is read as uint64 stays without a sign
-    (:mod:`tvm_nnef.lower.unsigned`). If ``checked``, an index from data that is out of bounds
-    becomes one that the compiled bounds checks find; the nearest in bounds otherwise.
+    (:mod:`tvm_nnef.lower.unsigned`). ``bounds`` has the largest value of each symbol. If
+    ``checked``, an index from data that is out of bounds becomes one that the compiled bounds
+    checks find; the nearest in bounds otherwise.
     """
 
     types: ComputeTypes
@@ -80,7 +99,9 @@ class Emitter:
     read: Callable[[Tensor, Sequence[PrimExpression]], PrimExpression]
     tables: Mapping[tuple[Scalar, ...], Tensor] = field(default_factory=dict)
     names: Mapping[str, PrimExpression] = field(default_factory=dict)
+    bounds: Mapping[str, int] = field(default_factory=dict)
     checked: bool = False
+    wide: bool = False
 
     @functools.cached_property
     def ranges(self) -> Ranges:
@@ -88,31 +109,44 @@ class Emitter:
         return ranges_of(self.statement)
 
     def value(self, scalar: Scalar) -> PrimExpression:
-        """The scalar in the compute type of its type."""
+        """The scalar in the compute type of its type; an int perhaps in 64 bits (see above)."""
         match scalar:
             case Constant(kind, value):
-                return opaque(literal(value, self.types[kind]))
+                return opaque(literal(value, self._constant_type(scalar)))
             case Index(name):
-                return cast(self.indices[name], self.types["int"])
+                return cast(self.indices[name], self._index_type(scalar))
             case Local(name):
-                if name not in self.names:
-                    return self.value(self._local(name))
-                return self._cast(self.names[name], self.types[self._local(name).type])
+                return self.names[name] if name in self.names else self.value(self._local(name))
             case Unary(function, operand):
-                return unary(function, self.value(operand))
+                x = self.value(operand)
+                return unary(function, self._widened(scalar, x) if scalar.type == "int" else x)
             case Binary("sub", left, right) if left == right and left.type == "real":
                 # TVM takes x - x for 0, also where x is infinite or no number.
                 x = self.value(left)
                 return x + x * literal(-1, dtype_of(x))
             case Binary(function, left, right):
-                return binary(function, self.value(left), self.value(right))
+                x, y = self._alike(left, right)
+                if function in _GROWING and scalar.type == "int":
+                    x, y = self._widened(scalar, x), self._widened(scalar, y)
+                if left.type == "int" and function not in _RING:
+                    x, y = self._wrapped(left, x), self._wrapped(right, y)
+                return binary(function, x, y)
             case Select(condition, consequent, alternative):
-                values = alike(self.value(consequent), self.value(alternative))
+                x, y = self._alike(consequent, alternative)
+                if self.wide:
+                    x, y = (
+                        self._product_wrapped(consequent, x),
+                        self._product_wrapped(alternative, y),
+                    )
                 # A check must not see what is not read.
                 choose = tirx.if_then_else if self.checked else select
-                return choose(self.value(condition), *values)
+                return choose(self.value(condition), x, y)
+            case Cast("int", operand) if operand.type == "int":
+                return self.value(operand)
             case Cast(kind, operand):
-                return self._cast(self.value(operand), self.types[kind])
+                x = self.value(operand)
+                x = self._wrapped(operand, x) if operand.type == "int" else x
+                return cast(x, self.types[kind])
             case Lookup(items, index):
                 return self._lookup(items, index)
             case Load():
@@ -120,8 +154,41 @@ class Emitter:
 
     def position(self, scalar: Scalar) -> PrimExpression:
         """An integer scalar as an int64 expression, as loops and indices need it."""
-        wide = replace(self, types={**self.types, "int": INDEX_TYPE})
-        return signed(wide.value(scalar))
+        emitter = replace(self, wide=True)
+        return cast(emitter._product_wrapped(scalar, signed(emitter.value(scalar))), INDEX_TYPE)
+
+    def _constant_type(self, constant: Constant) -> str:
+        own = self.types[constant.type]
+        symbolic = not isinstance(constant.value, (int, float))
+        return self._index_type(constant) if constant.type == "int" and symbolic else own
+
+    def _index_type(self, scalar: Scalar) -> str:
+        """The type of an index or a dimension."""
+        narrow = not self.wide and fits(scalar, self.ranges, self.bounds)
+        return self.types["int"] if narrow else INDEX_TYPE
+
+    def _alike(self, left: Scalar, right: Scalar) -> tuple[PrimExpression, PrimExpression]:
+        """Two operands in one type: the wider one, which a constant leaves to the other."""
+        x, y = self.value(left), self.value(right)
+        if {dtype_of(x), dtype_of(y)} == {"int32", INDEX_TYPE}:
+            free = [each for each in (left, right) if not isinstance(each, Constant)]
+            dtypes = [dtype_of(each) for each in (x, y)]
+            dtype = INDEX_TYPE if len(free) != 1 else dtypes[0 if free[0] is left else 1]
+            x, y = self._converted(left, x, dtype), self._converted(right, y, dtype)
+        return alike(x, y)
+
+    def _converted(self, scalar: Scalar, value: PrimExpression, dtype: str) -> PrimExpression:
+        """A value of a scalar in another type; a finite constant is made in it."""
+        match scalar:
+            case Constant(_, number) if not (isinstance(number, float) and math.isinf(number)):
+                return opaque(literal(number, dtype))
+        return cast(value, dtype)
+
+    def _widened(self, scalar: Scalar, operand: PrimExpression) -> PrimExpression:
+        """An operand of arithmetic on indices in 64 bits, unless the result fits into 32."""
+        if dtype_of(operand) != "int32" or not _has_index(scalar, self.statement):
+            return operand
+        return operand if fits(scalar, self.ranges, self.bounds) else cast(operand, INDEX_TYPE)
 
     def conditions(self) -> list[PrimExpression]:
         """What must hold for the step of the statement to be made.
@@ -176,7 +243,9 @@ class Emitter:
         shape = load.tensor.shape
         pairs = list(zip(load.subscripts, shape, strict=True))
         positions = [self.subscript(subscript, extent) for subscript, extent in pairs]
-        value = self._cast(self.read(load.tensor, positions), dtype)
+        value = self.read(load.tensor, positions)
+        if not (load.type == "int" and dtype_of(value) == UNSIGNED):
+            value = cast(value, dtype)
         # Nothing can be read in place of what is out of bounds where a run makes a tensor empty.
         empty = [
             extent <= 0
@@ -189,18 +258,31 @@ class Emitter:
             else value
         )
 
-    def _cast(self, value: PrimExpression, dtype: str) -> PrimExpression:
-        """A value in a compute type; an int without a sign stays so."""
-        is_int = dtype == self.types["int"] and dtype_of(value) == UNSIGNED
-        return value if is_int else cast(value, dtype)
+    def _wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
+        """A value made of elements, as an operation needs it to which more than its low bits count.
+
+        What is made of indices fits, save beyond 64 bits.
+        """
+        return value if _has_index(scalar, self.statement) else wrapped(value)
+
+    def _product_wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
+        """A value that TVM widens without a cast, as it is part of an index.
+
+        A sum that wraps around is outside of the tensor either way.
+        """
+        return self._wrapped(scalar, value) if has_product(value) else value
 
     def _lookup(self, items: tuple[Scalar, ...], index: Scalar) -> PrimExpression:
         if items in self.tables:
             return self._element(Load(self.tables[items], (Subscript(index),)))
         position = self.position(index)
-        chosen = self.value(items[-1])
+        values = [self.value(item) for item in items]
+        if INDEX_TYPE in map(dtype_of, values):
+            pairs = zip(items, values, strict=True)
+            values = [self._converted(item, value, INDEX_TYPE) for item, value in pairs]
+        chosen = values[-1]
         for number in reversed(range(len(items) - 1)):
-            chosen = select(position <= number, self.value(items[number]), chosen)
+            chosen = select(position <= number, values[number], chosen)
         return chosen
 
     def _local(self, name: str) -> Scalar:
@@ -229,6 +311,25 @@ class Emitter:
         if known is None or not below(known[1], extent):
             tests.append(position < extent)
         return _all(tests)
+
+
+def _has_index(scalar: Scalar, statement: Statement) -> bool:
+    """Whether an int is made of indices, not of elements and numbers alone."""
+    match scalar:
+        case Index():
+            return True
+        case Local(name):
+            value = next(local.value for local in statement.locals if local.name == name)
+            return _has_index(value, statement)
+        case Unary(_, operand) | Cast("int", operand) if operand.type == "int":
+            return _has_index(operand, statement)
+        case Binary(_, left, right) | Select(_, left, right):
+            parts: tuple[Scalar, ...] = (left, right)
+        case Lookup(items):
+            parts = items
+        case _:
+            return False
+    return any(part.type == "int" and _has_index(part, statement) for part in parts)
 
 
 def is_empty(tensor: Tensor) -> bool:

@@ -31,7 +31,7 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.reference.arithmetic import CONTRACTIONS, Array, constant, null
-from tvm_nnef.reference.scalars import Block, evaluate, number, positions
+from tvm_nnef.reference.scalars import INDEX, Block, evaluate, number, positions
 
 BLOCK = 2**22
 """Upper limit of the steps in a block: it bounds the memory that a statement takes."""
@@ -167,9 +167,8 @@ def _boxes(
 def _grid(
     loops: tuple[Loop, ...], starts: tuple[int, ...], stops: tuple[int, ...], context: Block
 ) -> dict[str, Array]:
-    dtype = context.dtypes["int"]
     return {
-        loop.index.name: np.arange(start, stop, dtype=dtype).reshape(
+        loop.index.name: np.arange(start, stop, dtype=INDEX).reshape(
             [-1 if axis == other else 1 for other in range(len(loops))]
         )
         for axis, (loop, start, stop) in enumerate(zip(loops, starts, stops, strict=True))

@@ -33,6 +33,9 @@ from tvm_nnef.graph.formula import (
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.reference.arithmetic import BINARY, UNARY, Array, alike, cast, constant
 
+INDEX = np.dtype(np.int64)
+"""The dtype in which indices and dimensions are computed, whatever that of int tensors is."""
+
 
 class OutOfBounds(Exception):
     """An active step reads or writes outside of a tensor, or of a pack; the message tells which.
@@ -63,7 +66,8 @@ def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
     """The values of a scalar; raises OutOfBounds (see the module)."""
     match scalar:
         case Constant(type, value):
-            return constant(number(value, block), block.dtypes[type])
+            is_extent = type == "int" and extents.is_symbolic(value)
+            return constant(number(value, block), INDEX if is_extent else block.dtypes[type])
         case Index(name):
             return block.indices[name]
         case Local(name):
@@ -73,20 +77,30 @@ def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
         case Binary(function, left, right):
             first = evaluate(left, block, active)
             second = evaluate(right, block, _reached(function, first, active))
-            return BINARY[function](*alike(first, second))
+            return BINARY[function](*_paired(left, first, right, second))
         case Select(condition, consequent, alternative):
             chosen = evaluate(condition, block, active)
-            values = alike(
-                evaluate(consequent, block, active & chosen),
-                evaluate(alternative, block, active & ~chosen),
-            )
-            return np.where(chosen, *values)
+            first = evaluate(consequent, block, active & chosen)
+            second = evaluate(alternative, block, active & ~chosen)
+            return np.where(chosen, *_paired(consequent, first, alternative, second))
+        case Cast("int", operand) if operand.type == "int":
+            return evaluate(operand, block, active)
         case Cast(type, operand):
             return _computed(evaluate(operand, block, active), block.dtypes[type])
         case Lookup(items, index):
             return _lookup(items, index, block, active)
         case Load(tensor, subscripts):
             return _load(tensor, subscripts, block, active)
+
+
+def _paired(left: Scalar, first: Array, right: Scalar, second: Array) -> tuple[Array, Array]:
+    """Two operands in one dtype: the wider one, which a constant leaves to the other."""
+    if {first.dtype, second.dtype} == {np.dtype(np.int32), INDEX}:
+        if isinstance(left, Constant):
+            return first.astype(second.dtype), second
+        if isinstance(right, Constant):
+            return first, second.astype(first.dtype)
+    return alike(first, second)
 
 
 def number(value: float | Extent, block: Block) -> float:

@@ -19,7 +19,19 @@ Ranges: TypeAlias = "Mapping[str, Interval]"
 
 
 def interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
-    """The interval of all values that an integer scalar can take, None where it is not known."""
+    """The interval of all values that an integer scalar can take, None where it is not known.
+
+    What may be beyond 64 bits is not known: there the arithmetic wraps around.
+    """
+    found = _interval(scalar, ranges)
+    return found if found and all(map(_is_machine_int, found)) else None
+
+
+def _is_machine_int(end: Extent) -> bool:
+    return not extents.is_static(end) or -(2**63) <= end < 2**63
+
+
+def _interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
     match scalar:
         case Constant("int", value) if not isinstance(value, float):
             return value, value
@@ -54,6 +66,15 @@ def ranges_of(statement: Statement) -> dict[str, Interval]:
         if value:
             ranges[local.name] = value
     return ranges
+
+
+def fits(scalar: Scalar, ranges: Ranges, bounds: Mapping[str, int]) -> bool:
+    """Whether all values of an integer scalar fit into 32 bits, symbols up to their bounds."""
+    known = interval(scalar, ranges)
+    if known is None:
+        return False
+    least, most = extents.limits(known[0], bounds)[0], extents.limits(known[1], bounds)[1]
+    return least >= -(2**31) and most < 2**31
 
 
 def within(known: Interval | None, extent: Extent) -> bool:
