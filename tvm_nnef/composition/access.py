@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tvm_nnef.composition.values import Item, Undefined, Value, describe, is_scalar, scalar, type_of
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
@@ -65,3 +67,18 @@ def _subscript(index: Value, span: Span) -> formula.Subscript:
     if index is None or type_of(index) != "int" or isinstance(index, Tensor):
         raise error(f"an index must be of type int, found {describe(index)}", span)
     return formula.Subscript(index if is_scalar(index) else scalar(index))
+
+
+def spanned(index: Value, span: Span) -> Value:
+    """An index, or a pack of them, that knows where it is written; anything else as it is."""
+    if isinstance(index, tuple):
+        return tuple(_spanned(item, span) for item in index)
+    return None if index is None else _spanned(index, span)
+
+
+def _spanned(index: Item, span: Span) -> Item:
+    if isinstance(index, formula.Subscript):
+        return replace(index, span=span)
+    if isinstance(index, Tensor | Undefined) or type_of(index) != "int":
+        return index
+    return formula.Subscript(index if is_scalar(index) else scalar(index), span=span)

@@ -102,10 +102,12 @@ def counted_body(
     count = Tensor(unique(f"{frame.scope}.{symbol}"), "int", (), "result", None, counted.span)
     written = dict(zip((p.name.name for p in outputs), buffers, strict=True))
     env = room.extended({**written, symbol: Load(count, ())})
+    length = frame.env.names[symbol]
+    for buffer, shape in zip(buffers, shapes, strict=True):
+        _check_shape(buffer, shape, length, frame)
     formula = _counting(expand(definition.lowerings, (*buffers, count), env), count)
     made = (*buffers, count)
     frame.operations.append(lowered_part(definition, frame, made, formula))
-    length = frame.env.names[symbol]
     return tuple(
         _front(buffer, shape, length, count, frame, unique)
         for buffer, shape in zip(buffers, shapes, strict=True)
@@ -126,6 +128,15 @@ def _counting(formula: Formula, count: Tensor) -> Formula:
     return replace(formula, statements=tuple(map(stepped, formula.statements)))
 
 
+def _check_shape(buffer: Operand, shape: list[Shape] | Shape, length: Value, frame: Frame) -> None:
+    """Raises NnefError unless the dimensions that data decide are the counted one."""
+    if not isinstance(buffer, Tensor) or isinstance(shape, list):
+        raise error("an extent that is counted belongs to single tensors", frame.trace[-1])
+    for extent, room in zip(shape, buffer.shape, strict=True):
+        if extent is not length and not extents.equal(extent, room):
+            raise error("an extent that data decide is not the one that is counted", buffer.span)
+
+
 def _front(
     buffer: Operand,
     shape: list[Shape] | Shape,
@@ -135,12 +146,8 @@ def _front(
     unique: Callable[[str], str],
 ) -> Operand:
     """The front part of a buffer; the buffer itself where nothing is to be cut."""
-    if not isinstance(buffer, Tensor) or isinstance(shape, list):
-        raise error("an extent that is counted belongs to single tensors", frame.trace[-1])
     axes = tuple(axis for axis, extent in enumerate(shape) if extent is length)
-    for extent, room in zip(shape, buffer.shape, strict=True):
-        if extent is not length and not extents.equal(extent, room):
-            raise error("an extent that data decide is not the one that is counted", buffer.span)
+    assert isinstance(buffer, Tensor) and not isinstance(shape, list)
     if not axes:
         return buffer
     result = replace(buffer, name=unique(f"{frame.scope}..T1"), shape=shape)

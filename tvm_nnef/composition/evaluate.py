@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tvm_nnef import extents
 from tvm_nnef.composition import arithmetic, folds, indexing, selects
-from tvm_nnef.composition.access import load
+from tvm_nnef.composition.access import load, spanned
 from tvm_nnef.composition.arithmetic import elementwise, strict
 from tvm_nnef.composition.symbols import plain
 from tvm_nnef.composition.values import (
@@ -280,11 +280,11 @@ def subscripts(node: nodes.Subscript, env: Environment, target: Value) -> tuple[
                 values = expanded(evaluate(inner, env), count, item.span, env)
                 if values is None:
                     return None
-                result.extend(values)
+                result.extend(spanned(value, item.span) for value in values)
             case nodes.Range():
                 result.append(_covered(item, len(result), target, env))
             case _:
-                result.append(evaluate(item, env))
+                result.append(spanned(evaluate(item, env), item.span))
     return tuple(result)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tvm_nnef.composition.access import index_rows, tensor_subscripts
 from tvm_nnef.composition.evaluate import evaluate, known, subscripts
 from tvm_nnef.composition.indexing import count
+from tvm_nnef.composition.out_of_bounds import check_indices
 from tvm_nnef.composition.values import (
     Environment,
     Item,
@@ -46,7 +47,7 @@ def expand(
 ) -> formula.Formula:
     """The formula of an invocation; ``env`` knows operands and results by their names.
 
-    Raises NnefError, such as for an access with a wrong number of indices.
+    Raises NnefError, such as for an access with a wrong number of indices, or out of bounds.
     """
     statements = [
         statement
@@ -54,6 +55,7 @@ def expand(
         if _written(lowering, env)
         for statement in _expand_lowering(lowering, env)
     ]
+    check_indices(statements, env.symbols.bounds)
     updates = _updates(lowerings, env)
     fills: list[formula.Fill] = []
     for tensor in flatten(results):

@@ -14,7 +14,7 @@ A reduction has loops that do not occur in the indices of its store. Nothing her
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tvm_nnef.extents import Extent
@@ -143,13 +143,16 @@ class Subscript:
 
     ``guarded``: outside of [0, extent) the statement's step is skipped. With ``below`` and
     ``above`` the index is remapped instead: ``below`` where it is negative, ``above`` where it is
-    at or beyond the extent; the replacements are not checked again. Unguarded: always in bounds.
+    at or beyond the extent. What is then out of bounds, as an unguarded index may be that depends
+    on data, is an error of the model: the evaluator raises; compiled code reads the nearest
+    element, and writes nothing. ``span`` is where the index is written.
     """
 
     index: Scalar
     guarded: bool = False
     below: Scalar | None = None
     above: Scalar | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

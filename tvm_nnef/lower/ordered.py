@@ -133,6 +133,7 @@ def _step(
             emitter.subscript(part, extent)
             for part, extent in zip(store.subscripts, store.tensor.shape, strict=True)
         ]
+        tests = emitter.in_bounds(store)
         for local in named_locals(statement, store.value, _LARGEST):
             if local.name not in emitter.names:
                 name = _held(bindings, emitter.value(local.value), local.name)
@@ -141,7 +142,9 @@ def _step(
         if len(statement.stores) > 1:
             places = [_bound(bindings, p, f"place{number}_{d}") for d, p in enumerate(places)]
             value = _bound(bindings, value, f"value{number}")
-        writes.append(tirx.BufferStore(buffers[store.tensor], value, places))
+            tests = [_bound(bindings, test, f"inside{number}") for test in tests]
+        write = tirx.BufferStore(buffers[store.tensor], value, places)
+        writes.append(tirx.IfThenElse(tests[0], write, None) if tests else write)
     return tirx.stmt_seq(*bindings, *writes)
 
 

@@ -30,6 +30,7 @@ from tvm_nnef.graph.formula import (
     ScalarType,
     Select,
     Statement,
+    Store,
     Subscript,
     Unary,
     guards,
@@ -158,9 +159,13 @@ class Emitter:
         return cast(emitter._product_wrapped(scalar, signed(emitter.value(scalar))), INDEX_TYPE)
 
     def _constant_type(self, constant: Constant) -> str:
-        own = self.types[constant.type]
-        symbolic = not isinstance(constant.value, (int, float))
-        return self._index_type(constant) if constant.type == "int" and symbolic else own
+        is_infinite = isinstance(constant.value, float) and math.isinf(constant.value)
+        if constant.type != "int" or is_infinite:
+            return self.types[constant.type]
+        if self.wide:
+            return INDEX_TYPE
+        symbolic = extents.is_symbolic(constant.value)
+        return self._index_type(constant) if symbolic else self.types["int"]
 
     def _index_type(self, scalar: Scalar) -> str:
         """The type of an index or a dimension."""
@@ -222,6 +227,14 @@ class Emitter:
             inside = tirx.all(position >= 0, position < extent)
             return select(inside, position, tirx.const(FAR_OUTSIDE, INDEX_TYPE))
         return tirx.max(0, tirx.min(position, extent - 1))
+
+    def in_bounds(self, store: Store) -> list[PrimExpression]:
+        """The test that a store is in bounds, where that is neither certain nor guarded."""
+        tests: list[PrimExpression] = []
+        for subscript, extent in zip(store.subscripts, store.tensor.shape, strict=True):
+            position, safe = self._position(subscript, extent)
+            tests += [] if safe else [position >= 0, position < extent]
+        return [_all(tests)] if tests else []
 
     def _position(self, subscript: Subscript, extent: Extent) -> tuple[PrimExpression, bool]:
         """The position that a subscript means, and whether it is certainly in bounds."""

@@ -1,0 +1,349 @@
+"""Indices that are certainly out of bounds: the statements of a formula in, diagnostics out.
+
+A step of the loops is a witness if its guards and condition hold, and it accesses an element
+outside of a tensor, whatever the data are. Each statement is tried at many steps: all of them
+where they are few, else those at the ends of the loops and beside the numbers that it names.
+Dimensions that are symbols stay so: such an index is reported if it is outside for every size.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tvm_nnef import extents
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
+from tvm_nnef.extents import Condition, Extent
+from tvm_nnef.graph.formula import (
+    Binary,
+    Cast,
+    Constant,
+    Index,
+    Load,
+    Local,
+    Lookup,
+    Scalar,
+    Select,
+    Statement,
+    Subscript,
+    Unary,
+    guards,
+    parts,
+    scalars,
+    walk,
+)
+from tvm_nnef.graph.intervals import interval, ranges_of, within
+from tvm_nnef.graph.nodes import Tensor
+
+MAX_STEPS = 1 << 12
+"""The most steps of a statement that are tried."""
+
+MAX_WORK = 1 << 20
+"""The most scalars that are evaluated for all statements of a formula, approximately."""
+
+_Value: TypeAlias = "Extent | Condition | None"
+"""What an int or bool is at a step; None where data decide."""
+
+
+def check_indices(statements: Sequence[Statement], bounds: Mapping[str, int]) -> None:
+    """Raises NnefError for the indices of a formula that are certainly out of bounds.
+
+    ``bounds`` has the largest value of each symbol.
+    """
+    found: dict[Span | None, Diagnostic] = {}
+    work = MAX_WORK
+    for statement in filter(_may_be_outside, statements):
+        size = sum(1 for scalar in scalars(statement) for _ in walk(scalar))
+        steps = min(MAX_STEPS, work // size)
+        for names in itertools.islice(_steps(statement, bounds, steps), steps):
+            work -= size
+            for span, diagnostic in _Step(statement, bounds, names).problems():
+                found.setdefault(span, diagnostic)
+    if found:
+        raise NnefError(found.values())
+
+
+def _may_be_outside(statement: Statement) -> bool:
+    """Whether some index that no guard skips may be outside, as far as numbers alone tell."""
+    ranges = ranges_of(statement)
+    accesses = [(store.tensor, store.subscripts) for store in statement.stores]
+    for scalar in scalars(statement):
+        for inner in walk(scalar):
+            if isinstance(inner, Load):
+                accesses.append((inner.tensor, inner.subscripts))
+            if isinstance(inner, Lookup) and not _reads(inner.index):
+                return True
+    for tensor, subscripts in accesses:
+        for subscript, extent in zip(subscripts, tensor.shape, strict=True):
+            ends = parts(subscript)[1:] if subscript.guarded else (subscript.index,)
+            if any(_reads(end) for end in ends):
+                continue
+            if not all(within(interval(end, ranges), extent) for end in ends):
+                return True
+    return False
+
+
+def _reads(scalar: Scalar) -> bool:
+    return any(isinstance(inner, Load) for inner in walk(scalar))
+
+
+def _steps(
+    statement: Statement, bounds: Mapping[str, int], most: int
+) -> Iterator[dict[str, Extent]]:
+    """The values of the indices at the steps to be tried."""
+    used = _used_indices(statement)
+    ranges = ranges_of(statement)
+    lengths: list[int] = []
+    for loop in statement.loops:
+        _, last = ranges.get(loop.index.name, (0, None))
+        if not isinstance(last, int):
+            lengths.append(most + 1)
+        elif loop.index.name in used:
+            lengths.append(max(1, last + 1))
+    all_of_them = math.prod(lengths) <= most
+    depth = sum(loop.index.name in used for loop in statement.loops)
+    few = most if all_of_them else max(2, int(most ** (1 / max(depth, 1))))
+    near = () if all_of_them else tuple(_numbers(statement))
+
+    def nested(position: int, names: dict[str, Extent]) -> Iterator[dict[str, Extent]]:
+        if position == len(statement.loops):
+            yield names
+            return
+        loop = statement.loops[position]
+        extent = _Step(statement, bounds, names).value(loop.extent)
+        if extent is None or isinstance(extent, bool):
+            return
+        candidates = _candidates(extent, bounds, near, all_of_them)
+        for value in candidates[: few if loop.index.name in used else 1]:
+            yield from nested(position + 1, {**names, loop.index.name: value})
+
+    return nested(0, {})
+
+
+def _used_indices(statement: Statement) -> set[str]:
+    """The indices on which extents, guards, conditions and subscripts depend."""
+    roots: list[Scalar] = [loop.extent for loop in statement.loops]
+    roots += [local.value for local in statement.locals]
+    roots += [] if statement.condition is None else [statement.condition]
+    roots += [part for _, _, each in guards(statement) for part in parts(each)]
+    roots += [
+        part for store in statement.stores for each in store.subscripts for part in parts(each)
+    ]
+    for scalar in scalars(statement):
+        for inner in walk(scalar):
+            match inner:
+                case Load():
+                    roots += [part for each in inner.subscripts for part in parts(each)]
+                case Select(condition):
+                    roots.append(condition)
+                case Binary("and" | "or", left):
+                    roots.append(left)
+                case Lookup(_, index):
+                    roots.append(index)
+    return {inner.name for root in roots for inner in walk(root) if isinstance(inner, Index)}
+
+
+def _numbers(statement: Statement) -> Iterator[Extent]:
+    """The ints that a statement names, and what stands beside them."""
+    outer = itertools.chain.from_iterable(map(walk, scalars(statement)))
+    named = [each.value for each in outer if isinstance(each, Constant) and each.type == "int"]
+    for value in dict.fromkeys(each for each in named if not isinstance(each, float)):
+        for offset in (-1, 0, 1):
+            yield extents.add(value, offset)
+
+
+def _candidates(
+    extent: Extent, bounds: Mapping[str, int], near: Sequence[Extent], everything: bool
+) -> list[Extent]:
+    """Values of an index to be tried, the ends first; none where its loop never runs."""
+    if extents.decide(extents.compare("ge", extent, 1), bounds) is False:
+        return []
+    if everything and extents.is_static(extent):
+        return [*range(extent)]
+    last = extents.sub(extent, 1)
+    found: list[Extent] = [last, 0]
+    if extents.is_static(extent):
+        found += [1, extent - 2, extent // 2, *near]
+        found = [value for value in found if extents.is_static(value) and 0 <= value < extent]
+    return [*dict.fromkeys(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step of a statement: ``names`` has the values of its indices."""
+
+    statement: Statement
+    bounds: Mapping[str, int]
+    names: Mapping[str, Extent]
+    locals: dict[str, _Value] = field(default_factory=dict)
+
+    def problems(self) -> Iterator[tuple[Span | None, Diagnostic]]:
+        """What is out of bounds at this step for certain, by the place of the index."""
+        statement = self.statement
+        for loop in statement.loops:
+            yield from self._inside(loop.extent)
+        for tensor, dimension, subscript in guards(statement):
+            if self._is_inside(self.value(subscript.index), tensor.shape[dimension]) is not True:
+                return
+        if statement.condition is not None:
+            yield from self._inside(statement.condition)
+            if self.value(statement.condition) is not True:
+                return
+        for store in statement.stores:
+            yield from self._access(store.tensor, store.subscripts)
+            yield from self._inside(store.value)
+
+    def value(self, scalar: Scalar) -> _Value:
+        """What an int or bool certainly is."""
+        match scalar:
+            case Constant("int" | "bool", value) if not isinstance(value, float):
+                return value
+            case Index(name):
+                return self.names.get(name)
+            case Local(name):
+                return self._local(name)
+            case Unary("not", operand):
+                inner = self.value(operand)
+                return None if inner is None else not inner
+            case Unary("neg", operand):
+                return self._arithmetic("sub", 0, self.value(operand))
+            case Unary("abs", operand):
+                inner = self.value(operand)
+                negated = self._arithmetic("sub", 0, inner)
+                return self._arithmetic("max", inner, negated)
+            case Binary(function, left, right):
+                return self._binary(function, left, right)
+            case Select(condition, consequent, alternative):
+                chosen = self.value(condition)
+                return None if chosen is None else self.value(consequent if chosen else alternative)
+            case Cast("int", operand) if operand.type != "real":
+                inner = self.value(operand)
+                return int(inner) if isinstance(inner, bool) else inner
+            case Lookup(items, index):
+                number = self.value(index)
+                known = isinstance(number, int) and 0 <= number < len(items)
+                return self.value(items[number]) if known else None  # type: ignore[index]
+        return None
+
+    def _local(self, name: str) -> _Value:
+        if name not in self.locals:
+            value = next(local.value for local in self.statement.locals if local.name == name)
+            self.locals[name] = self.value(value)
+        return self.locals[name]
+
+    def _binary(self, function: str, left: Scalar, right: Scalar) -> _Value:
+        first = self.value(left)
+        if function in ("and", "or"):
+            if first is (function == "or"):
+                return first
+            second = self.value(right)
+            return second if first is not None or second is (function == "or") else None
+        second = self.value(right)
+        if first is None or second is None:
+            return None
+        if isinstance(first, bool) or isinstance(second, bool):
+            equal = first == second
+            return {"eq": equal, "ne": not equal, "xor": not equal}.get(function)
+        if function in _COMPARISONS:
+            return self._decided(extents.compare(function, first, second))
+        return self._arithmetic(function, first, second)
+
+    def _arithmetic(self, function: str, first: _Value, second: _Value) -> _Value:
+        """An int, wrapped around at 64 bits; a quotient by zero is 0."""
+        if first is None or second is None:
+            return None
+        if function in _DIVISIONS and not extents.is_static(second):
+            return None
+        if function in _DIVISIONS and second == 0:
+            return 0
+        try:
+            found = extents.FUNCTIONS[function](first, second)
+        except (ValueError, ZeroDivisionError):
+            return None
+        return (found + 2**63) % 2**64 - 2**63 if extents.is_static(found) else found
+
+    def _decided(self, condition: Condition) -> bool | None:
+        return extents.decide(condition, self.bounds)
+
+    def _is_inside(self, index: _Value, extent: Extent) -> bool | None:
+        """Whether an index is certainly in bounds, or certainly not; else None."""
+        if index is None:
+            return None
+        low = self._decided(extents.compare("ge", index, 0))
+        high = self._decided(extents.compare("lt", index, extent))
+        return False if low is False or high is False else True if low and high else None
+
+    def _inside(self, scalar: Scalar) -> Iterator[tuple[Span | None, Diagnostic]]:
+        """What is out of bounds in a scalar that is evaluated."""
+        match scalar:
+            case Local(name):
+                value = next(local.value for local in self.statement.locals if local.name == name)
+                yield from self._inside(value)
+            case Unary(_, operand) | Cast(_, operand):
+                yield from self._inside(operand)
+            case Binary(function, left, right):
+                yield from self._inside(left)
+                if function not in ("and", "or") or self.value(left) is (function == "and"):
+                    yield from self._inside(right)
+            case Select(condition, consequent, alternative):
+                yield from self._inside(condition)
+                chosen = self.value(condition)
+                if chosen is not None:
+                    yield from self._inside(consequent if chosen else alternative)
+            case Lookup(items, index):
+                yield from self._inside(index)
+                number = self.value(index)
+                if isinstance(number, int) and 0 <= number < len(items):
+                    yield from self._inside(items[number])
+                elif isinstance(number, int):
+                    span = self.statement.span
+                    yield span, _diagnostic("an index", number, "a pack", len(items), span, None)
+            case Load(tensor, subscripts):
+                yield from self._access(tensor, subscripts)
+
+    def _access(
+        self, tensor: Tensor, subscripts: tuple[Subscript, ...]
+    ) -> Iterator[tuple[Span | None, Diagnostic]]:
+        pairs = zip(subscripts, tensor.shape, strict=True)
+        for dimension, (subscript, extent) in enumerate(pairs):
+            yield from self._inside(subscript.index)
+            index = self.value(subscript.index)
+            if subscript.below is not None and subscript.above is not None:
+                if index is None:
+                    continue
+                negative = self._decided(extents.compare("lt", index, 0))
+                beyond = self._decided(extents.compare("ge", index, extent))
+                if not (negative or beyond):
+                    continue
+                replacement = subscript.below if negative else subscript.above
+                yield from self._inside(replacement)
+                index = self.value(replacement)
+            elif subscript.guarded:
+                continue
+            if self._is_inside(index, extent) is False:
+                assert index is not None
+                name = tensor.short_name
+                owner = f"'{name}'" if name.isidentifier() else "its tensor"
+                place = f"dimension {dimension} of {owner}"
+                text = subscript.span.text if subscript.span else ""
+                span = subscript.span or self.statement.span
+                title = f"index '{text}'" if text else "an index"
+                yield span, _diagnostic(title, index, place, extent, span, text)
+
+
+def _diagnostic(
+    title: str, index: Extent, place: str, extent: Extent, span: Span | None, text: str | None
+) -> Diagnostic:
+    count = "1 element" if extent == 1 else f"{extents.text(extent)} elements"
+    message = f"{title} reaches {extents.text(index)}, and {place} has {count}"
+    hint = "change the index, or the bounds of the loops"
+    if text and text[0] != "|" and ".." not in text:
+        hint += f"; '|{text}|' skips the steps that are out of bounds"
+    return Diagnostic(message, span, hint)
+
+
+_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+_DIVISIONS = frozenset({"floordiv", "ceildiv", "truncdiv", "awaydiv", "floormod", "truncmod"})
