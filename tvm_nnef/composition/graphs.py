@@ -19,6 +19,7 @@ from tvm_nnef.composition.frame import Frame
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.quantize import check_applied
 from tvm_nnef.composition.shapes import Shape
+from tvm_nnef.composition.sizes import check_sizes
 from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.composition.targets import target_names
 from tvm_nnef.composition.values import Environment, Value
@@ -31,7 +32,7 @@ from tvm_nnef.diagnostics import (
     error,
 )
 from tvm_nnef.extents import Extent
-from tvm_nnef.graph.nodes import Graph, Operand, Tensor
+from tvm_nnef.graph.nodes import Graph, Operand, Tensor, every_tensor, flatten
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition, Program
 from tvm_nnef.syntax import nodes
@@ -93,6 +94,7 @@ def _compose(
         _input(parameter, frame, (input_shapes or {}).get(parameter.name.name), composer)
         for parameter in definition.inputs
     )
+    check_sizes(flatten(operands))
     frame.env, operands = bind(
         definition,
         Invocation(values, operands, env.types, place),
@@ -103,6 +105,7 @@ def _compose(
     _run(composer, definition.components, frame)
     composed = composer.graph(definition, frame, operands, place)
     check_applied(composer.quantizations, frame.scope, composer.names)
+    check_sizes(every_tensor(composed))
     symbols = env.symbols
     return replace(composed, bounds=symbols.bounds, checks=tuple(symbols.checks))
 

@@ -1,0 +1,40 @@
+"""The largest size of a tensor: what index arithmetic in 64 bits and any machine can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tvm_nnef import extents
+from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.extents import Extent
+from tvm_nnef.graph.nodes import Tensor
+
+MAX_ELEMENTS = 1 << 44
+"""The most elements of a tensor; a dimension that is known only at run time counts as 1."""
+
+
+def check_sizes(tensors: Iterable[Tensor]) -> None:
+    """Raises NnefError that lists the tensors of too many elements."""
+    found = [_too_large(tensor) for tensor in tensors if _elements(tensor) > MAX_ELEMENTS]
+    if found:
+        raise NnefError(found)
+
+
+def _elements(tensor: Tensor) -> int:
+    return math.prod(map(_least, tensor.shape))
+
+
+def _least(extent: Extent) -> int:
+    """A dimension where the symbols in it are 1."""
+    if extents.is_static(extent):
+        return extent
+    ones = dict.fromkeys(extents.symbols(extent), 1)
+    return max(1, int(extents.evaluate(extent, ones)))
+
+
+def _too_large(tensor: Tensor) -> Diagnostic:
+    shape = ", ".join(map(extents.text, tensor.shape))
+    message = f"'{tensor.short_name}' has the shape [{shape}], which is too large"
+    hint = f"a tensor has at most {MAX_ELEMENTS} elements"
+    return Diagnostic(message, tensor.span, hint)
