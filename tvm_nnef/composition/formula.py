@@ -35,7 +35,9 @@ from tvm_nnef.semantics.names import used_names
 from tvm_nnef.syntax import nodes
 
 MAX_STATEMENTS = 1 << 14
-"""The most statements that unrolled loops may make of a formula."""
+"""The most statements of a formula, where packs have so many items."""
+MAX_UNROLLED = 1 << 11
+"""The most statements that ``unroll`` makes of a formula: they are compiled in some 10 seconds."""
 
 _NULL_ELEMENTS: Mapping[str, bool | int | float] = {
     "+=": 0, "*=": 1, "&=": True, "|=": False, "min=": math.inf, "max=": -math.inf,
@@ -49,12 +51,13 @@ def expand(
 
     Raises NnefError, such as for an access with a wrong number of indices, or out of bounds.
     """
-    statements = [
-        statement
-        for lowering in lowerings
-        if _written(lowering, env)
-        for statement in _expand_lowering(lowering, env)
-    ]
+    statements: list[formula.Statement] = []
+    for lowering in lowerings:
+        if _written(lowering, env):
+            statements += _expand_lowering(lowering, env)
+            if len(statements) > MAX_STATEMENTS:
+                message = f"the formula has more than {MAX_STATEMENTS} statements"
+                raise error(message, lowering.span)
     check_indices(statements, env.symbols.bounds)
     updates = _updates(lowerings, env)
     fills: list[formula.Fill] = []
@@ -117,7 +120,7 @@ def _fill(
 
 
 def _expand_lowering(lowering: nodes.Lowering, env: Environment) -> Iterator[formula.Statement]:
-    steps = 0
+    steps, most = 0, MAX_UNROLLED if lowering.unroll else MAX_STATEMENTS
     for outer in _unrolled(lowering.unroll, env):
         names = _pack_indices(lowering, outer)
         bounds = [bound for bound in lowering.bounds if bound.index.name in names]
@@ -126,9 +129,10 @@ def _expand_lowering(lowering: nodes.Lowering, env: Environment) -> Iterator[for
             for bound in bounds
         ]
         steps += max(1, math.prod(lengths))
-        if steps > MAX_STATEMENTS:
-            message = f"the formula unrolls to more than {MAX_STATEMENTS} statements"
-            raise error(message, lowering.span)
+        if steps > most:
+            message = f"the formula unrolls to more than {most} statements"
+            hint = "write a loop with an index, as in 'y[i,] += x[i, k], i < n, k < m'"
+            raise error(message, lowering.span, hint=hint if lowering.unroll else None)
         for step in itertools.product(*map(range, lengths)):
             symbols = zip((bound.index.name for bound in bounds), step, strict=True)
             statement = _statement(lowering, outer.extended(dict(symbols)))

@@ -67,6 +67,10 @@ NULL_ELEMENT: Mapping[StoreOperator, float] = {
 """What changes nothing when an update combines it with a value."""
 
 
+_MOST_STATEMENTS = 1 << 7
+"""Each statement is a stage that looks through those before it: more are built in minutes."""
+
+
 @dataclass(frozen=True, slots=True)
 class FormulaTypes:
     """Machine types of the tensors of a formula, its compute types, and its large lookups.
@@ -106,8 +110,8 @@ class FormulaTypes:
 
 
 def is_plain(formula: Formula) -> bool:
-    """Whether the formula can be lowered here."""
-    return all(
+    """Whether the formula can be lowered here, and built in reasonable time."""
+    return len(formula.statements) <= _MOST_STATEMENTS and all(
         _is_plain(statement) or find_search(formula, number) is not None
         for number, statement in enumerate(formula.statements)
     )

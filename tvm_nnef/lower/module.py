@@ -36,6 +36,7 @@ from tvm import relax
 
 from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.graph.arrays import converted
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, updated_variables
 from tvm_nnef.lower.checks import block, is_pure
@@ -121,7 +122,11 @@ def _weights(
             message = f"variable '{tensor.name}' has shape {tensor.shape}, its value {array.shape}"
             problems.append(Diagnostic(message, tensor.span))
         else:
-            found[tensor] = array.astype(machine_types[tensor], copy=False)
+            title = f"variable '{tensor.name}'"
+            try:
+                found[tensor] = converted(array, tensor, machine_types[tensor], title)
+            except NnefError as problem:
+                problems += problem.diagnostics
     if problems:
         raise NnefError(problems)
     return found

@@ -1,8 +1,8 @@
 """What a user hands over: from arrays to the tensors of a graph, checked and converted.
 
 A shape must be that of the tensor, and the kind of dtype that of its type: int and bool are no
-real. Within a kind, reals are rounded, and ints must fit. Symbols must agree and keep their bounds
-(section 2.6); the extents of a graph may be trees here. No operation is evaluated.
+real. Within a kind, reals are rounded, and numbers must fit. Symbols must agree and keep their
+bounds (section 2.6); the extents of a graph may be trees here. No operation is evaluated.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from tvm_nnef import extents
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.graph.arrays import converted
 from tvm_nnef.graph.machine_types import DEFAULTS
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
 from tvm_nnef.reference.arithmetic import Array, kind_of
@@ -164,12 +165,7 @@ def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
         hint = f"convert it first, as in x.astype('{dtype}')"
         message = f"{title}: {tensor.type} ({dtype}) expected, {array.dtype} came"
         raise error(message, tensor.span, hint=hint)
-    if tensor.type == "int" and array.dtype != dtype and array.size:
-        limits = np.iinfo(dtype)
-        if int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise error(f"{title}: there are values that {dtype} cannot hold", tensor.span)
-    with np.errstate(over="ignore"):
-        return array.astype(dtype, copy=False)
+    return converted(array, tensor, dtype, title)
 
 
 def _array(value: Any, tensor: Tensor, title: str) -> Array:
