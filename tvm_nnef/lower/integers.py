@@ -75,7 +75,7 @@ def _kept_apart(
     if bits is None or join(_gathered(x), _gathered(y)) < 2 ** (bits - 1):
         return x, y
     sums = (tirx.Add, tirx.Sub, tirx.Mul)
-    first, second = (_sealed(each) if isinstance(each, sums) else each for each in (x, y))
+    first, second = (sealed(each) if isinstance(each, sums) else each for each in (x, y))
     return first, second
 
 
@@ -136,7 +136,7 @@ def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter
         if isinstance(y, tirx.IntImm):
             special = {0: lambda: zero, -1: lambda: by_minus_one(x)}.get(int(y.value))
             return special() if special else divide(x, y)
-        same = _sealed(y)
+        same = sealed(y)
         safe = tirx.Select(tirx.any(same == zero, same == -one), one, same)
         general = tirx.Select(y == -one, by_minus_one(x), divide(x, safe))
         return tirx.Select(y == zero, zero, general)
@@ -144,7 +144,7 @@ def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter
     return emit
 
 
-def _sealed(x: PrimExpression) -> PrimExpression:
+def sealed(x: PrimExpression) -> PrimExpression:
     """The same int, of which the analysis of TVM knows nothing.
 
     It drops a guard that a loop, a condition or a Select around it makes certain, though a Select
@@ -155,7 +155,7 @@ def _sealed(x: PrimExpression) -> PrimExpression:
 
 def narrowed(x: PrimExpression, dtype: str) -> PrimExpression:
     """The low bits of an int. TVM would convert each factor in it, which the type may not hold."""
-    hidden = _sealed(x) if isinstance(x, tirx.Add | tirx.Sub | tirx.Mul) else x
+    hidden = sealed(x) if isinstance(x, tirx.Add | tirx.Sub | tirx.Mul) else x
     return tirx.Cast(dtype, hidden)
 
 
@@ -164,7 +164,7 @@ def wrapped(x: PrimExpression) -> PrimExpression:
     if not isinstance(x, tirx.Add | tirx.Sub | tirx.Mul):
         return x
     if dtype_of(x) != "int32":
-        return _sealed(x)
+        return sealed(x)
     # Not by a cast alone: TVM drops the casts in an index.
     half = tirx.const(32, "int64")
     low = tirx.shift_right(tirx.shift_left(_in_64_bits(x), half), half)

@@ -47,7 +47,7 @@ from tvm_nnef.graph.intervals import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.functions import cast, select
-from tvm_nnef.lower.integers import has_product, opaque, wrapped
+from tvm_nnef.lower.integers import has_product, opaque, sealed, wrapped
 from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
 from tvm_nnef.tvm_compat import PrimExpression, dtype_of
 
@@ -84,7 +84,8 @@ class Emitter:
 
     Arithmetic on indices is that of 64 bits, and arithmetic on elements of int tensors that of
     their compute type; where both meet, of 64 bits. What provably fits is computed in 32 bits,
-    unless ``wide`` asks for indices as the loops have them.
+    unless ``wide`` asks for indices as the loops have them. Where ``clamped``, a guarded index is
+    in bounds whether its guard holds or not.
 
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
     tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
@@ -103,6 +104,7 @@ class Emitter:
     bounds: Mapping[str, int] = field(default_factory=dict)
     checked: bool = False
     wide: bool = False
+    clamped: bool = False
 
     @functools.cached_property
     def ranges(self) -> Ranges:
@@ -198,11 +200,12 @@ class Emitter:
     def conditions(self) -> list[PrimExpression]:
         """What must hold for the step of the statement to be made.
 
-        To be tested in the given order, each only where those in front of it hold: a later one
-        may read at an index that an earlier one guards.
+        To be tested in the given order: a later one may read at an index that an earlier one
+        guards. What they read is in bounds even so, as TVM joins tests, and then makes them all.
         """
         plain: dict[tuple[Scalar, Extent], None] = {}
         reading: dict[tuple[Scalar, Extent], int] = {}
+        emitter = replace(self, clamped=True)
         for tensor, dimension, subscript in guards(self.statement):
             key = (subscript.index, tensor.shape[dimension])
             if self._within(*key):
@@ -213,9 +216,9 @@ class Emitter:
             else:
                 plain[key] = None
         ordered = [_all(self._inside(key) for key in plain)] if plain else []
-        ordered += [self._inside(key) for key in sorted(reading, key=lambda key: reading[key])]
+        ordered += [emitter._inside(key) for key in sorted(reading, key=lambda key: reading[key])]
         if self.statement.condition is not None:
-            ordered.append(self.value(self.statement.condition))
+            ordered.append(emitter.value(self.statement.condition))
         return ordered
 
     def subscript(self, subscript: Subscript, extent: Extent) -> PrimExpression:
@@ -223,9 +226,11 @@ class Emitter:
         position, safe = self._position(subscript, extent)
         if safe:
             return position
-        if self.checked:
+        if self.checked and not self.clamped:
             inside = tirx.all(position >= 0, position < extent)
             return select(inside, position, tirx.const(FAR_OUTSIDE, INDEX_TYPE))
+        # A test that is made before this one must not make the bounds seem certain to TVM.
+        position = sealed(position) if self.clamped else position
         return tirx.max(0, tirx.min(position, extent - 1))
 
     def in_bounds(self, store: Store) -> list[PrimExpression]:
@@ -246,7 +251,8 @@ class Emitter:
             parts = (subscript.below, subscript.above)
             safe = all(self._within(part, extent) for part in parts)
         else:
-            safe = subscript.guarded or self._within(subscript.index, extent)
+            guarded = subscript.guarded and not self.clamped
+            safe = guarded or self._within(subscript.index, extent)
         return position, safe
 
     def _element(self, load: Load) -> PrimExpression:
