@@ -52,8 +52,17 @@ def is_at_most(a: Extent, b: Extent) -> bool:
         return bool(difference >= 0)
     analyzer = sym.Analyzer()
     for var in symbols(difference):
-        analyzer.bind(var, Range(0, LARGEST), allow_override=True)
+        analyzer.bind(var, range_of(var, 0, LARGEST), allow_override=True)
     return bool(analyzer.can_prove(difference >= 0))
+
+
+def range_of(var: Any, first: Extent, last: Extent) -> Range:
+    """The values of a variable from ``first`` on, below ``last``, in its own dtype.
+
+    Of ends in another dtype TVM makes constants that it then cannot combine with the rest.
+    """
+    dtype = str(var.ty.dtype)
+    return Range(number(first, dtype), number(last, dtype))
 
 
 def is_below(a: Extent, b: Extent) -> bool:

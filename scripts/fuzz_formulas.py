@@ -41,13 +41,13 @@ class Operator:
 def operator(seed: int) -> Operator:
     """The operator of a seed."""
     source = random.Random(seed)
-    return contraction(source) if source.random() < 0.4 else Formula(source).operator()
+    return contraction(source) if source.random() < 0.4 else _Formula(source).operator()
 
 
 # --- products of matrices, convolutions and poolings, changed a little
 
 
-class Contraction:
+class _Contraction:
     """Axes and steps by their extents, operands as lists of ``(index, lowest, highest)``.
 
     Near to what is raised to an operator of Relax: a part of a dimension, an index twice, a shift,
@@ -74,9 +74,7 @@ class Contraction:
     def step(self, extent: int | None = None) -> tuple[str, int, int]:
         return self.named(self.steps, "k", extent)
 
-    def named(
-        self, those: dict[str, int], letter: str, extent: int | None
-    ) -> tuple[str, int, int]:
+    def named(self, those: dict[str, int], letter: str, extent: int | None) -> tuple[str, int, int]:
         extent = extent or self.random.choice(SIZES)
         name = f"{letter}{len(those)}"
         those[name] = extent
@@ -133,7 +131,7 @@ class Contraction:
 
 def contraction(source: random.Random) -> Operator:
     """An operator that is one contraction."""
-    made = Contraction(source)
+    made = _Contraction(source)
     shapes = [[max(1, high + 1) for _, _, high in operand] for operand in made.operands]
     loads = []
     for number, operand in enumerate(made.operands):
@@ -166,7 +164,7 @@ _UPDATES = {
 }
 
 
-class Formula:
+class _Formula:
     """Statements over a few tensors: indices, guards, conditions, selects, locals, updates."""
 
     def __init__(self, source: random.Random) -> None:
@@ -450,6 +448,7 @@ def findings(seeds: list[int]) -> Iterator[tuple[int, str]]:
 
 
 def main() -> int:
+    """Tries seeds until the time is over; 1 if something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60, help="how long to go on")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")

@@ -13,7 +13,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import sym, tirx
-from tvm.ir import Call, Range
+from tvm.ir import Call
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads
@@ -62,7 +62,7 @@ def between(value: Any, axes: Sequence[Axis], box: Sequence[Part]) -> Any:
     """The value without the alternatives that the parts of its axes rule out."""
     analyzer = sym.Analyzer()
     for axis, (first, last) in zip(axes, box, strict=True):
-        analyzer.bind(axis.var, Range(first, last))
+        analyzer.bind(axis.var, sizes.range_of(axis.var, first, last))
 
     def decided(test: Any) -> Any:
         for axis, (first, last) in zip(axes, box, strict=True):

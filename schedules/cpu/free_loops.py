@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import sym, tirx
-from tvm.ir import Call, Range
+from tvm.ir import Call
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
@@ -175,7 +175,7 @@ def _is_behind(place: Sequence[Any], own: Sequence[Any], var: Any, nest: Nest) -
     analyzer = sym.Analyzer()
     for name, extent in nest.loops:
         if sizes.is_known(extent):
-            analyzer.bind(name, Range(0, max(1, extent)))
+            analyzer.bind(name, sizes.range_of(name, 0, max(1, extent)))
     for index, stored in zip(place, own, strict=True):
         found = line(stored, dict(nest.loops))
         if found is None or found[0] is None or not found[0].same_as(var):

@@ -20,7 +20,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import sym, tirx
-from tvm.ir import Call, Range
+from tvm.ir import Call
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu.ordered_nests import Nest, line, same_place
@@ -191,9 +191,9 @@ class _Reader:
         analyzer = sym.Analyzer()
         for point, extent in zip(self.points, self.extents, strict=True):
             if sizes.is_known(extent):
-                analyzer.bind(point, Range(0, max(1, extent)))
+                analyzer.bind(point, sizes.range_of(point, 0, max(1, extent)))
             else:
-                analyzer.bind(point, Range(0, sizes.LARGEST))
+                analyzer.bind(point, sizes.range_of(point, 0, sizes.LARGEST))
                 known.enter_context(analyzer.constraint_scope(point < extent))
         return analyzer
 
@@ -211,7 +211,7 @@ class _Reader:
         with ExitStack() as known:
             analyzer = self.analyzer(known)
             if isinstance(place, tirx.Var):
-                analyzer.bind(place, Range(behind, sizes.LARGEST))
+                analyzer.bind(place, sizes.range_of(place, behind, sizes.LARGEST))
             end = sizes.number(extent, self.dtype)
             for test in (place >= behind, place < end, end > behind, last - place >= 0):
                 if not isinstance(test, tirx.IntImm):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import sym, tirx
-from tvm.ir import Range
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import tiles
@@ -200,9 +199,11 @@ def _column_stride(load: Any, columns: Axis, width: int) -> int | None:
     dtype = columns.var.ty.dtype
     lane, panel = tirx.Var("lane", dtype), tirx.Var("panel", dtype)
     analyzer = sym.Analyzer()
-    analyzer.bind(lane, Range(0, width))
+    analyzer.bind(lane, sizes.range_of(lane, 0, width))
     panels = sizes.quotient_above(columns.extent, width)
-    analyzer.bind(panel, Range(0, max(1, panels) if isinstance(panels, int) else panels))
+    analyzer.bind(
+        panel, sizes.range_of(panel, 0, max(1, panels) if isinstance(panels, int) else panels)
+    )
     where = panel * tirx.const(width, dtype) + lane
     indices = [analyzer.simplify(substituted(i, {columns.var: where})) for i in load.indices]
     return stride_of(load.source[tuple(indices)], lane)
