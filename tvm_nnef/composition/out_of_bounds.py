@@ -63,7 +63,9 @@ def check_indices(statements: Sequence[Statement], bounds: Mapping[str, int]) ->
             for span, diagnostic in _Step(statement, bounds, names).problems():
                 found.setdefault(span, diagnostic)
     if found:
-        raise NnefError(found.values())
+        raise NnefError(
+            sorted(found.values(), key=lambda each: each.span.start if each.span else 0)
+        )
 
 
 def _may_be_outside(statement: Statement) -> bool:

@@ -1,0 +1,100 @@
+"""Arithmetic on indices: 64 bits on every route; on elements of int tensors it is that of those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_nnef
+
+N = 100_000
+X = np.arange(N, dtype="float32")
+K = np.array([3, 100_000, -70_000, 2**31 - 1], "int32")
+STEP = np.arange(N, dtype="int64")
+J = np.arange(4, dtype="int64")
+WRAPPED = (K.astype("int64") * 100_000).astype("int32")
+
+CASES = {
+    # index arithmetic, as a subscript, a value, a real, in a condition and in a local
+    "y[i,] = x[(i * 100000) % 99991,], i < n": ("real", STEP * 100_000 % 99_991),
+    "y[i,] = (i * 100000) % 99991, i < n": ("int", STEP * 100_000 % 99_991),
+    "y[i,] = (i * i) % 99989, i < n": ("int", STEP * STEP % 99_989),
+    "y[i,] = x[(i * 100000) / 100000,], i < n": ("real", STEP),
+    "y[i,] = real(i * i * i), i < n": ("real", (STEP**3).astype("float32")),
+    "y[i,] = i * 100000 > 2147483647, i < n": ("bool", STEP * 100_000 > 2**31 - 1),
+    "y[i,] = 1, i < n | i * 100000 - 2147483648 < 0": ("int", STEP * 100_000 < 2**31),
+    "v = i * n, y[i,] = v / n, i < n": ("int", STEP),
+    "y[i,] = (i > 5 ? i * n : i) / n, i < n": ("int", np.where(STEP > 5, STEP, 0)),
+    # what is stored is converted, as the dtype says
+    "y[i,] = i * 100000, i < n": ("int", (STEP * 100_000).astype("int32")),
+    "y[] += i * 100000, i < n": ("int", (STEP * 100_000).sum().astype("int32")),
+    # with elements of tensors
+    "y[j,] = x[(k[j] * 100000) % 7,], j < m": ("real", WRAPPED % 7),
+    "y[j,] = (k[j] * 100000) % 7, j < m": ("int", WRAPPED % 7),
+    "y[j,] = k[j] * 100000 > 0, j < m": ("bool", WRAPPED > 0),
+    "y[j,] = real(k[j] * 100000), j < m": ("real", WRAPPED.astype("float32")),
+    "y[j,] = (k[j] + j) / 2, j < m": ("int", (K + J) // 2),
+    "y[j,] = (k[j] + 3) / 2, j < m": ("int", (K + np.int32(3)) // 2),
+}
+
+
+def model() -> str:
+    """A model with an operator and an output for each case."""
+    dims = ["" if "y[]" in case else "m" if "y[j" in case else "n" for case in CASES]
+    operators = "\n".join(
+        f"operator f{c} {{ @input {{ x: real[n]; k: int[m]; }} @output {{ y: {kind}[{dim}]; }} "
+        f"@lower {{ {case}; }} }}"
+        for c, (dim, (case, (kind, _))) in enumerate(zip(dims, CASES.items(), strict=True))
+    )
+    outputs = " ".join(f"y{c}: {kind}[~..];" for c, (kind, _) in enumerate(CASES.values()))
+    lines = " ".join(f"y{c} = f{c}(x, k);" for c in range(len(CASES)))
+    return (
+        f"{operators}\ngraph G {{ @input {{ x: real[{N}]; k: int[4]; }} @output {{ {outputs} }} "
+        f"@compose {{ {lines} }} }}\n"
+    )
+
+
+@pytest.fixture(scope="module", params=["evaluator", "mapped", "formula"])
+def found(request: pytest.FixtureRequest) -> tuple[Any, ...]:
+    """The outputs of a route."""
+    with np.errstate(over="ignore"):
+        if request.param == "evaluator":
+            return tvm_nnef.evaluate(model(), X, K, dialect="draft")
+        built = tvm_nnef.build(model(), route=request.param, progress=False, dialect="draft")
+        return built(X, K)
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=list(CASES))
+def test_every_route_gives(found: tuple[Any, ...], number: int) -> None:
+    _, expected = [*CASES.values()][number]
+    np.testing.assert_array_equal(found[number], expected)
+
+
+@pytest.mark.parametrize("route", ["mapped", "formula"])
+def test_dynamic_dimensions_are_64_bits_wide(route: str) -> None:
+    text = (
+        "operator f { @input { x: real[n]; } @output { y: real[]; z: int[n]; }\n"
+        "@lower { y[] = real(n * n); z[i,] = (i * n + i) / n, i < n; } }\n"
+        "graph G { @input { x: real[~|100000]; } @output { y: real[]; z: int[~..]; }\n"
+        "@compose { y, z = f(x); } }\n"
+    )
+    expected = (np.float32(N) ** 2, (STEP * N + STEP) // N)
+    for given in (
+        tvm_nnef.evaluate(text, X),
+        tvm_nnef.build(text, route=route, progress=False)(X),
+    ):
+        for ours, theirs in zip(given, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_indices_beyond_64_bits_stay_in_bounds() -> None:
+    """The factors are such that TVM could cancel them; the product is beyond 64 bits."""
+    text = (
+        "operator f { @input { x: real[n]; } @output { y: real[n]; }\n"
+        "@lower { y[i,] = x[|(i * 4611686018427387904) / 1152921504606846976|,], i < n; } }\n"
+        "graph G { @input { x: real[8]; } @output { y: real[8]; } @compose { y = f(x); } }\n"
+    )
+    given = tvm_nnef.build(text, progress=False)(X[:8] + 1)[0]
+    assert set(given.tolist()) <= {0.0, *(X[:8] + 1).tolist()}
