@@ -120,13 +120,32 @@ def _maxima(left: Interval, right: Interval) -> Interval:
 
 
 def _quotients(left: Interval, right: Interval) -> Interval | None:
-    if not _is_divisor(right):
-        return None
-    return extents.floordiv(left[0], right[0]), extents.floordiv(left[1], right[0])
+    if _is_divisor(right):
+        return extents.floordiv(left[0], right[0]), extents.floordiv(left[1], right[0])
+    return _any_quotients(left, right)
+
+
+def _any_quotients(left: Interval, right: Interval) -> Interval | None:
+    """Quotients rounded in any way, none of which is further from 0 than the dividend."""
+    if above(left[0]):
+        return (0 if above(right[0]) else extents.sub(0, left[1])), left[1]
+    if extents.is_static(left[0]) and extents.is_static(left[1]):
+        furthest = max(abs(left[0]), abs(left[1]))
+        return -furthest, furthest
+    return None
 
 
 def _remainders(left: Interval, right: Interval) -> Interval | None:
-    return (0, extents.sub(right[0], 1)) if _is_divisor(right) else None
+    """Remainders with the sign of the divisor; 0 where it is 0."""
+    if _is_divisor(right):
+        return 0, extents.sub(right[0], 1)
+    least = 0 if above(right[0]) else extents.minimum(extents.add(right[0], 1), 0)
+    return least, extents.maximum(extents.sub(right[1], 1), 0)
+
+
+def _truncated_remainders(left: Interval, right: Interval) -> Interval:
+    """Remainders with the sign of the dividend; 0 where the divisor is 0."""
+    return extents.minimum(left[0], 0), extents.maximum(left[1], 0)
 
 
 def _is_divisor(interval: Interval) -> bool:
@@ -141,5 +160,7 @@ _COMBINATIONS: Mapping[str, Callable[[Interval, Interval], Interval | None]] = {
     "min": _minima,
     "max": _maxima,
     "floordiv": _quotients,
+    **dict.fromkeys(("ceildiv", "truncdiv", "awaydiv"), _any_quotients),
     "floormod": _remainders,
+    "truncmod": _truncated_remainders,
 }

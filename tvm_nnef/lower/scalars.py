@@ -61,15 +61,21 @@ ComputeTypes: TypeAlias = Mapping[ScalarType, str]
 def literal(value: float | Extent, dtype: str) -> PrimExpression:
     """A number or extent as a constant; an infinite int is the extreme value of the dtype."""
     if not isinstance(value, (int, float)):
-        return cast(value, dtype)
+        return _fitting(value, dtype)
     if math.isinf(value) and not dtype.startswith(("float", "bfloat")):
         extreme = tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
         return extreme
     return tirx.const(value, dtype)
 
 
+def _fitting(value: PrimExpression, dtype: str) -> PrimExpression:
+    """An index or dimension in a dtype that holds it, which TVM may simplify."""
+    return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)
+
+
 FAR_OUTSIDE = -(1 << 40)
 """An index that is out of bounds in every buffer, whatever the other indices are."""
+
 
 _GROWING = frozenset({"add", "sub", "mul", "pow", "floordiv", "ceildiv", "truncdiv", "awaydiv"})
 """Functions of two ints whose result may need more bits than the operands have."""
@@ -117,7 +123,7 @@ class Emitter:
             case Constant(kind, value):
                 return opaque(literal(value, self._constant_type(scalar)))
             case Index(name):
-                return cast(self.indices[name], self._index_type(scalar))
+                return _fitting(self.indices[name], self._index_type(scalar))
             case Local(name):
                 return self.names[name] if name in self.names else self.value(self._local(name))
             case Unary(function, operand):
