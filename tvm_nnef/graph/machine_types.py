@@ -82,8 +82,9 @@ def compute_types(operation: Operation, types: Mapping[Tensor, str]) -> dict[Sca
 
     int is int64 where a tensor that the formula reads or writes, or a number that it names, needs
     more than int32 holds (uint32 included), and real is float64 where one of the tensors is; else
-    int32 and float32. Arithmetic on indices and dimensions has 64 bits in any case. What is made of elements of uint64 has no sign there, and neither has what it
-    is compared with, divided by or chosen from.
+    int32 and float32. Arithmetic on indices and dimensions has 64 bits in any case. What is made
+    of elements of uint64 has no sign there, and neither has what it is compared with, divided by or
+    chosen from.
     """
     formula = operation.body if isinstance(operation.body, Formula) else None
     touched = flatten((*operation.operands, *operation.results))
