@@ -461,6 +461,7 @@ def main() -> int:
     while time.monotonic() < end:
         seeds = [*range(seed, seed + MANY)]
         seed += MANY
+        print(f"\rseeds {seeds[0]} to {seeds[-1]}", end="", file=sys.stderr, flush=True)
         valid = [each for each in seeds if not refused(each)]
         refusals += len(seeds) - len(valid)
         tried += len(valid)
