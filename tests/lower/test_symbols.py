@@ -27,8 +27,8 @@ from tvm_nnef.graph.formula import (
     Subscript,
     Unary,
 )
-from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.graph.intervals import interval, ranges_of, within
+from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.checks import failed
 from tvm_nnef.lower.places import place
 from tvm_nnef.lower.symbols import UPPER_BOUNDS, untold
