@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import tvm_nnef
 from tvm_nnef import extents
 from tvm_nnef.diagnostics import NnefError, Source, Span
 from tvm_nnef.graph.formula import (
@@ -326,3 +327,17 @@ def test_arrays_that_no_operation_needs_any_more_are_dropped():
     evaluate(graph({"x": chain[0]}, {"y": chain[-1]}, steps), [X], {}, observe=observe)
     # The result, its operand, and nothing older.
     assert max(alive) == 2
+
+
+@pytest.mark.parametrize("use", ["evaluate", "build"])
+def test_a_variable_that_becomes_infinite_is_refused(use: str) -> None:
+    text = (
+        "import math; graph G { @input { x: real[2]; } @variable { w: real[2]; }\n"
+        "@output { y: real[2]; } @compose { y = math.mul(x, w); } }\n"
+    )
+    model = tvm_nnef.load_model(text, variables={"main.G.w": np.array([1e300, 1.0])})
+    with pytest.raises(NnefError, match=r"'main.G.w'.*float32 cannot hold, such as 1e\+300"):
+        if use == "build":
+            tvm_nnef.build(model, progress=False)
+        else:
+            tvm_nnef.evaluate(model, np.ones(2, "float32"))

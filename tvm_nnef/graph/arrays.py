@@ -36,8 +36,11 @@ def converted(array: NDArray[Any], tensor: Tensor, dtype: str, title: str) -> ND
 
 def _too_large(value: str, tensor: Tensor, dtype: str, title: str) -> NnefError:
     wide = "int64" if tensor.type == "int" else "float64"
-    info = np.iinfo(dtype) if tensor.type == "int" else ml_dtypes.finfo(dtype)
-    hint = f"{dtype} holds numbers up to {info.max}"
+    if tensor.type == "int":
+        most = f"{np.iinfo(dtype).max}"
+    else:
+        most = f"{float(ml_dtypes.finfo(dtype).max):.6g}"  # type: ignore[no-untyped-call]
+    hint = f"{dtype} holds numbers up to {most}"
     if dtype != wide:
         hint += f"; machine_types={{'{tensor.name}': '{wide}'}} gives it a wider dtype"
     message = f"{title}: there are values that {dtype} cannot hold, such as {value}"
