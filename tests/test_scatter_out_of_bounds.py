@@ -65,7 +65,8 @@ def test_packed_stores_are_dropped_one_by_one() -> None:
     text = (
         "operator f { @input { k: int[m]; } @output { y: real[4]..(2); }\n"
         "@lower { y[i,] = 0.0, i < 4; y[k[j],] := [1.0, 2.0], j < m; } }\n"
-        "graph G { @input { k: int[3]; } @output { y: real[4]..(2); } @compose { y..(2) = f(k); } }\n"
+        "graph G { @input { k: int[3]; } @output { y: real[4]..(2); }\n"
+        "@compose { y..(2) = f(k); } }\n"
     )
     ((first, second),) = tvm_nnef.build(text, progress=False)(np.array([1, 3, 7], "int32"))
     np.testing.assert_array_equal(first, [0, 1, 0, 1])

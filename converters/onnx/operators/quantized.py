@@ -6,11 +6,11 @@ output; sums of products stay integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.node import Node, OperatorFunction
 from tvm_nnef.converters.onnx.operators.linear import matrix_product
 from tvm_nnef.converters.onnx.operators.quantization import (
     centred,
@@ -42,20 +42,20 @@ def _quantized(x: Tensor, node: Node, position: int, builder: Builder) -> Tensor
     return quantize(x, scale, scalar_or_row(zero, builder), zero.dtype, builder)
 
 
-def _on_reals(name: str, count: int, function: Callable[[Node, Builder], Tensor]) -> Converter:
+def _on_reals(name: str, count: int, function: OperatorFunction) -> Converter:
     """The converter of an operator whose first ``count`` inputs are quantized, as its output is."""
 
     def convert(node: Node, builder: Builder) -> Tensor:
         if node.integer("channels_last"):
             raise Unconvertible("channels_last cannot be converted")
         reals = tuple(_dequantized(node, 3 * number, builder) for number in range(count))
-        found = function(replace(node, inputs=reals), builder)
+        found = cast(Tensor, function(replace(node, inputs=reals), builder))
         return _quantized(found, node, 3 * count, builder)
 
     return operator(name, domain=DOMAIN)(convert)
 
 
-def _binary(name: str) -> Callable[[Node, Builder], Tensor]:
+def _binary(name: str) -> OperatorFunction:
     return lambda node, builder: builder.binary(name, node.input(0), node.input(1))
 
 
@@ -69,8 +69,8 @@ ON_REALS = (
     _on_reals("QLinearMul", 2, _binary("math.mul")),
     _on_reals("QLinearSigmoid", 1, lambda node, builder: builder.call("nn.sigmoid", node.input(0))),
     _on_reals("QLinearLeakyRelu", 1, _leaky_relu),
-    _on_reals("QLinearAveragePool", 1, lambda node, builder: average_pool(node, builder)),
-    _on_reals("QLinearGlobalAveragePool", 1, lambda n, builder: global_average_pool(n, builder)),
+    _on_reals("QLinearAveragePool", 1, average_pool),
+    _on_reals("QLinearGlobalAveragePool", 1, global_average_pool),
 )
 
 
