@@ -69,3 +69,8 @@ def test_a_module_cannot_honour_options_of_a_model(options: Mapping[str, Any]) -
     with pytest.raises(tvm_nnef.NnefError, match=r"tvm\.IRModule cannot be built with") as caught:
         tvm_nnef.build(module, **options)
     assert all(f"'{name}'" in str(caught.value) for name in options)
+
+
+def test_one_route_cannot_be_compared() -> None:
+    with pytest.raises(tvm_nnef.NnefError, match="'routes' are two names"):
+        tvm_nnef.compare(MODEL, routes="mapped")

@@ -322,6 +322,8 @@ def compare(
     from tvm_nnef.random_inputs import random_inputs
     from tvm_nnef.reference.inputs import bind_inputs
 
+    if isinstance(routes, str):
+        raise error("'routes' are two names of routes", hint="such as ('formula', 'reference')")
     loaded = load_model(model, **_load_options(compose_options, variables))
     graph = compose(loaded, **compose_options)
     check_variables(loaded, graph)

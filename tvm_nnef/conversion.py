@@ -70,6 +70,11 @@ def is_onnx(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).endswith(".onnx")
 
 
+def holds_onnx(path: str | os.PathLike[str]) -> bool:
+    """Whether a model is a file in ONNX's format, by its suffix or its content."""
+    return Path(path).suffix == ".onnx" or _begins(Path(path)) == _ONNX_BEGINS
+
+
 def check_destination(source: Any, path: str | os.PathLike[str], *, overwrite: bool) -> None:
     """Check, before the work, that the converted model can be written to a path.
 
@@ -103,7 +108,7 @@ def _told(source: Any) -> str:
         hint = f"formats are {', '.join(FORMATS)}"
         raise error(f"a {type(source).__name__} is no model of another format", hint=hint)
     path = Path(source)
-    if path.suffix == ".onnx" or _begins(path) == _ONNX_BEGINS:
+    if holds_onnx(path):
         return "onnx"
     try:
         path.stat()

@@ -113,6 +113,7 @@ MISTAKES = {
     "absent archive": ([*RUN, "-i", "absent.npz"], "no such file"),
     "named archive": ([*RUN, "-i", "image=good.npz"], "give it alone"),
     "too many outputs": ([*RUN, "-o", "a.npy", "-o", "b.npy"], "1 output, but 2 files"),
+    "too many threads": (["bench", DIGITS, "--threads", "1", "99999"], "measure 99999 threads"),
     "unknown operator": (["ops", "nn.cnov"], "did you mean 'nn.conv'?"),
     "operator by another name": (["ops", "batchnorm"], "related operators: "),
     "unknown subject": (["ops", "zebra"], "'tvm-nnef ops' lists all operators"),

@@ -152,6 +152,14 @@ def test_the_command(network: Any, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "Traceback" not in shown.err
 
 
+@pytest.mark.parametrize("command", ["compare", "bench"])
+def test_a_model_is_detected_by_its_content(network: Any, tmp_path: Path, command: str) -> None:
+    file = tmp_path / "network.bin"
+    onnx.save(network, file)
+    options = ["--seconds", "0.05", "--threads", "1"] if command == "bench" else []
+    assert main([command, str(file), *options]) == 0
+
+
 def test_weights_in_files_of_their_own(network: Any, tmp_path: Path) -> None:
     file = tmp_path / "net.onnx"
     options = {"save_as_external_data": True, "location": "net.bin", "size_threshold": 0}

@@ -16,10 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tvm_nnef.api import build, compose
-from tvm_nnef.cli.arguments import compose_options, convert_options, load_options
+from tvm_nnef.cli.arguments import compose_options, convert_options, load_options, plural
 from tvm_nnef.cli.inputs import read_inputs
 from tvm_nnef.comparison.check import ProgramCheck, check_by_onnx_runtime, check_by_reference
-from tvm_nnef.conversion import convert
+from tvm_nnef.conversion import convert, holds_onnx
+from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.onnx_runtime import installed, open_session
 from tvm_nnef.measurement.turns import Times, timed_in_turns
 from tvm_nnef.model import check_variables, load_model
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     Raises NnefError where the outputs are wrong.
     """
     composing, against = compose_options(options), options.against
-    if Path(options.model).suffix == ".onnx":
+    if holds_onnx(options.model):
         model = convert(options.model, **convert_options(options))
         composing["input_shapes"] = {}
         if against is None and installed():
@@ -70,10 +71,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _counts(wanted: list[int] | None) -> list[int]:
-    """The numbers of threads that are measured; more than there are cores means all."""
+    """The numbers of threads that are measured. Raises NnefError for more than there are cores."""
     if wanted is None:
         return sorted({1, default_threads()})
-    return sorted({min(number, available_cores()) for number in wanted})
+    if max(wanted) > available_cores():
+        hint = f"this process has {plural(available_cores(), 'core')}"
+        raise error(f"cannot measure {max(wanted)} threads", hint=hint)
+    return sorted(set(wanted))
 
 
 def _session_call(against: str, threads: int, inputs: list[Any]) -> Callable[[], list[Any]]:

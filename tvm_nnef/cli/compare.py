@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -18,14 +17,14 @@ from tvm_nnef.cli.arguments import compose_options, convert_options, load_option
 from tvm_nnef.cli.inputs import read_inputs
 from tvm_nnef.comparison import Report
 from tvm_nnef.comparison.report import WIDTH
-from tvm_nnef.conversion import convert
+from tvm_nnef.conversion import convert, holds_onnx
 from tvm_nnef.model import check_variables, load_model
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the report; the exit status is 1 where the routes differ."""
     composing, against = compose_options(options), options.against
-    if Path(options.model).suffix == ".onnx":
+    if holds_onnx(options.model):
         model, against = (
             convert(options.model, **convert_options(options)),
             against or options.model,
