@@ -62,7 +62,7 @@ EXPECTED = {
     "imports of main": "4900 more errors",
     "operators of one name": "stopped after 100 errors",
     "numbers": "more than 300000 words and signs",
-    "divisions": "more warnings",
+    "divisions": "stopped after 100 errors",
     "errors at the end": "unexpected ')'",
     "assertions": "",
     "graphs": "",

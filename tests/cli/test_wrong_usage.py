@@ -204,7 +204,7 @@ def test_a_terminal_without_unicode_gets_other_characters() -> None:
 def test_tensors_that_do_not_fit_into_memory(
     folder: Path, route: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    size = "real[1000000, 1000000, 100]"
+    size = "real[1000000, 1000000, 10]"
     (folder / "big.sknd").write_text(SCORES.replace("real[3]", size))
     assert main(["run", "big.sknd", "--route", route]) == 1
     assert "error: not enough memory" in capsys.readouterr().err

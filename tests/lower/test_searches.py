@@ -60,7 +60,12 @@ def text(outputs, lower):
     names = [part.split(":")[0].strip() for part in outputs.split(";")[:-1]]
     kind = "int[1]..(2)" if outputs == PAIR else "int[~..]"
     given = " ".join(f"{name}: {kind};" for name in names)
-    return MODEL.format(outputs=outputs, lower=lower, given=given, names=", ".join(names))
+    return MODEL.format(
+        outputs=outputs,
+        lower=lower,
+        given=given,
+        names=names[0] + "..(2)" if outputs == PAIR else ", ".join(names),
+    )
 
 
 def awkward():
@@ -97,7 +102,7 @@ def test_a_search_of_nothing_finds_the_first_place():
     model = "".join(texts) + (
         "graph Main { @input { x: real[~|9, ~|9]; n: int[~|9, ~|9]; w: real[~|9]; }\n"
         "@output { a: int[~..]; b: int[~..]; c: int[1]..(2); }\n"
-        "@compose { a = f0(x, w); b = f1(n, w); c = f2(x, w); } }"
+        "@compose { a = f0(x, w); b = f1(n, w); c..(2) = f2(x, w); } }"
     )
     built = tvm_nnef.build(model, progress=False)
     for shape in [(3, 0), (0, 4), (3, 4)]:

@@ -77,7 +77,7 @@ def test_products_of_quantized_tensors_are_exact(name: str) -> None:
     np.testing.assert_array_equal(tvm_nnef.build(converted)(x)[0], expected)
     scheduled = schedules.schedule(tvm_nnef.from_nnef(converted), resolve("native"))
     rules = {kernel.rule for kernel in schedules.report(scheduled)}
-    assert rules <= {"cpu.register_tile", "cpu.planes", "cpu.elementwise"}
+    assert rules <= {"cpu.register_tile", "cpu.planes", "cpu.elementwise", "cpu.parts"}
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,9 @@ class _Step:
                 return self._binary(function, left, right)
             case Select(condition, consequent, alternative):
                 chosen = self.value(condition)
-                return None if chosen is None else self.value(consequent if chosen else alternative)
+                if not isinstance(chosen, int):
+                    return None
+                return self.value(consequent if chosen else alternative)
             case Cast("int", operand) if operand.type != "real":
                 inner = self.value(operand)
                 return int(inner) if isinstance(inner, bool) else inner
@@ -293,7 +295,7 @@ class _Step:
             case Select(condition, consequent, alternative):
                 yield from self._inside(condition)
                 chosen = self.value(condition)
-                if chosen is not None:
+                if isinstance(chosen, int):
                     yield from self._inside(consequent if chosen else alternative)
             case Lookup(items, index):
                 yield from self._inside(index)

@@ -240,7 +240,9 @@ class Emitter:
         return tirx.max(0, tirx.min(position, extent - 1))
 
     def in_bounds(self, store: Store) -> list[PrimExpression]:
-        """The test that a store is in bounds, where that is neither certain nor guarded."""
+        """The test that a store is in bounds, if that is neither certain, guarded nor checked."""
+        if self.checked:
+            return []
         tests: list[PrimExpression] = []
         for subscript, extent in zip(store.subscripts, store.tensor.shape, strict=True):
             position, safe = self._position(subscript, extent)

@@ -49,9 +49,19 @@ def _emit(node: Node, emitter: Emitter, context: Context) -> None:
             _operation(node, emitter, context)
 
 
+def _known_name(operation: Operation) -> str:
+    """The name under which the table may have an operator; empty for a user's own.
+
+    The module ``onnx`` is written by the converter beside each model.
+    """
+    if operation.operator.startswith("onnx."):
+        return operation.operator
+    return operation.standard_operator or ""
+
+
 def _operation(operation: Operation, emitter: Emitter, context: Context) -> None:
     """The table's word first, then the body; of both reasons to refuse the table's is told."""
-    rule = rules().get(operation.standard_operator or "")
+    rule = rules().get(_known_name(operation))
     start = len(emitter.nodes)
     reason: Unsayable | None = None
     if rule is not None:

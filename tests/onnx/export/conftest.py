@@ -19,6 +19,14 @@ def flat(values: Any) -> list[Any]:
     return [item for value in values for item in (value if isinstance(value, list) else [value])]
 
 
+def stacked(graph: Graph, values: Any, exported: Any) -> list[Any]:
+    """The values of outputs; a pack of dynamic length is one array, as it is in ONNX."""
+    return [
+        np.array(value or other) if port.stacked else value
+        for port, value, other in zip(graph.outputs, values, exported, strict=False)
+    ]
+
+
 def run(proto: Any, inputs: Any) -> list[Any]:
     """What ONNX Runtime makes of a model that onnx has checked, as numbers by position."""
     onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
@@ -66,8 +74,9 @@ def exported() -> Callable[..., Any]:
         assert isinstance(graph, Graph)
         values = loaded.variables if variables is None else variables
         proto = export(graph, values)
-        expected = flat(tvm_nnef.evaluate(graph, *inputs, variables=values))
+        found = tvm_nnef.evaluate(graph, *inputs, variables=values)
         actual = run(proto, inputs)
+        expected = flat(stacked(graph, found, actual))
         names = [each.name for each in proto.graph.output]
         for name, found, wanted in zip(names, actual, expected, strict=False):
             assert_close(name, found, wanted)

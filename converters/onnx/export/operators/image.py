@@ -185,7 +185,14 @@ def _parts(invocation: Invocation) -> Iterator[tuple[bool, list[tuple[int, int]]
     if invocation.attribute("antialias"):
         if not all(isinstance(shape[axis], int) for axis, _ in pairs):
             raise Unsayable("whether it needs antialiasing is known at run time only")
-        smaller = [pair for pair in pairs if extents.compare("lt", pair[1], shape[pair[0]]) is True]
+        # Aligned to one element the draft takes the first one, where ONNX would take a mean.
+        aligned = invocation.attribute("coordinate_transform") == "ALIGNED"
+        smaller = [
+            pair
+            for pair in pairs
+            if extents.compare("lt", pair[1], shape[pair[0]]) is True
+            and not (aligned and pair[1] == 1)
+        ]
     others = [pair for pair in pairs if pair not in smaller]
     for antialias, group in ((True, smaller), (False, others)):
         for start in range(0, len(group), 2):
