@@ -71,7 +71,13 @@ COMPARING = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
 COMMANDS += re.findall(r"^    tvm-nnef (.*)$", COMPARING, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(each, marks=pytest.mark.slow if each.startswith("tune") else ())
+        for each in COMMANDS
+    ],
+)
 def test_commands_run_as_they_are_shown(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,7 +157,7 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("route", ["mapped", "formula"])
+@pytest.mark.parametrize("route", ["mapped", pytest.param("formula", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_one_executable_serves_every_size(case: Case, route: str) -> None:
     graph = tvm_nnef.compose(case.text)

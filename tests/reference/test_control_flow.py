@@ -331,6 +331,7 @@ def test_ten_thousand_steps_in_a_second_or_so():
     assert found == 10_000 * 9_999 // 2
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_steps():
     def peak(steps: int) -> int:
         model = fold(steps, condition=True)

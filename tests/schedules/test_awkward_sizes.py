@@ -556,7 +556,10 @@ def kernels_of(rule, form, numbers=slice(None)):
     return {f"f{n}": make(*sizes[n]) for n in range(len(sizes))[numbers]}
 
 
-@pytest.mark.parametrize(("target", "numbers"), [("native", slice(None)), ("llvm", slice(1, 6, 4))])
+@pytest.mark.parametrize(
+    ("target", "numbers"),
+    [("native", slice(None)), pytest.param("llvm", slice(1, 6, 4), marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(("rule", "form"), FORMS)
 def test_a_rule_changes_no_result(kernels, rule, form, target, numbers):
     cases = kernels_of(rule, form, numbers)
@@ -572,6 +575,7 @@ def test_a_rule_changes_no_result(kernels, rule, form, target, numbers):
     assert set().union(*taken.values()) <= {rule, ELEMENTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", TABLE)
 def test_the_fallback_changes_no_result_of_any_form(kernels, rule):
     cases = {

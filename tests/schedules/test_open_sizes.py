@@ -63,6 +63,7 @@ def module(build, shape):
     return builder.get()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["native", {"kind": "llvm", "mcpu": "x86-64-v3"}])
 def test_one_binary_for_all_sizes(kernels, target):
     mod = module(network, (N, 6, H, W))

@@ -97,6 +97,7 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 def test_sums_are_in_float32(dtype: str, agree: Any) -> None:
     """To one unit in the last place: a sum in float32 may lie on the other side of a middle."""

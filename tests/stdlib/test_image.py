@@ -449,7 +449,9 @@ with np.errstate(invalid="ignore"):
 FAMILIES = BY_FACTOR | BY_SIZE | SAMPLING | REGIONS | EXTENTS | NO_NUMBERS
 
 
-@pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
+@pytest.mark.parametrize(
+    "route", ["reference", "mapped", pytest.param("formula", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_agrees_with_numpy(family: str, route: str, judge: Any) -> None:
     inputs, rows = FAMILIES[family]

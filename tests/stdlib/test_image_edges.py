@@ -92,6 +92,7 @@ def test_no_axes_at_all(agree: Any) -> None:
     agree(list(without_axes()))
 
 
+@pytest.mark.slow
 def test_extents_of_0_and_1(agree: Any) -> None:
     agree(list(extents_of_0_and_1()))
 
@@ -150,6 +151,7 @@ graph G {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ["formula", "mapped"])
 def test_one_model_serves_every_size(route: Any) -> None:
     """Whether an extent becomes smaller is decided in the run."""

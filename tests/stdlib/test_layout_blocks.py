@@ -89,6 +89,7 @@ def depths(axis: int = 1, operators: Sequence[str] = ("space_to_depth", "depth_t
         yield back, formats, [last(y)], last(x)
 
 
+@pytest.mark.slow
 def test_blocks_agree_with_numpy(agree: Any) -> None:
     agree([*batches(), *depths()])
 
@@ -121,6 +122,7 @@ def of_the_tools() -> Iterator[Case]:
                     yield "layout.slice", attributes, [x], x[tuple(part)]
 
 
+@pytest.mark.slow
 def test_operators_of_the_tools_agree_with_numpy(agree: Any) -> None:
     agree(list(of_the_tools()), head=TOOLS)
 

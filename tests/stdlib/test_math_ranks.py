@@ -125,6 +125,7 @@ FAMILIES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_rank(family: str, agree: Any) -> None:
     with np.errstate(all="ignore"):

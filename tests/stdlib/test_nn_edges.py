@@ -153,6 +153,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_agrees_with_numpy(family: str, agree: Any) -> None:
     with np.errstate(all="ignore"):

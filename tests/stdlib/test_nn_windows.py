@@ -229,15 +229,18 @@ def transposed_attributes() -> Iterator[Case]:
     yield convolution(real(0, 2, 3), real(2, 3, 2), transposed=True, padding=[0, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transposed", [False, True])
 def test_every_format_of_convolution(transposed: bool, agree: Any) -> None:
     agree(list(formats(transposed)))
 
 
+@pytest.mark.slow
 def test_every_window_of_convolution(agree: Any) -> None:
     agree(list(attributes()))
 
 
+@pytest.mark.slow
 def test_every_window_of_transposed_convolution(agree: Any) -> None:
     agree(list(transposed_attributes()))
 
@@ -369,6 +372,7 @@ def test_negative_padding_is_halved_as_the_dialect_divides(agree: Any) -> None:
             )
 
 
+@pytest.mark.slow
 def test_every_window_of_pooling(agree: Any) -> None:
     agree([*poolings(), *norms_of_windows(), *norms_of_windows_of_every_rank()])
 

@@ -138,6 +138,7 @@ def test_large_and_special_inputs_are_limited(agree: Any) -> None:
 SHAPES = [(3,), (0,), (1, 3), (2, 3, 1), (2, 0, 3), (2, 1, 3, 2, 2)]
 
 
+@pytest.mark.slow
 def test_tensors_of_every_rank(agree: Any) -> None:
     cases: list[Any] = []
     for shape in SHAPES:

@@ -51,6 +51,7 @@ SHAPES = [(), (4,), (3, 0), (2, 1, 3, 2, 2), (20, 10), (99,), (50, 3), (400,), (
           (30,), (30,)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_route_draws_the_same_numbers() -> None:
     found = {route: drawn(*ROWS, types=[*ROWS.values()], route=route) for route in ROUTES}
     for name, shape, *arrays in zip(ROWS, SHAPES, *found.values(), strict=True):
