@@ -391,7 +391,10 @@ def test_a_node_that_becomes_several_operations_is_not_cut(make_model: Any, both
     assert body.index("standardize, ~") < body.index("math.mul")
 
 
-@pytest.mark.parametrize("period", [1, 7, 50_000])
+@pytest.mark.parametrize(
+    "period",
+    [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(50_000, marks=pytest.mark.slow)],
+)
 def test_many_nodes_take_little_time(make_model: Any, period: int) -> None:
     """Hostile models: equal nodes, short periods, all alike but in one attribute."""
     kinds = ("Relu", "Neg", "Abs", "Exp", "Tanh", "Sigmoid", "Sin")
@@ -460,7 +463,10 @@ NETWORKS: Mapping[str, tuple[int, Sequence[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if n == "densenet121" else ()) for n in NETWORKS],
+)
 def test_networks_are_as_short_as_their_blocks_allow(name: str) -> None:
     lines, expected = NETWORKS[name]
     model = tvm_nnef.convert(LIGHT / f"light_{name}.onnx")

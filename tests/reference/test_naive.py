@@ -234,7 +234,7 @@ def cases(draw):
     return Formula(fills, tuple(steps)), {x: np.array(values, "int32").reshape(3, 2)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(case=cases())
 def test_blocks_give_what_single_steps_give(case):
     formula, arrays = case
