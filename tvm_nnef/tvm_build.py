@@ -114,7 +114,8 @@ def _lowered_soundly(lowering: Any) -> Any:
     @tvm.transform.module_pass(opt_level=0, name="lower_soundly")  # type: ignore[untyped-decorator]
     def lowered(mod: Module, context: Any) -> Module:
         parts: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
-        for variable, function in mod.functions.items():
+        for variable, given in mod.functions.items():
+            function = _with_rising_remainders(given)
             parts[_reuse_is_unsound(function)][variable] = function
         plain, viewed = (tvm.IRModule(part, attrs=mod.attrs) for part in parts)
         result = lowering(plain)
@@ -124,6 +125,39 @@ def _lowered_soundly(lowering: Any) -> Any:
         return result
 
     return lowered
+
+
+def _with_rising_remainders(function: Any) -> Any:
+    """A PrimFunc in which no remainder is taken of a constant minus other terms.
+
+    TVM simplifies the offset of ``x[i, (31 - j) % 16]`` in a flat buffer to one that is wrong by 1.
+    ``(c - j) % m`` is ``m - 1 - (j - c - 1) % m``.
+    """
+    if not isinstance(function, tirx.PrimFunc):
+        return function
+
+    def rising(remainder: Any) -> Any:
+        parts = _subtracted(remainder.a)
+        divisor = remainder.b
+        if parts is None or not isinstance(divisor, tirx.IntImm) or divisor.value < 2:
+            return remainder
+        constant, terms = parts
+        offset = tirx.const((-constant - 1) % divisor.value, divisor.ty)
+        dividend = functools.reduce(lambda a, b: a + b, terms) + offset
+        return (divisor - 1) - tirx.FloorMod(dividend, divisor)
+
+    body = tvm_ffi.structural_map(function.body, (tirx.FloorMod, rising), order="post")
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
+def _subtracted(value: Any) -> tuple[int, list[Any]] | None:
+    """The constant and the terms of a constant minus other terms, None for anything else."""
+    if not isinstance(value, tirx.Sub):
+        return None
+    if isinstance(value.a, tirx.IntImm):
+        return int(value.a.value), [value.b]
+    inner = _subtracted(value.a)
+    return None if inner is None else (inner[0], [*inner[1], value.b])
 
 
 def _reuse_is_unsound(function: Any) -> bool:

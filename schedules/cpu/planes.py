@@ -259,9 +259,12 @@ class _Planes:
             return None
         depth = max(_depth(copy, len(outer)) for copy in reduction.copies)
         rows = _Rows.of(reduction, plan, depth, description) if outer else None
+        rooms = [_room(reduction, copy, plan) for copy in reduction.copies]
+        if None in rooms:
+            return None
         held = {
-            copy.buffer: _Held.of(copy, len(outer), _room(reduction, copy, plan), rows)
-            for copy in reduction.copies
+            copy.buffer: _Held.of(copy, len(outer), room or {}, rows)
+            for copy, room in zip(reduction.copies, rooms, strict=True)
         }
         return _Planes(reduction, outer, plan, rows, held, dtype, description)
 
@@ -336,15 +339,20 @@ class _Planes:
         return emit.sequence([*copies, tiles])
 
 
-def _room(reduction: Reduction, copy: Stage, plan: Plan) -> dict[int, int]:
-    """How much further than a copy reaches a tile reads at most, by dimension."""
+def _room(reduction: Reduction, copy: Stage, plan: Plan) -> dict[int, int] | None:
+    """How much further than a copy reaches a tile reads at most, by dimension.
+
+    None if a tile reads at an index that is not linear.
+    """
     room: dict[int, int] = {}
     sides = [(plan.columns, plan.tile.width)] if plan.roomy else []
     sides += [(plan.rows, plan.tile.rows)] if plan.roomy and plan.rows is not None else []
     for load in loads(reduction.term, copy.buffer):
         for dimension, index in enumerate(load.indices):
             for axis, size in sides:
-                slope = sym.detect_linear_equation(index, [axis.var])[0]
-                beyond = abs(int(slope)) * (size - 1)
+                equation = sym.detect_linear_equation(index, [axis.var])
+                if not len(equation) or not isinstance(equation[0], tirx.IntImm):
+                    return None
+                beyond = abs(int(equation[0])) * (size - 1)
                 room[dimension] = max(room.get(dimension, 0), beyond)
     return room

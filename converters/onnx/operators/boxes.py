@@ -50,12 +50,22 @@ def _sliced(
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=False):
         extent = x.shape[axis]
         if isinstance(start, int) and isinstance(end, int) and isinstance(extent, int):
-            found = range(extent)[slice(start, end, step)]
-            found = found or range(0, 0)
+            found = _positions(extent, start, end, step)
             x = builder.slice(x, axis, found.start, found.stop, found.step)
         else:
             x = _cut(x, axis, start, end, step, builder)
     return x
+
+
+def _positions(extent: int, start: int, end: int, step: int) -> range:
+    """The positions of a part, as ONNX clamps its bounds.
+
+    Unlike Python it takes a backward part that starts before the first element for one that starts
+    there.
+    """
+    if step < 0 and extent and start + extent < 0:
+        start = 0
+    return range(extent)[slice(start, end, step)] or range(0, 0)
 
 
 def _cut(x: Tensor, axis: int, start: Extent, end: Extent, step: int, builder: Builder) -> Tensor:
