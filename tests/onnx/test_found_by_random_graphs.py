@@ -38,3 +38,49 @@ def test_joined_booleans_that_are_joined_again(make_model: Any) -> None:
         [("y", "bool", [2, 2, 2, 8])],
     )
     agree(proto, [np.random.default_rng(0).random((2, 2, 1, 4)) < 0.5])
+
+
+def test_a_tiled_tensor_that_is_reversed(make_model: Any) -> None:
+    """TVM simplified the offset of ``x[i, (31 - j) % 16]`` to one that is wrong by 1."""
+    proto = make_model(
+        [
+            node("Tile", ["x", "repeats"], ["t"]),
+            node("Slice", ["t", "start", "end", "axis", "step"], ["y"]),
+        ],
+        [("x", "float32", [16, 16, 1, 1])],
+        [("y", "float32", [16, 32, 2, 2])],
+        {
+            "repeats": np.array([1, 2, 2, 2]),
+            **{name: np.array([value]) for name, value in
+               (("start", -1), ("end", -(2**62)), ("axis", 1), ("step", -1))},
+        },
+    )  # fmt: skip
+    agree(proto, [np.arange(256, dtype=np.float32).reshape(16, 16, 1, 1)])
+
+
+@pytest.mark.parametrize("bounds", [(-2, -2), (-2, -3), (-9, -9), (0, -9), (-1, -2)])
+def test_a_backward_slice_that_starts_before_the_first_element(
+    make_model: Any, bounds: tuple[int, int]
+) -> None:
+    names = ("start", "end", "axis", "step")
+    values = (*bounds, 1, -1)
+    proto = make_model(
+        [node("Slice", ["x", *names], ["y"])],
+        [("x", "float32", [4, 1, 2])],
+        [("y", "float32", [4, None, 2])],
+        {name: np.array([value]) for name, value in zip(names, values, strict=True)},
+    )
+    agree(proto, [np.arange(8, dtype=np.float32).reshape(4, 1, 2)])
+
+
+def test_a_grouped_convolution_of_dynamic_length(make_model: Any) -> None:
+    weight = np.random.default_rng(0).standard_normal((32, 1, 2)).astype(np.float32)
+    proto = make_model(
+        [node("Conv", ["x", "w"], ["y"], group=16, pads=[1, 1])],
+        [("x", "float32", ["n", 16, "d"])],
+        [("y", "float32", ["n", 32, None])],
+        {"w": weight},
+    )
+    generator = np.random.default_rng(1)
+    agree(proto, *([generator.standard_normal((n, 16, d)).astype(np.float32)]
+                   for n, d in ((1, 1), (2, 7), (3, 16))))  # fmt: skip
