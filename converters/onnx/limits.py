@@ -41,12 +41,17 @@ _VECTORS: Mapping[str, Sequence[int]] = {
 """The inputs of an operator that have an element for each dimension."""
 
 
-def vectors(proto: onnx.NodeProto) -> Iterator[str]:
-    """The inputs with an element for each dimension, of a node and of those inside its graphs."""
+def own_vectors(proto: onnx.NodeProto) -> Iterator[str]:
+    """The inputs of a node with an element for each dimension."""
     if proto.domain in ("", "ai.onnx"):
         for position in _VECTORS.get(proto.op_type, ()):
             if position < len(proto.input) and proto.input[position]:
                 yield proto.input[position]
+
+
+def vectors(proto: onnx.NodeProto) -> Iterator[str]:
+    """The inputs with an element for each dimension, of a node and of those inside its graphs."""
+    yield from own_vectors(proto)
     for attribute in proto.attribute:
         for graph in (attribute.g, *attribute.graphs):
             for inner in graph.node:

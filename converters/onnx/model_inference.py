@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -10,7 +10,13 @@ from onnx import shape_inference
 
 from tvm_nnef.converters.onnx.backward import backward
 from tvm_nnef.converters.onnx.inference import SMALL, UNKNOWN, declared, spelled, type_of
-from tvm_nnef.converters.onnx.limits import has_few_dimensions, is_short, is_within_limits, vectors
+from tvm_nnef.converters.onnx.limits import (
+    has_few_dimensions,
+    is_short,
+    is_within_limits,
+    own_vectors,
+    vectors,
+)
 from tvm_nnef.converters.onnx.tensors import Tensor
 from tvm_nnef.converters.onnx.types import NUMBER_OF, Type
 
@@ -31,20 +37,20 @@ def infer_model(proto: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, T
 def _inferred(light: onnx.ModelProto) -> dict[str, Type]:
     """What the inference of ONNX finds out about a model.
 
-    It makes a dimension for each element of a vector that says a shape. So nodes with such vectors
-    are shown to it only after the lengths are known and found to be short.
+    It makes a dimension for each element of a vector that says a shape. So nodes with such vectors,
+    in the graphs inside nodes too, are shown to it only after the lengths are known and found to be
+    short.
     """
-    nodes = [(node, tuple(vectors(node))) for node in _copies(light.graph)]
-    known = _constants(light.graph)
-    if any(name not in known for _, names in nodes for name in names):
-        _keep(light.graph, [node for node, names in nodes if not names])
-        known |= _infer(light)
-    kept = [
-        node
-        for node, names in nodes
-        if all(is_short(known.get(name, UNKNOWN).shape) for name in names)
-    ]
-    _keep(light.graph, kept)
+    nodes = _copies(light.graph)
+    known, unique = _constants(light.graph)
+    names = {name for node in nodes for name in vectors(node)}
+    if any(known.get(name, UNKNOWN).shape is None for name in names):
+        _keep(light.graph, nodes)
+        _prune(light.graph, known)
+        found = _infer(light)
+        known |= {name: found[name] for name in unique & found.keys()}
+    _keep(light.graph, nodes)
+    _prune(light.graph, known)
     return _infer(light)
 
 
@@ -63,6 +69,21 @@ def _keep(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
     graph.node.extend(nodes)
 
 
+def _prune(graph: onnx.GraphProto, known: Mapping[str, Type]) -> None:
+    """Removes the nodes with a vector not known to be short, in the graphs inside nodes too."""
+    kept = [
+        node
+        for node in graph.node
+        if all(is_short(known.get(name, UNKNOWN).shape) for name in own_vectors(node))
+    ]
+    _keep(graph, kept)
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                if inner.node:
+                    _prune(inner, known)
+
+
 def _infer(light: onnx.ModelProto) -> dict[str, Type]:
     # Not with data_prop, which makes a dimension for each element of any vector that it meets.
     try:
@@ -71,17 +92,42 @@ def _infer(light: onnx.ModelProto) -> dict[str, Type]:
         return _everywhere(light.graph)
 
 
-def _constants(graph: onnx.GraphProto) -> dict[str, Type]:
-    """The types of a graph's inputs and constants, and of those of the graphs inside it."""
+def _constants(graph: onnx.GraphProto) -> tuple[dict[str, Type], set[str]]:
+    """The types of inputs and constants, inner graphs included, and the names defined only once.
+
+    Where a name is defined again, all that it stands for must be constant, and the longest counts;
+    else nothing is known of it.
+    """
+    known: dict[str, Type] = {}
+    unique: set[str] = set()
+    for name, each in _definitions(graph):
+        if name not in known:
+            unique.add(name)
+            known[name] = each
+            continue
+        unique.discard(name)
+        shapes = known[name].shape, each.shape
+        if None in shapes:
+            known[name] = UNKNOWN
+        elif is_short(shapes[0]):
+            known[name] = each
+    return known, unique
+
+
+def _definitions(graph: onnx.GraphProto) -> Iterator[tuple[str, Type]]:
+    """What a graph and the graphs inside it define, with the types of inputs and constants."""
     found = {value.name: type_of(value.type) for value in graph.input}
+    found |= {each.values.name: UNKNOWN for each in graph.sparse_initializer}
     found |= {each.name: Type(None, tuple(each.dims)) for each in graph.initializer}
+    yield from found.items()
     for node in graph.node:
+        constant = UNKNOWN
         for attribute in node.attribute:
-            if node.op_type == "Constant" and node.output and attribute.name == "value":
-                found[node.output[0]] = Type(None, tuple(attribute.t.dims))
+            if node.op_type == "Constant" and attribute.name == "value":
+                constant = Type(None, tuple(attribute.t.dims))
             for inner in (attribute.g, *attribute.graphs):
-                found |= _constants(inner)
-    return found
+                yield from _definitions(inner)
+        yield from ((name, constant) for name in node.output if name)
 
 
 def _everywhere(graph: onnx.GraphProto) -> dict[str, Type]:

@@ -59,6 +59,25 @@ def _unrolled() -> Any:
     return model([node("Loop", ["n", "", "x"], ["y"], body=body)], [("x", 1, [3])], {"n": LONG})
 
 
+def _inside_a_loop() -> Any:
+    """A long shape in one body, under a name that is a short one in the body of another loop."""
+    info = helper.make_tensor_value_info
+
+    def loop(made: Any, state: str) -> Any:
+        nodes = [made, node("Expand", ["one", "s"], ["e"]),
+                 node("ReduceSum", ["e"], ["r"], keepdims=0), node("Add", ["c", "r"], ["d"]),
+                 node("Identity", ["go"], ["on"])]  # fmt: skip
+        body = helper.make_graph(
+            nodes, "body", [info("i", 7, []), info("go", 9, []), info("c", 1, [])],
+            [info("on", 9, []), info("d", 1, [])],
+        )  # fmt: skip
+        return node("Loop", ["n", "", "z"], [state], body=body)
+
+    loops = [loop(node("Reshape", ["x", "m"], ["s"]), "y"), loop(node("Abs", ["k"], ["s"]), "w")]
+    inputs = [("one", 1, [1]), ("x", 7, [10**5, 10**4]), ("n", 7, []), ("z", 1, [])]
+    return model(loops, inputs, {"m": [-1], "k": [2]})
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     **{f"a shape of {length} elements": (
         lambda length=length: model([node("Expand", ["x", "s"], ["y"])],
@@ -69,6 +88,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
                       [("one", 1, [1]), ("x", 1, [LONG])]),
         "its input 's' has 1000000000 elements"),
     "a long shape that is reshaped": (_reshaped_to_a_shape, "its input 's' has 1000000000 elem"),
+    "a long shape inside a loop": (_inside_a_loop, "its input 's' has 1000000000 elem"),
     "long axes": (lambda: model([node("ReduceSum", ["x", "a"], ["y"])],
                                 [("x", 1, [3, 4]), ("a", 7, [LONG])]),
                   "its input 'a' has 1000000000 elements"),
@@ -191,3 +211,22 @@ def test_shapes_that_an_operator_does_not_expect() -> None:
     lstm = node("LSTM", names, ["y"], hidden_size=3)
     with pytest.raises(NnefError, match=r"it cannot be converted with these inputs: .*'b' float32"):
         tvm_nnef.convert(model([lstm], inputs))
+
+
+def test_a_slice_at_computed_places_inside_a_loop() -> None:
+    """The declared shape of what the body gives decides on that of the slice."""
+    info = helper.make_tensor_value_info
+    nodes = [node("Unsqueeze", ["i"], ["a"], axes=[0]), node("Add", ["a", "one"], ["b"]),
+             node("Slice", ["x", "a", "b"], ["s"]), node("Add", ["c", "s"], ["d"]),
+             node("Identity", ["go"], ["on"])]  # fmt: skip
+    body = helper.make_graph(
+        nodes, "body", [info("i", 7, []), info("go", 9, []), info("c", 1, [1])],
+        [info("on", 9, []), info("d", 1, [1])],
+    )  # fmt: skip
+    made = model(
+        [node("Loop", ["n", "", "c0"], ["y"], body=body)],
+        [("x", 1, [5]), ("n", 7, []), ("c0", 1, [1])], {"one": [1]}, opset=11,
+    )  # fmt: skip
+    x = np.arange(5, dtype=np.float32)
+    found = tvm_nnef.evaluate(tvm_nnef.convert(made), x, np.array(4), np.ones(1, np.float32))
+    np.testing.assert_array_equal(found[0], [7])
