@@ -14,7 +14,7 @@ import tvm_nnef.cli.run
 import tvm_nnef.cli.show
 from tvm_nnef.cli import main
 
-DIGITS = Path(tvm_nnef.__file__).parents[1] / "docs" / "examples" / "digits"
+DIGITS = Path(__file__).resolve().parents[2] / "docs" / "examples" / "digits"
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ sys.exit(main(["build", sys.argv[2], "-o", sys.argv[3]]))
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 2.5])
 def test_an_interrupted_build_says_so_in_one_line(delay: float, tmp_path: Path) -> None:
-    digits = Path(tvm_nnef.__file__).parents[1] / "docs" / "examples" / "digits"
+    digits = Path(__file__).resolve().parents[2] / "docs" / "examples" / "digits"
     command = [sys.executable, "-c", PROGRAM, str(delay), str(digits), str(tmp_path / "x.so")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode == 0:
