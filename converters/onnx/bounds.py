@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import onnx
 
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 Bound: TypeAlias = "int | Sequence[int | None]"
@@ -107,6 +108,5 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
             yield extent.dim_param or f"{value.name}_{axis}"
     for node in graph.node:
         yield from node.output
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _names(inner)
+        for inner in inner_graphs(node):
+            yield from _names(inner)

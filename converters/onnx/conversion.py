@@ -22,6 +22,7 @@ from tvm_nnef.converters.onnx.folding import fold
 from tvm_nnef.converters.onnx.functions import expand, has_body
 from tvm_nnef.converters.onnx.gathering import with_scan_outputs
 from tvm_nnef.converters.onnx.inference import declared, infer
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.inputs import graph_inputs
 from tvm_nnef.converters.onnx.model_inference import infer_model
 from tvm_nnef.converters.onnx.node import Node, attributes_of, converted_tensors
@@ -218,11 +219,10 @@ def _checked(
 
 def _check_inner(context: _Context, proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
     """Refuses what cannot be converted in subgraphs that are not, or not all of them, tried."""
-    for attribute in proto.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for node in graph.node:
-                _checked(context, node, opsets, False)
-                _check_inner(context, node, opsets)
+    for graph in inner_graphs(proto):
+        for node in graph.node:
+            _checked(context, node, opsets, False)
+            _check_inner(context, node, opsets)
 
 
 def _carries_sequences(context: _Context, proto: onnx.NodeProto) -> bool:
@@ -389,9 +389,8 @@ def _read_names(graph: onnx.GraphProto) -> Iterator[str]:
 def _read_by(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
     for node in nodes:
         yield from node.input
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _read_names(inner)
+        for inner in inner_graphs(node):
+            yield from _read_names(inner)
 
 
 def _copies(

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import numpy as np
 import onnx
 
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.types import Array
 
 _LONGEST = 80
@@ -71,8 +72,8 @@ def inner_tensors(graph: onnx.GraphProto, *, outer: bool = True) -> Iterator[onn
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-            for inner in (attribute.g, *attribute.graphs):
-                yield from inner_tensors(inner, outer=False)
+        for inner in inner_graphs(node):
+            yield from inner_tensors(inner, outer=False)
 
 
 def _path(location: str, folder: Path) -> Path:

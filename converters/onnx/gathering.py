@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable
 
 import onnx
 
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 
 _HINT = "append one item to an empty sequence in each step, or use scan outputs"
@@ -57,7 +58,6 @@ def _item(body: onnx.GraphProto, state: str, result: str) -> str:
 
 def _reads(node: onnx.NodeProto) -> Iterable[str]:
     yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from _reads(inner)
+    for graph in inner_graphs(node):
+        for inner in graph.node:
+            yield from _reads(inner)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.tensors import Tensor
 
@@ -52,10 +53,9 @@ def own_vectors(proto: onnx.NodeProto) -> Iterator[str]:
 def vectors(proto: onnx.NodeProto) -> Iterator[str]:
     """The inputs with an element for each dimension, of a node and of those inside its graphs."""
     yield from own_vectors(proto)
-    for attribute in proto.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                yield from vectors(inner)
+    for graph in inner_graphs(proto):
+        for inner in graph.node:
+            yield from vectors(inner)
 
 
 def is_short(shape: Sequence[object] | None) -> bool:
@@ -77,12 +77,11 @@ def is_within_limits(proto: onnx.NodeProto) -> bool:
             return False
         if attribute.name == "num_outputs" and attribute.i != len(proto.output):
             return False
-        for graph in (attribute.g, *attribute.graphs):
-            if not all(map(has_few_dimensions, (*graph.input, *graph.output, *graph.value_info))):
-                return False
-            if not all(map(is_within_limits, graph.node)):
-                return False
-    return True
+    return all(
+        all(map(has_few_dimensions, (*graph.input, *graph.output, *graph.value_info)))
+        and all(map(is_within_limits, graph.node))
+        for graph in inner_graphs(proto)
+    )
 
 
 def check_ranks(proto: onnx.NodeProto, inputs: Sequence[Tensor | None]) -> None:

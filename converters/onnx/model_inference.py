@@ -10,6 +10,7 @@ from onnx import shape_inference
 
 from tvm_nnef.converters.onnx.backward import backward
 from tvm_nnef.converters.onnx.inference import SMALL, UNKNOWN, declared, spelled, type_of
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.limits import (
     has_few_dimensions,
     is_short,
@@ -78,10 +79,9 @@ def _prune(graph: onnx.GraphProto, known: Mapping[str, Type]) -> None:
     ]
     _keep(graph, kept)
     for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                if inner.node:
-                    _prune(inner, known)
+        for inner in inner_graphs(node):
+            if inner.node:
+                _prune(inner, known)
 
 
 def _infer(light: onnx.ModelProto) -> dict[str, Type]:
@@ -125,8 +125,8 @@ def _definitions(graph: onnx.GraphProto) -> Iterator[tuple[str, Type]]:
         for attribute in node.attribute:
             if node.op_type == "Constant" and attribute.name == "value":
                 constant = Type(None, tuple(attribute.t.dims))
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _definitions(inner)
+        for inner in inner_graphs(node):
+            yield from _definitions(inner)
         yield from ((name, constant) for name in node.output if name)
 
 
@@ -134,9 +134,8 @@ def _everywhere(graph: onnx.GraphProto) -> dict[str, Type]:
     """What a graph and the graphs inside it declare."""
     found = declared(graph)
     for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                found |= _everywhere(inner)
+        for inner in inner_graphs(node):
+            found |= _everywhere(inner)
     return found
 
 

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError, Message
 from onnx import inliner, numpy_helper
 
 from tvm_nnef.converters.onnx.external import Unreadable, elements, inner_tensors, is_external
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.types import DTYPE_OF, Array, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, error
 
@@ -230,8 +231,8 @@ def _sparse_tensors(
             if attribute.HasField("sparse_tensor"):
                 yield attribute.sparse_tensor
             yield from attribute.sparse_tensors
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _sparse_tensors(inner)
+        for inner in inner_graphs(node):
+            yield from _sparse_tensors(inner)
 
 
 def _uses_standard(proto: onnx.ModelProto) -> bool:
@@ -265,8 +266,7 @@ def _every_node(
     for graph in graphs:
         for node in graph.node:
             yield node
-            for attribute in node.attribute:
-                yield from _every_node((attribute.g, *attribute.graphs))
+            yield from _every_node(inner_graphs(node))
 
 
 def _first_line(cause: Exception) -> str:
