@@ -234,8 +234,11 @@ def error(
     return NnefError(Diagnostic(message, span, hint, tuple(notes), file=file))
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names the known word nearest to ``name``, or None where none is near."""
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """A hint that names the known word nearest to ``name``, or None if none is near.
+
+    ``cutoff`` is how alike they must be, from 0 to 1.
+    """
     if len(name) > _MAX_NAME:
         return None
     matcher = difflib.SequenceMatcher(b=name)
@@ -246,7 +249,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
     words = islice((word for word in known if len(word) <= _MAX_NAME), _MAX_KNOWN)
     likely = heapq.nlargest(_MAX_COMPARED, words, key=likeness)
-    near = difflib.get_close_matches(name, likely, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, likely, n=1, cutoff=cutoff)
     return f"did you mean '{near[0]}'?" if near else None
 
 

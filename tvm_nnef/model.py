@@ -103,7 +103,7 @@ class Model:
     """A model in memory; it compares by identity.
 
     ``variables`` maps full names (``main.Net.weight``) to NumPy arrays, ``machine_types`` tensor
-    names to dtypes. ``path`` is the model's name in messages. ``given_variables`` tells whether
+    names to dtypes. ``path`` is the model's name in messages. ``given_variables`` says whether
     the variables are those of a caller, whose unknown names are mistakes.
     """
 

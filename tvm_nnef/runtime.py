@@ -35,7 +35,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 class TensorInfo:
     """What a tensor of an input or output looks like.
 
-    An extent that only a run tells is text: the name of a symbol, or an expression of such. A pack
+    A dynamic dimension is text: the name of a symbol, or an expression of such. A pack
     of dynamic length is ``stacked``: a list in Python, whose length is the first extent.
     """
 

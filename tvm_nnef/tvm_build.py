@@ -199,11 +199,18 @@ def compile_virtual_machine(
         *generic.dataflow_lower_passes(target),
         *generic.finalize_passes(target),
     ]
-    lowering = "default" if expand is None else _register_pipeline(expand)
-    with _sound_passes(*([] if expand is None else [_COMPACTION]), asserts=expand is not None):
+    lowering, context = _lowering(expand)
+    with context:
         return relax.build(
             mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
         )
+
+
+def _lowering(expand: Callable[[PrimFunction], PrimFunction] | None) -> tuple[str, Any]:
+    """The name of a lowering of PrimFuncs, and the context that it needs."""
+    if expand is None:
+        return "default", _sound_passes(asserts=False)
+    return _register_pipeline(expand), _sound_passes(_COMPACTION, asserts=True)
 
 
 def _sound_passes(*others: str, asserts: bool) -> Any:
@@ -228,8 +235,8 @@ def compile_kernel(
 ) -> Callable[..., object]:
     """The machine code of one scheduled PrimFunc, as :func:`compile_virtual_machine` makes it."""
     mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    lowering = "default" if expand is None else _register_pipeline(expand)
-    with _sound_passes(*([] if expand is None else [_COMPACTION]), asserts=expand is not None):
+    lowering, context = _lowering(expand)
+    with context:
         compiled: Callable[..., object] = tirx.build(mod, target=target, pipeline=lowering)["main"]
     return compiled
 

@@ -32,27 +32,29 @@ LONGEST_EXPRESSION = 1 << 12
 """So many nodes an expression of a kernel may have when all that it reads is written out."""
 
 
-def apply(function: PrimFunction, kernel: Kernel, schedule: Schedule) -> PrimFunction | None:
+def apply(
+    function: PrimFunction, kernel: Kernel, schedule: Schedule, long: Sequence[Stage]
+) -> PrimFunction | None:
     """The parts one after the other; None where there is one part, or no rule takes one of them.
 
-    ``schedule`` applies the rules to a part.
+    ``schedule`` applies the rules to a part; ``long`` are the :func:`long_values` of the kernel.
     """
-    long = long_values(kernel)
     kept = [stage for stage in kernel.stages if stage in long or _is_kept(stage, kernel)]
     return _in_parts(function, kernel, kept, schedule)
 
 
-def divided(function: PrimFunction, kernel: Kernel, schedule: Schedule) -> PrimFunction | None:
+def divided(
+    function: PrimFunction, kernel: Kernel, schedule: Schedule, long: Sequence[Stage]
+) -> PrimFunction | None:
     """A kernel with long expressions in parts; None where it has none, or as for :func:`apply`.
 
     A reduction stays together with what follows it, up to the first value that is kept.
     """
-    long = long_values(kernel)
     if not long:
         return None
     kept = [stage for stage in kernel.stages if stage in long or stage in kernel.results]
     made = _in_parts(function, kernel, _without_repeats(kernel, kept), schedule)
-    return apply(function, kernel, schedule) if made is None else made
+    return apply(function, kernel, schedule, long) if made is None else made
 
 
 def long_values(kernel: Kernel) -> list[Stage]:

@@ -60,12 +60,13 @@ def _scheduled(function: PrimFunction, target: Target) -> tuple[PrimFunction, st
             made = _first(function, kernel, description)
             return None if made is None else made[0]
 
-        scheduled = parts.divided(function, kernel, part)
+        long = parts.long_values(kernel)
+        scheduled = parts.divided(function, kernel, part, long)
         found = None if scheduled is not None else _first(function, kernel, description)
         if found is not None:
             return found
         if scheduled is None:
-            scheduled = parts.apply(function, kernel, part)
+            scheduled = parts.apply(function, kernel, part, long)
         if scheduled is not None:
             return scheduled, parts.NAME
     if kernel is None:

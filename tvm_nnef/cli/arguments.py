@@ -91,27 +91,26 @@ def _composing(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _shapes(parser: argparse._ActionsContainer) -> None:
+def _shapes(
+    parser: argparse._ActionsContainer,
+    more: str = "",
+    kind: Callable[[str], object] | None = None,
+) -> None:
     parser.add_argument(
         "--shape",
         action="append",
         default=[],
         metavar="INPUT=1,3,224,224",
-        type=_shape,
-        help="the shape of an input",
+        type=kind or _shape,
+        help=f"the shape of an input{more}",
     )
 
 
 def _onnx_shapes(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="INPUT=1,3,224,224",
-        type=_named_shape,
-        help="the shape of an input; ONNX: a name in place of a number, as in INPUT=N,3,224,224, "
-        "keeps the dimension dynamic",
+    more = (
+        "; ONNX: a name in place of a number, as in INPUT=N,3,224,224, keeps the dimension dynamic"
     )
+    _shapes(parser, more, _named_shape)
     parser.add_argument(
         "--bound",
         action="append",

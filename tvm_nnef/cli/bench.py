@@ -16,14 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from tvm_nnef.api import build, compose
-from tvm_nnef.cli.arguments import compose_options, convert_options, load_options, plural
-from tvm_nnef.cli.inputs import read_inputs
+from tvm_nnef.cli.arguments import plural
+from tvm_nnef.cli.inputs import read_inputs, read_model
 from tvm_nnef.comparison.check import ProgramCheck, check_by_onnx_runtime, check_by_reference
-from tvm_nnef.conversion import convert, holds_onnx
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.onnx_runtime import installed, open_session
 from tvm_nnef.measurement.turns import Times, timed_in_turns
-from tvm_nnef.model import check_variables, load_model
+from tvm_nnef.model import check_variables
 from tvm_nnef.runtime import Executable
 from tvm_nnef.tvm_threads import available_cores, default_threads
 
@@ -35,14 +34,10 @@ def run(options: argparse.Namespace) -> int:
 
     Raises NnefError where the outputs are wrong.
     """
-    composing, against = compose_options(options), options.against
-    if holds_onnx(options.model):
-        model = convert(options.model, **convert_options(options))
-        composing["input_shapes"] = {}
-        if against is None and installed():
-            against = options.model
-    else:
-        model = load_model(options.model, **load_options(options))
+    model, composing, source = read_model(options)
+    against = options.against
+    if against is None and installed():
+        against = source
     graph = compose(model, **composing)
     check_variables(model, graph)
     inputs = read_inputs(model, graph, options.input, options.seed)

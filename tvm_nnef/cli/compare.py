@@ -13,25 +13,15 @@ from rich.console import Console
 from rich.text import Text
 
 from tvm_nnef.api import compare, compose
-from tvm_nnef.cli.arguments import compose_options, convert_options, load_options
-from tvm_nnef.cli.inputs import read_inputs
+from tvm_nnef.cli.inputs import read_inputs, read_model
 from tvm_nnef.comparison import Report
 from tvm_nnef.comparison.report import WIDTH
-from tvm_nnef.conversion import convert, holds_onnx
-from tvm_nnef.model import check_variables, load_model
+from tvm_nnef.model import check_variables
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the report; the exit status is 1 where the routes differ."""
-    composing, against = compose_options(options), options.against
-    if holds_onnx(options.model):
-        model, against = (
-            convert(options.model, **convert_options(options)),
-            against or options.model,
-        )
-        composing["input_shapes"] = {}
-    else:
-        model = load_model(options.model, **load_options(options))
+    model, composing, source = read_model(options)
     inputs = []
     if options.input:
         graph = compose(model, **composing)
@@ -41,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         model,
         *inputs,
         routes=options.routes,
-        against=against,
+        against=options.against or source,
         rtol=options.rtol,
         atol=options.atol,
         chained=options.chained,

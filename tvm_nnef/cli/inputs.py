@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from zipfile import BadZipFile
 import numpy as np
 
 from tvm_nnef import extents
-from tvm_nnef.cli.arguments import plural
+from tvm_nnef.cli.arguments import compose_options, convert_options, load_options, plural
+from tvm_nnef.conversion import convert, holds_onnx
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
-from tvm_nnef.model import Model
+from tvm_nnef.model import Model, load_model
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.storage.image import load_image
 
@@ -91,6 +93,16 @@ def _read_npz(file: str, wanted: Sequence[tuple[str, Tensor]]) -> dict[str, Any]
             return {name: archive[name] for name in names}
     except _UNREADABLE as cause:
         raise error(f"no readable .npz file: {cause}", file=file, hint=_NPZ_HINT) from None
+
+
+def read_model(options: argparse.Namespace) -> tuple[Model, dict[str, Any], str | None]:
+    """The model of a command, the options to compose it, and the ONNX file if it is one."""
+    composing = compose_options(options)
+    if not holds_onnx(options.model):
+        return load_model(options.model, **load_options(options)), composing, None
+    # The shapes that are given are those of the source, and the converted model has them.
+    composing["input_shapes"] = {}
+    return convert(options.model, **convert_options(options)), composing, options.model
 
 
 def flat_tensors(ports: Sequence[Port]) -> list[tuple[str, Tensor]]:

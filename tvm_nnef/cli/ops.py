@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from tvm_nnef.catalogue import Entry, own_entries, standard_entries
 from tvm_nnef.cli.arguments import load_options
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.model import load_model
 
 
@@ -55,8 +54,7 @@ def _near(name: str, entries: Sequence[Entry]) -> str:
         return f"related operators: {', '.join(related[:8])}"
     known = [other for each in entries for other in (each.qualified_name, each.name)]
     # Stricter than elsewhere: an operator that is not there has no nearest name.
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"did you mean '{near[0]}'?" if near else "'tvm-nnef ops' lists all operators"
+    return did_you_mean(name, known, 0.75) or "'tvm-nnef ops' lists all operators"
 
 
 def _describe(entry: Entry) -> None:

@@ -34,7 +34,7 @@ from tvm_nnef.graph.nodes import Graph, If, Node, Operation, Tensor, flatten
 Interval: TypeAlias = "tuple[float, float]"
 
 WIDEST = 256.0
-"""A range that is wider protects from overflow (a clamp to 1e30), and is no scale of values."""
+"""A range that is wider protects from overflow (a clamp to 1e30), not a scale."""
 
 _ANY: Interval = (-math.inf, math.inf)
 

@@ -74,7 +74,7 @@ def build_module(
         stages = compile_stages(
             mod, target, dump_dir=dump_dir, progress=report, database=database, checked=checked
         )
-    if verify and runs_here(resolve(target)):
+    if verify and runs_here(resolved):
         from tvm_nnef.compilation.verify import verify_kernels
 
         checks = _with_checks(None) if checked else None

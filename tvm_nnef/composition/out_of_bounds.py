@@ -45,7 +45,7 @@ MAX_WORK = 1 << 20
 """The most scalars that are evaluated for all statements of a formula, approximately."""
 
 _Value: TypeAlias = "Extent | Condition | None"
-"""What an int or bool is at a step; None where data decide."""
+"""What an int or bool is at a step; None if it depends on data."""
 
 
 def check_indices(statements: Sequence[Statement], bounds: Mapping[str, int]) -> None:

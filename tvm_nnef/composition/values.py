@@ -54,7 +54,7 @@ class Environment:
     """What names stand for where an expression is evaluated; it grows as they get values.
 
     ``types`` maps generics to concrete types; ``dialect`` decides the rounding of integer
-    divisions; ``symbols`` knows what only a run tells; ``budget`` limits the work.
+    divisions; ``symbols`` are the dynamic dimensions; ``budget`` limits the work.
     """
 
     names: dict[str, Value]
