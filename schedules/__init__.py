@@ -32,7 +32,7 @@ from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.schedules.graph.specialising import with_bound_constants
 from tvm_nnef.schedules.legalization import LEGALIZATIONS, with_plain_shapes
 from tvm_nnef.schedules.parameters import with_prepared_parameters
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,
     Target,

@@ -16,7 +16,7 @@ from tvm import tirx
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.expressions import substituted
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     CALL,
     PrimExpression,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Times = Callable[[PrimExpression, PrimExpression], PrimExpression]
 

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 
 from tvm_nnef.schedules.expressions import substituted
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
 
 _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tvm import IRModule, s_tir, tirx
 
-from tvm_nnef.tvm_compat import PrimFunction
+from tvm_nnef.tvm_support.compat import PrimFunction
 
 
 def with_first_values(function: PrimFunction) -> PrimFunction:

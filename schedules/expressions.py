@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr
 
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, dtype_of
 
 
 def loads(expression: PrimExpression, buffer: Any = None) -> list[Any]:

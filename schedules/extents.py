@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
     PrimExpression,
     PrimFunction,

@@ -8,7 +8,7 @@ from tvm import tirx
 from tvm_ffi import structural_equal
 
 from tvm_nnef.extremes import Combination, greater, greatest, is_number, least, smaller
-from tvm_nnef.tvm_compat import PrimExpression
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 __all__ = ["Combination", "extreme_of", "greater", "greatest", "is_number", "least", "smaller"]
 

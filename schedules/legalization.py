@@ -25,7 +25,7 @@ from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.schedules.running import cumulative_product, cumulative_sum
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
     Module,
     PrimExpression,

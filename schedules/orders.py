@@ -20,7 +20,7 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage
-from tvm_nnef.tvm_compat import BUFFER_LOAD, CALL, PrimExpression, choice_of, dtype_of
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, CALL, PrimExpression, choice_of, dtype_of
 
 _WHOLE = ("int32", "int64")
 """Types that hold all ranks and places."""

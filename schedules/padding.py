@@ -18,7 +18,7 @@ from tvm import sym, tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import variables
 from tvm_nnef.schedules.stages import Stage
-from tvm_nnef.tvm_compat import BUFFER_LOAD, dtype_of, is_conditional
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, dtype_of, is_conditional
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef.tvm_compat import PREPARE, PREPARED, Module, parameter_count, with_own_symbols
+from tvm_nnef.function_attributes import PREPARED
+from tvm_nnef.tvm_support.compat import LIFTED, Module, parameter_count, with_own_symbols
 
 _JOINED = "joined"
 
@@ -23,8 +24,8 @@ def with_prepared_parameters(mod: Module) -> Module:
     if "main" not in names or parameter_count(mod["main"]) <= 0:
         return mod
     lifted = relax.transform.LiftTransformParams(shared_transform=False)(mod)
-    public = lifted[PREPARE].with_attr("global_symbol", PREPARE)
-    lifted.update_func(lifted.get_global_var(PREPARE), public)
+    public = lifted[LIFTED].with_attr("global_symbol", LIFTED)
+    lifted.update_func(lifted.get_global_var(LIFTED), public)
     return _with_main(lifted, mod["main"])
 
 
@@ -33,14 +34,14 @@ def _with_main(lifted: Module, main: Any) -> Module:
     count = parameter_count(main)
     parameters = [relax.Var(str(each.name), each.ty) for each in main.params]
     builder = relax.BlockBuilder(lifted)
-    prepare = lifted.get_global_var(PREPARE)
+    prepare = lifted.get_global_var(LIFTED)
     prepared = builder.add_func(lifted["main"].with_attr("global_symbol", PREPARED), PREPARED)
     with builder.function(_JOINED, parameters, private=True):
         weights = relax.Tuple(parameters[len(parameters) - count :])
         made = builder.emit(relax.Call(prepare, [weights]))
         items = [
             builder.emit(relax.TupleGetItem(made, number))
-            for number in range(len(lifted[PREPARE].ret_ty.fields))
+            for number in range(len(lifted[LIFTED].ret_ty.fields))
         ]
         inputs = parameters[: len(parameters) - count]
         builder.emit_func_output(builder.emit(relax.Call(prepared, [*inputs, *items])))

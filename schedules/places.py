@@ -18,7 +18,7 @@ from tvm_ffi import structural_equal
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.extremes import greatest, is_number, least
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, dtype_of
 
 Loops: TypeAlias = "Sequence[tuple[Any, sizes.Extent]]"
 """Variables with their extents, from the outermost on."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import relax, tirx
 
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     RelaxExpression,
     buffer,
     dtype_of,

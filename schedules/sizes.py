@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
 
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Extent: TypeAlias = Any
 """An ``int``, or an integer expression of symbols that is at least 0."""

@@ -19,7 +19,7 @@ from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.extremes import extreme_of
 from tvm_nnef.schedules.places import Place, find_search, is_overwritten
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
 
 _COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min, tirx.Or, tirx.And)
 

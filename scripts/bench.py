@@ -101,7 +101,7 @@ def measured(name: str, file: Path, flop: int | None, seconds: float, counts: li
     from tvm_nnef.measurement.onnx_runtime import largest_relative_error, open_session
     from tvm_nnef.measurement.turns import timed_in_turns
     from tvm_nnef.schedules.cpu.peak import fma_peak
-    from tvm_nnef.tvm_threads import use_threads
+    from tvm_nnef.tvm_support.threads import use_threads
 
     start = time.process_time()
     executable = tvm_nnef.build(tvm_nnef.convert(file), progress=False)
@@ -233,7 +233,7 @@ def measured_one_by_one(
 
 def thread_count(text: str) -> int:
     """A number of threads that this machine has cores for."""
-    from tvm_nnef.tvm_threads import available_cores
+    from tvm_nnef.tvm_support.threads import available_cores
 
     cores = available_cores()
     if not text.isdecimal() or not 1 <= int(text) <= cores:
@@ -256,7 +256,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     """Measure the models that were asked for and print the table."""
-    from tvm_nnef.tvm_threads import default_threads
+    from tvm_nnef.tvm_support.threads import default_threads
 
     parser = make_parser()
     options = parser.parse_args()

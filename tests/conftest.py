@@ -66,7 +66,7 @@ def wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
     from tvm import ir, tirx
 
     from tvm_nnef import schedules
-    from tvm_nnef.tvm_compat import prim_functions, update_functions
+    from tvm_nnef.tvm_support.compat import prim_functions, update_functions
 
     fuse = schedules.fuse
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Combination: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
 

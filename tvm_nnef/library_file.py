@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm_nnef import tvm_build
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.linking import find_linker, link
 from tvm_nnef.storage.archive import GZIP_MAGIC, is_tar
@@ -23,6 +22,7 @@ from tvm_nnef.storage.container import open_files
 from tvm_nnef.storage.manifest import MANIFEST, digest, file_digest, make_manifest, read_manifest
 from tvm_nnef.storage.output import OutputPath, check_output, diagnosed, replacing
 from tvm_nnef.storage.write import Content, is_archive, is_compressed, write_archive
+from tvm_nnef.tvm_support import build
 
 _SHARED = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """How shared libraries begin: of Linux, of Windows, and two kinds of macOS."""
@@ -121,7 +121,7 @@ def read_library(path: OutputPath) -> LibraryFile:
 def _parts(source: LibraryFile | Any, folder: Path) -> list[Path]:
     """The files that a library consists of: its object files, or a copy of a shared library."""
     if not isinstance(source, LibraryFile):
-        return tvm_build.write_objects(source, folder)
+        return build.write_objects(source, folder)
     copy = folder / _LIBRARY
     shutil.copyfile(source.path, copy)
     _verify(copy, str(source.path))

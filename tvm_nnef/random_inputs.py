@@ -11,8 +11,8 @@ from typing import Any
 import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" once this is imported.
 import numpy as np
 
-from tvm_nnef import extents
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
+from tvm_nnef.symbolic import dimensions
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
@@ -28,7 +28,7 @@ def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
             case None:
                 return None
             case Tensor():
-                shape = tuple(extents.evaluate(e, graph.bounds) for e in operand.shape)
+                shape = tuple(dimensions.evaluate(e, graph.bounds) for e in operand.shape)
                 largest = replace(operand, shape=shape)
                 return random_array(largest, graph.machine_types[operand], generator)
             case pack:

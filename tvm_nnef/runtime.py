@@ -15,18 +15,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_nnef import extents, tvm_build, tvm_compat, tvm_threads
 from tvm_nnef.compilation.metadata import FUNCTION, read_metadata
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.function_attributes import PREPARED
 from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
 from tvm_nnef.library_file import LibraryFile, read_library, write_library
 from tvm_nnef.lower.checks import failed
 from tvm_nnef.lower.naming import INITIAL_STATE
-from tvm_nnef.quiet import without_remarks_on_constants
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs, bind_variables
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.tvm_support import build, compat
+from tvm_nnef.tvm_support.log_messages import without_messages_about_constants
+from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -90,7 +93,7 @@ class State(Mapping[str, Array]):
         variable = Tensor(name, DTYPES[info.dtype], shape, "variable")
         graph = Graph("state", (), (), (), variables=(variable,))
         bound = bind_variables(graph, {name: _without_dlpack(value)}, {variable: info.dtype})
-        self.tensors[place] = tvm_compat.runtime_tensor(bound[variable])
+        self.tensors[place] = compat.runtime_tensor(bound[variable])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -131,12 +134,12 @@ class Executable:
 
     def __init__(self, library: Any, *, file: LibraryFile | None = None) -> None:
         """Takes what was compiled, or the library that was loaded from ``file``."""
-        self.threads = tvm_threads.default_threads()
+        self.threads = default_threads()
         # The virtual machine keeps the frames of the calls that it is in.
         self._turn = threading.RLock()
         self._library = library
         self._file = file
-        self._machine = tvm_build.virtual_machine(library)
+        self._machine = build.virtual_machine(library)
         metadata = read_metadata(str(self._machine[FUNCTION]()))
         self.inputs = tuple(map(_port, metadata["inputs"]))
         self.outputs = tuple(map(_port, metadata["outputs"]))
@@ -182,12 +185,12 @@ class Executable:
         taken = replace(self._graph, inputs=self._graph.inputs[count:])
         given = [_without_dlpack(value) for value in parameters]
         bound, _ = bind_inputs(taken, given, self._graph.machine_types)
-        tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
-        tvm_threads.use_threads(self._threads)
+        tensors = [compat.runtime_tensor(array) for array in bound.values()]
+        use_threads(self._threads)
         made = copy.copy(self)
         with self._turn:
-            made._prepared = list(self._machine[tvm_compat.PREPARE](tensors))
-        made._main = self._machine[tvm_compat.PREPARED]
+            made._prepared = list(self._machine[compat.LIFTED](tensors))
+        made._main = self._machine[PREPARED]
         made.inputs = self.inputs[:count]
         made._graph = replace(self._graph, inputs=self._graph.inputs[:count])
         made.reset()
@@ -206,7 +209,7 @@ class Executable:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self._threads = tvm_threads.checked_threads(count)
+        self._threads = checked_threads(count)
 
     def prepared(self, *inputs: Any) -> Callable[[], list[Any]]:
         """What runs the model on given inputs (random ones for none) and does nothing else.
@@ -244,7 +247,7 @@ class Executable:
         given = [_without_dlpack(value) for value in inputs]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
         self._check(sizes)
-        tensors = [tvm_compat.runtime_tensor(array) for array in bound.values()]
+        tensors = [compat.runtime_tensor(array) for array in bound.values()]
         return [*tensors, *self._prepared, *self.state.tensors]
 
     def _check(self, values: Mapping[str, int]) -> None:
@@ -261,7 +264,7 @@ class Executable:
         self._checked.add(sizes)
 
     def _run(self, arguments: Sequence[Any]) -> list[Any]:
-        tvm_threads.use_threads(self._threads)
+        use_threads(self._threads)
         try:
             with self._turn:
                 result = self._main(*arguments)
@@ -299,8 +302,8 @@ def load(path: str | os.PathLike[str]) -> Executable:
     """
     file = read_library(path)
     try:
-        with without_remarks_on_constants():
-            library = tvm_build.load_library(str(file.path))
+        with without_messages_about_constants():
+            library = build.load_library(str(file.path))
         return Executable(library, file=file)
     except (RuntimeError, AttributeError, ValueError, TypeError, LookupError) as problem:
         reason = str(problem).strip().splitlines() or ["unknown reason"]
@@ -316,7 +319,7 @@ def _port(description: Mapping[str, Any]) -> PortInfo:
 
 
 def _tensor(description: Mapping[str, Any]) -> TensorInfo:
-    shape = tuple(e if isinstance(e, int) else extents.text(e) for e in description["shape"])
+    shape = tuple(e if isinstance(e, int) else dimensions.text(e) for e in description["shape"])
     stacked = bool(description.get("stacked"))
     return TensorInfo(str(description["name"]), shape, str(description["dtype"]), stacked)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.symbolic import Extent, Symbol, Symbolic
 from tvm_nnef.converters.onnx.tensors import Call, Declared, Invocation, Step, Tensor
+from tvm_nnef.symbolic import dimensions
 
 _LETTERS = {3: "ncl", 4: "nchw", 5: "ncdhw"}
 """What the dimensions of what goes through a network are often called, by rank."""
@@ -85,9 +85,9 @@ def _keyed(group: Sequence[Tensor]) -> Iterator[tuple[Hashable, tuple[Extent, ..
         spatial += [values] * is_spatial
 
 
-def unbound(steps: Sequence[Step], dimensions: Dimensions) -> Iterator[Symbol]:
+def unbound(steps: Sequence[Step], declared: Dimensions) -> Iterator[Symbol]:
     """The open extents that steps need and no input tells, each once."""
-    yield from dict.fromkeys(each for each in _symbols(steps) if each not in dimensions.symbols)
+    yield from dict.fromkeys(each for each in _symbols(steps) if each not in declared.symbols)
 
 
 def _symbols(steps: Sequence[Step]) -> Iterator[Symbol]:
@@ -97,7 +97,7 @@ def _symbols(steps: Sequence[Step]) -> Iterator[Symbol]:
                 for value in attributes.values():
                     for item in value if isinstance(value, (list, tuple)) else (value,):
                         if isinstance(item, Symbolic):
-                            names = extents.symbols(item.extent)
+                            names = dimensions.symbols(item.extent)
                             yield from (item.symbols[name] for name in names)
             case Invocation(operator):
                 yield from operator.symbols

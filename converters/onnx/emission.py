@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.symbolic import Extent, Symbol, Symbolic
 from tvm_nnef.converters.onnx.tensors import (
     Argument,
@@ -32,6 +31,7 @@ from tvm_nnef.converters.onnx.tensors import (
 )
 from tvm_nnef.converters.onnx.types import kind
 from tvm_nnef.diagnostics import Source, Span
+from tvm_nnef.symbolic import dimensions
 from tvm_nnef.syntax import nodes
 
 NOWHERE = Span(Source("<converted>", ""), 0, 0)
@@ -160,7 +160,7 @@ def _declared(extent: Extent) -> nodes.Extent:
 def _extent(extent: Extent) -> nodes.Expression:
     if isinstance(extent, int):
         return _integer(extent)
-    return _of_tree(extents.tree(extent.extent), extent.symbols)
+    return _of_tree(dimensions.tree(extent.extent), extent.symbols)
 
 
 def _of_tree(tree: Any, symbols: Mapping[str, Symbol]) -> nodes.Expression:

@@ -1,4 +1,4 @@
-"""Extents that only a run tells, with Python's arithmetic on top of :mod:`tvm_nnef.extents`.
+"""Dynamic dimensions, with Python's arithmetic on them.
 
 A shape may hold these beside numbers. What can be decided is a number (or a bool) again; code that
 needs a number where there is none refuses its node with a reason that a user understands.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.symbolic import dimensions
 
 if TYPE_CHECKING:
     from tvm_nnef.converters.onnx.tensors import Tensor
@@ -42,7 +42,7 @@ class Symbolic:
     ``factors`` are what a product is made of, empty for what is none.
     """
 
-    extent: extents.Extent
+    extent: dimensions.Dimension
     symbols: Mapping[str, Symbol] = field(repr=False)
     factors: tuple[Extent, ...] = field(default=(), repr=False)
 
@@ -77,7 +77,7 @@ class Symbolic:
         return _combined("sub", 0, self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, (int, Symbolic)) and extents.equal(self.extent, _plain(other))
+        return isinstance(other, (int, Symbolic)) and dimensions.equal(self.extent, _plain(other))
 
     def __hash__(self) -> int:
         # Equal extents may be written differently.
@@ -107,7 +107,7 @@ class Symbolic:
     __int__ = __index__
 
     def __str__(self) -> str:
-        return extents.text(self.extent)
+        return dimensions.text(self.extent)
 
 
 Extent: TypeAlias = "int | Symbolic"
@@ -117,14 +117,14 @@ Shape: TypeAlias = "tuple[Extent, ...]"
 def symbol(wanted: str, bound: int, number: int) -> Symbolic:
     """A new symbol; ``number`` tells it from others of the same wanted name."""
     name = f"{wanted}#{number}"
-    return Symbolic(extents.symbol(name), {name: Symbol(wanted, bound)})
+    return Symbolic(dimensions.symbol(name), {name: Symbol(wanted, bound)})
 
 
 def decided_by_data(tensor: Tensor, axis: int, bound: Extent) -> Symbolic:
     """The extent of a result that its operation decides."""
     name = f"data#{id(tensor)}#{axis}"
     origin = Symbol("data", largest(bound), tensor=tensor, axis=axis)
-    return Symbolic(extents.symbol(name), {name: origin})
+    return Symbolic(dimensions.symbol(name), {name: origin})
 
 
 def minimum(left: Extent, right: Extent) -> Extent:
@@ -179,7 +179,7 @@ def largest(extent: Extent) -> int:
     if isinstance(extent, int):
         return extent
     bounds = {name: origin.bound for name, origin in extent.symbols.items()}
-    return extents.limits(extent.extent, bounds)[1]
+    return dimensions.limits(extent.extent, bounds)[1]
 
 
 def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
@@ -191,7 +191,7 @@ def array(items: Any) -> np.ndarray[Any, np.dtype[np.object_]]:
     return result.reshape(found.shape)
 
 
-def _plain(extent: Extent) -> extents.Extent:
+def _plain(extent: Extent) -> dimensions.Dimension:
     return extent.extent if isinstance(extent, Symbolic) else int(extent)
 
 
@@ -200,7 +200,7 @@ def _combined(function: str, left: Extent, right: Extent) -> Extent:
         return NotImplemented
     if not isinstance(right, (int, np.integer, Symbolic)):
         return NotImplemented
-    found = extents.FUNCTIONS[function](_plain(left), _plain(right))
+    found = dimensions.FUNCTIONS[function](_plain(left), _plain(right))
     symbols = {
         name: origin
         for each in (left, right)
@@ -222,7 +222,7 @@ def _order(left: Extent, right: Extent) -> tuple[Extent, Extent] | None:
 
 def _known(function: str, left: Extent, right: Extent) -> bool | None:
     """Whether a comparison holds for all values that symbols may have, or for none; else None."""
-    condition = extents.compare(function, _plain(left), _plain(right))
+    condition = dimensions.compare(function, _plain(left), _plain(right))
     if isinstance(condition, bool):
         return condition
     bounds = {
@@ -231,15 +231,15 @@ def _known(function: str, left: Extent, right: Extent) -> bool | None:
         if isinstance(each, Symbolic)
         for name, origin in each.symbols.items()
     }
-    return extents.decide(condition, bounds)
+    return dimensions.decide(condition, bounds)
 
 
 def _decided(function: str, left: Extent, right: Extent) -> bool:
     found = _known(function, left, right)
     if found is None:
-        condition = extents.compare(function, _plain(left), _plain(right))
+        condition = dimensions.compare(function, _plain(left), _plain(right))
         raise Unconvertible(
-            f"whether {extents.text(condition)} holds only a run tells",
+            f"whether {dimensions.text(condition)} holds only a run tells",
             "give the shapes of the inputs: convert(…, input_shapes={…})",
         )
     return found

@@ -22,7 +22,7 @@ from tvm.ir import StringImm
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.stack import kept_on_stack
-from tvm_nnef.tvm_compat import PrimFunction, dtype_of
+from tvm_nnef.tvm_support.compat import PrimFunction, dtype_of
 
 CHUNKS = 128
 """The most chunks of a loop: many for each thread of a common machine, one on a large one."""

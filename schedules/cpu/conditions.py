@@ -14,7 +14,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_nnef.schedules.stages import Kernel, Stage
-from tvm_nnef.tvm_compat import buffer, dtype_of
+from tvm_nnef.tvm_support.compat import buffer, dtype_of
 
 _NUMBER = "int8"
 

@@ -24,7 +24,7 @@ from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_pointwise
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     PrimFunction,
     dtype_of,
     with_opaque_body,

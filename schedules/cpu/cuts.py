@@ -19,7 +19,7 @@ from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.padding import conjunction
 from tvm_nnef.schedules.stages import Axis
-from tvm_nnef.tvm_compat import choice_of
+from tvm_nnef.tvm_support.compat import choice_of
 
 Part = tuple[sizes.Extent, sizes.Extent]
 """The first place of a part of an axis, and the one behind it."""

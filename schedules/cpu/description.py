@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tvm_nnef.tvm_build import target_features
-from tvm_nnef.tvm_compat import Target
+from tvm_nnef.tvm_support.build import target_features
+from tvm_nnef.tvm_support.compat import Target
 
 _KIB = 1 << 10
 

@@ -13,7 +13,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.tvm_compat import PrimExpression
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 Statement = Any
 Body = Callable[[Any], Statement]

@@ -26,7 +26,7 @@ from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.cpu.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.cpu.search_loops import Loops
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product, inlined, is_short
-from tvm_nnef.tvm_compat import PrimFunction, dtype_of, with_opaque_body
+from tvm_nnef.tvm_support.compat import PrimFunction, dtype_of, with_opaque_body
 
 NAME = "cpu.extreme_place"
 

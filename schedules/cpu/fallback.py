@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import IRModule, s_tir, tirx
 
 from tvm_nnef.schedules.cpu.accesses import contiguity, is_cheap
-from tvm_nnef.tvm_compat import PrimFunction, Target
+from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 FALLBACK = "cpu.fallback"
 ORDERED = "ordered"

@@ -35,7 +35,7 @@ from tvm_nnef.schedules.cpu.ordered_nests import (
     with_nests,
 )
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
-from tvm_nnef.tvm_compat import PrimFunction, dtype_of, is_conditional, opaque_block
+from tvm_nnef.tvm_support.compat import PrimFunction, dtype_of, is_conditional, opaque_block
 
 NAME = "cpu.free_loops"
 

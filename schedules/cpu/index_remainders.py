@@ -17,7 +17,7 @@ from tvm import tirx
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.expressions import mentions, variables
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
 
 _COUNT = "num_args"
 """The parameter of a lowered PrimFunc that holds the number of its arguments."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_nnef.schedules.cpu.description import Description
-from tvm_nnef.tvm_compat import lanes_of, typed
+from tvm_nnef.tvm_support.compat import lanes_of, typed
 
 Expression: TypeAlias = Any
 

@@ -24,7 +24,7 @@ from tvm.ir import Call
 from tvm_nnef.schedules.cpu import angles, exponentials
 from tvm_nnef.schedules.cpu.description import UNKNOWN, Description, describe
 from tvm_nnef.schedules.cpu.lanes import Expression, Lanes
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, lanes_of, typed
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, lanes_of, typed
 
 
 def expand(function: PrimFunction) -> PrimFunction:

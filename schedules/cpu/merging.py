@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads, variables
 from tvm_nnef.schedules.stages import Axis
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, buffer_view
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, buffer_view
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from tvm.ir import Call
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.expressions import loads, substituted
-from tvm_nnef.tvm_compat import PrimFunction, is_conditional, lanes_of
+from tvm_nnef.tvm_support.compat import PrimFunction, is_conditional, lanes_of
 
 
 def with_named_values(function: PrimFunction) -> PrimFunction:

@@ -15,7 +15,7 @@ from tvm import s_tir, sym, tirx
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads, mentions
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, opaque_block, with_opaque_body
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, opaque_block, with_opaque_body
 
 
 @dataclass(frozen=True, slots=True, eq=False)

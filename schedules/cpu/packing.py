@@ -16,22 +16,20 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
+from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.convolving import Times, Window, dense, depthwise, is_exact
 from tvm_nnef.schedules.cpu import pairs, tiles
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.pair_packing import paired
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
-from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dtype
+from tvm_nnef.tvm_support.compat import Module, RelaxExpression, constant, shape_and_dtype
 
 _DIRECT_COLUMNS = 256
 """An operand computed at run time with so many columns is read as it lies."""
 
 _FEW_ROWS = 4
 """An operand computed at run time is read as it lies for so few rows of the other."""
-
-_FUSES_BEHIND = 4
-"""TVM's pattern of kernels that take element-wise ones behind them in (kOutEWiseFusable)."""
 
 
 def pack(mod: Module, description: Description) -> Module:
@@ -56,7 +54,7 @@ def _call(
         function,
         *arguments,
         primfunc_name_hint=name,
-        primfunc_attrs={"op_pattern": _FUSES_BEHIND},
+        primfunc_attrs={OP_PATTERN: int(FusionPattern.OUTPUT_ELEMENTWISE)},
     )
 
 

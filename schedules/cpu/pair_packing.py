@@ -17,7 +17,7 @@ from tvm_nnef.schedules.cpu import pairs
 from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.graph.ranges import Range, range_of
 from tvm_nnef.schedules.graph.rewriting import Operands
-from tvm_nnef.tvm_compat import RelaxExpression, constant, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, constant, shape_and_dtype
 
 _SMALL = (-(1 << 15), (1 << 15) - 1)
 """What a half of a pair holds."""

@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.cpu.description import UNKNOWN, Description, describe
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, lanes_of, typed
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, lanes_of, typed
 
 _HALF = 16
 """The bits of half a pair."""

@@ -21,7 +21,7 @@ from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
 from tvm_nnef.schedules.expressions import loads, size
 from tvm_nnef.schedules.stages import Kernel, Stage
-from tvm_nnef.tvm_compat import PrimFunction, opaque_block, with_opaque_body
+from tvm_nnef.tvm_support.compat import PrimFunction, opaque_block, with_opaque_body
 
 NAME = "cpu.parts"
 

@@ -14,7 +14,7 @@ from tvm import tirx
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.description import Description, describe
-from tvm_nnef.tvm_compat import PrimFunction, Target, opaque_function, runtime_tensor
+from tvm_nnef.tvm_support.compat import PrimFunction, Target, opaque_function, runtime_tensor
 
 _STEPS = 1 << 16
 _SECONDS = 0.2

@@ -28,7 +28,7 @@ from tvm_nnef.schedules.cpu.stack import BYTES
 from tvm_nnef.schedules.cpu.tile_plan import Plan, make_plan
 from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, with_opaque_body
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, with_opaque_body
 
 NAME = "cpu.planes"
 

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.expressions import loads
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 _QUOTIENTS = (tirx.Div, tirx.FloorDiv)
 _REMAINDERS = (tirx.Mod, tirx.FloorMod)

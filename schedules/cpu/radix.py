@@ -17,7 +17,7 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.description import bits_of
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 PLACE = "int32"
 """The dtype of places."""

@@ -26,7 +26,13 @@ from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu.ordered_nests import Nest, line, same_place
 from tvm_nnef.schedules.expressions import loads, substituted, variables
 from tvm_nnef.schedules.stages import is_plain
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression, PrimFunction, choice_of, dtype_of
+from tvm_nnef.tvm_support.compat import (
+    BUFFER_LOAD,
+    PrimExpression,
+    PrimFunction,
+    choice_of,
+    dtype_of,
+)
 
 MOST_BEHIND = 4
 """So many steps behind an element may be that is read."""

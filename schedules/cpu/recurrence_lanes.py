@@ -20,7 +20,7 @@ from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.recurrence import Recurrence, Step
 from tvm_nnef.schedules.expressions import substituted
-from tvm_nnef.tvm_compat import dtype_of
+from tvm_nnef.tvm_support.compat import dtype_of
 
 PARALLEL_WORK = 1 << 16
 

@@ -21,7 +21,7 @@ from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.expressions import loads, mentions, substituted, with_simple_indices
 from tvm_nnef.schedules.padding import Guard, read_guard, read_padding
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, at, inlined, is_plain
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimExpression
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression
 
 _LONGEST_BORDER = 11
 """A longer window is written out too often at a border: its padding is copied."""

@@ -31,7 +31,7 @@ from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
 from tvm_nnef.schedules.cpu.tile_body import TileBody
 from tvm_nnef.schedules.cpu.tile_plan import Plan, make_plan
 from tvm_nnef.schedules.stages import Kernel, extent_product
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, with_opaque_body
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, with_opaque_body
 
 NAME = "cpu.register_tile"
 

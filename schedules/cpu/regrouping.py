@@ -24,7 +24,7 @@ from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu.merging import Merged, count
 from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.stages import Axis
-from tvm_nnef.tvm_compat import BUFFER_LOAD, buffer_view
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, buffer_view
 
 _MOST = 16
 """Into how many axes those of a stage are divided at most."""

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.expressions import mentions
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, dtype_of, is_scalar
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, dtype_of, is_scalar
 
 _TYPE = "bfloat16"
 

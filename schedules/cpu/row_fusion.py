@@ -22,7 +22,7 @@ from tvm_nnef.schedules.cpu.row_reduction import rows_of
 from tvm_nnef.schedules.graph.rebuilding import kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.schedules.stages import Kernel, Stage
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     Module,
     PrimFunction,

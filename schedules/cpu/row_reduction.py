@@ -24,7 +24,7 @@ from tvm_nnef.schedules.cpu.row_totals import Total, total_statements
 from tvm_nnef.schedules.cpu.sharing import with_shared_stages
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_short
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, is_conditional, with_opaque_body
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, is_conditional, with_opaque_body
 
 NAME = "cpu.row_reduction"
 

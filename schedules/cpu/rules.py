@@ -23,7 +23,7 @@ from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
 from tvm_nnef.schedules.cpu.repeats import without_repeated_bfloat16
 from tvm_nnef.schedules.empty import with_first_values
 from tvm_nnef.schedules.stages import Kernel, read_kernel
-from tvm_nnef.tvm_compat import PrimFunction, Target
+from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 Rule = Callable[[PrimFunction, Kernel, Description], PrimFunction | None]
 

@@ -29,7 +29,7 @@ from tvm_nnef.schedules.cpu.recurrence_lanes import PARALLEL_WORK
 from tvm_nnef.schedules.expressions import mentions, substituted, variables
 from tvm_nnef.schedules.extremes import greater, greatest, least, smaller
 from tvm_nnef.schedules.stages import combination
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Names: TypeAlias = "Sequence[tuple[Any, PrimExpression]]"
 """Variables and what they stand for, which may mention those in front of it."""

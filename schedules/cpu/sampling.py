@@ -23,7 +23,7 @@ from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.stages import Axis, Kernel, extent_product
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     PrimExpression,
     PrimFunction,

@@ -24,7 +24,7 @@ from tvm_nnef.schedules.cpu.ordered_nests import Nest, read_nests, with_nests
 from tvm_nnef.schedules.cpu.recurrence import read_recurrence
 from tvm_nnef.schedules.cpu.recurrence_merging import merged
 from tvm_nnef.schedules.expressions import loads, mentions
-from tvm_nnef.tvm_compat import PrimFunction, opaque_block
+from tvm_nnef.tvm_support.compat import PrimFunction, opaque_block
 
 NAME = "cpu.scan"
 

@@ -24,7 +24,7 @@ from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.extremes import is_number
 from tvm_nnef.schedules.places import Place
 from tvm_nnef.schedules.stages import Axis, extent_product
-from tvm_nnef.tvm_compat import buffer, dtype_of
+from tvm_nnef.tvm_support.compat import buffer, dtype_of
 
 _VECTORS = 4
 """Vectors of lanes that are filled in turns, as each comparison waits for the one before."""

@@ -31,7 +31,7 @@ from tvm_nnef.schedules.cpu.sort_keys import key_of
 from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.orders import Order, read_order
 from tvm_nnef.schedules.stages import Axis, Kernel, inlined, is_short
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
     dtype_of,

@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.orders import Order
-from tvm_nnef.tvm_compat import dtype_of
+from tvm_nnef.tvm_support.compat import dtype_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ from tvm.ir import Call
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage
-from tvm_nnef.tvm_compat import dtype_of, is_conditional
+from tvm_nnef.tvm_support.compat import dtype_of, is_conditional
 
 
 def with_shared_stages(kernel: Kernel, rank: int) -> Kernel:

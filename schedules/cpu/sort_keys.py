@@ -12,7 +12,7 @@ from tvm import tirx
 
 from tvm_nnef.schedules.cpu.description import bits_of
 from tvm_nnef.schedules.expressions import loads
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 
 def key_of(value: PrimExpression, *, largest: bool) -> PrimExpression:

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.cpu.description import bits_of
-from tvm_nnef.tvm_compat import PrimFunction
+from tvm_nnef.tvm_support.compat import PrimFunction
 
 BYTES = 1 << 16
 """Larger buffers are left to the runtime: the stack of a thread has a few megabytes."""

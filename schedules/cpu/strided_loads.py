@@ -19,7 +19,7 @@ from tvm import sym, tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.expressions import loads
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, dtype_of, is_conditional
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, dtype_of, is_conditional
 
 WIDEST = 4
 """The widest stride: for each load of lanes so far apart there are as many of all lanes."""

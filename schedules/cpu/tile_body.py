@@ -22,7 +22,7 @@ from tvm_nnef.schedules.cpu.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.tile_plan import Plan
 from tvm_nnef.schedules.expressions import loads, mentions, substituted, with_simple_indices
 from tvm_nnef.schedules.stages import Axis, extent_product
-from tvm_nnef.tvm_compat import PrimExpression, prefetch
+from tvm_nnef.tvm_support.compat import PrimExpression, prefetch
 
 _STATEMENTS = 320
 """How many multiply-adds of vectors are written out at most for one tile."""

@@ -17,15 +17,13 @@ from tvm import relax, tirx
 from tvm.ir import PrimType
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_nnef.function_attributes import LOOP_BODY, LOOP_STEPS, POLLS_SIGNALS
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.expressions import substituted, variables
 from tvm_nnef.schedules.graph.rewriting import operator_name
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
-    LOOP_BODY,
-    LOOP_STEPS,
-    POLLS,
     Module,
     PrimFunction,
     constant_array,
@@ -36,7 +34,7 @@ from tvm_nnef.tvm_compat import (
     prim_functions,
     with_own_symbols,
 )
-from tvm_nnef.tvm_compat import buffer as new_buffer
+from tvm_nnef.tvm_support.compat import buffer as new_buffer
 
 NAME = "cpu.loop"
 
@@ -266,7 +264,7 @@ class _Loop:
         parameters = [*starts, *self.given, *self.held, *results]
         body = emit.sequence([*begin, loop])
         made_kernel = opaque_function("loop", parameters, results, made, body)
-        return with_own_symbols(made_kernel).with_attr(POLLS, 1)
+        return with_own_symbols(made_kernel).with_attr(POLLS_SIGNALS, 1)
 
     def _is_direct(self, number: int) -> bool:
         """Whether a step may write a result where the next one reads it.

@@ -16,7 +16,7 @@ from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.graph.windows import Operand, Window
 from tvm_nnef.schedules.stages import Axis
-from tvm_nnef.tvm_compat import RelaxExpression, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, shape_and_dtype
 
 CONVOLUTIONS = {
     1: (relax.op.nn.conv1d, "W"), 2: (relax.op.nn.conv2d, "HW"), 3: (relax.op.nn.conv3d, "DHW"),

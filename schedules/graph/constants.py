@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name
-from tvm_nnef.tvm_compat import RelaxExpression, constant, is_tensor, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, constant, is_tensor, shape_and_dtype
 
 Array = np.ndarray[Any, Any]
 

@@ -18,7 +18,7 @@ from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_ind
 from tvm_nnef.schedules.graph.windows import Operand, Window, are_plain, operand_of
 from tvm_nnef.schedules.padding import read_guard
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, is_plain
-from tvm_nnef.tvm_compat import BUFFER_LOAD
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD
 
 _DTYPES = ("float32", "int32")
 """The dtypes in which operators compute what a sum of products does: others are rounded once."""

@@ -10,7 +10,7 @@ from typing import Any
 from tvm import relax
 
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name
-from tvm_nnef.tvm_compat import RelaxExpression
+from tvm_nnef.tvm_support.compat import RelaxExpression
 
 _CONVOLUTIONS = {
     "nn.conv1d": relax.op.nn.conv1d,

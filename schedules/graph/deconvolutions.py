@@ -23,7 +23,7 @@ from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_ind
 from tvm_nnef.schedules.graph.windows import is_whole, with_unit_axes
 from tvm_nnef.schedules.padding import conjunction, is_zero
 from tvm_nnef.schedules.stages import Axis, Stage
-from tvm_nnef.tvm_compat import BUFFER_LOAD, is_conditional
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, is_conditional
 
 
 @dataclass(frozen=True, slots=True)

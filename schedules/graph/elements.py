@@ -18,7 +18,7 @@ from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.extremes import extreme_of, greater, smaller
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.stages import Stage
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     CALL,
     RelaxExpression,

@@ -14,7 +14,7 @@ from tvm.ir import Range
 
 from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.schedules.stages import Axis
-from tvm_nnef.tvm_compat import dtype_of
+from tvm_nnef.tvm_support.compat import dtype_of
 
 
 def channel_of(output: Axis, size: int, groups: int, channel: Axis) -> Callable[[Any], bool]:

@@ -19,7 +19,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_nnef.schedules.graph.layout_rules import RULES
 from tvm_nnef.schedules.graph.placement import Order, Placed, extent_of
 from tvm_nnef.schedules.graph.rewriting import operator_name, without_dataflow
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     Module,
     RelaxExpression,
     constant,

@@ -13,7 +13,7 @@ from tvm import relax
 
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.graph.placement import Placed, Rule, Walk, extent_of
-from tvm_nnef.tvm_compat import shape_and_dtype
+from tvm_nnef.tvm_support.compat import shape_and_dtype
 
 
 def _pad(walk: Walk, call: Any) -> Placed | None:

@@ -15,7 +15,7 @@ from tvm_nnef.schedules.graph.layout_moves import MOVES
 from tvm_nnef.schedules.graph.placement import Order, Placed, Rule, Walk, last
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
 from tvm_nnef.schedules.graph.rewriting import operator_name
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     RelaxExpression,
     constant,
     constant_array,

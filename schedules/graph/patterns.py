@@ -10,43 +10,46 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.stages import Kernel, Stage, read_kernel
-from tvm_nnef.tvm_compat import Module, prim_functions, update_functions
-
-_ELEMENTWISE, _BROADCAST, _INJECTIVE = range(3)
-"""TVM's numbers for the kinds of kernels (``OpPatternKind``)."""
-
-_ATTRIBUTE = "op_pattern"
+from tvm_nnef.tvm_support.compat import Module, prim_functions, update_functions
 
 
 def annotate(mod: Module) -> Module:
     """The module with a pattern for each kernel that computes element by element."""
     found = {}
     for name, function in prim_functions(mod).items():
-        if int((function.attrs or {}).get(_ATTRIBUTE, _INJECTIVE)) > _INJECTIVE:
+        if (
+            int((function.attrs or {}).get(OP_PATTERN, FusionPattern.INJECTIVE))
+            > FusionPattern.INJECTIVE
+        ):
             continue
         kernel = read_kernel(function)
         if kernel is None or any(stage.reduced for stage in kernel.stages):
             continue
-        found[name] = function.with_attr(_ATTRIBUTE, _pattern(kernel))
+        found[name] = function.with_attr(OP_PATTERN, int(_pattern(kernel)))
     return update_functions(mod, found)
 
 
-def _pattern(kernel: Kernel) -> int:
+def _pattern(kernel: Kernel) -> FusionPattern:
     return max(_stage_pattern(stage) for stage in kernel.stages)
 
 
-def _stage_pattern(stage: Stage) -> int:
+def _stage_pattern(stage: Stage) -> FusionPattern:
     """As TVM counts: what is broadcast does not keep a stage with equal indices from fusing."""
     accesses = {_access(load, stage) for load in loads(stage.value)}
-    if not accesses or _INJECTIVE in accesses:
-        return _INJECTIVE
-    return _ELEMENTWISE if _ELEMENTWISE in accesses else _BROADCAST
+    if not accesses or FusionPattern.INJECTIVE in accesses:
+        return FusionPattern.INJECTIVE
+    return (
+        FusionPattern.ELEMENTWISE
+        if FusionPattern.ELEMENTWISE in accesses
+        else FusionPattern.BROADCAST
+    )
 
 
-def _access(load: Any, stage: Stage) -> int:
+def _access(load: Any, stage: Stage) -> FusionPattern:
     """How the indices of a load follow from the axes of a stage."""
     places = []
     for index, extent in zip(load.indices, load.source.shape, strict=True):
@@ -54,12 +57,12 @@ def _access(load: Any, stage: Stage) -> int:
         unit = unit and sizes.same(sizes.extent(extent), 1)
         place = next((n for n, a in enumerate(stage.axes) if index.same_as(a.var)), None)
         if place is None and not unit:
-            return _INJECTIVE
+            return FusionPattern.INJECTIVE
         places.append(place)
     known = [place for place in places if place is not None]
     if known != sorted(set(known)):
-        return _INJECTIVE
+        return FusionPattern.INJECTIVE
     same = len(places) == len(stage.axes) and all(
         place == n or (place is None and stage.axes[n].is_unit) for n, place in enumerate(places)
     )
-    return _ELEMENTWISE if same else _BROADCAST
+    return FusionPattern.ELEMENTWISE if same else FusionPattern.BROADCAST

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from tvm_nnef.tvm_compat import RelaxExpression, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, shape_and_dtype
 
 Order = tuple[int, ...]
 

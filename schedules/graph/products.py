@@ -24,7 +24,7 @@ from tvm_nnef.schedules.graph.arranging import (
 from tvm_nnef.schedules.graph.contractions import Contraction, convolution_axes, matrix_axes
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.stages import Axis
-from tvm_nnef.tvm_compat import RelaxExpression, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, shape_and_dtype
 
 Values = Mapping[Any, RelaxExpression]
 

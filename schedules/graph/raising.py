@@ -29,7 +29,7 @@ from tvm_nnef.schedules.graph.reductions import Reduction, as_reduction, reducti
 from tvm_nnef.schedules.graph.remainders import as_convolution
 from tvm_nnef.schedules.graph.rewriting import Operands, Rewrite, operator_name, rewritten
 from tvm_nnef.schedules.stages import Kernel, Stage, inlined, read_kernel
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     Module,
     PrimFunction,

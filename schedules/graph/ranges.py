@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name
-from tvm_nnef.tvm_compat import RelaxExpression, is_tensor, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, is_tensor, shape_and_dtype
 
 Range = tuple[int, int]
 

@@ -16,7 +16,7 @@ from tvm_nnef.extremes import first_extreme
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, read_kernel
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     PrimFunction,
     RelaxExpression,

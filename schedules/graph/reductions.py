@@ -27,7 +27,7 @@ from tvm_nnef.schedules.graph.arranging import (
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.graph.windows import Operand, operand_of
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage
-from tvm_nnef.tvm_compat import BUFFER_LOAD, RelaxExpression
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, RelaxExpression
 
 _REDUCTIONS: tuple[tuple[Any, Callable[[str], Any], Callable[..., Any]], ...] = (
     (tirx.Add, lambda dtype: tirx.const(0, dtype), relax.op.sum),

@@ -23,7 +23,7 @@ from tvm import relax
 from tvm_nnef.schedules.graph.arranging import CONVOLUTIONS, permuted, place_of
 from tvm_nnef.schedules.graph.deconvolutions import Deconvolution, Spread
 from tvm_nnef.schedules.graph.rewriting import Operands
-from tvm_nnef.tvm_compat import RelaxExpression, constant, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, constant, shape_and_dtype
 
 
 def as_convolution(

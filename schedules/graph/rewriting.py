@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_nnef.tvm_compat import Module, RelaxExpression, constant_array
+from tvm_nnef.tvm_support.compat import Module, RelaxExpression, constant_array
 
 Rewrite = Callable[["Operands", Any], RelaxExpression | None]
 

@@ -17,7 +17,7 @@ from tvm import relax
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.graph import constants, convolutions
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
-from tvm_nnef.tvm_compat import Module, RelaxExpression, constant, shape_and_dtype
+from tvm_nnef.tvm_support.compat import Module, RelaxExpression, constant, shape_and_dtype
 
 
 def simplify(mod: Module) -> Module:

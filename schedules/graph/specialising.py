@@ -12,10 +12,10 @@ from typing import Any
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_nnef.function_attributes import CONSTANTS_FROM
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.graph.simplify import simplify
-from tvm_nnef.tvm_compat import (
-    CONSTANTS_FROM,
+from tvm_nnef.tvm_support.compat import (
     Module,
     RelaxExpression,
     constant,

@@ -18,7 +18,7 @@ from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import mentions
 from tvm_nnef.schedules.padding import Padding, read_padding
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage
-from tvm_nnef.tvm_compat import BUFFER_LOAD
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD
 
 
 @dataclass(frozen=True, slots=True)

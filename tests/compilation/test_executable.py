@@ -14,13 +14,13 @@ import pytest
 import tvm
 from tvm import relax
 
-from tvm_nnef import tvm_compat, tvm_threads
 from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.pipeline import STAGES, build_module, compile_module
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.quiet import without_remarks_on_constants
 from tvm_nnef.runtime import PackInfo, TensorInfo, load
-from tvm_nnef.tvm_threads import default_threads
+from tvm_nnef.tvm_support import compat, threads
+from tvm_nnef.tvm_support.log_messages import without_messages_about_constants
+from tvm_nnef.tvm_support.threads import default_threads
 
 PORTS = {
     "inputs": [{"name": "xs", "items": 2}, {"name": "n", "items": None}],
@@ -200,7 +200,7 @@ def test_metadata_of_a_module_that_names_no_ports():
 def test_all_cores_are_used_from_the_first_call_on(monkeypatch):
     """TVM by itself takes half of the hardware threads, from the first use on."""
     program = (
-        "import tvm; from tvm_nnef.tvm_threads import default_threads, use_threads\n"
+        "import tvm; from tvm_nnef.tvm_support.threads import default_threads, use_threads\n"
         "use_threads(default_threads()); print(tvm.get_global_func('runtime.NumThreads')())"
     )
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -224,8 +224,8 @@ def test_all_cores_are_used_from_the_first_call_on(monkeypatch):
     ],
 )
 def test_variables_of_the_environment_set_threads(monkeypatch, variables, expected):
-    monkeypatch.setattr(tvm_threads, "_cores", lambda: [0, 1, 2])
-    monkeypatch.setattr(tvm_threads, "processor_quota", lambda: None)
+    monkeypatch.setattr(threads, "_cores", lambda: [0, 1, 2])
+    monkeypatch.setattr(threads, "processor_quota", lambda: None)
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -234,15 +234,15 @@ def test_variables_of_the_environment_set_threads(monkeypatch, variables, expect
 
 
 def test_a_quota_of_processors_is_kept_unless_the_user_says_otherwise(monkeypatch):
-    monkeypatch.setattr(tvm_threads, "_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(threads, "_cores", lambda: [0, 1, 2, 3])
     for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(tvm_threads, "processor_quota", lambda: 2)
+    monkeypatch.setattr(threads, "processor_quota", lambda: 2)
     assert default_threads() == 2
-    monkeypatch.setattr(tvm_threads, "processor_quota", lambda: 9)
+    monkeypatch.setattr(threads, "processor_quota", lambda: 9)
     assert default_threads() == 4
     monkeypatch.setenv("TVM_NUM_THREADS", "3")
-    monkeypatch.setattr(tvm_threads, "processor_quota", lambda: 2)
+    monkeypatch.setattr(threads, "processor_quota", lambda: 2)
     assert default_threads() == 3
 
 
@@ -308,7 +308,7 @@ def test_the_results_of_one_run_are_written_where_those_of_the_last_one_were(exe
 def test_large_tensors_are_copies_on_the_boundaries_that_tvm_wants(dtype):
     array = (np.arange(5 << 18) % 3).astype(dtype).reshape(1 << 10, -1).T
     before = array.copy()
-    tensor = tvm_compat.runtime_tensor(array)
+    tensor = compat.runtime_tensor(array)
     array[...] = 0
     held = np.from_dlpack(tensor)
     assert held.ctypes.data % 64 == 0
@@ -319,6 +319,6 @@ def test_large_tensors_are_copies_on_the_boundaries_that_tvm_wants(dtype):
 def test_export_and_load_keep_quiet_but_for_others(executable, tmp_path, capfd):
     executable.export(tmp_path / "quiet.so")
     load(tmp_path / "quiet.so")
-    with without_remarks_on_constants():
+    with without_messages_about_constants():
         os.write(2, b"Warning: Scope Saving:\na true complaint\n")
     assert capfd.readouterr().err == "a true complaint\n"

@@ -9,8 +9,8 @@ import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.pipeline import compile_module, compile_stages
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.tvm_build import compile_virtual_machine, virtual_machine
-from tvm_nnef.tvm_compat import runtime_tensor
+from tvm_nnef.tvm_support.build import compile_virtual_machine, virtual_machine
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 TEXT = """import math;
 graph G { @input { x: real[2,3]; } @output { y: real[2,3]; } @compose { y = math.exp(x); } }

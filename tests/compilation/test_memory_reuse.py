@@ -7,7 +7,7 @@ import pytest
 from tvm import relax, tirx
 
 from tvm_nnef.compilation.pipeline import build_module
-from tvm_nnef.tvm_compat import Module, tensor_type
+from tvm_nnef.tvm_support.compat import Module, tensor_type
 
 
 def module_of(height: object, width: object) -> Module:

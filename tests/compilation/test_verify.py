@@ -16,7 +16,7 @@ from tvm_nnef import schedules
 from tvm_nnef.cli import main
 from tvm_nnef.compilation.verify import KernelError
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.tvm_compat import BUFFER_LOAD
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD
 
 SUM = """
 import math;

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_nnef import extents
 from tvm_nnef.diagnostics import Source, Span
 from tvm_nnef.graph import dump, picture
 from tvm_nnef.graph.checks import complaint, symbols, to_json
@@ -23,8 +22,9 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Check, Graph, If, Operation, Port, Tensor
 from tvm_nnef.graph.verify import GraphInvariantError, verify
+from tvm_nnef.symbolic import dimensions
 
-S, N, M = map(extents.symbol, ("s", "n", "m"))
+S, N, M = map(dimensions.symbol, ("s", "n", "m"))
 
 
 def tensor(name, shape, role="result", type="real") -> Tensor:
@@ -46,7 +46,7 @@ def copy(source: Tensor, target: Tensor, extent) -> Formula:
 
 X, C = tensor("x", (S,), "input"), tensor("c", (), "input", "bool")
 Y, Z = tensor("y", (N,)), tensor("z", (N,))
-MORE = Check(extents.compare("gt", N, 2), ("n is ", N, ", which is too small"))
+MORE = Check(dimensions.compare("gt", N, 2), ("n is ", N, ", which is too small"))
 GOOD = Graph(
     "main.G",
     (Port("x", X), Port("c", C)),
@@ -85,12 +85,12 @@ def test_a_good_graph_passes() -> None:
         ("symbol 'n' is used before it is defined", branching(N)),
         ("symbol 'm' is used before it is defined",
          replace(GOOD, bounds={"s": 1, "n": 1, "m": 1}, operations=(
-             *GOOD.operations, operation((Z,), (tensor("v", (extents.mul(M, 2),)),))))),
+             *GOOD.operations, operation((Z,), (tensor("v", (dimensions.mul(M, 2),)),))))),
         ("symbol 'm' is used before it is defined",
          replace(GOOD, bounds={"s": 1, "n": 1, "m": 1},
-                 inputs=(*GOOD.inputs, Port("v", tensor("v", (extents.mul(M, 2),), "input"))))),
+                 inputs=(*GOOD.inputs, Port("v", tensor("v", (dimensions.mul(M, 2),), "input"))))),
         ("a check speaks of 'm'",
-         replace(GOOD, checks=(Check(extents.compare("gt", M, 2), ("too small",)),))),
+         replace(GOOD, checks=(Check(dimensions.compare("gt", M, 2), ("too small",)),))),
         ("the shape of variable 'main.G.v' is not static",
          replace(GOOD, variables=(tensor("v", (S,), "variable"),))),
     ],

@@ -7,8 +7,8 @@ import pytest
 
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.lower.sorting import places_in_order
-from tvm_nnef.tvm_build import compile_kernel
-from tvm_nnef.tvm_compat import runtime_tensor
+from tvm_nnef.tvm_support.build import compile_kernel
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 SIZES = [(1, 1), (5, 5), (63, 3), (64, 64), (65, 1), (200, 33), (300, 128), (331, 129), (1000, 7)]
 ROWS = 6

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_nnef
-from tvm_nnef import extents
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.formula import (
     Binary,
@@ -33,8 +32,9 @@ from tvm_nnef.lower.checks import failed
 from tvm_nnef.lower.places import place
 from tvm_nnef.lower.symbols import UPPER_BOUNDS, untold
 from tvm_nnef.reference import evaluate
+from tvm_nnef.symbolic import dimensions
 
-S, T = extents.symbol("s"), extents.symbol("t")
+S, T = dimensions.symbol("s"), dimensions.symbol("t")
 
 
 def number(value) -> Constant:
@@ -45,7 +45,7 @@ def statement(**loops) -> Statement:
     return Statement(tuple(Loop(Index(n), number(e)) for n, e in loops.items()), ())
 
 
-LOOPS = {"i": S, "j": extents.add(extents.mul(S, 2), T), "k": 3}
+LOOPS = {"i": S, "j": dimensions.add(dimensions.mul(S, 2), T), "k": 3}
 leaves = st.one_of(
     st.integers(-3, 3).map(number),
     st.sampled_from([number(S), number(T), *map(Index, LOOPS)]),
@@ -69,7 +69,7 @@ FUNCTIONS = {
 def value(scalar, indices, symbols) -> int:
     match scalar:
         case Constant(_, found):
-            return extents.evaluate(found, symbols)
+            return dimensions.evaluate(found, symbols)
         case Index(name):
             return indices[name]
         case Unary(_, operand):
@@ -85,8 +85,8 @@ def test_an_interval_holds_every_value_at_every_size(scalar, s, t) -> None:
     known = interval(scalar, ranges_of(statement(**LOOPS)))
     if known is None:
         return
-    low, high = (extents.evaluate(end, symbols) for end in known)
-    steps = [range(extents.evaluate(extent, symbols)) for extent in LOOPS.values()]
+    low, high = (dimensions.evaluate(end, symbols) for end in known)
+    steps = [range(dimensions.evaluate(extent, symbols)) for extent in LOOPS.values()]
     for indices in itertools.product(*steps):
         found = value(scalar, dict(zip(LOOPS, indices, strict=True)), symbols)
         assert low <= found <= high
@@ -97,9 +97,9 @@ def test_an_interval_holds_every_value_at_every_size(scalar, s, t) -> None:
     [
         (Index("i"), S, True),
         (Binary("add", Index("i"), number(1)), S, False),
-        (Binary("add", Index("i"), number(1)), extents.add(S, 1), True),
+        (Binary("add", Index("i"), number(1)), dimensions.add(S, 1), True),
         (Binary("sub", Index("i"), number(1)), S, False),
-        (Binary("mul", Index("i"), number(2)), extents.mul(S, 2), True),
+        (Binary("mul", Index("i"), number(2)), dimensions.mul(S, 2), True),
     ],
 )
 def test_what_is_certainly_in_bounds(scalar, extent, expected) -> None:
@@ -110,7 +110,7 @@ def test_the_digits_of_a_position_may_be_symbols() -> None:
     row = Binary("add", Binary("mul", Index("i"), number(S)), Index("j"))
     found = place(row, statement(i=3, j=S))
     assert found is not None
-    assert [(term.index, extents.text(term.coefficient)) for term in found.terms] == [
+    assert [(term.index, dimensions.text(term.coefficient)) for term in found.terms] == [
         ("i", "s"),
         ("j", "1"),
     ]
@@ -119,7 +119,7 @@ def test_the_digits_of_a_position_may_be_symbols() -> None:
 
 
 def test_a_kernel_is_told_what_no_shape_tells() -> None:
-    twice = extents.mul(S, 2)
+    twice = dimensions.mul(S, 2)
     assert untold([(twice, 3)]) == [S]
     assert untold([(twice, S), (3,)], [T, 1.5, True]) == [T]
 
@@ -229,8 +229,8 @@ def test_only_errors_of_checks_are_read_as_such() -> None:
     assert failed("TypeError: something else") is None
 
 
-A, B = (extents.symbol(name) for name in "ab")
-EXTENTS = [A, B, extents.add(A, 1), extents.mul(A, B), extents.mul(B, 2), 3]
+A, B = (dimensions.symbol(name) for name in "ab")
+EXTENTS = [A, B, dimensions.add(A, 1), dimensions.mul(A, B), dimensions.mul(B, 2), 3]
 
 
 @st.composite
@@ -238,7 +238,7 @@ def index_scalars(draw):
     scalar = Index(draw(st.sampled_from("ijk")))
     for _ in range(draw(st.integers(0, 2))):
         function = draw(st.sampled_from(["add", "sub", "mul", "floordiv", "floormod", "min"]))
-        other = Constant("int", draw(st.sampled_from([1, 2, 3, A, B, extents.add(A, 1)])))
+        other = Constant("int", draw(st.sampled_from([1, 2, 3, A, B, dimensions.add(A, 1)])))
         if function in ("add", "sub") and draw(st.booleans()):
             other = Index(draw(st.sampled_from("ijk")))
         scalar = Binary(function, scalar, other)
@@ -284,7 +284,7 @@ def test_random_formulas_give_at_every_size_what_the_evaluator_gives(make, made)
     graph = replace(make.graph([node], [*tell, x], [y]), bounds={"a": 4, "b": 4})
     executable = make.compiled(graph)
     for a, b in ((0, 0), (1, 1), (3, 2), (2, 4), (0, 3), (4, 0)):
-        shape = [extents.evaluate(extent, {"a": a, "b": b}) for extent in x.shape]
+        shape = [dimensions.evaluate(extent, {"a": a, "b": b}) for extent in x.shape]
         data = np.arange(np.prod(shape), dtype="int32").reshape(shape) - 2
         inputs = [np.zeros(a, "int32"), np.zeros(b, "int32"), data]
         try:
@@ -295,11 +295,11 @@ def test_random_formulas_give_at_every_size_what_the_evaluator_gives(make, made)
 
 
 def test_a_division_by_a_symbol_traps_nowhere(make) -> None:
-    extent = extents.mul(A, B)
+    extent = dimensions.mul(A, B)
     x = Tensor("main.G.x", "int", (A, extent), "input")
     y = Tensor("main.G.y", "int", (extent, B), "result")
     i, j, k = map(Index, "ijk")
-    loops = (Loop(i, number(A)), Loop(j, number(extents.add(A, 1))), Loop(k, number(extent)))
+    loops = (Loop(i, number(A)), Loop(j, number(dimensions.add(A, 1))), Loop(k, number(extent)))
     taken = Load(x, (Subscript(j, True), Subscript(i, True, number(0), number(0))))
     store = Store(y, (Subscript(i, True), Subscript(k, True)), "=", taken)
     quotient = Binary("floordiv", i, number(B))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_nnef.tvm_threads import available_cores
+from tvm_nnef.tvm_support.threads import available_cores
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 

@@ -10,7 +10,6 @@ from itertools import count as numbers
 import numpy as np
 import pytest
 
-from tvm_nnef import extents
 from tvm_nnef.graph.formula import (
     Binary,
     Constant,
@@ -27,6 +26,7 @@ from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, If, Loop, Operation, Port, Scan, Tensor
 from tvm_nnef.graph.verify import verify
 from tvm_nnef.reference import evaluate
+from tvm_nnef.symbolic import dimensions
 
 
 def tensor(name, type="real", shape=(), role="result", value=None):
@@ -377,7 +377,7 @@ def test_the_condition_is_asked_once_for_each_step(post_test):
 
 def test_extents_that_data_decide_may_change_from_step_to_step():
     """``with s = 0 for x : xs do s + sum(nonzero(x) + 1)``: as many coordinates as there are."""
-    size = extents.symbol("size")
+    size = dimensions.symbol("size")
     xs = tuple(given(f"xs:{n}", "int", (4,)) for n in range(3))
     x, s, zero = given("x", "int", (4,)), given("s", "int"), number("zero", 0)
     where, found = (tensor(name, "int", (1, size)) for name in ("where", "found"))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef import extents
 from tvm_nnef.diagnostics import NnefError, Source, Span
 from tvm_nnef.graph.formula import (
     Binary,
@@ -27,6 +26,7 @@ from tvm_nnef.graph.formula import (
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor
 from tvm_nnef.reference import evaluate
+from tvm_nnef.symbolic import dimensions
 
 SPAN = Span(Source("main.sknd", "y = f(x);\n"), 4, 8)
 
@@ -181,7 +181,7 @@ def test_machine_types_of_the_graph_itself_are_used(sums):
     ],
 )
 def test_nonzero_defines_the_extent_that_data_decide(data, expected):
-    count = extents.symbol("count")
+    count = dimensions.symbol("count")
     x = tensor("main.G.x", (2, 2), "int", "input")
     index, double = (tensor(f"main.G.{name}", (2, count), "int") for name in "ij")
     steps = [

@@ -13,8 +13,8 @@ from tvm import relax
 
 from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.tvm_build import compile_virtual_machine, virtual_machine
-from tvm_nnef.tvm_compat import runtime_tensor
+from tvm_nnef.tvm_support.build import compile_virtual_machine, virtual_machine
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 
 def module(build: Any, *shapes: Any, dtype: str = "float32") -> Any:

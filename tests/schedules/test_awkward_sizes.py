@@ -22,7 +22,7 @@ from tvm_nnef import schedules
 from tvm_nnef.extremes import first_extreme
 from tvm_nnef.lower.sorting import places_in_order
 from tvm_nnef.schedules.cpu import fallback
-from tvm_nnef.tvm_compat import prim_functions, update_functions
+from tvm_nnef.tvm_support.compat import prim_functions, update_functions
 
 op, nn = relax.op, relax.op.nn
 

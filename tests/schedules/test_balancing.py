@@ -11,9 +11,9 @@ from tvm import tirx
 
 from tvm_nnef import schedules
 from tvm_nnef.schedules.cpu.balancing import CHUNKS
-from tvm_nnef.tvm_build import compile_kernel
-from tvm_nnef.tvm_compat import PrimFunction, opaque_function, runtime_tensor
-from tvm_nnef.tvm_threads import default_threads, use_threads
+from tvm_nnef.tvm_support.build import compile_kernel
+from tvm_nnef.tvm_support.compat import PrimFunction, opaque_function, runtime_tensor
+from tvm_nnef.tvm_support.threads import default_threads, use_threads
 
 TARGET = tvm.target.Target("llvm")
 

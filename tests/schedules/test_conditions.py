@@ -7,7 +7,7 @@ import pytest
 from tvm import relax, te, tirx
 
 from tvm_nnef import schedules
-from tvm_nnef.tvm_compat import runtime_tensor
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 ROWS, TILE = "cpu.row_reduction", "cpu.register_tile"
 ANY = (tirx.Or, False, np.any)

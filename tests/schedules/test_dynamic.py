@@ -14,8 +14,8 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import substituted
-from tvm_nnef.tvm_build import compile_virtual_machine, virtual_machine
-from tvm_nnef.tvm_compat import runtime_tensor
+from tvm_nnef.tvm_support.build import compile_virtual_machine, virtual_machine
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 TILE, ROWS, ELEMENTS = "cpu.register_tile", "cpu.row_reduction", "cpu.elementwise"
 

@@ -13,7 +13,7 @@ import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.extremes import first_extreme
 from tvm_nnef.schedules.stages import read_kernel
-from tvm_nnef.tvm_compat import runtime_tensor
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 PLACES = "cpu.extreme_place"
 

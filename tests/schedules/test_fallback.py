@@ -10,8 +10,8 @@ from tvm import relax, te, tirx
 
 from tvm_nnef import schedules
 from tvm_nnef.schedules.cpu import fallback
-from tvm_nnef.tvm_build import virtual_machine
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.build import virtual_machine
+from tvm_nnef.tvm_support.compat import (
     in_place_store,
     opaque_function,
     prim_functions,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef import tvm_build
 from tvm_nnef.compilation.target import native
+from tvm_nnef.tvm_support import build
 
 ROTARY = """
 import layout;
@@ -39,8 +39,8 @@ graph G {{
 
 def _target(cpu: str) -> dict[str, Any]:
     """The model of a CPU without what this machine lacks."""
-    description: dict[str, Any] = {"kind": "llvm", "mtriple": tvm_build.host_cpu()[1], "mcpu": cpu}
-    differences = tvm_build.host_feature_differences(description)
+    description: dict[str, Any] = {"kind": "llvm", "mtriple": build.host_cpu()[1], "mcpu": cpu}
+    differences = build.host_feature_differences(description)
     return {**description, "mattr": [each for each in differences if each.startswith("-")]}
 
 

@@ -9,7 +9,7 @@ import pytest
 from tvm import relax, te, tirx
 
 from tvm_nnef.schedules.expressions import loads
-from tvm_nnef.tvm_compat import prim_functions
+from tvm_nnef.tvm_support.compat import prim_functions
 
 FUNCTIONS = (relax.op.sin, relax.op.tanh, relax.op.exp, relax.op.log, relax.op.sigmoid)
 REFERENCES = (np.sin, np.tanh, np.exp, np.log, lambda x: 1 / (1 + np.exp(-x)))

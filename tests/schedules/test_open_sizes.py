@@ -12,7 +12,7 @@ from tvm import relax, tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import cuts
 from tvm_nnef.schedules.stages import Axis
-from tvm_nnef.tvm_compat import prim_functions, runtime_tensor
+from tvm_nnef.tvm_support.compat import prim_functions, runtime_tensor
 
 N, H, W = (tirx.Var(name, "int64") for name in "nhw")
 EXTENTS = [(1, 1, 1), (2, 1, 17), (1, 5, 3), (3, 7, 16), (1, 16, 37), (2, 29, 15)]

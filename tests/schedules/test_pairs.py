@@ -11,7 +11,7 @@ from tvm import relax
 from tvm_nnef import schedules
 from tvm_nnef.schedules.graph.ranges import range_of
 from tvm_nnef.schedules.graph.rewriting import Operands
-from tvm_nnef.tvm_build import compile_virtual_machine
+from tvm_nnef.tvm_support.build import compile_virtual_machine
 
 op = relax.op
 X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}

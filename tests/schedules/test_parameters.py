@@ -62,7 +62,7 @@ def test_what_depends_on_weights_alone_runs_where_they_are_prepared(detached, tm
     tvm_nnef.build(detached[1], progress=False, dump_dir=tmp_path)
     (dump,) = tmp_path.glob("*legalize*")
     text = dump.read_text()
-    prepare, run = (text.index(f"def {n}(") for n in (parameters.PREPARE, parameters.PREPARED))
+    prepare, run = (text.index(f"def {n}(") for n in (parameters.LIFTED, parameters.PREPARED))
     ends = sorted([prepare, run, len(text)])
     bodies = {
         start: text[start : next(end for end in ends if end > start)] for start in (prepare, run)

@@ -11,8 +11,8 @@ from tvm import relax, te, tirx
 
 from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.tvm_build import compile_virtual_machine, virtual_machine
-from tvm_nnef.tvm_compat import runtime_tensor
+from tvm_nnef.tvm_support.build import compile_virtual_machine, virtual_machine
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 SYMBOLS = ("n", "m")
 EXTENTS = st.sampled_from(["n", "m", "n", 1, 2, 3, 8, 17, 33])

@@ -16,8 +16,8 @@ from tvm_nnef.schedules.cpu import stack, strided_loads
 from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.cpu.peak import fma_peak
 from tvm_nnef.schedules.expressions import loads, substituted
-from tvm_nnef.tvm_build import compile_virtual_machine
-from tvm_nnef.tvm_compat import opaque_function
+from tvm_nnef.tvm_support.build import compile_virtual_machine
+from tvm_nnef.tvm_support.compat import opaque_function
 
 KERNELS = {
     "softmax": (lambda x: relax.op.nn.softmax(x, -1), (64, 96)),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from tvm_nnef.tvm_compat import runtime_tensor
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 op = relax.op
 

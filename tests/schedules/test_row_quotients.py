@@ -10,7 +10,7 @@ from tvm import tirx
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.tvm_compat import prim_functions
+from tvm_nnef.tvm_support.compat import prim_functions
 
 SHARES = """
 import math;

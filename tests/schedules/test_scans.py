@@ -19,7 +19,7 @@ from tvm_nnef.compilation.pipeline import compile_stages
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.runtime import Executable
 from tvm_nnef.schedules.expressions import loads
-from tvm_nnef.tvm_compat import prim_functions
+from tvm_nnef.tvm_support.compat import prim_functions
 
 SCAN, FREE, ORDERED = "cpu.scan", "cpu.free_loops", "ordered"
 

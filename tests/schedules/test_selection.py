@@ -15,8 +15,8 @@ from tvm_nnef.lower.sorting import places_in_order
 from tvm_nnef.schedules.cpu import rules, selection
 from tvm_nnef.schedules.divisions import with_hidden_dividends
 from tvm_nnef.schedules.extents import with_named_extents
-from tvm_nnef.tvm_build import compile_kernel
-from tvm_nnef.tvm_compat import prim_functions, runtime_tensor
+from tvm_nnef.tvm_support.build import compile_kernel
+from tvm_nnef.tvm_support.compat import prim_functions, runtime_tensor
 
 KINDS = 7
 

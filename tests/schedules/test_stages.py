@@ -6,7 +6,7 @@ import numpy as np
 from tvm import relax
 
 import tvm_nnef
-from tvm_nnef.tvm_compat import constant
+from tvm_nnef.tvm_support.compat import constant
 
 
 def test_scalars_beside_tensors(kernels):

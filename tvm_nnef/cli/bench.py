@@ -24,7 +24,7 @@ from tvm_nnef.measurement.onnx_runtime import installed, open_session
 from tvm_nnef.measurement.turns import Times, timed_in_turns
 from tvm_nnef.model import check_variables
 from tvm_nnef.runtime import Executable
-from tvm_nnef.tvm_threads import available_cores, default_threads
+from tvm_nnef.tvm_support.threads import available_cores, default_threads
 
 _OURS, _THEIRS = "tvm-nnef", "onnxruntime"
 

@@ -10,7 +10,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tvm_nnef import extents
 from tvm_nnef.cli.arguments import compose_options, convert_options, load_options, plural
 from tvm_nnef.conversion import convert, holds_onnx
 from tvm_nnef.diagnostics import did_you_mean, error
@@ -18,6 +17,7 @@ from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
 from tvm_nnef.model import Model, load_model
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.storage.image import load_image
+from tvm_nnef.symbolic import dimensions
 
 _UNREADABLE = (OSError, ValueError, EOFError, MemoryError, BadZipFile, KeyError)
 """What NumPy raises for a file that is damaged, holds objects, or claims more than there is."""
@@ -149,7 +149,7 @@ def _read(model: Model, name: str, tensor: Tensor, file: str) -> Any:
         raise error(
             f"input '{name}' of the model is not declared to be an image", file=file, hint=hint
         )
-    shape = tuple(extent for extent in tensor.shape if extents.is_static(extent))
+    shape = tuple(extent for extent in tensor.shape if dimensions.is_static(extent))
     if len(shape) != tensor.rank:
         hint = f"give it, as in --shape {name}=1,3,224,224"
         raise error(f"input '{name}' is given as an image, but has a dynamic shape", hint=hint)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tvm_nnef import extents
 from tvm_nnef.graph.formula import (
     Binary,
     Cast,
@@ -30,6 +29,7 @@ from tvm_nnef.graph.formula import (
     guards,
 )
 from tvm_nnef.graph.nodes import Graph, If, Node, Operation, Tensor, flatten
+from tvm_nnef.symbolic import dimensions
 
 Interval: TypeAlias = "tuple[float, float]"
 
@@ -171,7 +171,9 @@ def _covers(statement: Statement, store: Store) -> bool:
         return False
     for index, size in zip(indices, store.tensor.shape, strict=True):
         extent = loops.get(index) if isinstance(index, Index) else None
-        if not isinstance(extent, Constant) or extents.tree(extent.value) != extents.tree(size):
+        if not isinstance(extent, Constant) or dimensions.tree(extent.value) != dimensions.tree(
+            size
+        ):
             return False
     return True
 

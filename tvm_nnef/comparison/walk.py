@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tvm_nnef import extents
 from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.program import given, program_rows
 from tvm_nnef.comparison.ranges import widths_of_ranges
@@ -38,6 +37,7 @@ from tvm_nnef.graph.nodes import (
     operator_name,
     part_of_graph,
 )
+from tvm_nnef.symbolic import dimensions
 
 Progress = Callable[[str, int, int], None]
 """Is told the label of the node that begins, its number from 0, and the number of nodes."""
@@ -109,7 +109,7 @@ class _Walk:
         """Takes the extents that arrays tell, and makes the checks that waited for them."""
         for tensor, array in arrays.items():
             for extent, value in zip(tensor.shape, array.shape, strict=True):
-                name = extents.tree(extent)
+                name = dimensions.tree(extent)
                 if isinstance(name, str):
                     self.symbols.setdefault(name, value)
                     self.carriers.setdefault(name, tensor)

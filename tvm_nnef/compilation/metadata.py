@@ -26,11 +26,12 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import error
-from tvm_nnef.extents import Tree
 from tvm_nnef.graph.machine_types import DTYPES
-from tvm_nnef.tvm_compat import Module
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Tree
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import Module
 
 FUNCTION = "metadata"
 """The name of the function in an exported library."""
@@ -45,7 +46,7 @@ def with_metadata(mod: Module) -> Module:
     builder = relax.BlockBuilder(mod)
     text = json.dumps(describe(mod))
     with builder.function(FUNCTION, []):
-        builder.emit_func_output(tvm_compat.string(text))
+        builder.emit_func_output(compat.string(text))
     return builder.get()
 
 
@@ -74,7 +75,7 @@ def _check_versions(metadata: Mapping[str, Any]) -> None:
     if metadata.get("format") != FORMAT:
         by = f"tvm_nnef {written['tvm_nnef']} wrote it"
         raise error(f"the library is for another version of tvm_nnef: {by}", hint=_AGAIN)
-    ours = tvm_compat.version()
+    ours = compat.version()
     if str(written["tvm"]).split(".")[:2] != ours.split(".")[:2]:
         raise error(f"the library is for TVM {written['tvm']}, this is TVM {ours}", hint=_AGAIN)
 
@@ -114,18 +115,18 @@ def describe(mod: Module) -> dict[str, Any]:
     return {
         "inputs": _grouped(ports.get("inputs", []), inputs[: len(inputs) - state]),
         "outputs": _grouped(ports.get("outputs", []), outputs[: len(outputs) - state]),
-        "parameters": max(0, tvm_compat.parameter_count(main)),
+        "parameters": max(0, compat.parameter_count(main)),
         "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
         "bounds": symbols.get("bounds", {}),
         "checks": symbols.get("checks", []),
         "format": FORMAT,
-        "versions": {"tvm_nnef": _own_version(), "tvm": tvm_compat.version()},
+        "versions": {"tvm_nnef": _own_version(), "tvm": compat.version()},
     }
 
 
 def _tensor(kind: Any, shape: list[Tree] | None = None) -> dict[str, Any]:
     if shape is None:
-        shape = [*map(extents.tree, kind.shape)]
+        shape = [*map(dimensions.tree, kind.shape)]
     return {"shape": shape, "dtype": str(kind.dtype)}
 
 

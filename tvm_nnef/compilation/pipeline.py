@@ -25,9 +25,9 @@ from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.schedules.bounds_checks import with_bounds_checks
 from tvm_nnef.storage.output import check_output, write_file
-from tvm_nnef.tvm_build import compile_virtual_machine, kernels_of
-from tvm_nnef.tvm_compat import Module, PrimFunction, Target
-from tvm_nnef.tvm_threads import checked_threads
+from tvm_nnef.tvm_support.build import compile_virtual_machine, kernels_of
+from tvm_nnef.tvm_support.compat import Module, PrimFunction, Target
+from tvm_nnef.tvm_support.threads import checked_threads
 
 if TYPE_CHECKING:
     from tvm_nnef.tuning.database import Database

@@ -13,9 +13,9 @@ from typing import Any
 
 import tvm
 
-from tvm_nnef import tvm_build
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
-from tvm_nnef.tvm_compat import Target
+from tvm_nnef.tvm_support import build
+from tvm_nnef.tvm_support.compat import Target
 
 NATIVE = "native"
 
@@ -83,9 +83,9 @@ def native() -> Target:
     A hypervisor may hide instructions that the model of the CPU has, and LLVM may not know a new
     model, so the differences are spelled out.
     """
-    cpu, triple = tvm_build.host_cpu()
+    cpu, triple = build.host_cpu()
     description: dict[str, Any] = {"kind": "llvm", "mtriple": triple, "mcpu": cpu}
-    differences = tvm_build.host_feature_differences(description)
+    differences = build.host_feature_differences(description)
     if differences:
         description["mattr"] = differences
     return tvm.target.Target(description)
@@ -93,13 +93,13 @@ def native() -> Target:
 
 def runs_here(target: Target) -> bool:
     """Whether this machine runs what is compiled for a target: a CPU of its kind, no newer one."""
-    (_, features), (_, present) = map(tvm_build.target_features, (target, native()))
+    (_, features), (_, present) = map(build.target_features, (target, native()))
     return loads_here(target) and features <= present
 
 
 def loads_here(target: Target) -> bool:
     """Whether this machine loads what is compiled for a target: a CPU of its kind, be it newer."""
-    (triple, _), (own, _) = map(tvm_build.target_features, (target, native()))
+    (triple, _), (own, _) = map(build.target_features, (target, native()))
     return triple.split("-")[0] == own.split("-")[0]
 
 
@@ -135,9 +135,9 @@ def _check_llvm(options: Mapping[str, Any], text: str) -> None:
         return
     base = {key: given[key] for key in ("mtriple",) if key in given}
     if _complaint(base):
-        name, known = given["mtriple"].split("-")[0], tvm_build.llvm_architectures()
+        name, known = given["mtriple"].split("-")[0], build.llvm_architectures()
         raise _unknown_name(text, "architecture", name, known)
-    cpu, cpus = given.get("mcpu"), tvm_build.llvm_cpus(_json(base))
+    cpu, cpus = given.get("mcpu"), build.llvm_cpus(_json(base))
     if cpu is not None and cpu not in cpus:
         raise _unknown_name(text, "CPU", cpu, cpus)
     if not signed:
@@ -149,7 +149,7 @@ def _check_llvm(options: Mapping[str, Any], text: str) -> None:
 
 
 def _complaint(options: Mapping[str, Any]) -> str:
-    return tvm_build.llvm_complaint(_json(options))
+    return build.llvm_complaint(_json(options))
 
 
 def _json(options: Mapping[str, Any]) -> str:

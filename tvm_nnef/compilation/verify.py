@@ -17,12 +17,13 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_nnef import schedules, tvm_build, tvm_compat
+from tvm_nnef import schedules
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.lower.checks import failed
 from tvm_nnef.measurement.kernels import bounds_of, random_arguments
 from tvm_nnef.measurement.work import extent_value
-from tvm_nnef.tvm_compat import Module, PrimFunction, prim_functions
+from tvm_nnef.tvm_support import build, compat
+from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
 
 SIZES = (1, 3, 8, 17)
 """The sizes of dynamic dimensions, as far as they are within their bounds."""
@@ -116,9 +117,9 @@ def _sizes(function: PrimFunction, bounds: Mapping[str, int]) -> Iterator[Mappin
 
 
 def _symbols(function: PrimFunction) -> list[Any]:
-    found: list[Any] = [p for p in function.params if tvm_compat.is_scalar(p)]
+    found: list[Any] = [p for p in function.params if compat.is_scalar(p)]
     for parameter in function.params:
-        if not tvm_compat.is_scalar(parameter):
+        if not compat.is_scalar(parameter):
             for extent in parameter.shape:
                 tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
     return found
@@ -129,13 +130,13 @@ def _unscheduled(
 ) -> Callable[..., object]:
     """The machine code of a kernel as it was before scheduling."""
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    return tvm_build.compile_kernel(tvm_compat.with_own_symbols(function), target, checks)
+    return build.compile_kernel(compat.with_own_symbols(function), target, checks)
 
 
 def _copies(arguments: Sequence[Any]) -> list[Any]:
     """The arguments with memory of their own."""
     return [
-        tvm_compat.runtime_tensor(each.numpy()) if hasattr(each, "numpy") else each
+        compat.runtime_tensor(each.numpy()) if hasattr(each, "numpy") else each
         for each in arguments
     ]
 
@@ -203,8 +204,8 @@ def _jumps(function: PrimFunction) -> bool:
 
     def look(node: Any) -> None:
         operand = node.value if isinstance(node, tirx.Cast) else node.a
-        own = tvm_compat.dtype_of(node)
-        if "float" in tvm_compat.dtype_of(operand) and "float" not in own:
+        own = compat.dtype_of(node)
+        if "float" in compat.dtype_of(operand) and "float" not in own:
             found.append(node)
 
     kinds = (tirx.Cast, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from tvm_nnef import extents
 from tvm_nnef.diagnostics import Span, error
-from tvm_nnef.extents import Extent
 from tvm_nnef.semantics.affine import affine
 from tvm_nnef.semantics.names import used_names
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 
@@ -19,8 +19,8 @@ def unknown_names(node: nodes.Expression, known: Container[str]) -> list[str]:
 
 
 def deduce(
-    node: nodes.Expression, value: Extent, known: Container[str], what: str, place: Span
-) -> tuple[str, Extent] | None:
+    node: nodes.Expression, value: Dimension, known: Container[str], what: str, place: Span
+) -> tuple[str, Dimension] | None:
     """The one unknown of an affine expression, and its value; None for any other expression.
 
     Raises NnefError at ``place`` where no non-negative integer gives ``value``, as ``what`` is.
@@ -28,10 +28,10 @@ def deduce(
     form = affine(node)
     if form is None or form.symbol is None or form.symbol in known:
         return None
-    difference = extents.sub(value, form.offset)
-    unknown = extents.floordiv(difference, form.factor)
-    exact = extents.equal(extents.mul(unknown, form.factor), difference)
-    if extents.is_static(unknown) and (unknown < 0 or not exact):
+    difference = dimensions.sub(value, form.offset)
+    unknown = dimensions.floordiv(difference, form.factor)
+    exact = dimensions.equal(dimensions.mul(unknown, form.factor), difference)
+    if dimensions.is_static(unknown) and (unknown < 0 or not exact):
         message = f"{what} is {value}, which is not '{node.span.text}' for any '{form.symbol}'"
         raise error(message, place)
     return form.symbol, unknown

@@ -10,7 +10,6 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
-from tvm_nnef import extents
 from tvm_nnef.composition import reals
 from tvm_nnef.composition.budget import MAX_TERMS
 from tvm_nnef.composition.values import (
@@ -25,10 +24,11 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Span, error
-from tvm_nnef.extents import Condition
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.formula import BinaryFunction, Scalar, ScalarType
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Condition
 
 COMPARISONS: Mapping[str, BinaryFunction] = {
     "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne", "is": "eq",
@@ -117,7 +117,7 @@ def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> I
         raise error(f"operator '{symbol}' needs operands of the same type, found {found}", span)
     if symbol == "=>":
         return _apply("or", unary("!", left, span), right, span)
-    if symbol == "is" and extents.is_symbolic(left) | extents.is_symbolic(right):
+    if symbol == "is" and dimensions.is_symbolic(left) | dimensions.is_symbolic(right):
         return _identical(left, right)
     function = binary_function(symbol, types.pop(), dialect)
     if function is None:
@@ -130,8 +130,8 @@ def _identical(left: Item, right: Item) -> bool:
     if is_scalar(left) or is_scalar(right):
         return False
     if type_of(left) == "bool":
-        return extents.differ(left, right) is False
-    return extents.equal(left, right)
+        return dimensions.differ(left, right) is False
+    return dimensions.equal(left, right)
 
 
 def promoted(left: Item, right: Item) -> tuple[Item, Item]:
@@ -200,14 +200,14 @@ def limited(item: Item, span: Span) -> Item:
         return Undefined("the integer does not fit into 64 bits", span)
     if isinstance(item, str) and len(item) > MAX_TEXT:
         return Undefined(f"a text of more than {MAX_TEXT} characters", span)
-    if extents.is_symbolic(item) and extents.size(item, MAX_TERMS) == MAX_TERMS:
+    if dimensions.is_symbolic(item) and dimensions.size(item, MAX_TERMS) == MAX_TERMS:
         message = f"an expression of dynamic dimensions with {MAX_TERMS} terms or more"
         return Undefined(message, span)
     return item
 
 
 def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
-    if extents.is_symbolic(left) or extents.is_symbolic(right):
+    if dimensions.is_symbolic(left) or dimensions.is_symbolic(right):
         return _symbolic(function, left, right)
     if function in _PREDICATES:
         return bool(_PREDICATES[function](left, right))
@@ -215,7 +215,7 @@ def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
         return left + str(right)
     if type_of(left) == "real":
         return reals.BINARY[function](left, right)  # type: ignore[arg-type]
-    return extents.FUNCTIONS[function](left, right)
+    return dimensions.FUNCTIONS[function](left, right)
 
 
 def _symbolic(function: BinaryFunction, left: Item, right: Item) -> Item:
@@ -223,16 +223,16 @@ def _symbolic(function: BinaryFunction, left: Item, right: Item) -> Item:
     if type_of(left) == "bool":
         return _CONDITIONS[function](left, right)
     if function in _PREDICATES:
-        return extents.compare(function, left, right)
-    return extents.FUNCTIONS[function](left, right)
+        return dimensions.compare(function, left, right)
+    return dimensions.FUNCTIONS[function](left, right)
 
 
 _CONDITIONS: Mapping[str, Callable[..., Condition]] = {
-    "and": extents.both,
-    "or": extents.either,
-    "xor": extents.differ,
-    "ne": extents.differ,
-    "eq": lambda left, right: extents.negated(extents.differ(left, right)),
+    "and": dimensions.both,
+    "or": dimensions.either,
+    "xor": dimensions.differ,
+    "ne": dimensions.differ,
+    "eq": lambda left, right: dimensions.negated(dimensions.differ(left, right)),
 }
 
 
@@ -277,9 +277,9 @@ def unary(symbol: str, value: Value, span: Span) -> Value:
             return formula.Unary("not" if symbol == "!" else "neg", item)
         match symbol:
             case "!":
-                return extents.negated(item)
+                return dimensions.negated(item)
             case "-":
-                return -item if isinstance(item, float) else extents.sub(0, item)
+                return -item if isinstance(item, float) else dimensions.sub(0, item)
             case _:
                 return item
 
@@ -301,9 +301,9 @@ def builtin(name: str, value: Value, span: Span) -> Value:
     return elementwise(strict(apply), span, value)
 
 
-_INTEGER_BUILTINS: Mapping[str, Callable[[extents.Extent], extents.Extent]] = {
-    "abs": lambda value: extents.maximum(value, extents.sub(0, value)),
-    "sign": lambda value: extents.minimum(1, extents.maximum(-1, value)),
+_INTEGER_BUILTINS: Mapping[str, Callable[[dimensions.Dimension], dimensions.Dimension]] = {
+    "abs": lambda value: dimensions.maximum(value, dimensions.sub(0, value)),
+    "sign": lambda value: dimensions.minimum(1, dimensions.maximum(-1, value)),
 }
 
 
@@ -320,7 +320,7 @@ def cast(type: str, value: Value, span: Span) -> Value:
             return formula.Cast(type, item)  # type: ignore[arg-type]
         if isinstance(item, float) and type == "int":
             return _to_int(item, span)
-        if extents.is_symbolic(item):
+        if dimensions.is_symbolic(item):
             return _symbolic_cast(type, item)
         return {"int": int, "real": float, "bool": bool}[type](item)
 
@@ -330,11 +330,11 @@ def cast(type: str, value: Value, span: Span) -> Value:
 def _symbolic_cast(type: str, item: Item) -> Item:
     match type, type_of(item):
         case "int", _:
-            return extents.select(item, 1, 0)
+            return dimensions.select(item, 1, 0)
         case "bool", _:
-            return extents.compare("ne", item, 0)
+            return dimensions.compare("ne", item, 0)
         case _, "bool":
-            item = extents.select(item, 1, 0)
+            item = dimensions.select(item, 1, 0)
     return formula.Cast("real", scalar(item))
 
 

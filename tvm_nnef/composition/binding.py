@@ -18,10 +18,10 @@ from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.shapes import ShapeBinder, evaluate_shape
 from tvm_nnef.composition.values import Environment, Value, describe, pack_type, show, type_of
 from tvm_nnef.diagnostics import NnefError, Note, Span, did_you_mean, error
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Operand, Tensor, tensors
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 
@@ -39,7 +39,7 @@ class Invocation:
     static_types: Mapping[str, str] = field(default_factory=dict)
 
 
-MakeConstant: TypeAlias = Callable[[str, Value, str, tuple[Extent, ...]], Tensor]
+MakeConstant: TypeAlias = Callable[[str, Value, str, tuple[Dimension, ...]], Tensor]
 """Makes a uniform constant for a defaulted input: name, value, type, shape."""
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tvm_nnef import extents
 from tvm_nnef.diagnostics import Note, Span, error
+from tvm_nnef.symbolic import dimensions
 
 LIMIT = 1 << 22
 """Units that composing a graph may take; a unit is about the evaluation of one operator."""
@@ -51,8 +51,8 @@ class Budget:
             self.spend("items of packs", len(value), span)
         elif isinstance(value, str):
             self.spend("characters", len(value) // CHARACTERS, span)
-        elif extents.is_symbolic(value):
-            terms = extents.size(value, MAX_TERMS)
+        elif dimensions.is_symbolic(value):
+            terms = dimensions.size(value, MAX_TERMS)
             self.spend("expressions", terms**2 if terms > FREE_TERMS else 0, span)
 
     def _exhausted(self) -> Exception:

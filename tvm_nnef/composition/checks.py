@@ -11,9 +11,9 @@ from tvm_nnef.composition.evaluate import evaluate, format_text, known, text_par
 from tvm_nnef.composition.targets import decompose, target_names
 from tvm_nnef.composition.values import Environment, Value, describe, is_scalar, shown, type_of
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
-from tvm_nnef.extents import Extent
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 
@@ -107,7 +107,7 @@ def _judge(
             env.symbols.require(item, message, place, notes)
 
 
-def _message(check: nodes.Assertion, env: Environment) -> list[str | Extent]:
+def _message(check: nodes.Assertion, env: Environment) -> list[str | Dimension]:
     """What an assertion says when it fails, then the values that it names."""
     if check.message:
         message = list(text_parts(check.message, env))

@@ -38,10 +38,10 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten
 from tvm_nnef.semantics.program import CheckedDefinition, Program
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 MAX_DEPTH = 64
@@ -154,7 +154,7 @@ class Composer:
         name: str,
         value: Value,
         type_: str,
-        shape: tuple[Extent, ...],
+        shape: tuple[Dimension, ...],
         span: Span | None = None,
     ) -> Tensor:
         """A uniform tensor of the frame: a constant, unless it waits for a run."""

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 
 from tvm_nnef.composition.values import Item, is_scalar, scalar
 from tvm_nnef.diagnostics import Span
-from tvm_nnef.extents import Extent, is_static, is_symbolic
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.nodes import Operation, Tensor
+from tvm_nnef.symbolic.dimensions import Dimension, is_static, is_symbolic
 
 OPERATOR = "value"
 """The name under which such operations stand in a graph; no operator can be named so."""
 
 
-def needs_run(value: Item, shape: tuple[Extent, ...]) -> bool:
+def needs_run(value: Item, shape: tuple[Dimension, ...]) -> bool:
     """Whether a uniform tensor is no constant: its value or its shape waits for a run."""
     return is_scalar(value) or is_symbolic(value) or not all(map(is_static, shape))
 

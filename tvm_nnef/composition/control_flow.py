@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from tvm_nnef import extents
 from tvm_nnef.composition import declarations
 from tvm_nnef.composition.budget import OPERATION
 from tvm_nnef.composition.dynamic import declared_shape
@@ -19,9 +18,10 @@ from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.subgraphs import Plan, branch_on, check_single, run_loop, same_kinds
 from tvm_nnef.composition.values import Value, describe, is_tensors, scalar, type_of
 from tvm_nnef.diagnostics import NnefError, error
-from tvm_nnef.extents import Extent, is_condition, is_symbolic
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension, is_condition, is_symbolic
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ Scanned: TypeAlias = "tuple[Value, ...] | Tensor"
 """A pack that a loop goes through, or its items stacked to a tensor."""
 
 
-def _length(items: Scanned) -> Extent:
+def _length(items: Scanned) -> Dimension:
     return items.shape[0] if isinstance(items, Tensor) else len(items)
 
 
@@ -146,12 +146,14 @@ def _scanned(scan: nodes.Scan, frame: Frame) -> Scanned:
     return value
 
 
-def _common_length(node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]) -> Extent | None:
+def _common_length(
+    node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
+) -> Dimension | None:
     """The length of the packs that a loop goes through; a number where one of them tells it."""
     lengths = sorted(map(_length, scans.values()), key=is_symbolic)
     for other in lengths[1:]:
         message = ["scanned packs of different lengths [", lengths[0], ", ", other, "]"]
-        same = extents.compare("eq", lengths[0], other)
+        same = dimensions.compare("eq", lengths[0], other)
         frame.env.symbols.require(same, message, node.span)
     return lengths[0] if lengths else None
 
@@ -169,14 +171,14 @@ def _limit(
         return composer.as_tensors(least, frame, node.span)  # type: ignore[return-value]
     if isinstance(limit, int):
         message = [f"{limit} iterations over packs of length ", length]
-        within = extents.compare("le", limit, length)
+        within = dimensions.compare("le", limit, length)
         frame.env.symbols.require(within, message, node.span)
         return limit
     return composer.as_tensors(length, frame, node.span)  # type: ignore[return-value]
 
 
 def _count(
-    composer: Composer, node: nodes.Loop, frame: Frame, length: Extent | None
+    composer: Composer, node: nodes.Loop, frame: Frame, length: Dimension | None
 ) -> Tensor | int | None:
     """The number of steps as far as the count and the ``length`` of the packs tell it."""
     if node.iteration is None or node.iteration.count is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tvm_nnef import extents
 from tvm_nnef.composition import declarations
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.formula import expand
@@ -24,6 +23,7 @@ from tvm_nnef.graph.formula import Binary, Constant, Formula, Load, Statement, S
 from tvm_nnef.graph.nodes import Operand, Operation, Tensor, flatten
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.symbolic import dimensions
 from tvm_nnef.syntax import nodes
 
 FRONT = "front"
@@ -133,7 +133,7 @@ def _check_shape(buffer: Operand, shape: list[Shape] | Shape, length: Value, fra
     if not isinstance(buffer, Tensor) or isinstance(shape, list):
         raise error("an extent that is counted belongs to single tensors", frame.trace[-1])
     for extent, room in zip(shape, buffer.shape, strict=True):
-        if extent is not length and not extents.equal(extent, room):
+        if extent is not length and not dimensions.equal(extent, room):
             raise error("an extent that data decide is not the one that is counted", buffer.span)
 
 

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tvm_nnef import extents
 from tvm_nnef.composition.budget import TENSOR
 from tvm_nnef.composition.dynamic import declared_shape, require_within
 from tvm_nnef.composition.evaluate import known
@@ -21,9 +20,10 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Note, Span, error
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.nodes import Operand, Tensor, tensors
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 MAX_CONSTANT = 1 << 20
@@ -44,7 +44,7 @@ _SCALAR_TYPES: Mapping[str, ScalarType] = {"real": "real", "int": "int", "bool":
 
 def _static(shape: Shape, what: str, span: Span) -> Shape:
     """The shape itself. Raises NnefError where only a run tells it."""
-    if not all(map(extents.is_static, shape)):
+    if not all(map(dimensions.is_static, shape)):
         message = f"the shape of a {what} must be known before a run, found {show(shape)}"
         raise error(message, span)
     return shape
@@ -106,7 +106,7 @@ def _constant_value(
     value = known(parameter.default, env)
     if not isinstance(value, tuple):
         return _number(value, type_, parameter)
-    volume = extents.product(shape)
+    volume = dimensions.product(shape)
     if len(value) != volume:
         message = f"{len(value)} values for a constant of {show(volume)} elements"
         raise error(message, parameter.default.span)
@@ -128,7 +128,7 @@ def _elements(
         found = show(tuple(len(each) for each in ranges))
         message = f"the bounds {found} of the index symbols differ from the shape {show(shape)}"
         raise error(message, parameter.span)
-    volume = extents.product(shape)
+    volume = dimensions.product(shape)
     if not isinstance(volume, int) or volume > MAX_CONSTANT:
         raise error(f"a constant of more than {MAX_CONSTANT} elements", parameter.span)
     assert parameter.default is not None
@@ -215,7 +215,7 @@ def _disagreement(
     return None
 
 
-def _bind_length(name: str, pack: nodes.Pack, length: Extent, env: Environment) -> None:
+def _bind_length(name: str, pack: nodes.Pack, length: Dimension, env: Environment) -> None:
     """Leaves it to a run whether a pack whose length only it tells is as long as declared."""
     match pack.length:
         case None:
@@ -224,11 +224,11 @@ def _bind_length(name: str, pack: nodes.Pack, length: Extent, env: Environment) 
             env.names[symbol] = length
         case declared:
             wanted = known(declared, env)
-            if not extents.is_symbolic(wanted):
+            if not dimensions.is_symbolic(wanted):
                 wanted = count(wanted, "a pack length", declared.span)
             message = [f"'{name}' is a pack of ", length, " tensors, declared as "]
             message += shown(wanted, quote=True)
-            env.symbols.require(extents.compare("eq", length, wanted), message, pack.span)
+            env.symbols.require(dimensions.compare("eq", length, wanted), message, pack.span)
 
 
 def _shape_agrees(
@@ -245,13 +245,13 @@ def _shape_agrees(
     open_parts = parts.count(None)
     if rest < 0 or (rest > 0 and not open_parts):
         return False
-    wanted: list[Extent | None] = []
+    wanted: list[Dimension | None] = []
     for part in parts:
         wanted += [None] * rest if part is None else part
     for extent, actual in zip(wanted, shape, strict=False):
         if extent is not None:
-            same = extents.compare("eq", extent, actual)
-            if extents.decide(same, env.symbols.bounds) is False:
+            same = dimensions.compare("eq", extent, actual)
+            if dimensions.decide(same, env.symbols.bounds) is False:
                 return False
             message = [f"'{name}' has an extent ", actual, ", declared as ", extent]
             env.symbols.require(same, message, spec.span)
@@ -270,7 +270,7 @@ def _bind_results(declared: Sequence[nodes.Extent], shape: Shape, env: Environme
             require_within(extent.bound, (actual,), env)
 
 
-def _part(extent: nodes.Extent, env: Environment, item: int) -> list[Extent | None] | None:
+def _part(extent: nodes.Extent, env: Environment, item: int) -> list[Dimension | None] | None:
     """The extents wanted, None for one that may be anything; None for any number of these."""
     if not isinstance(extent.value, nodes.Omitted):
         return list(evaluate_shape((extent,), env, item) or ())

@@ -21,7 +21,7 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Span, error
-from tvm_nnef.extents import Extent
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 
@@ -33,7 +33,7 @@ def declared_shape(
     The names of ``env`` grow by the symbols that have names. Raises NnefError for a ``~`` without
     a bound, and for an extent that is beyond its bound or negative.
     """
-    shape: list[Extent] = []
+    shape: list[Dimension] = []
     for extent in declared:
         if _is_open(extent, env, item):
             shape += _symbols(extent, env, name, len(shape), item)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tvm_nnef import extents
 from tvm_nnef.composition import arithmetic, folds, indexing, selects
 from tvm_nnef.composition.access import load, spanned
 from tvm_nnef.composition.arithmetic import elementwise, strict
@@ -30,10 +29,11 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Span, did_you_mean, error
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.semantics.infer import promoted
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 
@@ -146,7 +146,7 @@ def _generic_cast(node: nodes.Call, env: Environment) -> Value:
     return _cast(name, argument, node.span, env)
 
 
-def text_parts(node: nodes.Text, env: Environment) -> Iterator[str | Extent]:
+def text_parts(node: nodes.Text, env: Environment) -> Iterator[str | Dimension]:
     """A message with its formatted parts filled in; what is null or undefined shows as such.
 
     Extents that only a run tells stay as they are.
@@ -389,7 +389,7 @@ def _select(node: nodes.Select, env: Environment) -> Value:
     def apply(item: Item, yes: Item, no: Item | None = None) -> Item | None:
         if isinstance(item, bool):
             return yes if item else no
-        if extents.is_condition(item):
+        if dimensions.is_condition(item):
             return selects.by_extents(item, yes, no, node.span)
         if is_scalar(item) and item.type == "bool":
             return None if no is None else selects.at_run_time(item, yes, no, node.span)

@@ -28,10 +28,10 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Span, error
-from tvm_nnef.extents import is_condition
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Operand, Tensor, flatten, tensors
 from tvm_nnef.semantics.names import used_names
+from tvm_nnef.symbolic.dimensions import is_condition
 from tvm_nnef.syntax import nodes
 
 MAX_STATEMENTS = 1 << 14

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from tvm_nnef import extents
 from tvm_nnef.composition.affine import unknown_names
 from tvm_nnef.composition.binding import Invocation, bind, check_attribute
 from tvm_nnef.composition.budget import TENSOR
@@ -31,10 +30,11 @@ from tvm_nnef.diagnostics import (
     did_you_mean,
     error,
 )
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor, every_tensor, flatten
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition, Program
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
 
 InputShape: TypeAlias = "Sequence[int] | Sequence[Sequence[int]]"
@@ -264,7 +264,7 @@ def _input(parameter: nodes.Parameter, frame: Frame, given: object, composer: Co
     return tuple(tensor(f"{name}:{i + 1}", shape) for i, shape in enumerate(shapes))
 
 
-def _dynamic_length(parameter: nodes.Parameter, env: Environment) -> Extent | None:
+def _dynamic_length(parameter: nodes.Parameter, env: Environment) -> Dimension | None:
     """The length of a pack if it is known only at run time, as in ``..(n|4)`` (section 2.6)."""
     pack = parameter.type.pack
     if pack is None or pack.length is None:
@@ -276,7 +276,7 @@ def _dynamic_length(parameter: nodes.Parameter, env: Environment) -> Extent | No
     if unknown_names(pack.length, env.names):
         return None
     value = known(pack.length, env)
-    return value if extents.is_symbolic(value) else None
+    return value if dimensions.is_symbolic(value) else None
 
 
 def _check_alike(parameter: nodes.Parameter) -> None:

@@ -14,9 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tvm_nnef import extents
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
-from tvm_nnef.extents import Condition, Extent
 from tvm_nnef.graph.formula import (
     Binary,
     Cast,
@@ -37,6 +35,8 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 MAX_STEPS = 1 << 12
 """The most steps of a statement that are tried."""
@@ -44,7 +44,7 @@ MAX_STEPS = 1 << 12
 MAX_WORK = 1 << 20
 """The most scalars that are evaluated for all statements of a formula, approximately."""
 
-_Value: TypeAlias = "Extent | Condition | None"
+_Value: TypeAlias = "Dimension | Condition | None"
 """What an int or bool is at a step; None if it depends on data."""
 
 
@@ -94,7 +94,7 @@ def _reads(scalar: Scalar) -> bool:
 
 def _steps(
     statement: Statement, bounds: Mapping[str, int], most: int
-) -> Iterator[dict[str, Extent]]:
+) -> Iterator[dict[str, Dimension]]:
     """The values of the indices at the steps to be tried."""
     used = _used_indices(statement)
     ranges = ranges_of(statement)
@@ -110,7 +110,7 @@ def _steps(
     few = most if all_of_them else max(2, int(most ** (1 / max(depth, 1))))
     near = () if all_of_them else tuple(_numbers(statement))
 
-    def nested(position: int, names: dict[str, Extent]) -> Iterator[dict[str, Extent]]:
+    def nested(position: int, names: dict[str, Dimension]) -> Iterator[dict[str, Dimension]]:
         if position == len(statement.loops):
             yield names
             return
@@ -148,28 +148,28 @@ def _used_indices(statement: Statement) -> set[str]:
     return {inner.name for root in roots for inner in walk(root) if isinstance(inner, Index)}
 
 
-def _numbers(statement: Statement) -> Iterator[Extent]:
+def _numbers(statement: Statement) -> Iterator[Dimension]:
     """The ints that a statement names, and what stands beside them."""
     outer = itertools.chain.from_iterable(map(walk, scalars(statement)))
     named = [each.value for each in outer if isinstance(each, Constant) and each.type == "int"]
     for value in dict.fromkeys(each for each in named if not isinstance(each, float)):
         for offset in (-1, 0, 1):
-            yield extents.add(value, offset)
+            yield dimensions.add(value, offset)
 
 
 def _candidates(
-    extent: Extent, bounds: Mapping[str, int], near: Sequence[Extent], everything: bool
-) -> list[Extent]:
+    extent: Dimension, bounds: Mapping[str, int], near: Sequence[Dimension], everything: bool
+) -> list[Dimension]:
     """Values of an index to be tried, the ends first; none where its loop never runs."""
-    if extents.decide(extents.compare("ge", extent, 1), bounds) is False:
+    if dimensions.decide(dimensions.compare("ge", extent, 1), bounds) is False:
         return []
-    if everything and extents.is_static(extent):
+    if everything and dimensions.is_static(extent):
         return [*range(extent)]
-    last = extents.sub(extent, 1)
-    found: list[Extent] = [last, 0]
-    if extents.is_static(extent):
+    last = dimensions.sub(extent, 1)
+    found: list[Dimension] = [last, 0]
+    if dimensions.is_static(extent):
         found += [1, extent - 2, extent // 2, *near]
-        found = [value for value in found if extents.is_static(value) and 0 <= value < extent]
+        found = [value for value in found if dimensions.is_static(value) and 0 <= value < extent]
     return [*dict.fromkeys(found)]
 
 
@@ -179,7 +179,7 @@ class _Step:
 
     statement: Statement
     bounds: Mapping[str, int]
-    names: Mapping[str, Extent]
+    names: Mapping[str, Dimension]
     locals: dict[str, _Value] = field(default_factory=dict)
 
     def problems(self) -> Iterator[tuple[Span | None, Diagnostic]]:
@@ -252,32 +252,32 @@ class _Step:
             equal = first == second
             return {"eq": equal, "ne": not equal, "xor": not equal}.get(function)
         if function in _COMPARISONS:
-            return self._decided(extents.compare(function, first, second))
+            return self._decided(dimensions.compare(function, first, second))
         return self._arithmetic(function, first, second)
 
     def _arithmetic(self, function: str, first: _Value, second: _Value) -> _Value:
         """An int, wrapped around at 64 bits; a quotient by zero is 0."""
         if first is None or second is None:
             return None
-        if function in _DIVISIONS and not extents.is_static(second):
+        if function in _DIVISIONS and not dimensions.is_static(second):
             return None
         if function in _DIVISIONS and second == 0:
             return 0
         try:
-            found = extents.FUNCTIONS[function](first, second)
+            found = dimensions.FUNCTIONS[function](first, second)
         except (ValueError, ZeroDivisionError):
             return None
-        return (found + 2**63) % 2**64 - 2**63 if extents.is_static(found) else found
+        return (found + 2**63) % 2**64 - 2**63 if dimensions.is_static(found) else found
 
     def _decided(self, condition: Condition) -> bool | None:
-        return extents.decide(condition, self.bounds)
+        return dimensions.decide(condition, self.bounds)
 
-    def _is_inside(self, index: _Value, extent: Extent) -> bool | None:
+    def _is_inside(self, index: _Value, extent: Dimension) -> bool | None:
         """Whether an index is certainly in bounds, or certainly not; else None."""
         if index is None:
             return None
-        low = self._decided(extents.compare("ge", index, 0))
-        high = self._decided(extents.compare("lt", index, extent))
+        low = self._decided(dimensions.compare("ge", index, 0))
+        high = self._decided(dimensions.compare("lt", index, extent))
         return False if low is False or high is False else True if low and high else None
 
     def _inside(self, scalar: Scalar) -> Iterator[tuple[Span | None, Diagnostic]]:
@@ -318,8 +318,8 @@ class _Step:
             if subscript.below is not None and subscript.above is not None:
                 if index is None:
                     continue
-                negative = self._decided(extents.compare("lt", index, 0))
-                beyond = self._decided(extents.compare("ge", index, extent))
+                negative = self._decided(dimensions.compare("lt", index, 0))
+                beyond = self._decided(dimensions.compare("ge", index, extent))
                 if not (negative or beyond):
                     continue
                 replacement = subscript.below if negative else subscript.above
@@ -339,10 +339,10 @@ class _Step:
 
 
 def _diagnostic(
-    title: str, index: Extent, place: str, extent: Extent, span: Span | None, text: str | None
+    title: str, index: Dimension, place: str, extent: Dimension, span: Span | None, text: str | None
 ) -> Diagnostic:
-    count = "1 element" if extent == 1 else f"{extents.text(extent)} elements"
-    message = f"{title} reaches {extents.text(index)}, and {place} has {count}"
+    count = "1 element" if extent == 1 else f"{dimensions.text(extent)} elements"
+    message = f"{title} reaches {dimensions.text(index)}, and {place} has {count}"
     hint = "change the index, or the bounds of the loops"
     if text and text[0] != "|" and ".." not in text:
         hint += f"; '|{text}|' skips the steps that are out of bounds"

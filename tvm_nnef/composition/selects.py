@@ -5,7 +5,6 @@ What is known is chosen before, in :mod:`tvm_nnef.composition.evaluate`. Evaluat
 
 from __future__ import annotations
 
-from tvm_nnef import extents
 from tvm_nnef.composition import arithmetic
 from tvm_nnef.composition.values import (
     Item,
@@ -18,25 +17,26 @@ from tvm_nnef.composition.values import (
     type_of,
 )
 from tvm_nnef.diagnostics import Span, error
-from tvm_nnef.extents import Condition
 from tvm_nnef.graph import formula
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Condition
 
 
 def by_extents(condition: Condition, yes: Item, no: Item | None, span: Span) -> Item:
     """One of two items, where only a run tells the extents that the condition compares."""
     if no is None:
-        found = extents.text(condition)
+        found = dimensions.text(condition)
         raise error(f"only a run tells whether this is null, from '{found}'", span)
     for item, other in ((yes, no), (no, yes)):
         if isinstance(item, Undefined):
             return other
     if not (is_scalar(yes) or is_scalar(no)) and {type_of(yes), type_of(no)} == {"int"}:
-        return extents.select(condition, yes, no)
+        return dimensions.select(condition, yes, no)
     if (is_known(yes) and yes is no) or (is_atom(yes) and yes == no):
         return yes
     if {type_of(yes), type_of(no)} == {"bool"} and is_known(yes) and is_known(no):
-        chosen = extents.both(condition, yes)
-        return extents.either(chosen, extents.both(extents.negated(condition), no))
+        chosen = dimensions.both(condition, yes)
+        return dimensions.either(chosen, dimensions.both(dimensions.negated(condition), no))
     return at_run_time(scalar(condition), yes, no, span)
 
 

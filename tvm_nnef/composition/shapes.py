@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvm_nnef import extents
 from tvm_nnef.composition.affine import deduce, unknown_names
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count, integer
 from tvm_nnef.composition.symbols import plain
 from tvm_nnef.composition.values import Environment, Value, is_scalar, show, shown, type_of
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
-from tvm_nnef.extents import Condition, Extent
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Condition, Dimension
 from tvm_nnef.syntax import nodes
 
-Shape = tuple[Extent, ...]
+Shape = tuple[Dimension, ...]
 
 
 class ShapeBinder:
@@ -156,7 +156,7 @@ class ShapeBinder:
         if len(items) != len(part) or any(type_of(item) != "int" for item in items):
             raise self._error(parameter, plain(message))
         for item, actual in zip(items, part, strict=True):
-            same = extents.compare("eq", item, actual)
+            same = dimensions.compare("eq", item, actual)
             self._require(parameter, same, message)
 
     def _bind_affine(
@@ -165,7 +165,7 @@ class ShapeBinder:
         what = f"an extent of {_name(parameter)}"
         found = [deduce(expression, value, self.names, what, self.place) for value in part]
         for value, pair in zip(part, found, strict=True):
-            if pair is not None and not extents.is_static(value):
+            if pair is not None and not dimensions.is_static(value):
                 self._require_exact(parameter, expression, value, pair)
         pairs = [pair for pair in found if pair is not None]
         if len(pairs) < len(found):
@@ -178,15 +178,15 @@ class ShapeBinder:
         self,
         parameter: nodes.Parameter,
         expression: nodes.Expression,
-        value: Extent,
-        deduced: tuple[str, Extent],
+        value: Dimension,
+        deduced: tuple[str, Dimension],
     ) -> None:
         """Leaves it to a run whether an integer that is not negative was deduced."""
         name, unknown = deduced
         again = known(expression, self.env.extended({name: unknown}))
-        exact = extents.both(
-            extents.compare("eq", again, value),
-            extents.compare("ge", unknown, 0),
+        exact = dimensions.both(
+            dimensions.compare("eq", again, value),
+            dimensions.compare("ge", unknown, 0),
         )
         message = ["extent ", value, f" is not {_text(expression)} for any '{name}'"]
         self._require(parameter, exact, message)
@@ -211,7 +211,7 @@ class ShapeBinder:
                 raise error(message, self.place)
 
     def _require(
-        self, parameter: nodes.Parameter, condition: Condition, message: list[str | Extent]
+        self, parameter: nodes.Parameter, condition: Condition, message: list[str | Dimension]
     ) -> None:
         note = Note(f"{_name(parameter)} is declared here", parameter.span)
         text = [f"input {_name(parameter)}: ", *message]
@@ -237,7 +237,7 @@ def _is_flag(extent: nodes.Extent, env: Environment) -> bool:
 
 def within_bound(
     bound: nodes.Expression, part: Shape, env: Environment
-) -> Iterator[tuple[Condition, list[str | Extent]]]:
+) -> Iterator[tuple[Condition, list[str | Dimension]]]:
     """For each extent the condition that it is within its bound, and what is wrong where not."""
     return _within(bound, part, _limits(bound, part, env))
 
@@ -249,11 +249,11 @@ def _limits(bound: nodes.Expression, part: Shape, env: Environment) -> tuple[Any
 
 def _within(
     bound: nodes.Expression, part: Shape, limits: tuple[Any, ...]
-) -> Iterator[tuple[Condition, list[str | Extent]]]:
+) -> Iterator[tuple[Condition, list[str | Dimension]]]:
     for value, most in zip(part, limits, strict=False):
         stated = [f"{_text(bound)} = {most}"] if isinstance(most, int) else shown(most, quote=True)
         yield (
-            extents.compare("le", value, most),
+            dimensions.compare("le", value, most),
             ["extent ", value, " is beyond the bound ", *stated],
         )
 
@@ -270,7 +270,7 @@ def evaluate_shape(
     Null extents are left out (section 2.6). None where an extent is ``~``: the shape is not told.
     Raises NnefError for a negative extent.
     """
-    shape: list[Extent] = []
+    shape: list[Dimension] = []
     for extent in declared:
         if isinstance(extent.value, nodes.Omitted):
             return None
@@ -280,7 +280,7 @@ def evaluate_shape(
 
 def _evaluate_extent(
     extent: nodes.Extent, expression: nodes.Expression, env: Environment, item: int | None
-) -> list[Extent]:
+) -> list[Dimension]:
     value = known(expression, env)
     if extent.per_item and isinstance(value, tuple) and item is not None:
         value = value[item] if item < len(value) else None
@@ -302,7 +302,7 @@ def _evaluate_extent(
     return [_extent(each, expression.span, env) for each in items]
 
 
-def _extent(value: Value, span: Span, env: Environment) -> Extent:
+def _extent(value: Value, span: Span, env: Environment) -> Dimension:
     if isinstance(value, tuple):
         raise error("a pack of extents needs '..'", span)
     if is_scalar(value):
@@ -310,6 +310,6 @@ def _extent(value: Value, span: Span, env: Environment) -> Extent:
         raise error("an extent that is made from reals that only a run tells", span, hint=hint)
     if type_of(value) != "int":
         raise error(f"an extent must be a non-negative integer, found {show(value)}", span)
-    message: list[str | Extent] = ["an extent must be a non-negative integer, found ", value]
-    env.symbols.require(extents.compare("ge", value, 0), message, span)
+    message: list[str | Dimension] = ["an extent must be a non-negative integer, found ", value]
+    env.symbols.require(dimensions.compare("ge", value, 0), message, span)
     return value

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from tvm_nnef import extents
 from tvm_nnef.diagnostics import Diagnostic, NnefError
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 MAX_ELEMENTS = 1 << 44
 """The most elements of a tensor; a dimension that is known only at run time counts as 1."""
@@ -25,16 +25,16 @@ def _elements(tensor: Tensor) -> int:
     return math.prod(map(_least, tensor.shape))
 
 
-def _least(extent: Extent) -> int:
+def _least(extent: Dimension) -> int:
     """A dimension where the symbols in it are 1."""
-    if extents.is_static(extent):
+    if dimensions.is_static(extent):
         return extent
-    ones = dict.fromkeys(extents.symbols(extent), 1)
-    return max(1, int(extents.evaluate(extent, ones)))
+    ones = dict.fromkeys(dimensions.symbols(extent), 1)
+    return max(1, int(dimensions.evaluate(extent, ones)))
 
 
 def _too_large(tensor: Tensor) -> Diagnostic:
-    shape = ", ".join(map(extents.text, tensor.shape))
+    shape = ", ".join(map(dimensions.text, tensor.shape))
     message = f"'{tensor.short_name}' has the shape [{shape}], which is too large"
     hint = f"a tensor has at most {MAX_ELEMENTS} elements"
     return Diagnostic(message, tensor.span, hint)

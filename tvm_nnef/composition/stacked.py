@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from tvm_nnef import extents
 from tvm_nnef.composition.binding import Invocation
 from tvm_nnef.composition.values import Environment
 from tvm_nnef.diagnostics import error
-from tvm_nnef.extents import is_symbolic
 from tvm_nnef.graph.nodes import Operand, Tensor
 from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import is_symbolic
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def joined(
         order = (*range(1, place + 1), 0, *range(place + 1, rank + 1))
         steps.append(("transpose", {"perm": order}))
     if name == "layout.concat":
-        total = extents.mul(pack.shape[0], pack.shape[place + 1])
+        total = dimensions.mul(pack.shape[0], pack.shape[place + 1])
         steps.append(("reshape", {"axis": place, "rank": 2, "shape": (total,)}))
     return (_invoked(composer, steps, pack, definition, call, frame, targets),)
 
@@ -84,13 +84,13 @@ def taken_apart(
         number = given.get("count")
         if not is_symbolic(number) or "sizes" in given:
             return None
-        positive = extents.compare("gt", number, 0)
+        positive = dimensions.compare("gt", number, 0)
         message = ["'count' must be positive; count = ", number]
         frame.env.symbols.require(positive, message, call.span)
-        parts = (number, extents.floordiv(extent, number))
+        parts = (number, dimensions.floordiv(extent, number))
         steps.append(("reshape", {"axis": place, "rank": 1, "shape": parts}))
         rank += 1
-    elif extents.is_static(extent):
+    elif dimensions.is_static(extent):
         return None
     order = (place, *(other for other in range(rank) if other != place))
     steps.append(("transpose", {"perm": order}))

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tvm_nnef import extents
 from tvm_nnef.composition.computed import item
 from tvm_nnef.composition.results import results_like
 from tvm_nnef.composition.symbols import Symbols
@@ -27,6 +26,7 @@ from tvm_nnef.graph.nodes import (
     flatten,
     tensors,
 )
+from tvm_nnef.symbolic import dimensions
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _check_carried(carried: Mapping[str, Operand], body: Graph, span: Span) -> N
 
 def check_single(value: Value, type_: str, what: str, span: Span) -> None:
     """Raises NnefError unless a value is one tensor of one element of a type."""
-    single = isinstance(value, Tensor) and extents.product(value.shape) == 1
+    single = isinstance(value, Tensor) and dimensions.product(value.shape) == 1
     if not single or value.type != type_:  # type: ignore[union-attr]
         message = f"{what} must be one {type_} tensor of one element"
         found = kind(value) if isinstance(value, Tensor) else describe(value)

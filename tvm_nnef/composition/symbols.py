@@ -1,6 +1,6 @@
-"""Extents that only a run tells: their symbols, and what a run must check (section 3.1).
+"""Symbols of dynamic dimensions, and the conditions on them to check at run time (section 3.1).
 
-Holds nothing else of what is composed. Arithmetic on symbols stands in :mod:`tvm_nnef.extents`.
+The arithmetic on symbols is in :mod:`tvm_nnef.symbolic.dimensions`.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tvm_nnef import extents
 from tvm_nnef.diagnostics import Note, Span, error
-from tvm_nnef.extents import Condition, Extent
 from tvm_nnef.graph.nodes import Check, Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 MAX_BOUND = (1 << 31) - 1
 """The largest bound of a symbol: what an index of a tensor can be."""
 
 
-def plain(message: Iterable[str | Extent]) -> str:
+def plain(message: Iterable[str | Dimension]) -> str:
     """The parts of a message as one text, in which symbols stand for their values."""
-    return "".join(part if isinstance(part, str) else extents.text(part) for part in message)
+    return "".join(part if isinstance(part, str) else dimensions.text(part) for part in message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +33,27 @@ class Symbols:
     checks: list[Check] = field(default_factory=list)
     stacked: set[Tensor] = field(default_factory=set)
 
-    def new(self, name: str, bound: int) -> Extent:
+    def new(self, name: str, bound: int) -> Dimension:
         """A symbol for an extent of at most ``bound``, under a name that no other one has."""
         free, number = name, 1
         while free in self.bounds:
             number += 1
             free = f"{name}_{number}"
         self.bounds[free] = bound
-        return extents.symbol(free)
+        return dimensions.symbol(free)
 
     def separate(self) -> Symbols:
         """For a branch or a loop body, which checks only what it comes to."""
         return Symbols(self.bounds, [], self.stacked)
 
-    def largest(self, extent: Extent) -> int:
+    def largest(self, extent: Dimension) -> int:
         """The upper bound of an extent."""
-        return extents.limits(extent, self.bounds)[1]
+        return dimensions.limits(extent, self.bounds)[1]
 
     def require(
         self,
         condition: Condition,
-        message: Sequence[str | Extent],
+        message: Sequence[str | Dimension],
         place: Span | None,
         notes: tuple[Note, ...] = (),
     ) -> None:
@@ -62,7 +62,7 @@ class Symbols:
         ``message`` says what is wrong otherwise: texts, and extents whose values belong there.
         Raises NnefError where the condition never holds.
         """
-        decided = extents.decide(condition, self.bounds)
+        decided = dimensions.decide(condition, self.bounds)
         if decided is False:
             raise error(plain(message), place, notes=notes)
         if decided is None:

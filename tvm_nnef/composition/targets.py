@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_nnef import extents
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.values import Environment, Value, describe
 from tvm_nnef.diagnostics import Span, error
-from tvm_nnef.extents import Extent, is_symbolic
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension, is_symbolic
 from tvm_nnef.syntax import nodes
 
 
@@ -69,14 +69,14 @@ def _check_declared_length(
         raise error(f"a pack of length {len(value)}, declared to be {length} long", span)
 
 
-def _check_stacked_length(length: Extent, declared: Value, env: Environment, span: Span) -> None:
+def _check_stacked_length(length: Dimension, declared: Value, env: Environment, span: Span) -> None:
     """A length that only a run tells may be declared as the tensor that counts, or as its bound."""
     if isinstance(declared, Tensor) or declared == env.symbols.largest(length):
         return
     if not isinstance(declared, int) and not is_symbolic(declared):
         raise error(f"a pack length must be an integer, found {describe(declared)}", span)
     message = ["a pack of length ", length, ", declared to be ", declared, " long"]
-    env.symbols.require(extents.compare("eq", length, declared), message, span)
+    env.symbols.require(dimensions.compare("eq", length, declared), message, span)
 
 
 def _split(

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeGuard
 
-from tvm_nnef import extents
 from tvm_nnef.composition.budget import Budget
 from tvm_nnef.composition.symbols import Symbols
 from tvm_nnef.diagnostics import NnefError, Span, error
-from tvm_nnef.extents import Condition, Extent
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.formula import Scalar, ScalarType
 from tvm_nnef.graph.nodes import Operand, Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Undefined:
         return error(self.message, self.span, hint=self.hint)
 
 
-Known: TypeAlias = "bool | int | float | str | Extent | Condition"
+Known: TypeAlias = "bool | int | float | str | Dimension | Condition"
 Item: TypeAlias = "Known | Scalar | formula.Subscript | Tensor | Undefined"
 Value: TypeAlias = "Item | tuple[Item, ...] | None"
 
@@ -80,7 +80,7 @@ def is_atom(value: object) -> TypeGuard[bool | int | float | str]:
 
 def is_known(value: object) -> bool:
     """Whether a value is an atom, an extent, or a condition on extents."""
-    return is_atom(value) or extents.is_symbolic(value)
+    return is_atom(value) or dimensions.is_symbolic(value)
 
 
 def type_of(value: object) -> str:
@@ -99,7 +99,7 @@ def type_of(value: object) -> str:
         case _ if is_scalar(value):
             return value.type
         case _:
-            return "bool" if extents.is_condition(value) else "int"
+            return "bool" if dimensions.is_condition(value) else "int"
 
 
 def pack_type(value: Value) -> str | None:
@@ -161,19 +161,19 @@ def show(value: Value, *, quote: bool = True) -> str:
             return "undefined"
         case formula.Constant(type, value):
             return f"{type}({show(value)})"
-        case _ if extents.is_symbolic(value):
-            return extents.text(value)
+        case _ if dimensions.is_symbolic(value):
+            return dimensions.text(value)
         case _:
             return str(value)
 
 
-def shown(value: Value, *, quote: bool) -> list[str | Extent]:
+def shown(value: Value, *, quote: bool) -> list[str | Dimension]:
     """What :func:`show` writes, in parts: extents that only a run tells stay as they are."""
-    if extents.is_symbolic(value):
+    if dimensions.is_symbolic(value):
         return [value]
-    if not isinstance(value, tuple) or not any(map(extents.is_symbolic, value)):
+    if not isinstance(value, tuple) or not any(map(dimensions.is_symbolic, value)):
         return [show(value, quote=quote)]
-    parts: list[str | Extent] = []
+    parts: list[str | Dimension] = []
     for item in value:
         parts += [", " if parts else "[", *shown(item, quote=True)]
     return [*parts, "]"]
@@ -202,7 +202,7 @@ def describe(value: Value) -> str:
             return "a guarded index"
         case _ if is_scalar(value):
             return f"a run-time value of type {value.type}"
-        case _ if extents.is_symbolic(value):
+        case _ if dimensions.is_symbolic(value):
             return f"'{show(value)}', which only a run tells"
         case _:
             return f"{show(value)} of type {type_of(value)}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Attribute, Operation, Tensor
+from tvm_nnef.symbolic.dimensions import Dimension
 
 
 class Arguments:
@@ -40,7 +40,7 @@ class Arguments:
         assert isinstance(found, Tensor)
         return found
 
-    def shape(self, operand: int) -> tuple[Extent, ...]:
+    def shape(self, operand: int) -> tuple[Dimension, ...]:
         """The shape of an operand."""
         return self.tensor(operand).shape
 

@@ -9,8 +9,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tvm_nnef import extents
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.formula_text import atom, lines
 from tvm_nnef.graph.nodes import (
@@ -28,6 +26,8 @@ from tvm_nnef.graph.nodes import (
     flatten,
     operator_name,
 )
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 
 def text(graph: Graph, *, bodies: bool = True) -> str:
@@ -99,7 +99,7 @@ def _graph(graph: Graph, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator
         yield f"  {results} = {first}"
         yield from ("  " + line for line in more)
     for check in graph.checks:
-        yield f"  check {extents.text(check.condition)}: {_message(check)}"
+        yield f"  check {dimensions.text(check.condition)}: {_message(check)}"
     for variable, tensor in graph.updates:
         yield f"  update {variable.name} <- {tensor.name}"
 
@@ -197,7 +197,7 @@ def _operand(operand: Operand, dtypes: Mapping[Tensor, str] | None) -> str:
 
 
 def _typed(tensor: Tensor, dtypes: Mapping[Tensor, str]) -> str:
-    shape = ", ".join(map(extents.text, tensor.shape))
+    shape = ", ".join(map(dimensions.text, tensor.shape))
     return f"{tensor.name}: {dtypes.get(tensor, tensor.type)}[{shape}]"
 
 
@@ -220,7 +220,7 @@ def _graph_data(graph: Graph) -> dict[str, Any]:
         "operations": [_node_data(node) for node in graph.operations],
         "updates": [[variable.name, tensor.name] for variable, tensor in graph.updates],
         "checks": [
-            {"condition": extents.text(check.condition), "message": _message(check)}
+            {"condition": dimensions.text(check.condition), "message": _message(check)}
             for check in graph.checks
         ],
     }
@@ -229,7 +229,7 @@ def _graph_data(graph: Graph) -> dict[str, Any]:
 def _message(check: Check) -> str:
     """The message of a check, with ``{...}`` around what stands for values."""
     return "".join(
-        part if isinstance(part, str) else f"{{{extents.text(part)}}}" for part in check.message
+        part if isinstance(part, str) else f"{{{dimensions.text(part)}}}" for part in check.message
     )
 
 
@@ -307,7 +307,7 @@ def _names(operand: Operand) -> str | list[str] | None:
             return [tensor.name for tensor in pack]
 
 
-def _plain(value: Attribute | Extent) -> Any:
+def _plain(value: Attribute | Dimension) -> Any:
     match value:
         case tuple():
             return [_plain(item) for item in value]
@@ -316,13 +316,13 @@ def _plain(value: Attribute | Extent) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case _:
-            return extents.text(value)
+            return dimensions.text(value)
 
 
 def _edges(operands: tuple[Tensor, ...], node: str, source: Mapping[Tensor, str]) -> Iterator[str]:
     for tensor in operands:
         if tensor in source:
-            shape = "x".join(map(extents.text, tensor.shape))
+            shape = "x".join(map(dimensions.text, tensor.shape))
             edge = f"{_quoted(source[tensor])} -> {_quoted(node)}"
             yield f"  {edge} [label={_quoted(shape)}];"
 

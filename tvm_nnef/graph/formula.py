@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from tvm_nnef.extents import Extent
+from tvm_nnef.symbolic.dimensions import Dimension
 
 if TYPE_CHECKING:
     from tvm_nnef.diagnostics import Span
@@ -52,7 +52,7 @@ class Constant:
     """A number, truth value or extent. An infinite ``int`` stands for the type's extreme value."""
 
     type: ScalarType
-    value: int | float | bool | Extent
+    value: int | float | bool | Dimension
 
 
 @dataclass(frozen=True, slots=True)

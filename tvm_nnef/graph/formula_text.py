@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from tvm_nnef import extents
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import (
     Binary,
     BinaryFunction,
@@ -27,6 +25,8 @@ from tvm_nnef.graph.formula import (
     Unary,
 )
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 _INFIX: Mapping[BinaryFunction, tuple[str, int]] = {
     "or": ("||", 1),
@@ -94,7 +94,7 @@ def scalar(value: Scalar, binding: int = 0) -> str:
             return _access(tensor, subscripts)
 
 
-def atom(value: bool | float | str | Extent | None) -> str:
+def atom(value: bool | float | str | Dimension | None) -> str:
     """An atom as the language writes it; a symbolic extent as TVM does."""
     match value:
         case None:
@@ -106,7 +106,7 @@ def atom(value: bool | float | str | Extent | None) -> str:
         case str():
             return f"'{value}'"
         case _:
-            return extents.text(value) if extents.is_symbolic(value) else str(value)
+            return dimensions.text(value) if dimensions.is_symbolic(value) else str(value)
 
 
 def _access(tensor: Tensor, subscripts: tuple[Subscript, ...]) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from tvm_nnef import extents
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Binary, Constant, Index, Local, Scalar, Select, Statement, Unary
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
-Interval: TypeAlias = "tuple[Extent, Extent]"
+Interval: TypeAlias = "tuple[Dimension, Dimension]"
 Ranges: TypeAlias = "Mapping[str, Interval]"
 """The interval of each index and of each local value that has one."""
 
@@ -27,8 +27,8 @@ def interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
     return found if found and all(map(_is_machine_int, found)) else None
 
 
-def _is_machine_int(end: Extent) -> bool:
-    return not extents.is_static(end) or -(2**63) <= end < 2**63
+def _is_machine_int(end: Dimension) -> bool:
+    return not dimensions.is_static(end) or -(2**63) <= end < 2**63
 
 
 def _interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
@@ -39,15 +39,15 @@ def _interval(scalar: Scalar, ranges: Ranges) -> Interval | None:
             return ranges.get(name)
         case Unary("neg", operand):
             inner = interval(operand, ranges)
-            return (extents.sub(0, inner[1]), extents.sub(0, inner[0])) if inner else None
+            return (dimensions.sub(0, inner[1]), dimensions.sub(0, inner[0])) if inner else None
         case Binary(function, left, right) if function in _COMBINATIONS:
             first, second = interval(left, ranges), interval(right, ranges)
             return _COMBINATIONS[function](first, second) if first and second else None
         case Select(_, consequent, alternative):
             first, second = interval(consequent, ranges), interval(alternative, ranges)
             if first and second:
-                low = extents.minimum(first[0], second[0])
-                return low, extents.maximum(first[1], second[1])
+                low = dimensions.minimum(first[0], second[0])
+                return low, dimensions.maximum(first[1], second[1])
     return None
 
 
@@ -60,7 +60,7 @@ def ranges_of(statement: Statement) -> dict[str, Interval]:
     for loop in statement.loops:
         extent = interval(loop.extent, ranges)
         if extent:
-            ranges[loop.index.name] = (0, extents.sub(extent[1], 1))
+            ranges[loop.index.name] = (0, dimensions.sub(extent[1], 1))
     for local in statement.locals:
         value = interval(local.value, ranges) if local.value.type == "int" else None
         if value:
@@ -73,63 +73,63 @@ def fits(scalar: Scalar, ranges: Ranges, bounds: Mapping[str, int]) -> bool:
     known = interval(scalar, ranges)
     if known is None:
         return False
-    least, most = extents.limits(known[0], bounds)[0], extents.limits(known[1], bounds)[1]
+    least, most = dimensions.limits(known[0], bounds)[0], dimensions.limits(known[1], bounds)[1]
     return least >= -(2**31) and most < 2**31
 
 
-def within(known: Interval | None, extent: Extent) -> bool:
+def within(known: Interval | None, extent: Dimension) -> bool:
     """Whether all values of an interval are certainly positions of a dimension."""
     return known is not None and above(known[0]) and below(known[1], extent)
 
 
-def above(value: Extent) -> bool:
+def above(value: Dimension) -> bool:
     """Whether a value is certainly not negative."""
-    return extents.compare("ge", value, 0) is True
+    return dimensions.compare("ge", value, 0) is True
 
 
-def below(value: Extent, extent: Extent) -> bool:
+def below(value: Dimension, extent: Dimension) -> bool:
     """Whether a value is certainly less than an extent."""
-    return extents.compare("lt", value, extent) is True
+    return dimensions.compare("lt", value, extent) is True
 
 
 def _sums(left: Interval, right: Interval) -> Interval:
-    return extents.add(left[0], right[0]), extents.add(left[1], right[1])
+    return dimensions.add(left[0], right[0]), dimensions.add(left[1], right[1])
 
 
 def _differences(left: Interval, right: Interval) -> Interval:
-    return extents.sub(left[0], right[1]), extents.sub(left[1], right[0])
+    return dimensions.sub(left[0], right[1]), dimensions.sub(left[1], right[0])
 
 
 def _products(left: Interval, right: Interval) -> Interval | None:
-    ends = [extents.mul(a, b) for a in left for b in right]
-    numbers = [end for end in ends if extents.is_static(end)]
+    ends = [dimensions.mul(a, b) for a in left for b in right]
+    numbers = [end for end in ends if dimensions.is_static(end)]
     if len(numbers) == len(ends):
         return min(numbers), max(numbers)
     for factor, other in ((left, right), (right, left)):
-        if extents.equal(*factor) and above(factor[0]):
-            return extents.mul(other[0], factor[0]), extents.mul(other[1], factor[0])
+        if dimensions.equal(*factor) and above(factor[0]):
+            return dimensions.mul(other[0], factor[0]), dimensions.mul(other[1], factor[0])
     return (ends[0], ends[3]) if above(left[0]) and above(right[0]) else None
 
 
 def _minima(left: Interval, right: Interval) -> Interval:
-    return extents.minimum(left[0], right[0]), extents.minimum(left[1], right[1])
+    return dimensions.minimum(left[0], right[0]), dimensions.minimum(left[1], right[1])
 
 
 def _maxima(left: Interval, right: Interval) -> Interval:
-    return extents.maximum(left[0], right[0]), extents.maximum(left[1], right[1])
+    return dimensions.maximum(left[0], right[0]), dimensions.maximum(left[1], right[1])
 
 
 def _quotients(left: Interval, right: Interval) -> Interval | None:
     if _is_divisor(right):
-        return extents.floordiv(left[0], right[0]), extents.floordiv(left[1], right[0])
+        return dimensions.floordiv(left[0], right[0]), dimensions.floordiv(left[1], right[0])
     return _any_quotients(left, right)
 
 
 def _any_quotients(left: Interval, right: Interval) -> Interval | None:
     """Quotients rounded in any way, none of which is further from 0 than the dividend."""
     if above(left[0]):
-        return (0 if above(right[0]) else extents.sub(0, left[1])), left[1]
-    if extents.is_static(left[0]) and extents.is_static(left[1]):
+        return (0 if above(right[0]) else dimensions.sub(0, left[1])), left[1]
+    if dimensions.is_static(left[0]) and dimensions.is_static(left[1]):
         furthest = max(abs(left[0]), abs(left[1]))
         return -furthest, furthest
     return None
@@ -138,19 +138,19 @@ def _any_quotients(left: Interval, right: Interval) -> Interval | None:
 def _remainders(left: Interval, right: Interval) -> Interval | None:
     """Remainders with the sign of the divisor; 0 where it is 0."""
     if _is_divisor(right):
-        return 0, extents.sub(right[0], 1)
-    least = 0 if above(right[0]) else extents.minimum(extents.add(right[0], 1), 0)
-    return least, extents.maximum(extents.sub(right[1], 1), 0)
+        return 0, dimensions.sub(right[0], 1)
+    least = 0 if above(right[0]) else dimensions.minimum(dimensions.add(right[0], 1), 0)
+    return least, dimensions.maximum(dimensions.sub(right[1], 1), 0)
 
 
 def _truncated_remainders(left: Interval, right: Interval) -> Interval:
     """Remainders with the sign of the dividend; 0 where the divisor is 0."""
-    return extents.minimum(left[0], 0), extents.maximum(left[1], 0)
+    return dimensions.minimum(left[0], 0), dimensions.maximum(left[1], 0)
 
 
 def _is_divisor(interval: Interval) -> bool:
     """Whether an interval is one value, greater than 0."""
-    return extents.equal(*interval) and extents.compare("gt", interval[0], 0) is True
+    return dimensions.equal(*interval) and dimensions.compare("gt", interval[0], 0) is True
 
 
 _COMBINATIONS: Mapping[str, Callable[[Interval, Interval], Interval | None]] = {

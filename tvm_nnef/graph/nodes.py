@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tvm_nnef.diagnostics import Note, Span
-from tvm_nnef.extents import Condition, Extent
 from tvm_nnef.graph.formula import Formula, ScalarType
+from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 Atom: TypeAlias = "bool | int | float | str"
-Attribute: TypeAlias = "Atom | Extent | tuple[Atom | Extent, ...] | None"
+Attribute: TypeAlias = "Atom | Dimension | tuple[Atom | Dimension, ...] | None"
 """A resolved attribute: an atom, a pack of atoms, or null."""
 
 
@@ -30,7 +30,7 @@ class Tensor:
 
     name: str
     type: ScalarType
-    shape: tuple[Extent, ...]
+    shape: tuple[Dimension, ...]
     role: Literal["input", "variable", "constant", "result"]
     value: int | float | bool | tuple[int | float | bool, ...] | None = None
     span: Span | None = field(default=None, repr=False)
@@ -214,7 +214,7 @@ class Check:
     """
 
     condition: Condition
-    message: tuple[str | Extent, ...]
+    message: tuple[str | Dimension, ...]
     span: Span | None = field(default=None, repr=False)
     notes: tuple[Note, ...] = field(default=(), repr=False)
 

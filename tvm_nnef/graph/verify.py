@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tvm_nnef import extents
 from tvm_nnef.graph import verify_symbols
 from tvm_nnef.graph.formula import Formula, ScalarType
 from tvm_nnef.graph.nodes import (
@@ -26,6 +25,7 @@ from tvm_nnef.graph.nodes import (
 )
 from tvm_nnef.graph.verify_control_flow import alike, problems
 from tvm_nnef.graph.verify_formula import problem
+from tvm_nnef.symbolic import dimensions
 
 _ATOMS: dict[ScalarType, tuple[type, ...]] = {
     "real": (int, float),
@@ -166,9 +166,9 @@ def _constant(tensor: Tensor, where: str) -> None:
         fits &= tensor.type == "bool" or not isinstance(value, bool)
         _require(fits, where, f"constant '{tensor.name}' of type {tensor.type} has value {value}")
     if isinstance(tensor.value, tuple):
-        volume = extents.product(tensor.shape)
+        volume = dimensions.product(tensor.shape)
         message = f"constant '{tensor.name}' has {len(values)} values for {volume} items"
-        _require(extents.equal(volume, len(values)), where, message)
+        _require(dimensions.equal(volume, len(values)), where, message)
 
 
 def _title(node: Node) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tvm_nnef import extents
 from tvm_nnef.graph.checks import own_symbols
 from tvm_nnef.graph.nodes import Graph, If, Loop, Operand, Tensor, flatten
+from tvm_nnef.symbolic import dimensions
 
 
 def problems(node: If | Loop) -> Iterator[str]:
@@ -30,7 +30,7 @@ def alike(left: Tensor, right: Tensor) -> bool:
     return (
         left.type == right.type
         and left.rank == right.rank
-        and all(map(extents.equal, left.shape, right.shape))
+        and all(map(dimensions.equal, left.shape, right.shape))
     )
 
 
@@ -117,7 +117,7 @@ def _unlike(found: Operand, wanted: Tensor) -> Iterator[str]:
 
 
 def _single(tensor: Tensor, type: str) -> bool:
-    return tensor.type == type and extents.equal(extents.product(tensor.shape), 1)
+    return tensor.type == type and dimensions.equal(dimensions.product(tensor.shape), 1)
 
 
 def _outputs(graph: Graph) -> tuple[Operand, ...]:

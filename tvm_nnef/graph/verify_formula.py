@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tvm_nnef.extents import is_symbolic
 from tvm_nnef.graph.formula import (
     Binary,
     Cast,
@@ -28,6 +27,7 @@ from tvm_nnef.graph.formula import (
     walk,
 )
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic.dimensions import is_symbolic
 
 _NUMBERS = frozenset({"real", "int"})
 _REAL, _INT, _BOOL = frozenset({"real"}), frozenset({"int"}), frozenset({"bool"})

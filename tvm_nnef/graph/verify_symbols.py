@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tvm_nnef import extents
 from tvm_nnef.graph.checks import own_symbols, symbols
 from tvm_nnef.graph.formula import Constant, Formula, scalars, walk
 from tvm_nnef.graph.nodes import (
@@ -22,6 +21,7 @@ from tvm_nnef.graph.nodes import (
     flatten,
     operator_name,
 )
+from tvm_nnef.symbolic import dimensions
 
 
 def problems(graph: Graph) -> Iterator[str]:
@@ -78,5 +78,5 @@ def _undefined(where: str, values: Iterable[object], known: set[str]) -> Iterato
 
 
 def _symbols(values: Iterable[object]) -> set[str]:
-    found = (value for value in values if extents.is_symbolic(value))
-    return {name for value in found for name in extents.symbols(value)}
+    found = (value for value in values if dimensions.is_symbolic(value))
+    return {name for value in found for name in dimensions.symbols(value)}

@@ -10,8 +10,6 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef import extents
-from tvm_nnef.extents import Extent
 from tvm_nnef.lower.boxes import box_rows, boxes_apart
 from tvm_nnef.lower.checks import learn
 from tvm_nnef.lower.invocation import Invocation, Lowered
@@ -19,13 +17,15 @@ from tvm_nnef.lower.loops import INDEX
 from tvm_nnef.lower.ops.common import forward
 from tvm_nnef.lower.sorting import PLACE, places_in_order
 from tvm_nnef.lower.symbols import own
-from tvm_nnef.tvm_compat import PrimFunction, RelaxExpression, shape_and_dtype, tensor_type
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tvm_support.compat import PrimFunction, RelaxExpression, shape_and_dtype, tensor_type
 
 
 def first_places(invocation: Invocation) -> Lowered:
     """``algo._first_places``: the positions of the first k elements along an axis."""
     shape, dtype = invocation.result.shape, invocation.dtype
-    if any(extents.equal(extent, 0) for extent in shape):
+    if any(dimensions.equal(extent, 0) for extent in shape):
         return relax.op.zeros(shape, dtype)
     axis = forward(invocation.number("axis"), len(shape))
     largest, most = bool(invocation.attribute("largest")), invocation.attribute("k")
@@ -36,13 +36,13 @@ def first_places(invocation: Invocation) -> Lowered:
 
 
 def _in_order(
-    invocation: Invocation, operand: int, axis: int, count: Extent, most: Any, **options: Any
+    invocation: Invocation, operand: int, axis: int, count: Dimension, most: Any, **options: Any
 ) -> RelaxExpression:
     """The places of the first ``count`` elements of an operand, no more than ``most``."""
     tensor = invocation.tensor(operand)
     shape = (*tensor.shape[:axis], count, *tensor.shape[axis + 1 :])
     known, kept, limit = (
-        [extent if extents.is_static(extent) else None for extent in part]
+        [extent if dimensions.is_static(extent) else None for extent in part]
         for part in (tensor.shape, [count], [most])
     )
     dtype = invocation.machine_types[tensor]
@@ -56,7 +56,7 @@ def _call(
     name: str,
     kernel: PrimFunction,
     arguments: Sequence[RelaxExpression],
-    results: Sequence[tuple[Sequence[Extent], str]],
+    results: Sequence[tuple[Sequence[Dimension], str]],
 ) -> list[RelaxExpression]:
     """The results of a kernel, of the given shapes and dtypes."""
     variable = builder.add_func(kernel, name)
@@ -80,7 +80,7 @@ def nonmax_suppress(invocation: Invocation) -> Lowered:
     """``algo.nonmax_suppress``: the boxes of each class by score, those apart chosen and listed."""
     batch, kinds, count = invocation.tensor(1).shape
     limit = invocation.attribute("max_outputs_per_class")
-    width = extents.minimum(limit, count)
+    width = dimensions.minimum(limit, count)
     (symbol,) = own(invocation.result.shape)
     builder, rows = invocation.builder, (batch, kinds)
     overlap, least = (invocation.real(f"{name}_threshold") for name in ("iou", "score"))

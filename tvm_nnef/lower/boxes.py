@@ -28,7 +28,7 @@ from tvm_nnef.lower.loops import (
     wide,
 )
 from tvm_nnef.lower.sorting import PLACE
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 _LANES = 16
 """So many boxes are compared at once, in vectors."""

@@ -18,13 +18,13 @@ from typing import Any
 
 from tvm import relax, te
 
-from tvm_nnef import tvm_compat
-from tvm_nnef.extents import text
 from tvm_nnef.graph.checks import place
 from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol, occurring, sizes
-from tvm_nnef.tvm_compat import RelaxExpression
+from tvm_nnef.symbolic.dimensions import text
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import RelaxExpression
 
 MARK = "nnef check"
 """The first item of the list in the text of an error."""
@@ -78,16 +78,14 @@ def _failure(builder: Any, check: Check, arguments: list[RelaxExpression]) -> An
 
     It asks for a shape where there is none, which is an error with a text that can be made here.
     """
-    items = [
-        part if occurring([part]) else tvm_compat.string(_text(part)) for part in check.message
-    ]
+    items = [part if occurring([part]) else compat.string(_text(part)) for part in check.message]
     parameters = _parameters(arguments)
     with builder.function("check_failed", parameters, private=True, pure=False):
-        head = [tvm_compat.string(MARK), tvm_compat.string(place(check.span))]
+        head = [compat.string(MARK), compat.string(place(check.span))]
         message = relax.Tuple([*head, *items])
         rendered = builder.emit(_packed("ffi.json.Stringify", relax.AnyType(), message, 0))
         no_shape = relax.const(0, "int64")
-        kind = tvm_compat.tensor_type((), "bool")
+        kind = compat.tensor_type((), "bool")
         raised = _packed("vm.builtin.check_shape_info", kind, no_shape, 0, rendered)
         return builder.emit_func_output(builder.emit(raised))
 

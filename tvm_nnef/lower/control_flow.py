@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm import relax
 
-from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import error
-from tvm_nnef.extents import Extent
+from tvm_nnef.function_attributes import CONSTANTS_FROM, LOOP_BODY, LOOP_STEPS
 from tvm_nnef.graph.nodes import (
     Graph,
     If,
@@ -37,7 +36,10 @@ from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.sized import cut
 from tvm_nnef.lower.stacks import empty, item, part, stacked, stored
 from tvm_nnef.lower.symbols import occurring, sizes
-from tvm_nnef.tvm_compat import CONSTANTS_FROM, LOOP_BODY, LOOP_STEPS, RelaxExpression
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import RelaxExpression
 
 if TYPE_CHECKING:
     from tvm_nnef.lower.walk import Walk
@@ -226,7 +228,7 @@ class _Repeated:
 
     def _polled(self, index: RelaxExpression) -> RelaxExpression:
         """The index, from a kernel that polls for signals, so that a user can end the loop."""
-        kernel = self.walk.builder.add_func(tvm_compat.polling_copy(), "poll")
+        kernel = self.walk.builder.add_func(compat.polling_copy(), "poll")
         call = relax.op.call_tir(kernel, [index], out_ty=index.ty)
         return self.walk.builder.emit(call)
 
@@ -332,10 +334,10 @@ def _packs(node: Loop) -> dict[int, Pack]:
     return {place: pack for place, pack in packs if place >= len(node.carried) and pack}
 
 
-def _stack_shape(pack: Pack, walk: Walk) -> tuple[Extent, ...]:
+def _stack_shape(pack: Pack, walk: Walk) -> tuple[Dimension, ...]:
     """The shape of the stack of a scan output, with room for all steps that there can be."""
     if isinstance(pack, Tensor):
-        return (extents.limits(pack.shape[0], walk.bounds)[1], *pack.shape[1:])
+        return (dimensions.limits(pack.shape[0], walk.bounds)[1], *pack.shape[1:])
     return (len(pack), *pack[0].shape)
 
 
@@ -380,7 +382,7 @@ def _choice(
     pure: bool,
 ) -> Any:
     """A function that takes a condition in front of the parameters of two expressions."""
-    condition = relax.Var("condition", tvm_compat.tensor_type((), "bool"))
+    condition = relax.Var("condition", compat.tensor_type((), "bool"))
     both = [condition, *parameters]
     with walk.builder.function(name, both, _BOUND, pure=pure, private=True):
         chosen = walk.builder.emit(relax.If(condition, *arms))
@@ -399,7 +401,7 @@ def _items(call: RelaxExpression, count: int, walk: Walk) -> list[RelaxExpressio
 
 def _scalar(value: RelaxExpression, walk: Walk) -> RelaxExpression:
     """A tensor of one element as one of rank 0."""
-    shape, _ = tvm_compat.shape_and_dtype(value)
+    shape, _ = compat.shape_and_dtype(value)
     return walk.builder.emit(relax.op.reshape(value, ())) if shape else value
 
 

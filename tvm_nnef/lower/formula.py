@@ -19,8 +19,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from tvm import te, tirx
 
-from tvm_nnef import extents as algebra
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import (
     Constant,
     Formula,
@@ -39,7 +37,9 @@ from tvm_nnef.lower.places import Place, extents, is_single, place
 from tvm_nnef.lower.scalars import INDEX_TYPE, ComputeTypes, Emitter, guarded, literal
 from tvm_nnef.lower.searches import Search, find_search, places_found
 from tvm_nnef.lower.unsigned import UNSIGNED, binary, signed, unsigned
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 TeTensor: TypeAlias = Any
 
@@ -163,7 +163,7 @@ def _places(store: Store, statement: Statement) -> list[Place | None]:
     return [place(subscript.index, statement) for subscript in store.subscripts]
 
 
-def _reduced(store: Store, statement: Statement) -> dict[str, Extent]:
+def _reduced(store: Store, statement: Statement) -> dict[str, Dimension]:
     """The loops that the position of a plain store does not tell, with their extents."""
     used = {term.index for place in _places(store, statement) if place for term in place.terms}
     ranges = extents(statement) or {}
@@ -179,7 +179,7 @@ def _after(
 ) -> dict[Tensor, Stage]:
     """The tensors that a statement writes, as they are after it."""
     ranges = extents(statement) or {}
-    if any(algebra.compare("le", extent, 0) is True for extent in ranges.values()):
+    if any(dimensions.compare("le", extent, 0) is True for extent in ranges.values()):
         return {}
     after: dict[Tensor, Stage] = {}
     for store in statement.stores:
@@ -248,23 +248,23 @@ class _Step:
 
 
 def _turned_around(
-    where: Place, axis: PrimExpression, extent: Extent
+    where: Place, axis: PrimExpression, extent: Dimension
 ) -> tuple[dict[str, PrimExpression], list[PrimExpression]]:
     """The indices that write a position of a dimension, and the tests that some do."""
     indices: dict[str, PrimExpression] = {}
-    tests = [axis >= where.offset] if not above(algebra.sub(0, where.offset)) else []
-    rest, largest = axis - where.offset, algebra.sub(algebra.sub(extent, 1), where.offset)
-    step: Extent = 0
+    tests = [axis >= where.offset] if not above(dimensions.sub(0, where.offset)) else []
+    rest, largest = axis - where.offset, dimensions.sub(dimensions.sub(extent, 1), where.offset)
+    step: Dimension = 0
     for term in where.terms:
         step = term.coefficient
         # Nothing is written where a run makes the coefficient 0, but the quotient must not trap.
-        divisor = step if algebra.is_static(step) else tirx.max(step, _wide(1))
+        divisor = step if dimensions.is_static(step) else tirx.max(step, _wide(1))
         index = tirx.floordiv(rest, divisor)
         indices[term.index] = index
-        if algebra.compare("ge", algebra.floordiv(largest, step), term.extent) is not False:
+        if dimensions.compare("ge", dimensions.floordiv(largest, step), term.extent) is not False:
             tests.append(index < term.extent)
-        rest, largest = tirx.floormod(rest, divisor), algebra.sub(step, 1)
-    if not algebra.equal(step, 1) and algebra.compare("le", largest, 0) is not True:
+        rest, largest = tirx.floormod(rest, divisor), dimensions.sub(step, 1)
+    if not dimensions.equal(step, 1) and dimensions.compare("le", largest, 0) is not True:
         tests.append(tirx.EQ(rest, _wide(0)))
     return indices, tests
 
@@ -282,7 +282,7 @@ def _assignment(step: _Step) -> TeTensor:
     return te.compute(_wide_shape(step.store.tensor), element, name=step.name)
 
 
-def _reduction(step: _Step, reduced: Mapping[str, Extent]) -> TeTensor:
+def _reduction(step: _Step, reduced: Mapping[str, Dimension]) -> TeTensor:
     """The stages of a statement with a reduction: the total, and its union with what was there."""
     operator, shape = step.store.operator, _wide_shape(step.store.tensor)
     null = literal(NULL_ELEMENT[operator], step.dtype)
@@ -359,8 +359,8 @@ def _padded_copy(padding: Padding, source: TeTensor, name: str) -> TeTensor:
         for position, lead, extent, total in zip(
             positions, padding.leads, padding.source.shape, padding.copy.shape, strict=True
         ):
-            tests += [position >= 0] if not algebra.equal(lead, 0) else []
-            inside = algebra.equal(total, algebra.add(lead, extent))
+            tests += [position >= 0] if not dimensions.equal(lead, 0) else []
+            inside = dimensions.equal(total, dimensions.add(lead, extent))
             tests += [] if inside else [position < extent]
         value = source(*positions)
         return guarded(tests, value, literal(padding.value, dtype_of(value)))
@@ -368,7 +368,7 @@ def _padded_copy(padding: Padding, source: TeTensor, name: str) -> TeTensor:
     return te.compute(_wide_shape(padding.copy), element, name=name)
 
 
-def _wide(extent: Extent) -> PrimExpression:
+def _wide(extent: Dimension) -> PrimExpression:
     return literal(extent, INDEX_TYPE)
 
 

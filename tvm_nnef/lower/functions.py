@@ -30,7 +30,7 @@ from tvm_nnef.lower.integers import (
     opaque,
     subtracted,
 )
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 UnaryEmitter: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
 BinaryEmitter: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"

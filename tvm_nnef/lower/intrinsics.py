@@ -9,24 +9,25 @@ from collections.abc import Mapping
 
 from tvm import relax, tirx
 
-from tvm_nnef import extents, tvm_compat
 from tvm_nnef.lower.algo import first_places, nonmax_suppress
 from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.scalars import INDEX_TYPE, literal
 from tvm_nnef.lower.sized import cut
 from tvm_nnef.lower.symbols import occurring, own, untold
-from tvm_nnef.tvm_compat import PrimFunction, opaque_function, tensor_type
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import PrimFunction, opaque_function, tensor_type
 
 
 def _nonzero(invocation: Invocation) -> Lowered:
     """Positions of the items that are not 0, written one after the other; then cut to length."""
     shape, builder, dtype = invocation.shape(0), invocation.builder, invocation.dtype
-    room = (len(shape), extents.product(shape))
+    room = (len(shape), dimensions.product(shape))
     extra = untold([shape, room])
     kernel = _positions(shape, room, invocation, extra)
     if occurring(shape):
-        kernel = tvm_compat.with_own_symbols(kernel)
+        kernel = compat.with_own_symbols(kernel)
     function = builder.add_func(kernel, "nonzero")
     kinds = [tensor_type(room, dtype), tensor_type((), INDEX_TYPE)]
     made = builder.emit(relax.call_tir(function, [invocation.operands[0], *extra], kinds))
@@ -36,16 +37,16 @@ def _nonzero(invocation: Invocation) -> Lowered:
 
 
 def _positions(
-    shape: tuple[extents.Extent, ...],
-    room: tuple[extents.Extent, ...],
+    shape: tuple[dimensions.Dimension, ...],
+    room: tuple[dimensions.Dimension, ...],
     invocation: Invocation,
     extra: list[tirx.Var],
 ) -> PrimFunction:
     """The PrimFunc that fills the front of ``room`` with positions, a column each, and counts."""
     source = invocation.machine_types[invocation.tensor(0)]
-    data = tvm_compat.buffer(shape, source, "data")
-    found = tvm_compat.buffer(room, invocation.dtype, "positions")
-    count = tvm_compat.buffer((), INDEX_TYPE, "count")
+    data = compat.buffer(shape, source, "data")
+    found = compat.buffer(room, invocation.dtype, "positions")
+    count = compat.buffer((), INDEX_TYPE, "count")
     zero, one = literal(0, INDEX_TYPE), literal(1, INDEX_TYPE)
     axes = [tirx.Var(f"i{number}", INDEX_TYPE) for number in range(len(shape))]
     column = tirx.BufferLoad(count, [])

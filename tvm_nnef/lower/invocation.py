@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tvm_nnef.graph.arguments import Arguments
 from tvm_nnef.graph.nodes import Operand, Operation, Tensor, tensors
-from tvm_nnef.tvm_compat import RelaxExpression
+from tvm_nnef.tvm_support.compat import RelaxExpression
 
 LoweredOperand: TypeAlias = "RelaxExpression | tuple[RelaxExpression, ...] | None"
 """As the operand: an expression, a tuple of them for a pack, or None."""

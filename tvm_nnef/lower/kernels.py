@@ -12,14 +12,14 @@ from typing import Any
 
 from tvm import relax, te
 
-from tvm_nnef import tvm_compat
 from tvm_nnef.graph.formula import Constant, Formula, loads, scalars, walk
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
 from tvm_nnef.lower.long_sums import in_parts
 from tvm_nnef.lower.ordered import ordered_function
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
-from tvm_nnef.tvm_compat import PrimFunction, RelaxExpression
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import PrimFunction, RelaxExpression
 
 
 def call_kernel(
@@ -43,9 +43,9 @@ def call_kernel(
     extra = untold(shapes, symbols)
     kernel = te.create_prim_func([*operands, *extra, *results], "int64")
     kernel = kernel.without_attr("global_symbol").with_attrs(dict(attributes or {}))
-    kinds = [tvm_compat.tensor_type(each.shape, str(each.dtype)) for each in results]
+    kinds = [compat.tensor_type(each.shape, str(each.dtype)) for each in results]
     if extra or occurring(extent for shape in shapes for extent in shape):
-        kernel = tvm_compat.with_own_symbols(kernel)
+        kernel = compat.with_own_symbols(kernel)
     return _call(builder, kernel, [*arguments, *extra], kinds, name)
 
 
@@ -78,8 +78,8 @@ def call_formula(
     extra = untold(shapes, used)
     kernel = ordered_function(formula, operands, types, name, extra)
     if extra or occurring(extent for shape in shapes for extent in shape):
-        kernel = tvm_compat.with_own_symbols(kernel)
-    kinds = [tvm_compat.tensor_type(t.shape, types.stored[t]) for t in results]
+        kernel = compat.with_own_symbols(kernel)
+    kinds = [compat.tensor_type(t.shape, types.stored[t]) for t in results]
     return _call(builder, kernel, [*arguments, *extra], kinds, f"{name}_ordered")
 
 
@@ -104,5 +104,5 @@ def _constants(formula: Formula) -> list[object]:
 def _placeholder(value: RelaxExpression, number: int) -> Any:
     letters = string.ascii_uppercase
     name = letters[number] if number < len(letters) else f"tensor_input_{number}"
-    shape, dtype = tvm_compat.shape_and_dtype(value)
+    shape, dtype = compat.shape_and_dtype(value)
     return te.placeholder(shape, dtype, str(value.name) if isinstance(value, relax.Var) else name)

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tvm_nnef.diagnostics import Span
-from tvm_nnef.extents import is_static
 from tvm_nnef.graph.formula import (
     Binary,
     Constant,
@@ -32,6 +31,7 @@ from tvm_nnef.graph.formula import (
     walk,
 )
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic.dimensions import is_static
 
 LONGEST = 4096
 """As many numbers are added up in one step."""

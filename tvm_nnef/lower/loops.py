@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from tvm import s_tir, tirx
 
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, opaque_function
+from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, opaque_function
 
 Buffer: TypeAlias = Any
 Statement: TypeAlias = Any
@@ -115,9 +116,8 @@ def function(
 ) -> PrimFunction:
     """A function of buffers, the last ``written`` of which it writes; it is fused with nothing."""
     outputs = parameters[len(parameters) - written :]
-    opaque = 8
     made = opaque_function(name, parameters, outputs, [], body)
-    return made.with_attr({"op_pattern": opaque})
+    return made.with_attr({OP_PATTERN: int(FusionPattern.OPAQUE)})
 
 
 def comparable(value: PrimExpression) -> PrimExpression:

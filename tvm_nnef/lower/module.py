@@ -17,8 +17,8 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
 - ``num_input``: how many parameters are inputs;
 - ``nnef_symbols``: where extents are symbols, a JSON object with the ``bounds`` of these, the
   ``checks`` on those of the inputs (:mod:`tvm_nnef.graph.checks`), and the shapes of the
-  ``outputs``, as trees (:func:`tvm_nnef.extents.tree`); the caller of ``main`` is to see to it that
-  bounds and checks hold;
+  ``outputs``, as trees (:func:`tvm_nnef.symbolic.dimensions.tree`); the caller of ``main`` is to
+  see to it that bounds and checks hold;
 - ``num_state``: how many parameters are state, where there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
 
@@ -34,7 +34,6 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.graph.arrays import converted
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
@@ -43,7 +42,9 @@ from tvm_nnef.lower.checks import block, is_pure
 from tvm_nnef.lower.naming import INITIAL_STATE, Names, port_items
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
-from tvm_nnef.tvm_compat import Module
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import Module
 
 
 def lower(
@@ -74,7 +75,7 @@ def lower(
     if graph.bounds:
         attributes["nnef_symbols"] = _symbols(graph, told)
     if keep_params_in_input:
-        attributes["params"] = [tvm_compat.runtime_tensor(array) for array in weights.values()]
+        attributes["params"] = [compat.runtime_tensor(array) for array in weights.values()]
     if state:
         attributes["num_state"] = len(state)
     parameters = [*weights, *state] if keep_params_in_input else [*state]
@@ -101,7 +102,7 @@ def lower(
         builder.emit_func_output(output)
     if state:
         with builder.function(INITIAL_STATE, []):
-            builder.emit_func_output(relax.Tuple([*map(tvm_compat.constant, state.values())]))
+            builder.emit_func_output(relax.Tuple([*map(compat.constant, state.values())]))
     mod = builder.get()
     return separated(mod, graph.bounds) if graph.bounds else mod
 
@@ -139,7 +140,7 @@ def _state(graph: Graph) -> list[Tensor]:
 
 
 def _parameter(name: str, tensor: Tensor, machine_types: Mapping[Tensor, str]) -> Any:
-    return relax.Var(name, tvm_compat.tensor_type(tensor.shape, machine_types[tensor]))
+    return relax.Var(name, compat.tensor_type(tensor.shape, machine_types[tensor]))
 
 
 def _describe(graph: Graph) -> str:
@@ -168,6 +169,6 @@ def _symbols(graph: Graph, told: frozenset[str]) -> str:
         {
             "bounds": dict(graph.bounds),
             "checks": [to_json(check) for check in graph.checks if symbols(check) <= told],
-            "outputs": [[*map(extents.tree, tensor.shape)] for tensor in outputs],
+            "outputs": [[*map(dimensions.tree, tensor.shape)] for tensor in outputs],
         }
     )

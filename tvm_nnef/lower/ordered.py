@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef import tvm_compat
 from tvm_nnef.graph.formula import Formula, Statement, Store
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes
@@ -23,7 +22,8 @@ from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, is_empty, literal
 from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.lower.unsigned import signed, unsigned
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of, opaque_function
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, opaque_function
 
 Buffer: TypeAlias = Any
 TirStatement: TypeAlias = Any
@@ -43,7 +43,7 @@ def ordered_function(
     """A PrimFunc from the buffers of ``operands``, and ``scalars``, to those of the results."""
     results = [fill.tensor for fill in formula.fills]
     stored = [
-        tvm_compat.buffer(tensor.shape, types.stored[tensor], f"{role}{number}")
+        compat.buffer(tensor.shape, types.stored[tensor], f"{role}{number}")
         for role, tensors in (("operand", operands), ("result", results))
         for number, tensor in enumerate(tensors)
     ]
@@ -65,7 +65,7 @@ def _working(tensor: Tensor, stored: Buffer, types: FormulaTypes) -> Buffer:
     dtype = types.computed[tensor.type]
     if dtype == types.stored[tensor]:
         return stored
-    return tvm_compat.buffer(tensor.shape, dtype, "working")
+    return compat.buffer(tensor.shape, dtype, "working")
 
 
 def _filled(

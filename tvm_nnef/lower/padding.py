@@ -13,8 +13,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tvm_nnef import extents
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import (
     Binary,
     Cast,
@@ -31,6 +29,8 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import Interval, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 _LARGEST_GROWTH = 4
 """A copy with more than so many times the elements of its source is not worth it.
@@ -49,7 +49,7 @@ class Padding:
 
     source: Tensor
     copy: Tensor
-    leads: tuple[Extent, ...]
+    leads: tuple[Dimension, ...]
     value: float
     statement: Statement
     exact: bool
@@ -83,10 +83,10 @@ def padded(
     spans = _spans(load, statement)
     if spans is None:
         return None
-    shape = tuple(extents.add(extents.sub(high, low), 1) for low, high in spans)
+    shape = tuple(dimensions.add(dimensions.sub(high, low), 1) for low, high in spans)
     if _volume(shape, bounds) > _LARGEST_GROWTH * _volume(load.tensor.shape, bounds):
         return None
-    leads = tuple(extents.sub(0, low) for low, _ in spans)
+    leads = tuple(dimensions.sub(0, low) for low, _ in spans)
     copy = replace(load.tensor, name=f"{load.tensor.name}.padded", shape=shape)
     inner = Load(copy, tuple(map(_shifted, load.subscripts, leads)))
     value = _replaced(store.value, load, inner)
@@ -142,13 +142,13 @@ def _spans(load: Load, statement: Statement) -> list[Interval] | None:
             return None
         if not subscript.guarded and not within(known, extent):
             return None
-        last = extents.maximum(extents.sub(extent, 1), known[1])
-        spans.append((extents.minimum(0, known[0]), last))
+        last = dimensions.maximum(dimensions.sub(extent, 1), known[1])
+        spans.append((dimensions.minimum(0, known[0]), last))
     return spans
 
 
-def _volume(shape: tuple[Extent, ...], bounds: Mapping[str, int]) -> int:
-    volume: int = extents.evaluate(extents.product(shape), bounds)
+def _volume(shape: tuple[Dimension, ...], bounds: Mapping[str, int]) -> int:
+    volume: int = dimensions.evaluate(dimensions.product(shape), bounds)
     return volume
 
 
@@ -171,7 +171,7 @@ def _replaced(value: Scalar, load: Load, other: Load) -> Scalar:
     return value
 
 
-def _shifted(subscript: Subscript, lead: Extent) -> Subscript:
-    if extents.equal(lead, 0):
+def _shifted(subscript: Subscript, lead: Dimension) -> Subscript:
+    if dimensions.equal(lead, 0):
         return Subscript(subscript.index)
     return Subscript(Binary("add", subscript.index, Constant("int", lead)))

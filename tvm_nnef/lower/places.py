@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm_nnef import extents as algebra
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Binary, Constant, Index, Local, Scalar, Statement, Unary
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
-_Linear: TypeAlias = "tuple[Extent, dict[str, Extent]]"
+_Linear: TypeAlias = "tuple[Dimension, dict[str, Dimension]]"
 """An offset, and the coefficient of each index."""
 
 
@@ -23,8 +23,8 @@ class Term:
     """``index * coefficient``, where the index runs over [0, extent)."""
 
     index: str
-    coefficient: Extent
-    extent: Extent
+    coefficient: Dimension
+    extent: Dimension
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Place:
     The terms behind one always add up to less than its coefficient, as the digits of a number.
     """
 
-    offset: Extent
+    offset: Dimension
     terms: tuple[Term, ...]
 
 
-def extents(statement: Statement) -> dict[str, Extent] | None:
+def extents(statement: Statement) -> dict[str, Dimension] | None:
     """The extent of each loop by name, None where one varies."""
     found = {}
     for loop in statement.loops:
@@ -61,29 +61,29 @@ def place(subscript: Scalar, statement: Statement) -> Place | None:
         if not is_single(ranges[name])
     ]
     terms: list[Term] = []
-    behind: Extent = 0
+    behind: Dimension = 0
     while rest:
         term = _next(rest, behind)
         if term is None:
             return None
         rest.remove(term)
         terms.insert(0, term)
-        reach = algebra.mul(term.coefficient, algebra.sub(term.extent, 1))
-        behind = algebra.add(behind, reach)
+        reach = dimensions.mul(term.coefficient, dimensions.sub(term.extent, 1))
+        behind = dimensions.add(behind, reach)
     return Place(offset, tuple(terms))
 
 
-def is_single(extent: Extent) -> bool:
+def is_single(extent: Dimension) -> bool:
     """Whether a loop certainly makes no more than one step."""
-    return algebra.compare("le", extent, 1) is True
+    return dimensions.compare("le", extent, 1) is True
 
 
-def _next(terms: list[Term], behind: Extent) -> Term | None:
+def _next(terms: list[Term], behind: Dimension) -> Term | None:
     """The term that stands in front of those which add up to at most ``behind``."""
-    numbers = [term for term in terms if algebra.is_static(term.coefficient)]
+    numbers = [term for term in terms if dimensions.is_static(term.coefficient)]
     if len(numbers) == len(terms):
         terms = [min(terms, key=lambda term: int(term.coefficient))]
-    fitting = (term for term in terms if algebra.compare("gt", term.coefficient, behind) is True)
+    fitting = (term for term in terms if dimensions.compare("gt", term.coefficient, behind) is True)
     return next(fitting, None)
 
 
@@ -106,8 +106,8 @@ def _linear(scalar: Scalar, statement: Statement) -> _Linear | None:
             if first is None or second is None:
                 return None
             names = {**first[1], **second[1]}
-            total = {n: algebra.add(first[1].get(n, 0), second[1].get(n, 0)) for n in names}
-            return algebra.add(first[0], second[0]), total
+            total = {n: dimensions.add(first[1].get(n, 0), second[1].get(n, 0)) for n in names}
+            return dimensions.add(first[0], second[0]), total
         case Binary("mul", left, right):
             one, other = _linear(left, statement), _linear(right, statement)
             if one is None or other is None or (one[1] and other[1]):
@@ -116,9 +116,9 @@ def _linear(scalar: Scalar, statement: Statement) -> _Linear | None:
     return None
 
 
-def _scaled(linear: _Linear | None, factor: Extent) -> _Linear | None:
+def _scaled(linear: _Linear | None, factor: Dimension) -> _Linear | None:
     if linear is None:
         return None
     offset, coefficients = linear
-    scaled = {name: algebra.mul(each, factor) for name, each in coefficients.items()}
-    return algebra.mul(offset, factor), scaled
+    scaled = {name: dimensions.mul(each, factor) for name, each in coefficients.items()}
+    return dimensions.mul(offset, factor), scaled

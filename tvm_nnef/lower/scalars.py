@@ -16,8 +16,6 @@ from typing import TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef import extents
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import (
     Binary,
     Cast,
@@ -49,7 +47,9 @@ from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.functions import cast, select
 from tvm_nnef.lower.integers import has_product, opaque, sealed, wrapped
 from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 INDEX_TYPE = "int64"
 
@@ -58,7 +58,7 @@ ComputeTypes: TypeAlias = Mapping[ScalarType, str]
 """The dtypes in which a formula computes real, int and bool (``graph.machine_types``)."""
 
 
-def literal(value: float | Extent, dtype: str) -> PrimExpression:
+def literal(value: float | Dimension, dtype: str) -> PrimExpression:
     """A number or extent as a constant; an infinite int is the extreme value of the dtype."""
     if not isinstance(value, (int, float)):
         return _fitting(value, dtype)
@@ -172,7 +172,7 @@ class Emitter:
             return self.types[constant.type]
         if self.wide:
             return INDEX_TYPE
-        symbolic = extents.is_symbolic(constant.value)
+        symbolic = dimensions.is_symbolic(constant.value)
         return self._index_type(constant) if symbolic else self.types["int"]
 
     def _index_type(self, scalar: Scalar) -> str:
@@ -209,8 +209,8 @@ class Emitter:
         To be tested in the given order: a later one may read at an index that an earlier one
         guards. What they read is in bounds even so, as TVM joins tests, and then makes them all.
         """
-        plain: dict[tuple[Scalar, Extent], None] = {}
-        reading: dict[tuple[Scalar, Extent], int] = {}
+        plain: dict[tuple[Scalar, Dimension], None] = {}
+        reading: dict[tuple[Scalar, Dimension], int] = {}
         emitter = replace(self, clamped=True)
         for tensor, dimension, subscript in guards(self.statement):
             key = (subscript.index, tensor.shape[dimension])
@@ -227,7 +227,7 @@ class Emitter:
             ordered.append(emitter.value(self.statement.condition))
         return ordered
 
-    def subscript(self, subscript: Subscript, extent: Extent) -> PrimExpression:
+    def subscript(self, subscript: Subscript, extent: Dimension) -> PrimExpression:
         """The position that a subscript means, in bounds unless it is guarded."""
         position, safe = self._position(subscript, extent)
         if safe:
@@ -249,7 +249,7 @@ class Emitter:
             tests += [] if safe else [position >= 0, position < extent]
         return [_all(tests)] if tests else []
 
-    def _position(self, subscript: Subscript, extent: Extent) -> tuple[PrimExpression, bool]:
+    def _position(self, subscript: Subscript, extent: Dimension) -> tuple[PrimExpression, bool]:
         """The position that a subscript means, and whether it is certainly in bounds."""
         position = self.position(subscript.index)
         if subscript.below is not None and subscript.above is not None:
@@ -277,7 +277,7 @@ class Emitter:
         empty = [
             extent <= 0
             for subscript, extent in pairs
-            if not extents.is_static(extent) and not self._position(subscript, extent)[1]
+            if not dimensions.is_static(extent) and not self._position(subscript, extent)[1]
         ]
         return (
             guarded([tirx.Not(tirx.any(*empty))], value, tirx.const(0, dtype_of(value)))
@@ -325,10 +325,10 @@ class Emitter:
                     seen.add(inner.name)
                     waiting.append(self._local(inner.name))
 
-    def _within(self, index: Scalar, extent: Extent) -> bool:
+    def _within(self, index: Scalar, extent: Dimension) -> bool:
         return within(interval(index, self.ranges), extent)
 
-    def _inside(self, key: tuple[Scalar, Extent]) -> PrimExpression:
+    def _inside(self, key: tuple[Scalar, Dimension]) -> PrimExpression:
         index, extent = key
         position = self.position(index)
         known = interval(index, self.ranges)
@@ -361,7 +361,7 @@ def _has_index(scalar: Scalar, statement: Statement) -> bool:
 
 def is_empty(tensor: Tensor) -> bool:
     """Whether a tensor has certainly no element."""
-    return any(extents.is_static(extent) and extent == 0 for extent in tensor.shape)
+    return any(dimensions.is_static(extent) and extent == 0 for extent in tensor.shape)
 
 
 def guarded(

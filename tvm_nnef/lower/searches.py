@@ -16,8 +16,6 @@ from typing import Any
 
 from tvm import te, tirx
 
-from tvm_nnef import extents as algebra
-from tvm_nnef.extents import Extent
 from tvm_nnef.extremes import first_extreme
 from tvm_nnef.graph.formula import (
     Binary,
@@ -38,7 +36,9 @@ from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.long_sums import replaced
 from tvm_nnef.lower.places import extents as extents_of
 from tvm_nnef.lower.scalars import INDEX_TYPE, literal
-from tvm_nnef.tvm_compat import PrimExpression
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 _GREATER = {("gt", False): True, ("lt", True): True, ("lt", False): False, ("gt", True): False}
 """Whether the greater one is better, by comparison and whether its operands are exchanged."""
@@ -58,7 +58,7 @@ class Search:
     statement: Statement
     value: Scalar
     largest: bool
-    loops: dict[str, Extent]
+    loops: dict[str, Dimension]
     found: dict[Tensor, str]
 
 
@@ -98,16 +98,16 @@ def _unfolded(scalar: Scalar | None, statement: Statement) -> Scalar | None:
     return scalar
 
 
-def _is_whole(store: Store, ranges: dict[str, Extent], searched: dict[str, Extent]) -> bool:
+def _is_whole(store: Store, ranges: dict[str, Dimension], searched: dict[str, Dimension]) -> bool:
     """Whether a store is made to all of its tensor, once for each step of the loops searched."""
     if store.operator != "=" or any(len(parts(each)) > 1 for each in store.subscripts):
         return False
     kept = []
     for subscript, extent in zip(store.subscripts, store.tensor.shape, strict=True):
         match subscript.index:
-            case Index(name) if name not in searched and algebra.equal(ranges[name], extent):
+            case Index(name) if name not in searched and dimensions.equal(ranges[name], extent):
                 kept.append(name)
-            case Constant() as index if _is_zero(index) and algebra.equal(extent, 1):
+            case Constant() as index if _is_zero(index) and dimensions.equal(extent, 1):
                 pass
             case _:
                 return False
@@ -125,7 +125,7 @@ def _begins_as_zero(tensor: Tensor, formula: Formula, number: int) -> bool:
 
 
 def _is_zero(scalar: Scalar) -> bool:
-    return isinstance(scalar, Constant) and algebra.equal(scalar.value, 0)
+    return isinstance(scalar, Constant) and dimensions.equal(scalar.value, 0)
 
 
 def _is_at_outputs(value: Scalar, other: Scalar, statement: Statement) -> bool:
@@ -151,7 +151,7 @@ def places_found(
     ``value`` gives what is compared at an element of the outputs and some indices of the loops.
     """
     extents = [literal(extent, INDEX_TYPE) for extent in search.loops.values()]
-    if any(algebra.compare("le", extent, 0) is True for extent in search.loops.values()):
+    if any(dimensions.compare("le", extent, 0) is True for extent in search.loops.values()):
         return {}
 
     def candidate(

@@ -7,11 +7,11 @@ from typing import Any
 
 from tvm import te
 
-from tvm_nnef.extents import Extent
 from tvm_nnef.lower.checks import learn
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol
-from tvm_nnef.tvm_compat import RelaxExpression
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tvm_support.compat import RelaxExpression
 
 
 def cut(
@@ -19,7 +19,7 @@ def cut(
     buffer: RelaxExpression,
     count: RelaxExpression,
     symbol: Symbol,
-    shape: Sequence[Extent],
+    shape: Sequence[Dimension],
 ) -> RelaxExpression:
     """The front part of a buffer, of the given shape, in which ``symbol`` is ``count``.
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from tvm import te, tirx
 
+from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.lower.loops import INDEX, Shape, comparable, wide
-from tvm_nnef.tvm_compat import PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 PLACE = "int32"
 """The dtype of places along an axis."""
@@ -64,8 +65,7 @@ def places_in_order(
 
     places = te.compute(replaced(extents, kept), place, "places")
     function = te.create_prim_func([data, places], INDEX).without_attr("global_symbol")
-    opaque = 8
-    return function.with_attr({"op_pattern": opaque})
+    return function.with_attr({OP_PATTERN: int(FusionPattern.OPAQUE)})
 
 
 def _above(value: PrimExpression, least: float) -> PrimExpression:

@@ -13,22 +13,17 @@ from typing import Any
 from tvm import relax, te
 from tvm_ffi import structural_equal
 
-from tvm_nnef import tvm_compat
-from tvm_nnef.extents import Extent
+from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import occurring, sizes, untold
-from tvm_nnef.tvm_compat import RelaxExpression, in_place_store
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import RelaxExpression, in_place_store
 
 _ITEM = "stack_item"
 """The attribute, and the name, of the kernel that takes an item by its index."""
 
 _MOST_SLICES = 64
-
-_INJECTIVE = 2
-"""What TVM calls a kernel that can be fused into the one that reads it, so that no item is copied.
-
-It would not find out by itself, as the index is data.
-"""
 
 
 def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
@@ -38,7 +33,7 @@ def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
     its own: nothing else reads the memory that it writes before it returns. Items that a tensor was
     split into are that tensor.
     """
-    shape, dtype = tvm_compat.shape_and_dtype(items[0])
+    shape, dtype = compat.shape_and_dtype(items[0])
     whole = whole_stack(builder, items)
     if whole is not None:
         return whole
@@ -60,7 +55,7 @@ def whole_stack(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpressi
     Parts that lie in it in another order are taken out in that order. An extent that only a run
     tells has to stand in the tensor where it stands in the stack.
     """
-    shape, _ = tvm_compat.shape_and_dtype(items[0])
+    shape, _ = compat.shape_and_dtype(items[0])
     found = [_part(builder, value) for value in items]
     source = found[0][0] if found[0] else None
     if source is None:
@@ -69,7 +64,7 @@ def whole_stack(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpressi
     if sorted(order) != list(range(len(items))) or found[0] is None or found[0][2] != len(items):
         return None
     stack, whole = source, (len(items), *shape)
-    if not structural_equal(tvm_compat.shape_and_dtype(source)[0], whole):
+    if not structural_equal(compat.shape_and_dtype(source)[0], whole):
         if not all(isinstance(extent, int) for extent in shape):
             return None
         stack = builder.emit(relax.op.reshape(source, whole))
@@ -90,7 +85,7 @@ def _part(builder: Any, value: RelaxExpression) -> tuple[RelaxExpression, int, i
     if not _calls(found, "relax.strided_slice"):
         return None
     data, *places = found.args
-    extent = tvm_compat.shape_and_dtype(data)[0][0]
+    extent = compat.shape_and_dtype(data)[0][0]
     axes, begin, end = ([int(number) for number in place.fields] for place in places[:3])
     single = axes == [0] and end[0] == begin[0] + 1 and len(places) == 3
     return (data, begin[0], extent) if single and isinstance(extent, int) else None
@@ -99,8 +94,8 @@ def _part(builder: Any, value: RelaxExpression) -> tuple[RelaxExpression, int, i
 def _item_part(
     stack: RelaxExpression, index: RelaxExpression
 ) -> tuple[RelaxExpression, int, int] | None:
-    number = tvm_compat.constant_array(index)
-    extent = tvm_compat.shape_and_dtype(stack)[0][0]
+    number = compat.constant_array(index)
+    extent = compat.shape_and_dtype(stack)[0][0]
     return None if number is None or not isinstance(extent, int) else (stack, int(number), extent)
 
 
@@ -108,7 +103,7 @@ def _split_part(split: RelaxExpression, number: int) -> tuple[RelaxExpression, i
     if not _calls(split, "relax.split"):
         return None
     (data,), axis = split.args, int(split.attrs.axis)
-    front = tvm_compat.shape_and_dtype(data)[0][:axis]
+    front = compat.shape_and_dtype(data)[0][:axis]
     in_order = axis >= 0 and all(isinstance(extent, int) and extent == 1 for extent in front)
     return (data, number, len(split.ty.fields)) if in_order else None
 
@@ -127,7 +122,7 @@ def _definition(builder: Any, value: RelaxExpression) -> RelaxExpression:
     return value
 
 
-def empty(builder: Any, shape: Sequence[Extent], dtype: str) -> RelaxExpression:
+def empty(builder: Any, shape: Sequence[Dimension], dtype: str) -> RelaxExpression:
     """A stack of its own to be written by :func:`stored`, with anything in it.
 
     Not of zeros: what is computed twice alike is shared, and then two loops write into one.
@@ -138,12 +133,14 @@ def empty(builder: Any, shape: Sequence[Extent], dtype: str) -> RelaxExpression:
 
 def item(builder: Any, stack: RelaxExpression, index: RelaxExpression) -> RelaxExpression:
     """The item at an index, which must be in bounds."""
-    (_, *shape), _ = tvm_compat.shape_and_dtype(stack)
+    (_, *shape), _ = compat.shape_and_dtype(stack)
 
     def taken(items: Any, place: Any) -> Any:
         return te.compute(shape, lambda *axes: items(place(), *axes), name="item")
 
-    attributes = {"op_pattern": _INJECTIVE, _ITEM: True}
+    # Fused into the kernel that reads it, so that no item is copied; TVM would not find out by
+    # itself, as the index is data.
+    attributes = {OP_PATTERN: int(FusionPattern.INJECTIVE), _ITEM: True}
     return builder.emit(call_kernel(builder, taken, [stack, index], _ITEM, attributes=attributes))
 
 
@@ -152,7 +149,7 @@ def part(builder: Any, stack: RelaxExpression, number: int) -> RelaxExpression:
 
     Of few items each is a slice, which fuses with what reads it; of many all share one kernel.
     """
-    (count, *shape), _ = tvm_compat.shape_and_dtype(stack)
+    (count, *shape), _ = compat.shape_and_dtype(stack)
     if isinstance(count, int) and count > _MOST_SLICES:
         return item(builder, stack, relax.const(number, "int64"))
     item_alone = builder.emit(relax.op.strided_slice(stack, [0], [number], [number + 1]))
@@ -163,12 +160,12 @@ def stored(
     builder: Any, stack: RelaxExpression, value: RelaxExpression, index: RelaxExpression
 ) -> RelaxExpression:
     """The stack with an item replaced: the same memory, so nobody may read ``stack`` any more."""
-    shape, dtype = tvm_compat.shape_and_dtype(stack)
+    shape, dtype = compat.shape_and_dtype(stack)
     extra = untold([shape, shape[1:]])
     kernel = in_place_store(shape, dtype, extra)
     if occurring(shape):
-        kernel = tvm_compat.with_own_symbols(kernel)
+        kernel = compat.with_own_symbols(kernel)
     function = builder.add_func(kernel, "store_item")
-    kind = tvm_compat.tensor_type(shape, dtype)
+    kind = compat.tensor_type(shape, dtype)
     arguments = [value, index, stack, *extra]
     return builder.emit(relax.op.call_tir_inplace(function, arguments, 2, kind))

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from tvm import relax, tirx
 
-from tvm_nnef.extents import Extent, is_symbolic
-from tvm_nnef.tvm_compat import Module, RelaxExpression, update_functions, with_own_symbols
+from tvm_nnef.symbolic.dimensions import Dimension, is_symbolic
+from tvm_nnef.tvm_support.compat import Module, RelaxExpression, update_functions, with_own_symbols
 
 Symbol: TypeAlias = Any
 """A TIR variable that stands for an extent."""
@@ -30,12 +30,12 @@ def occurring(values: Iterable[object]) -> list[Symbol]:
     return list(found)
 
 
-def own(shape: Sequence[Extent]) -> list[Symbol]:
+def own(shape: Sequence[Dimension]) -> list[Symbol]:
     """The symbols that are extents of their own in a shape: those that it tells."""
     return [extent for extent in shape if isinstance(extent, tirx.Var)]
 
 
-def untold(shapes: Sequence[Sequence[Extent]], others: Iterable[object] = ()) -> list[Symbol]:
+def untold(shapes: Sequence[Sequence[Dimension]], others: Iterable[object] = ()) -> list[Symbol]:
     """The symbols in shapes, and in other extents, that no shape tells."""
     told = {symbol for shape in shapes for symbol in own(shape)}
     everything = [*(extent for shape in shapes for extent in shape), *others]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from tvm import tirx
 
 from tvm_nnef.lower.functions import BINARY, UNARY
-from tvm_nnef.tvm_compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 UNSIGNED = "uint64"
 _SIGNED = "int64"

@@ -14,9 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from tvm import relax
 
-from tvm_nnef import extents, tvm_compat
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Span, error
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.checks import bound_check, extent_check
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
@@ -38,7 +36,10 @@ from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.ops import MAPPINGS
 from tvm_nnef.lower.ops.symbolic import is_safe
 from tvm_nnef.lower.symbols import Symbol, occurring, own
-from tvm_nnef.tvm_compat import RelaxExpression
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import RelaxExpression
 
 Route: TypeAlias = Literal["mapped", "formula"]
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -128,7 +129,7 @@ class Walk:
 
     def cast(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
         """A value of a tensor as the given dtype."""
-        if tvm_compat.shape_and_dtype(value)[1] == dtype:
+        if compat.shape_and_dtype(value)[1] == dtype:
             return value
         return self.builder.emit(relax.op.astype(value, dtype))
 
@@ -145,7 +146,7 @@ class Walk:
                 array = _constant(tensor, self.machine_types[tensor])
             else:
                 raise _defect(f"nothing computes tensor '{tensor.name}'")
-            self.constants[tensor] = tvm_compat.constant(array)
+            self.constants[tensor] = compat.constant(array)
         return self.constants[tensor]
 
     def _results(
@@ -215,8 +216,8 @@ class Walk:
         """Learns the new symbols of a tensor from its shape; what is known must be so."""
         shape = [
             extent
-            if own((extent,)) and extents.text(extent) not in self.known
-            else extents.symbol(f"found_{place}")
+            if own((extent,)) and dimensions.text(extent) not in self.known
+            else dimensions.symbol(f"found_{place}")
             for place, extent in enumerate(tensor.shape)
         ]
         learn_shape(self.builder, value, shape)
@@ -264,7 +265,7 @@ class Walk:
                 raise error(message, node.span, hint=hint)
             raise _defect(message, node.span)
         if fit is None:
-            kind = tvm_compat.tensor_type(tensor.shape, expected)
+            kind = compat.tensor_type(tensor.shape, expected)
             if learns:
                 self._measure(emitted, tensor, node)
             emitted = self.builder.match_cast(emitted, kind)
@@ -312,7 +313,7 @@ class Walk:
 
     def _argument(self, tensor: Tensor, types: FormulaTypes) -> RelaxExpression:
         if tensor in types.tables.values():
-            return tvm_compat.constant(_constant(tensor, types.stored[tensor]))
+            return compat.constant(_constant(tensor, types.stored[tensor]))
         return self.value(tensor)
 
 
@@ -356,27 +357,27 @@ def _constant(tensor: Tensor, dtype: str) -> Array:
 
 def _fit(value: RelaxExpression, tensor: Tensor, dtype: str) -> bool | None:
     """Whether an expression has the type and shape of a tensor; None where a run must tell."""
-    rank, found = tvm_compat.rank_and_dtype(value)
+    rank, found = compat.rank_and_dtype(value)
     if (rank, found) != (tensor.rank, dtype):
         return False
-    if not tvm_compat.is_tensor(value):
+    if not compat.is_tensor(value):
         return None
-    shape, _ = tvm_compat.shape_and_dtype(value)
+    shape, _ = compat.shape_and_dtype(value)
     pairs = list(zip(shape, tensor.shape, strict=True))
-    if any(extents.compare("ne", made, meant) is True for made, meant in pairs):
+    if any(dimensions.compare("ne", made, meant) is True for made, meant in pairs):
         return False
-    return True if all(extents.equal(made, meant) for made, meant in pairs) else None
+    return True if all(dimensions.equal(made, meant) for made, meant in pairs) else None
 
 
 def _described(value: RelaxExpression) -> str:
-    if not tvm_compat.is_tensor(value):
+    if not compat.is_tensor(value):
         return "something that is no tensor"
-    shape, dtype = tvm_compat.shape_and_dtype(value)
+    shape, dtype = compat.shape_and_dtype(value)
     return f"{dtype}{_extents(shape)}"
 
 
-def _extents(shape: Sequence[Extent]) -> str:
-    return f"[{', '.join(map(extents.text, shape))}]"
+def _extents(shape: Sequence[Dimension]) -> str:
+    return f"[{', '.join(map(dimensions.text, shape))}]"
 
 
 def _no_lowering(operation: Operation) -> NnefError:

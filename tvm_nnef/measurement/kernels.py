@@ -15,12 +15,13 @@ import numpy as np
 import tvm_ffi
 from tvm import relax, tirx
 
-from tvm_nnef import schedules, tvm_build, tvm_compat, tvm_threads
+from tvm_nnef import schedules
 from tvm_nnef.measurement.kernel_report import KernelReport, KernelRow
 from tvm_nnef.measurement.work import extent_value, work_of
 from tvm_nnef.schedules.cpu.quotients import divides_data
 from tvm_nnef.schedules.expressions import loads
-from tvm_nnef.tvm_compat import Module, PrimFunction, prim_functions
+from tvm_nnef.tvm_support import build, compat
+from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
 
 SECONDS = 8.0
 """How long the timing of all kernels of a model may take."""
@@ -48,7 +49,7 @@ def kernel_report(
     rules = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
     seconds: Mapping[str, float | None] = {}
     if here:
-        tvm_threads.use_threads(threads)
+        threads.use_threads(threads)
         seconds = _timed(functions, library, bounds)
     rows = [
         KernelRow(
@@ -69,7 +70,7 @@ def calls_of(mod: Module) -> Counter[str]:
     found: Counter[str] = Counter()
 
     def visit(expression: Any) -> None:
-        if isinstance(expression, tvm_compat.CALL) and expression.args:
+        if isinstance(expression, compat.CALL) and expression.args:
             first = expression.args[0]
             operator = str(getattr(expression.op, "name", ""))
             if operator.startswith("relax.call_tir") and hasattr(first, "name_hint"):
@@ -94,7 +95,7 @@ def _timed(
     functions: Mapping[str, PrimFunction], library: Any, bounds: Mapping[str, int]
 ) -> dict[str, float | None]:
     patience = min(_PATIENCE, SECONDS / 2 / max(1, len(functions)))
-    machine_code = tvm_build.kernels_of(library)
+    machine_code = build.kernels_of(library)
     found: dict[str, float | None] = {}
     for name, function in functions.items():
         arguments = random_arguments(function, bounds)
@@ -127,7 +128,7 @@ def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[
     most = least if _are_places(function) else _LARGEST_INT
     arguments = []
     for parameter in function.params:
-        if tvm_compat.is_scalar(parameter):
+        if compat.is_scalar(parameter):
             value = extent_value(parameter, bounds)
             if value is None:
                 return None
@@ -140,7 +141,7 @@ def random_arguments(function: PrimFunction, bounds: Mapping[str, int]) -> list[
         array = _random(known, str(parameter.dtype), least, most)
         if array is None:
             return None
-        arguments.append(tvm_compat.runtime_tensor(array))
+        arguments.append(compat.runtime_tensor(array))
     return arguments
 
 
@@ -167,7 +168,7 @@ def _are_places(function: PrimFunction) -> bool:
                 places.extend(node.indices)
 
     kinds = (
-        tvm_compat.BUFFER_LOAD, tirx.BufferStore, tirx.For, tirx.While, tirx.Let, tirx.Bind,
+        compat.BUFFER_LOAD, tirx.BufferStore, tirx.For, tirx.While, tirx.Let, tirx.Bind,
     )  # fmt: skip
     tvm_ffi.structural_walk(function.body, (kinds, look), order="post")
     return bool(found) or any(map(loads, places))

@@ -21,7 +21,7 @@ from tvm import s_tir, tirx
 
 from tvm_nnef.schedules.orders import read_order
 from tvm_nnef.schedules.stages import read_kernel
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     CALL,
     PrimExpression,

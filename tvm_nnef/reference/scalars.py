@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tvm_nnef import extents
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import (
     Binary,
     Cast,
@@ -32,6 +30,8 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.reference.arithmetic import BINARY, UNARY, Array, alike, cast, constant
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 INDEX = np.dtype(np.int64)
 """The dtype in which indices and dimensions are computed, whatever that of int tensors is."""
@@ -66,7 +66,7 @@ def evaluate(scalar: Scalar, block: Block, active: Array) -> Array:
     """The values of a scalar; raises OutOfBounds (see the module)."""
     match scalar:
         case Constant(type, value):
-            is_extent = type == "int" and extents.is_symbolic(value)
+            is_extent = type == "int" and dimensions.is_symbolic(value)
             return constant(number(value, block), INDEX if is_extent else block.dtypes[type])
         case Index(name):
             return block.indices[name]
@@ -103,11 +103,11 @@ def _paired(left: Scalar, first: Array, right: Scalar, second: Array) -> tuple[A
     return alike(first, second)
 
 
-def number(value: float | Extent, block: Block) -> float:
+def number(value: float | Dimension, block: Block) -> float:
     """A number as it is, an extent by the values of its symbols."""
     if isinstance(value, (int, float)):
         return value
-    found: int = extents.evaluate(value, block.symbols)
+    found: int = dimensions.evaluate(value, block.symbols)
     return found
 
 

@@ -22,11 +22,11 @@ from typing import Any
 
 import tvm_ffi
 
-from tvm_nnef import tvm_compat
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.storage.output import write_file
 from tvm_nnef.tuning.traces import Trace, complaint, function_of, scheduled_by
-from tvm_nnef.tvm_compat import PrimFunction, Target
+from tvm_nnef.tvm_support import compat
+from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 FORMAT = 2
 HEADER = "database.json"
@@ -194,7 +194,7 @@ def write_json(file: Path, content: Mapping[str, Any]) -> None:
 
 def _header(target: Target) -> dict[str, Any]:
     described = json.loads(json.dumps(dict(target.export()), default=_plain_target))
-    return {"format": FORMAT, "tvm": tvm_compat.version(), "target": described}
+    return {"format": FORMAT, "tvm": compat.version(), "target": described}
 
 
 def _plain_target(value: Any) -> Any:

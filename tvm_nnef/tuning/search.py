@@ -19,7 +19,7 @@ from tvm_nnef.schedules import SHORTCUTS
 from tvm_nnef.tuning import trial
 from tvm_nnef.tuning.database import MAX_TRACES, Database, Measured, Record, hash_of
 from tvm_nnef.tuning.traces import as_module, complaint, function_of, scheduled_by, trace_of
-from tvm_nnef.tvm_compat import PrimFunction, Target
+from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 BATCH = 8
 """How many schedules the search proposes before it is told how fast they were."""

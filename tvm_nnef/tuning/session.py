@@ -21,8 +21,8 @@ from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernels import calls_of
 from tvm_nnef.tuning.database import Database, Record, hash_of
 from tvm_nnef.tuning.search import BATCH, KernelSearch, kept
-from tvm_nnef.tvm_compat import Module, PrimFunction, Target
-from tvm_nnef.tvm_threads import available_cores, checked_threads, use_threads
+from tvm_nnef.tvm_support.compat import Module, PrimFunction, Target
+from tvm_nnef.tvm_support.threads import available_cores, checked_threads, use_threads
 
 _WITHOUT_LOOPS = ("ordered", "unscheduled")
 """Rules of kernels that no schedule can look into."""

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import IRModule, s_tir, tirx
 
-from tvm_nnef.tvm_compat import PrimFunction, with_own_symbols
+from tvm_nnef.tvm_support.compat import PrimFunction, with_own_symbols
 
 Trace: TypeAlias = "list[Any]"
 """Steps and decisions, as TVM writes a trace as JSON."""

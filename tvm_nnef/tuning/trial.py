@@ -18,9 +18,9 @@ from tvm import s_tir, tirx
 
 from tvm_nnef import schedules
 from tvm_nnef.measurement.kernels import random_arguments
-from tvm_nnef.tvm_build import compile_kernel
-from tvm_nnef.tvm_compat import BUFFER_LOAD, PrimFunction, Target
-from tvm_nnef.tvm_threads import use_threads
+from tvm_nnef.tvm_support.build import compile_kernel
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, Target
+from tvm_nnef.tvm_support.threads import use_threads
 
 _PATIENCE = 0.05
 """Seconds for which a schedule is timed while searching."""

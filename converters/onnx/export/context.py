@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export.emitter import Array, Emitter, Shared
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.diagnostics import Diagnostic
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Check, Tensor
 from tvm_nnef.reference.arithmetic import constant
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 _LARGEST_FILLED = 1 << 16
 """A constant of equal elements that is larger is stretched by a node, not stored."""
@@ -45,18 +45,18 @@ class Context:
             emitter.values[tensor] = self._brought(emitter, tensor)
         return emitter.values[tensor]
 
-    def same(self, left: Extent, right: Extent) -> bool:
+    def same(self, left: Dimension, right: Dimension) -> bool:
         """Whether two extents are equal, by themselves or because a check says so."""
-        if extents.equal(left, right):
+        if dimensions.equal(left, right):
             return True
-        first, second = extents.text(left), extents.text(right)
+        first, second = dimensions.text(left), dimensions.text(right)
         return (first, second) in self.facts or (second, first) in self.facts
 
     def learn(self, checks: Iterable[Check]) -> None:
         """Takes what checks say of two extents as a fact."""
-        trees = (extents.tree(check.condition) for check in checks)
+        trees = (dimensions.tree(check.condition) for check in checks)
         pairs = ((tree[1], tree[2]) for tree in trees if isinstance(tree, list) and tree[0] == "eq")
-        self.facts |= {(extents.text(left), extents.text(right)) for left, right in pairs}
+        self.facts |= {(dimensions.text(left), dimensions.text(right)) for left, right in pairs}
 
     def known(self, tensor: Tensor) -> Array | None:
         """The array of a constant, or of a variable that no run changes."""
@@ -115,7 +115,7 @@ def _array(tensor: Tensor, name: str) -> Array:
     return np.broadcast_to(constant(tensor.value, dtype), shape)
 
 
-def value_info(name: str, dtype: str, shape: Sequence[Extent]) -> onnx.ValueInfoProto:
+def value_info(name: str, dtype: str, shape: Sequence[Dimension]) -> onnx.ValueInfoProto:
     """The declaration of a value; extents that only a run tells are names."""
-    dimensions = [extent if isinstance(extent, int) else extents.text(extent) for extent in shape]
-    return onnx.helper.make_tensor_value_info(name, NUMBER_OF[dtype], dimensions)
+    spelled = [extent if isinstance(extent, int) else dimensions.text(extent) for extent in shape]
+    return onnx.helper.make_tensor_value_info(name, NUMBER_OF[dtype], spelled)

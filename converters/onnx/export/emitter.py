@@ -14,11 +14,11 @@ import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.converters.onnx.types import NUMBER_OF
-from tvm_nnef.extents import Extent, Tree
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension, Tree
 
 Array: TypeAlias = "NDArray[np.generic]"
 AttributeValue: TypeAlias = "int | float | str | Sequence[int] | onnx.GraphProto | None"
@@ -111,10 +111,10 @@ class Emitter:
             return name
         return self.node("Transpose", name, perm=list(order))
 
-    def reshape(self, name: str, before: Sequence[Extent], after: Sequence[Extent]) -> str:
+    def reshape(self, name: str, before: Sequence[Dimension], after: Sequence[Dimension]) -> str:
         """The elements of a value of shape ``before`` in row-major order in shape ``after``."""
         same = len(before) == len(after)
-        if same and all(extents.equal(*pair) for pair in zip(before, after, strict=True)):
+        if same and all(dimensions.equal(*pair) for pair in zip(before, after, strict=True)):
             return name
         static = [extent for extent in after if isinstance(extent, int)]
         if len(static) == len(after) - 1 and 0 not in static:
@@ -148,20 +148,20 @@ class Emitter:
         counts = [counts[axis] for counts in (before, after) for axis in axes]
         return self.node("Pad", name, self.integers(counts), value, self.integers(axes))
 
-    def expand(self, name: str, shape: Sequence[Extent]) -> str:
+    def expand(self, name: str, shape: Sequence[Dimension]) -> str:
         """A value broadcast to a shape."""
         return self.node("Expand", name, self.shape(shape))
 
-    def shape(self, shape: Sequence[Extent]) -> str:
+    def shape(self, shape: Sequence[Dimension]) -> str:
         """Extents as a vector of int64: a constant, or computed from the shapes of values."""
         if all(isinstance(extent, int) for extent in shape):
             return self.constant(np.array(shape, np.int64), "int64", "shape")
         parts = [self.unsqueeze(self.extent(extent), [0]) for extent in shape]
         return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
 
-    def extent(self, extent: Extent) -> str:
+    def extent(self, extent: Dimension) -> str:
         """An extent as an int64 of rank 0."""
-        return self._tree(extents.tree(extent))
+        return self._tree(dimensions.tree(extent))
 
     def rename(self, old: str, new: str, start: int) -> None:
         """Gives a value of the nodes from number ``start`` on another name."""
@@ -187,10 +187,10 @@ class Emitter:
         """Whether there is an operator among the nodes from number ``start`` on."""
         return any(node.op_type == operator for node in self.nodes[start:])
 
-    def define(self, name: str, shape: Sequence[Extent]) -> None:
+    def define(self, name: str, shape: Sequence[Dimension]) -> None:
         """Tells that a value has a shape; the symbols in it can be read off the value."""
         for axis, extent in enumerate(shape):
-            tree = extents.tree(extent)
+            tree = dimensions.tree(extent)
             if isinstance(tree, str):
                 self.symbols.setdefault(tree, (name, axis))
 
@@ -221,4 +221,4 @@ class Emitter:
                 return self.node("Not", self._tree(["eq", left, right]))
             case [str() as function, left, right] if function in _FUNCTIONS:
                 return self.node(_FUNCTIONS[function], self._tree(left), self._tree(right))
-        raise Unsayable(f"the extent {extents.text(tree)} cannot be computed from shapes")
+        raise Unsayable(f"the extent {dimensions.text(tree)} cannot be computed from shapes")

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export import scalars
 from tvm_nnef.converters.onnx.export.context import Context
 from tvm_nnef.converters.onnx.export.emitter import Emitter
@@ -36,6 +35,7 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.reference.arithmetic import constant, null
+from tvm_nnef.symbolic import dimensions
 
 _REDUCTIONS: Mapping[StoreOperator, tuple[str, str]] = {
     "+=": ("ReduceSum", "add"),
@@ -90,7 +90,7 @@ def _stored(store: Store, fills: Mapping[Tensor, Constant], frame: Frame) -> str
     fill = fills[store.tensor]
     if store.operator != "=":
         return _accumulated(store, value, steps, written, rest, fill, frame)
-    if any(not extents.equal(frame.extent(name), 1) for name in rest):
+    if any(not dimensions.equal(frame.extent(name), 1) for name in rest):
         raise Unsayable("its formula writes elements more than once")
     placed = _placed(value, written, store.tensor, rest, frame)
     if steps is None:
@@ -169,7 +169,7 @@ def _reduced(operator: str, value: Spread, dtype: str, rest: Sequence[str], fram
         whole, loops = emitter.expand(value.name, frame.extents(order)), frozenset(order)
     axes = emitter.integers([order.index(name) for name in rest])
     if dtype == "bool":
-        if any(extents.compare("gt", frame.extent(name), 0) is not True for name in rest):
+        if any(dimensions.compare("gt", frame.extent(name), 0) is not True for name in rest):
             raise Unsayable("its formula accumulates truth values of which there may be none")
         numbers = emitter.node(operator, emitter.cast(whole, dtype, "int32"), axes, keepdims=1)
         reduced = emitter.cast(numbers, "int32", dtype)
@@ -185,7 +185,7 @@ def _written_loops(store: Store, frame: Frame) -> list[str | None]:
         match subscript:
             case Subscript(Index(name), False) if name not in found:
                 found.append(name)
-            case Subscript(Constant(_, 0), False) if extents.equal(extent, 1):
+            case Subscript(Constant(_, 0), False) if dimensions.equal(extent, 1):
                 found.append(None)
             case _:
                 raise Unsayable("its formula writes elements at computed positions")
@@ -209,6 +209,6 @@ def _placed(
     missing = [
         each
         for each in left
-        if each not in value.loops and not extents.equal(frame.extent(each), 1)
+        if each not in value.loops and not dimensions.equal(frame.extent(each), 1)
     ]
     return emitter.expand(name, tensor.shape) if missing else name

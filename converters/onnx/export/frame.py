@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export.context import Context
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Constant, ScalarType, Statement
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 _LARGEST = 1 << 24
 """More elements than this are not held at once for what the formula computes one by one."""
@@ -57,14 +57,14 @@ class Frame:
         """The names of the loops, outermost first."""
         return [loop.index.name for loop in self.statement.loops]
 
-    def extent(self, name: str) -> Extent:
+    def extent(self, name: str) -> Dimension:
         """How often a loop runs."""
         scalar = next(x.extent for x in self.statement.loops if x.index.name == name)
         if not isinstance(scalar, Constant) or isinstance(scalar.value, float):
             raise Unsayable("a loop of its formula runs as often as data or other loops say")
         return scalar.value
 
-    def extents(self, names: Sequence[str]) -> list[Extent]:
+    def extents(self, names: Sequence[str]) -> list[Dimension]:
         """How often each of several loops runs."""
         return [self.extent(name) for name in names]
 
@@ -106,6 +106,6 @@ class Frame:
         There are ``each`` elements for each step of the loops.
         """
         bounds = self.context.bounds
-        count = each * prod(extents.limits(extent, bounds)[1] for extent in self.extents(loops))
+        count = each * prod(dimensions.limits(extent, bounds)[1] for extent in self.extents(loops))
         if count > _LARGEST:
             raise Unsayable(f"its formula would need a tensor of {count} elements on the way")

@@ -10,10 +10,10 @@ import numpy as np
 
 from tvm_nnef.converters.onnx.export.emitter import Array, Emitter
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.arguments import Arguments
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.nodes import Operation, Tensor
+from tvm_nnef.symbolic.dimensions import Dimension
 
 Value: TypeAlias = "str | tuple[str, ...] | None"
 """The name of a value; of several for a pack; None for null."""
@@ -55,7 +55,7 @@ class Invocation(Arguments):
         if not all(isinstance(value, int) for value in values):
             raise Unsayable(f"its attribute '{name}' is known at run time only")
 
-    def extents(self, name: str) -> list[Extent]:
+    def extents(self, name: str) -> list[Dimension]:
         """A pack of integers, some of which may be extents that only a run tells."""
         value = self.operation.attributes[name]
         assert isinstance(value, tuple)

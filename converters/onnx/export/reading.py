@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tvm_nnef.converters.onnx.export.frame import Frame, Spread, single
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.formula import Constant, Index, Scalar, Subscript
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic.dimensions import Dimension
 
 Evaluate: TypeAlias = Callable[[Scalar, Frame], Spread]
 
@@ -70,7 +70,7 @@ def _plain(tensor: Tensor, subscripts: Sequence[Subscript], frame: Frame) -> lis
     return found
 
 
-def _position(subscript: Subscript, extent: Extent, frame: Frame, evaluate: Evaluate) -> Spread:
+def _position(subscript: Subscript, extent: Dimension, frame: Frame, evaluate: Evaluate) -> Spread:
     """A position within [0, extent), remapped where the subscript says so, else clipped."""
     if subscript.index == Constant("int", 0):
         return single(frame.emitter.constant(0, "int64"))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.invocation import Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
-from tvm_nnef.extents import Extent
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 NEGATIVE = (
     "its padding is left to choose, and negative; each dialect halves that in its own way",
@@ -53,7 +53,7 @@ class Windows:
         return emitter.slice(value, *(list(column) for column in zip(*places, strict=True)))
 
 
-def windows(invocation: Invocation, inputs: Sequence[Extent], sizes: Sequence[int]) -> Windows:
+def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence[int]) -> Windows:
     """The windows of a convolution or pooling (draft, sections 4.4.1 and 4.4.2).
 
     With ``ceil_mode`` the padding behind is what a last window needs that is not full. Raises
@@ -79,16 +79,16 @@ def windows(invocation: Invocation, inputs: Sequence[Extent], sizes: Sequence[in
 
 def _automatic(
     invocation: Invocation,
-    inputs: Sequence[Extent],
+    inputs: Sequence[Dimension],
     spans: Sequence[int],
     stride: Sequence[int],
     up: bool,
 ) -> tuple[list[int], list[int]]:
-    divide = extents.ceildiv if up else extents.floordiv
+    divide = dimensions.ceildiv if up else dimensions.floordiv
     totals: list[int] = []
     for extent, span, step in zip(inputs, spans, stride, strict=True):
-        steps = extents.mul(extents.sub(divide(extent, step), 1), step)
-        total = extents.sub(extents.add(steps, span), extent)
+        steps = dimensions.mul(dimensions.sub(divide(extent, step), 1), step)
+        total = dimensions.sub(dimensions.add(steps, span), extent)
         if not isinstance(total, int):
             raise Unsayable("its padding depends on extents that are known at run time only")
         if total < 0 and total % 2:
@@ -99,7 +99,7 @@ def _automatic(
     return before, [total - lead for total, lead in zip(totals, before, strict=True)]
 
 
-def _rounded_up(count: int, lead: int, step: int, span: int, extent: Extent) -> int:
+def _rounded_up(count: int, lead: int, step: int, span: int, extent: Dimension) -> int:
     if not isinstance(extent, int):
         return count + step - 1
     rest = (extent + lead + count - span) % step
@@ -116,7 +116,7 @@ class Spatial:
 
     value: str
     order: list[int]
-    others: list[Extent]
+    others: list[Dimension]
     filling: int
 
     @property
@@ -124,23 +124,23 @@ class Spatial:
         """Where the dimensions of interest begin."""
         return 2 + self.filling
 
-    def restored(self, emitter: Emitter, value: str, shape: Sequence[Extent]) -> str:
+    def restored(self, emitter: Emitter, value: str, shape: Sequence[Dimension]) -> str:
         """A result over the same dimensions in their own order, of the given shape."""
         moved = [shape[axis] for axis in self.order]
         value = emitter.reshape(value, self.widened(moved), moved)
         return emitter.permute(value, [self.order.index(axis) for axis in range(len(shape))])
 
-    def widened(self, moved: Sequence[Extent]) -> list[Extent]:
+    def widened(self, moved: Sequence[Dimension]) -> list[Dimension]:
         """The shape that ONNX sees, of the shape in the order of now."""
         count = len(self.others)
         last = [*[1] * self.filling, *moved[count:]]
         if count == 2:
             return [*self.others, *last]
-        return [extents.product(self.others), 1, *last]
+        return [dimensions.product(self.others), 1, *last]
 
 
 def spatial(
-    emitter: Emitter, value: str, shape: Sequence[Extent], axes: Sequence[int], least: int = 1
+    emitter: Emitter, value: str, shape: Sequence[Dimension], axes: Sequence[int], least: int = 1
 ) -> Spatial:
     """Brings a value into ONNX's order: two dimensions, then ``least`` or more with ``axes``."""
     rest = [axis for axis in range(len(shape)) if axis not in axes]

@@ -12,7 +12,7 @@ import numpy as np
 from tvm import relax
 
 from tvm_nnef.lower.invocation import Invocation
-from tvm_nnef.tvm_compat import RelaxExpression, constant, constant_array, shape_and_dtype
+from tvm_nnef.tvm_support.compat import RelaxExpression, constant, constant_array, shape_and_dtype
 
 _NATIVE = ({"float32", "int32", "bool"}, {"float64", "int64", "bool"}, {"float64", "int32", "bool"},
            {"float32", "int64", "bool"})  # fmt: skip

@@ -17,7 +17,7 @@ from tvm_nnef.graph.nodes import tensors
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.ops.common import forward, permuted, reshaped
 from tvm_nnef.lower.stacks import whole_stack
-from tvm_nnef.tvm_compat import constant, constant_array
+from tvm_nnef.tvm_support.compat import constant, constant_array
 
 
 def _view(invocation: Invocation) -> Lowered:

@@ -8,7 +8,7 @@ from tvm import relax
 
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.ops.common import computes_natively, permuted
-from tvm_nnef.tvm_compat import RelaxExpression
+from tvm_nnef.tvm_support.compat import RelaxExpression
 
 
 def linear(invocation: Invocation) -> Lowered:

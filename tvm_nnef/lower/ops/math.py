@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_nnef.extents import is_static
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.long_sums import LONGEST
 from tvm_nnef.lower.ops.common import aligned, computes_natively, forward, scalar
-from tvm_nnef.tvm_compat import RelaxExpression, constant_array
+from tvm_nnef.symbolic.dimensions import is_static
+from tvm_nnef.tvm_support.compat import RelaxExpression, constant_array
 
 Function: Any = Callable[..., RelaxExpression]
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_nnef.extents import Extent, add, equal, floordiv, is_static, sub
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.long_sums import LONGEST
 from tvm_nnef.lower.ops.common import computes_natively, forward, permuted, reshaped, scalar
 from tvm_nnef.lower.ops.math import elementwise
-from tvm_nnef.tvm_compat import RelaxExpression, constant, constant_array
+from tvm_nnef.symbolic.dimensions import Dimension, add, equal, floordiv, is_static, sub
+from tvm_nnef.tvm_support.compat import RelaxExpression, constant, constant_array
 
 _CONVOLUTIONS = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3: relax.op.nn.conv3d}
 _MAX_POOLS = {1: relax.op.nn.max_pool1d, 2: relax.op.nn.max_pool2d, 3: relax.op.nn.max_pool3d}
@@ -52,9 +52,9 @@ class Windows:
 
 def windows(
     invocation: Invocation,
-    inputs: Sequence[Extent],
+    inputs: Sequence[Dimension],
     sizes: Sequence[int],
-    outputs: Sequence[Extent],
+    outputs: Sequence[Dimension],
 ) -> Windows | None:
     """The windows of a convolution or pooling (draft, sections 4.4.1 and 4.4.2).
 
@@ -82,9 +82,9 @@ def windows(
 
 def _open_windows(
     invocation: Invocation,
-    inputs: Sequence[Extent],
+    inputs: Sequence[Dimension],
     spans: Sequence[int],
-    outputs: Sequence[Extent],
+    outputs: Sequence[Dimension],
 ) -> Windows | None:
     """The windows over extents that only a run tells, where Relax gives just these outputs.
 
@@ -205,7 +205,7 @@ def _pooled(
 
 
 def _has_empty_window(
-    found: Windows, sizes: Sequence[int], inputs: Sequence[Extent], outputs: Sequence[Extent]
+    found: Windows, sizes: Sequence[int], inputs: Sequence[Dimension], outputs: Sequence[Dimension]
 ) -> bool:
     """Whether a window lies outside of the input: its extreme and its mean are special."""
     if not all(map(is_static, (*inputs, *outputs))):

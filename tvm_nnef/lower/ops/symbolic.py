@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tvm_nnef.extents import equal, is_static, is_symbolic
 from tvm_nnef.graph.nodes import Operation, Tensor, flatten
 from tvm_nnef.lower.ops import math
+from tvm_nnef.symbolic.dimensions import equal, is_static, is_symbolic
 
 
 def is_safe(operation: Operation) -> bool:

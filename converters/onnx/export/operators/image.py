@@ -8,12 +8,12 @@ from math import ceil, floor
 
 import numpy as np
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.converters.onnx.export.scalars import unary
 from tvm_nnef.converters.onnx.export.windowing import spatial
-from tvm_nnef.extents import Extent
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 _COORDINATES: Mapping[str, str] = {
     "SYMMETRIC": "half_pixel",
@@ -139,8 +139,8 @@ def _is_clear(extent: int, size: int, transform: str, rounding: str, places: Seq
 def _interpolated(
     invocation: Invocation,
     value: str,
-    before: Sequence[Extent],
-    after: Sequence[Extent],
+    before: Sequence[Dimension],
+    after: Sequence[Dimension],
     axes: Sequence[int],
     operands: Sequence[str],
     **attributes: str | float | None,
@@ -190,7 +190,7 @@ def _parts(invocation: Invocation) -> Iterator[tuple[bool, list[tuple[int, int]]
         smaller = [
             pair
             for pair in pairs
-            if extents.compare("lt", pair[1], shape[pair[0]]) is True
+            if dimensions.compare("lt", pair[1], shape[pair[0]]) is True
             and not (aligned and pair[1] == 1)
         ]
     others = [pair for pair in pairs if pair not in smaller]
@@ -212,10 +212,10 @@ def _linear_upsample(invocation: Invocation) -> Exported:
         if zeros:
             around = [int(axis in axes) for axis in range(len(shape))]
             value = emitter.pad(value, around, around, invocation.scalar(0))
-            shape = [extents.add(extent, 2 * n) for extent, n in zip(shape, around, strict=True)]
+            shape = [dimensions.add(extent, 2 * n) for extent, n in zip(shape, around, strict=True)]
         after = list(shape)
         for axis, factor in part:
-            after[axis] = extents.mul(shape[axis], factor)
+            after[axis] = dimensions.mul(shape[axis], factor)
         value = _interpolated(
             invocation, value, shape, after, axes, [emitter.constant(scales, "float32")],
             mode="linear", coordinate_transformation_mode=transform,
@@ -223,7 +223,7 @@ def _linear_upsample(invocation: Invocation) -> Exported:
         if zeros:
             value = emitter.slice(value, axes, scales, [-factor for factor in scales])
             for axis, factor in part:
-                after[axis] = extents.sub(after[axis], 2 * factor)
+                after[axis] = dimensions.sub(after[axis], 2 * factor)
         shape = after
     return value
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.symbolic import dimensions
 
 
 def _gather(invocation: Invocation) -> Exported:
@@ -67,7 +67,7 @@ def _top_k(invocation: Invocation) -> Exported:
     emitter, axis = invocation.emitter, invocation.axis()
     values = invocation.operation.results[0]
     assert isinstance(values, Tensor)
-    count = emitter.shape([extents.minimum(invocation.number("k"), invocation.shape(0)[axis])])
+    count = emitter.shape([dimensions.minimum(invocation.number("k"), invocation.shape(0)[axis])])
     best, places = emitter.nodes_of(
         "TopK",
         [invocation.value(0), count],

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export import scalars
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
-from tvm_nnef.extents import Extent
 from tvm_nnef.graph.nodes import Tensor, tensors
 from tvm_nnef.reference.arithmetic import constant
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 _ALL = 1 << 62
 """A position that lies beyond any end."""
@@ -67,12 +67,12 @@ def _range(invocation: Invocation) -> Exported:
     if dtype.kind != "i":
         raise Unsayable("how many numbers it gives is known at run time only")
     begin, step_ = (extent_of(invocation, name) for name in ("first", "stride"))
-    end = extents.add(begin, extents.mul(count, step_))
+    end = dimensions.add(begin, dimensions.mul(count, step_))
     made = emitter.node("Range", *(emitter.extent(each) for each in (begin, end, step_)))
     return emitter.cast(made, "int64", str(dtype))
 
 
-def extent_of(invocation: Invocation, name: str) -> Extent:
+def extent_of(invocation: Invocation, name: str) -> Dimension:
     """An attribute that is an extent."""
     value = invocation.attribute(name)
     assert value is not None and not isinstance(value, (tuple, str, float))
@@ -141,7 +141,7 @@ def _unstack(invocation: Invocation) -> Exported:
 
 
 def _tile(invocation: Invocation) -> Exported:
-    repeats: list[Extent] = [1] * invocation.tensor(0).rank
+    repeats: list[Dimension] = [1] * invocation.tensor(0).rank
     for axis, count in zip(invocation.axes(), invocation.extents("repeats"), strict=True):
         repeats[axis] = count
     emitter = invocation.emitter
@@ -179,8 +179,8 @@ def _slice(invocation: Invocation) -> Exported:
 
 
 def _bounds(
-    size: Extent, count: Extent, begin: Extent, end: Extent, stride: int
-) -> tuple[Extent, Extent]:
+    size: Dimension, count: Dimension, begin: Dimension, end: Dimension, stride: int
+) -> tuple[Dimension, Dimension]:
     """Begin and end as ONNX takes them: counted from the end where negative, and clipped.
 
     An end of -1 with a negative stride is in front of the first element to the tools, and the last
@@ -191,9 +191,9 @@ def _bounds(
         behind = first + count * stride
         return first, behind if behind >= 0 else -_ALL
     if stride < 0 and isinstance(end, int) and end < 0:
-        first = begin if not isinstance(begin, int) or begin >= 0 else extents.add(begin, size)
-        through = extents.ceildiv(extents.add(first, 1), -stride)
-        if extents.equal(through, count):
+        first = begin if not isinstance(begin, int) or begin >= 0 else dimensions.add(begin, size)
+        through = dimensions.ceildiv(dimensions.add(first, 1), -stride)
+        if dimensions.equal(through, count):
             return begin, -_ALL
     return begin, end
 

@@ -7,11 +7,11 @@ from math import prod
 
 import numpy as np
 
-from tvm_nnef import extents
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.converters.onnx.export.windowing import NEGATIVE, Windows, spatial, windows
-from tvm_nnef.extents import Extent
+from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic.dimensions import Dimension
 
 _MOST_DIMENSIONS = 3
 """Spatial dimensions that ONNX Runtime goes over."""
@@ -26,7 +26,7 @@ def _dimensions(layout: str, rank: int) -> list[int]:
     return [places["N"], places["C"], *range(at, at + rank - 2)]
 
 
-def _ordered(invocation: Invocation) -> tuple[list[int], list[int], list[Extent], list[int]]:
+def _ordered(invocation: Invocation) -> tuple[list[int], list[int], list[Dimension], list[int]]:
     """The orders of data and filter, and their extents in ONNX's order."""
     rank = invocation.tensor(0).rank
     if rank - 2 > _MOST_DIMENSIONS:
@@ -47,7 +47,7 @@ def _check_finite(invocation: Invocation) -> None:
         raise Unsayable("its filter has elements that are not finite, and ONNX pads with zeros")
 
 
-def _groups(invocation: Invocation, channels: Extent) -> int:
+def _groups(invocation: Invocation, channels: Dimension) -> int:
     groups = invocation.number("groups") or channels
     if not isinstance(groups, int):
         raise Unsayable("its number of groups is known at run time only")
@@ -112,7 +112,7 @@ def _deconv(invocation: Invocation) -> Exported:
 
 
 def _turned(
-    invocation: Invocation, inputs: Sequence[Extent], sizes: Sequence[int]
+    invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence[int]
 ) -> tuple[list[int], list[int], list[int]]:
     """The paddings of a transposed convolution, and what the output is longer than they say."""
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
@@ -200,18 +200,20 @@ def _is_wide(found: Windows) -> bool:
 
 
 def _grown(
-    shape: Sequence[Extent], leading: Sequence[int], trailing: Sequence[int]
-) -> tuple[Extent, ...]:
+    shape: Sequence[Dimension], leading: Sequence[int], trailing: Sequence[int]
+) -> tuple[Dimension, ...]:
     return tuple(
-        extents.add(extent, front + back)
+        dimensions.add(extent, front + back)
         for extent, front, back in zip(shape, leading, trailing, strict=True)
     )
 
 
-def _shrunk(shape: Sequence[Extent], axes: Sequence[int], found: Windows) -> tuple[Extent, ...]:
+def _shrunk(
+    shape: Sequence[Dimension], axes: Sequence[int], found: Windows
+) -> tuple[Dimension, ...]:
     result = list(shape)
     for axis, before, after in zip(axes, found.before, found.after, strict=True):
-        result[axis] = extents.add(result[axis], min(0, before) + min(0, after))
+        result[axis] = dimensions.add(result[axis], min(0, before) + min(0, after))
     return tuple(result)
 
 

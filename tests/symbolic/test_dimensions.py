@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_nnef import extents, simplification
+from tvm_nnef.symbolic import dimensions, simplification
 
 INTEGERS = st.integers(-1000, 1000)
 DIVISIONS = {
@@ -36,11 +36,11 @@ OTHERS: dict[str, Callable[[int, int], int]] = {
 @given(INTEGERS, INTEGERS)
 def test_numbers(left: int, right: int) -> None:
     for name, expected in OTHERS.items():
-        found = extents.FUNCTIONS[name](left, right)
+        found = dimensions.FUNCTIONS[name](left, right)
         assert type(found) is int and found == expected(left, right), name
     if right:
         for name, divided in DIVISIONS.items():
-            found = extents.FUNCTIONS[name](left, right)
+            found = dimensions.FUNCTIONS[name](left, right)
             assert type(found) is int and found == divided(left, right), name
 
 
@@ -49,30 +49,30 @@ def test_numbers(left: int, right: int) -> None:
     (1, -5, 1), (-1, -5, -1), (-1, 10**30, 1), (0, 10**30, 0),
 ])  # fmt: skip
 def test_powers(base: int, exponent: int, expected: int) -> None:
-    assert extents.power(base, exponent) == expected
+    assert dimensions.power(base, exponent) == expected
 
 
 def test_powers_without_value() -> None:
     with pytest.raises(ZeroDivisionError):
-        extents.power(0, -1)
+        dimensions.power(0, -1)
     with pytest.raises(ValueError, match="64 bits"):
-        extents.power(2, 10**30)
+        dimensions.power(2, 10**30)
     with pytest.raises(ValueError, match="exponent"):
-        extents.power(2, extents.symbol("n"))
+        dimensions.power(2, dimensions.symbol("n"))
     with pytest.raises(ValueError, match="exponent"):
-        extents.power(extents.symbol("n"), -1)
+        dimensions.power(dimensions.symbol("n"), -1)
 
 
 @pytest.mark.parametrize("name", sorted(DIVISIONS))
 def test_division_by_the_number_zero(name: str) -> None:
-    for left in (7, extents.symbol("n")):
+    for left in (7, dimensions.symbol("n")):
         with pytest.raises(ZeroDivisionError):
-            extents.FUNCTIONS[name](left, 0)
+            dimensions.FUNCTIONS[name](left, 0)
 
 
 def test_product_is_a_volume() -> None:
-    assert extents.product(()) == 1
-    assert extents.product((2, 3, 4)) == 24
+    assert dimensions.product(()) == 1
+    assert dimensions.product((2, 3, 4)) == 24
 
 
 Expression = Any  # a number, the name of a symbol, or (function, left, right)
@@ -92,7 +92,7 @@ EXPRESSIONS = st.recursive(
 def _build(expression: Expression, symbols: dict[str, Any]) -> Any:
     if isinstance(expression, tuple):
         name, left, right = expression
-        return extents.FUNCTIONS[name](_build(left, symbols), _build(right, symbols))
+        return dimensions.FUNCTIONS[name](_build(left, symbols), _build(right, symbols))
     return symbols.get(expression, expression) if isinstance(expression, str) else expression
 
 
@@ -101,9 +101,9 @@ def _build(expression: Expression, symbols: dict[str, Any]) -> Any:
 def test_symbols_agree_with_numbers(expression: Expression, n: int, m: int) -> None:
     from tvm.sym import Analyzer
 
-    symbols = {"n": extents.symbol("n"), "m": extents.symbol("m")}
+    symbols = {"n": dimensions.symbol("n"), "m": dimensions.symbol("m")}
     symbolic = _build(expression, symbols)
-    if not extents.is_static(symbolic):
+    if not dimensions.is_static(symbolic):
         analyzer = Analyzer()
         analyzer.bind(symbols["n"], n)
         analyzer.bind(symbols["m"], m)
@@ -112,27 +112,27 @@ def test_symbols_agree_with_numbers(expression: Expression, n: int, m: int) -> N
 
 
 def test_what_has_no_symbols_left_is_a_number() -> None:
-    n = extents.symbol("n")
-    assert extents.is_symbolic(n) and not extents.is_static(n)
-    assert not extents.is_symbolic(3)
-    assert type(extents.sub(n, n)) is int
-    assert extents.sub(extents.add(n, 3), n) == 3
+    n = dimensions.symbol("n")
+    assert dimensions.is_symbolic(n) and not dimensions.is_static(n)
+    assert not dimensions.is_symbolic(3)
+    assert type(dimensions.sub(n, n)) is int
+    assert dimensions.sub(dimensions.add(n, 3), n) == 3
 
 
 def test_equality_is_that_of_every_value() -> None:
-    n, m = extents.symbol("n"), extents.symbol("n")
-    assert extents.equal(extents.mul(n, 2), extents.add(n, n))
-    assert not extents.equal(n, m)
-    assert not extents.equal(n, 3)
-    assert extents.equal(3, 3) and not extents.equal(3, 4)
+    n, m = dimensions.symbol("n"), dimensions.symbol("n")
+    assert dimensions.equal(dimensions.mul(n, 2), dimensions.add(n, n))
+    assert not dimensions.equal(n, m)
+    assert not dimensions.equal(n, 3)
+    assert dimensions.equal(3, 3) and not dimensions.equal(3, 4)
 
 
 def test_the_smaller_one_of_an_extent_and_what_it_is_rounded_up_to() -> None:
-    n = extents.symbol("n")
-    padded = extents.mul(extents.ceildiv(n, 4), 4)
-    assert extents.equal(extents.minimum(n, padded), n)
-    assert extents.equal(extents.minimum(padded, n), n)
-    assert extents.equal(extents.maximum(n, padded), padded)
+    n = dimensions.symbol("n")
+    padded = dimensions.mul(dimensions.ceildiv(n, 4), 4)
+    assert dimensions.equal(dimensions.minimum(n, padded), n)
+    assert dimensions.equal(dimensions.minimum(padded, n), n)
+    assert dimensions.equal(dimensions.maximum(n, padded), padded)
 
 
 STATIC_MODEL = """
@@ -150,7 +150,7 @@ assert "tvm" not in sys.modules, "checking a static model imports tvm"
 
 
 def test_static_models_are_checked_without_tvm() -> None:
-    root = Path(extents.__file__).parent.parent
+    root = Path(dimensions.__file__).parent.parent.parent
     run = subprocess.run(
         [sys.executable, "-c", STATIC_MODEL], cwd=root, capture_output=True, text=True, check=False
     )
@@ -158,9 +158,9 @@ def test_static_models_are_checked_without_tvm() -> None:
 
 
 REPEATED: dict[str, Callable[[Any], Any]] = {
-    "simplified": lambda n: extents.mul(n, extents.floordiv(n, 3)),
-    "decided": lambda n: extents.compare("lt", extents.floormod(n, 5), 2),
-    "equal": lambda n: extents.equal(n, extents.floordiv(n, 7)),
+    "simplified": lambda n: dimensions.mul(n, dimensions.floordiv(n, 3)),
+    "decided": lambda n: dimensions.compare("lt", dimensions.floormod(n, 5), 2),
+    "equal": lambda n: dimensions.equal(n, dimensions.floordiv(n, 7)),
 }
 
 
@@ -169,9 +169,9 @@ def test_what_is_asked_again_is_not_analysed_again(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Models ask the same of the same symbols thousands of times."""
-    n = extents.symbol("n")
+    n = dimensions.symbol("n")
     first = REPEATED[name](n)
     monkeypatch.setattr(simplification, "analyzer", None)
     assert REPEATED[name](n) is first
     with pytest.raises(TypeError):
-        REPEATED[name](extents.symbol("n"))
+        REPEATED[name](dimensions.symbol("n"))

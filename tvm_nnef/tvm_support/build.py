@@ -20,16 +20,16 @@ import tvm_ffi
 from tvm import relax, s_tir, tirx
 from tvm.target import codegen
 
-from tvm_nnef.tvm_compat import (
+from tvm_nnef.function_attributes import EXACT_BUFFERS, POLLS_SIGNALS
+from tvm_nnef.tvm_support.compat import (
     CHECK_SIGNALS,
-    EXACT,
-    POLLS,
     Module,
     PrimFunction,
     Target,
     prim_functions,
     update_functions,
 )
+from tvm_nnef.tvm_support.sound_indices import with_sound_indices
 
 _PIPELINE = "tvm_nnef"
 """What the names begin with under which TVM knows our lowerings of PrimFuncs."""
@@ -58,7 +58,7 @@ def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
 
 def _polling(function: PrimFunction) -> PrimFunction:
     """A lowered function in which polling for signals raises the exception of a signal handler."""
-    if POLLS not in (function.attrs or {}):
+    if POLLS_SIGNALS not in (function.attrs or {}):
         return function
 
     def checked(statement: Any) -> Any:
@@ -92,7 +92,9 @@ def _compacted() -> Any:
 
     @tvm.transform.module_pass(opt_level=0, name="compact_buffers")  # type: ignore[untyped-decorator]
     def compacted(mod: Module, context: Any) -> Module:
-        chosen = {n: f for n, f in prim_functions(mod).items() if EXACT not in (f.attrs or {})}
+        chosen = {
+            n: f for n, f in prim_functions(mod).items() if EXACT_BUFFERS not in (f.attrs or {})
+        }
         if not chosen:
             return mod
         with tvm.transform.PassContext():
@@ -115,7 +117,7 @@ def _lowered_soundly(lowering: Any) -> Any:
     def lowered(mod: Module, context: Any) -> Module:
         parts: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         for variable, given in mod.functions.items():
-            function = _with_rising_remainders(given)
+            function = with_sound_indices(given)
             parts[_reuse_is_unsound(function)][variable] = function
         plain, viewed = (tvm.IRModule(part, attrs=mod.attrs) for part in parts)
         result = lowering(plain)
@@ -125,39 +127,6 @@ def _lowered_soundly(lowering: Any) -> Any:
         return result
 
     return lowered
-
-
-def _with_rising_remainders(function: Any) -> Any:
-    """A PrimFunc in which no remainder is taken of a constant minus other terms.
-
-    TVM simplifies the offset of ``x[i, (31 - j) % 16]`` in a flat buffer to one that is wrong by 1.
-    ``(c - j) % m`` is ``m - 1 - (j - c - 1) % m``.
-    """
-    if not isinstance(function, tirx.PrimFunc):
-        return function
-
-    def rising(remainder: Any) -> Any:
-        parts = _subtracted(remainder.a)
-        divisor = remainder.b
-        if parts is None or not isinstance(divisor, tirx.IntImm) or divisor.value < 2:
-            return remainder
-        constant, terms = parts
-        offset = tirx.const((-constant - 1) % divisor.value, divisor.ty)
-        dividend = functools.reduce(lambda a, b: a + b, terms) + offset
-        return (divisor - 1) - tirx.FloorMod(dividend, divisor)
-
-    body = tvm_ffi.structural_map(function.body, (tirx.FloorMod, rising), order="post")
-    return function if body.same_as(function.body) else function.with_body(body)
-
-
-def _subtracted(value: Any) -> tuple[int, list[Any]] | None:
-    """The constant and the terms of a constant minus other terms, None for anything else."""
-    if not isinstance(value, tirx.Sub):
-        return None
-    if isinstance(value.a, tirx.IntImm):
-        return int(value.a.value), [value.b]
-    inner = _subtracted(value.a)
-    return None if inner is None else (inner[0], [*inner[1], value.b])
 
 
 def _reuse_is_unsound(function: Any) -> bool:

@@ -1,7 +1,7 @@
-"""The one door to what moves between TVM releases (this one speaks 0.27).
+"""The parts of TVM's API that change between releases, as of 0.27.
 
-Enters: NumPy arrays, shapes, dtype names. Leaves: TVM objects. The other rooms import stable names
-(``relax.op``, ``te.compute``, passes) directly; what was renamed or moved lately is here.
+Input: NumPy arrays, shapes, dtype names. Output: TVM objects. Other packages import stable names
+(``relax.op``, ``te.compute``, passes) from TVM itself.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir, tirx
 
+from tvm_nnef.function_attributes import EXACT_BUFFERS, OP_PATTERN, POLLS_SIGNALS, FusionPattern
+
 RelaxExpression: TypeAlias = Any
-"""A Relax expression (``relax.Expr``); TVM ships no types, so they end at this door."""
+"""A Relax expression (``relax.Expr``); TVM ships no types, so its checks end here."""
 
 PrimExpression: TypeAlias = Any
 """A scalar expression of TIR."""
@@ -29,23 +31,8 @@ BUFFER_TYPE: Any = tirx.buffer.BufferType
 PrimFunction: TypeAlias = Any
 """A ``tirx.PrimFunc``."""
 
-PREPARE = "main_transform_params"
-"""The name that TVM gives to what computes all that depends on weights alone."""
-
-PREPARED = "main_prepared"
-"""The name of the function that takes its results in place of the weights."""
-
-CONSTANTS_FROM = "constants_from"
-"""The attribute of a private Relax function that stays what it is where constants are bound to its
-parameters from this number on."""
-
-LOOP_BODY = "loop_body"
-"""The attribute of a Relax function that makes a step: ``(index, state, ...)`` become ``(whether to
-go on, index, state)``."""
-
-LOOP_STEPS = "loop_steps"
-"""The attribute of a Relax function that makes so many steps by a function with ``LOOP_BODY``, for
-0 as many as that says, one at least."""
+LIFTED = "main_transform_params"
+"""The name that TVM gives to the function that computes what depends on weights alone."""
 
 Module: TypeAlias = Any
 """A ``tvm.IRModule``."""
@@ -192,11 +179,7 @@ def opaque_function(
     )
     root = s_tir.SBlock([], [], [], "root", s_tir.SBlockRealize([], True, block))
     function = tirx.PrimFunc(list(parameters), s_tir.SBlockRealize([], True, root))
-    return function.with_attr({"tirx.noalias": True, "s_tir": True, EXACT: 1})
-
-
-EXACT = "exact_buffers"
-"""The attribute of a PrimFunc whose buffers are as large as they have to be."""
+    return function.with_attr({"tirx.noalias": True, "s_tir": True, EXACT_BUFFERS: 1})
 
 
 def with_opaque_body(
@@ -244,9 +227,6 @@ def prefetch(element: PrimExpression, *, writing: bool) -> Any:
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", *arguments))
 
 
-POLLS = "polls_signals"
-"""The attribute of a PrimFunc that holds statements of :func:`poll_signals`."""
-
 CHECK_SIGNALS = "TVMFFIEnvCheckSignals"
 """The C function of TVM that runs Python's signal handlers, or does nothing without Python."""
 
@@ -260,9 +240,8 @@ def polling_copy() -> PrimFunction:
     """A PrimFunc that copies an int64 of rank 0, and polls for signals."""
     index, result = (buffer((), "int64", name) for name in ("index", "result"))
     body = tirx.SeqStmt([poll_signals(), tirx.BufferStore(result, index[()], [])])
-    opaque = 8
     function = opaque_function("poll", [index, result], [result], [], body)
-    return function.with_attr({POLLS: 1, "op_pattern": opaque})
+    return function.with_attr({POLLS_SIGNALS: 1, OP_PATTERN: int(FusionPattern.OPAQUE)})
 
 
 def in_place_store(shape: Sequence[Any], dtype: str, scalars: Sequence[Any] = ()) -> PrimFunction:
@@ -297,8 +276,9 @@ def in_place_store(shape: Sequence[Any], dtype: str, scalars: Sequence[Any] = ()
     root = s_tir.SBlock([], [], [], "root", body)
     parameters = [value, index, stack, *scalars]
     function = tirx.PrimFunc(parameters, s_tir.SBlockRealize([], True, root))
-    opaque = 8
-    return function.with_attr({"tirx.noalias": True, "s_tir": True, "op_pattern": opaque})
+    return function.with_attr(
+        {"tirx.noalias": True, "s_tir": True, OP_PATTERN: int(FusionPattern.OPAQUE)}
+    )
 
 
 def _wide(extent: Any) -> Any:

@@ -18,7 +18,7 @@ _one_at_a_time = threading.Lock()
 
 
 @contextmanager
-def without_remarks_on_constants() -> Iterator[None]:
+def without_messages_about_constants() -> Iterator[None]:
     """A context in which these lines do not reach standard error; all others do, when it ends."""
     with _one_at_a_time, tempfile.TemporaryFile() as caught:
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_nnef.processor_quota import processor_quota
+from tvm_nnef.tvm_support.processor_quota import processor_quota
 
 SECOND, FIRST = "0::/docker/abc\n", "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n"
 MEMORY = "5:memory:/docker/abc\n"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import tvm
 
 from tvm_nnef.diagnostics import error
-from tvm_nnef.processor_quota import processor_quota
+from tvm_nnef.tvm_support.processor_quota import processor_quota
 
 _MOST_POOLS = 256
 """Of how many threads of Python is remembered that their pools are set up."""

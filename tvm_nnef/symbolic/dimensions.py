@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-from tvm_nnef.simplification import analyzer, decided, is_zero, simplified, wide
+from tvm_nnef.symbolic.simplification import analyzer, decided, is_zero, simplified, wide
 
 if TYPE_CHECKING:
     from tvm.ir import PrimExpr
 
-Extent: TypeAlias = "int | PrimExpr"
+Dimension: TypeAlias = "int | PrimExpr"
 Condition: TypeAlias = "bool | PrimExpr"
 Tree: TypeAlias = "bool | int | str | list[Any]"
 """An expression as JSON: a number, the name of a symbol, or a function with its arguments."""
 
 
-def is_static(extent: Extent) -> TypeGuard[int]:
+def is_static(extent: Dimension) -> TypeGuard[int]:
     """Whether an extent is a plain number."""
     return isinstance(extent, int)
 
@@ -47,22 +47,22 @@ def symbol(name: str) -> PrimExpr:
     return tirx.Var(name, "int64")
 
 
-def add(left: Extent, right: Extent) -> Extent:
+def add(left: Dimension, right: Dimension) -> Dimension:
     """Sum."""
     return left + right if _static(left, right) else simplified(wide(left) + wide(right))
 
 
-def sub(left: Extent, right: Extent) -> Extent:
+def sub(left: Dimension, right: Dimension) -> Dimension:
     """Difference."""
     return left - right if _static(left, right) else simplified(wide(left) - wide(right))
 
 
-def mul(left: Extent, right: Extent) -> Extent:
+def mul(left: Dimension, right: Dimension) -> Dimension:
     """Product."""
     return left * right if _static(left, right) else simplified(wide(left) * wide(right))
 
 
-def floordiv(left: Extent, right: Extent) -> Extent:
+def floordiv(left: Dimension, right: Dimension) -> Dimension:
     """Quotient, rounded down. Raises ZeroDivisionError for a divisor that is the number 0."""
     if _static(left, right):
         return left // right
@@ -71,7 +71,7 @@ def floordiv(left: Extent, right: Extent) -> Extent:
     return simplified(_tirx().floordiv(wide(left), wide(_divisor(right))))
 
 
-def floormod(left: Extent, right: Extent) -> Extent:
+def floormod(left: Dimension, right: Dimension) -> Dimension:
     """Remainder of :func:`floordiv`, with the sign of the divisor."""
     if _static(left, right):
         return left % right
@@ -80,12 +80,12 @@ def floormod(left: Extent, right: Extent) -> Extent:
     return simplified(_tirx().floormod(wide(left), wide(_divisor(right))))
 
 
-def ceildiv(left: Extent, right: Extent) -> Extent:
+def ceildiv(left: Dimension, right: Dimension) -> Dimension:
     """Quotient, rounded up."""
     return sub(0, floordiv(sub(0, left), right))
 
 
-def truncdiv(left: Extent, right: Extent) -> Extent:
+def truncdiv(left: Dimension, right: Dimension) -> Dimension:
     """Quotient, rounded toward zero."""
     if _static(left, right):
         return -(-left // right) if (left < 0) != (right < 0) else left // right
@@ -94,7 +94,7 @@ def truncdiv(left: Extent, right: Extent) -> Extent:
     return simplified(_tirx().truncdiv(wide(left), wide(_divisor(right))))
 
 
-def truncmod(left: Extent, right: Extent) -> Extent:
+def truncmod(left: Dimension, right: Dimension) -> Dimension:
     """Remainder of :func:`truncdiv`, with the sign of the dividend."""
     if _static(left, right):
         return left - right * truncdiv(left, right)
@@ -103,7 +103,7 @@ def truncmod(left: Extent, right: Extent) -> Extent:
     return simplified(_tirx().truncmod(wide(left), wide(_divisor(right))))
 
 
-def awaydiv(left: Extent, right: Extent) -> Extent:
+def awaydiv(left: Dimension, right: Dimension) -> Dimension:
     """Quotient, rounded away from zero."""
     if _static(left, right):
         return left // right if (left < 0) != (right < 0) else -(-left // right)
@@ -115,7 +115,7 @@ def awaydiv(left: Extent, right: Extent) -> Extent:
     return simplified(_tirx().Select(negative, down, up))
 
 
-def minimum(left: Extent, right: Extent) -> Extent:
+def minimum(left: Dimension, right: Dimension) -> Dimension:
     """The smaller one."""
     if _static(left, right):
         return min(left, right)
@@ -125,7 +125,7 @@ def minimum(left: Extent, right: Extent) -> Extent:
     return simplified(_tirx().min(wide(left), wide(right)))
 
 
-def maximum(left: Extent, right: Extent) -> Extent:
+def maximum(left: Dimension, right: Dimension) -> Dimension:
     """The larger one."""
     if _static(left, right):
         return max(left, right)
@@ -135,7 +135,7 @@ def maximum(left: Extent, right: Extent) -> Extent:
     return simplified(_tirx().max(wide(left), wide(right)))
 
 
-def _is_smaller(left: Extent, right: Extent) -> bool | None:
+def _is_smaller(left: Dimension, right: Dimension) -> bool | None:
     """Whether an extent is certainly at most the other one, or at least; None for neither.
 
     TVM itself keeps the smaller one of ``h`` and ``h`` rounded up, and what is cut from that, and
@@ -145,7 +145,7 @@ def _is_smaller(left: Extent, right: Extent) -> bool | None:
     return True if least >= 0 else False if most <= 0 else None
 
 
-def power(left: Extent, right: Extent) -> Extent:
+def power(left: Dimension, right: Dimension) -> Dimension:
     """A power, truncated toward zero for a negative exponent; only of numbers, or to a number.
 
     Raises ZeroDivisionError for zero to a negative exponent, ValueError for a symbolic exponent
@@ -164,19 +164,19 @@ def power(left: Extent, right: Extent) -> Extent:
     return left**right if is_static(left) else product([left] * right)
 
 
-def product(extents: Iterable[Extent]) -> Extent:
+def product(extents: Iterable[Dimension]) -> Dimension:
     """The product of extents, 1 where there are none: the volume of a shape."""
     return reduce(mul, extents, 1)
 
 
-def equal(left: Extent, right: Extent) -> bool:
+def equal(left: Dimension, right: Dimension) -> bool:
     """Whether two extents are certainly equal, whatever the values of their symbols."""
     if _static(left, right):
         return left == right
     return is_zero(wide(left) - wide(right))
 
 
-def compare(function: str, left: Extent, right: Extent) -> Condition:
+def compare(function: str, left: Dimension, right: Dimension) -> Condition:
     """``lt``, ``le``, ``gt``, ``ge``, ``eq`` or ``ne`` of two extents, decided if it can be."""
     if _static(left, right):
         return bool(_COMPARISONS[function](left, right))
@@ -205,7 +205,7 @@ def negated(condition: Condition) -> Condition:
     return not condition if isinstance(condition, bool) else decided(_tirx().Not(condition))
 
 
-def select(condition: Condition, consequent: Extent, alternative: Extent) -> Extent:
+def select(condition: Condition, consequent: Dimension, alternative: Dimension) -> Dimension:
     """One of two extents."""
     if isinstance(condition, bool):
         return consequent if condition else alternative
@@ -224,7 +224,7 @@ def decide(condition: Condition, bounds: Mapping[str, int]) -> bool | None:
     return False if known.can_prove(_tirx().Not(condition)) else None
 
 
-def limits(extent: Extent, bounds: Mapping[str, int]) -> tuple[int, int]:
+def limits(extent: Dimension, bounds: Mapping[str, int]) -> tuple[int, int]:
     """The least and the largest value that an extent can have, symbols up to their bounds."""
     if is_static(extent):
         return extent, extent
@@ -232,7 +232,7 @@ def limits(extent: Extent, bounds: Mapping[str, int]) -> tuple[int, int]:
     return int(found.min_value), int(found.max_value)
 
 
-def symbols(expression: Extent | Condition) -> tuple[str, ...]:
+def symbols(expression: Dimension | Condition) -> tuple[str, ...]:
     """The names of the symbols in an extent or condition, each once, in order."""
     if not is_symbolic(expression):
         return ()
@@ -240,7 +240,7 @@ def symbols(expression: Extent | Condition) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def size(expression: Extent | Condition, most: int) -> int:
+def size(expression: Dimension | Condition, most: int) -> int:
     """The operators and operands of an expression, written out; ``most`` ends the count."""
     stack: list[Any] = [expression]
     count = 0
@@ -254,7 +254,7 @@ def size(expression: Extent | Condition, most: int) -> int:
     return count
 
 
-def tree(expression: Extent | Condition) -> Tree:
+def tree(expression: Dimension | Condition) -> Tree:
     """An extent or condition as JSON, which :func:`evaluate` reads without TVM."""
     if not is_symbolic(expression):
         return expression
@@ -275,7 +275,7 @@ def tree(expression: Extent | Condition) -> Tree:
     raise NotImplementedError(f"no tree for {type(node).__name__}: {node}")
 
 
-def text(expression: Extent | Condition | Tree) -> str:
+def text(expression: Dimension | Condition | Tree) -> str:
     """An extent or condition in the notation of the draft: ``(s + 1) / 2``."""
     return _text(tree(expression) if is_symbolic(expression) else expression, 0)
 
@@ -300,7 +300,7 @@ def _within(inner: str, strength: int, around: int) -> str:
     return f"({inner})" if strength < around else inner
 
 
-def evaluate(expression: Extent | Condition | Tree, values: Mapping[str, int]) -> Any:
+def evaluate(expression: Dimension | Condition | Tree, values: Mapping[str, int]) -> Any:
     """The value of an extent, a condition or its tree, given those of its symbols.
 
     An int, or a bool for a condition. Raises KeyError for a symbol without a value, and
@@ -324,7 +324,7 @@ def evaluate(expression: Extent | Condition | Tree, values: Mapping[str, int]) -
             return number
 
 
-FUNCTIONS: Mapping[str, Callable[[Extent, Extent], Extent]] = {
+FUNCTIONS: Mapping[str, Callable[[Dimension, Dimension], Dimension]] = {
     "add": add,
     "sub": sub,
     "mul": mul,
@@ -404,11 +404,11 @@ _CHILDREN: Mapping[str, tuple[str, ...]] = {
 """The fields with the operands of TVM's other nodes."""
 
 
-def _static(left: Extent, right: Extent) -> TypeGuard[int]:
+def _static(left: Dimension, right: Dimension) -> TypeGuard[int]:
     return isinstance(left, int) and isinstance(right, int)
 
 
-def _divisor(right: Extent) -> Extent:
+def _divisor(right: Dimension) -> Dimension:
     """The divisor, 1 where a run makes it 0: a quotient that nobody needs must not stop it."""
     if isinstance(right, int):
         if right == 0:
