@@ -22,6 +22,7 @@ from tvm_nnef.schedules.cpu.quotients import divides_data
 from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.tvm_support import build, compat
 from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
+from tvm_nnef.tvm_support.threads import use_threads
 
 SECONDS = 8.0
 """How long the timing of all kernels of a model may take."""
@@ -49,7 +50,7 @@ def kernel_report(
     rules = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
     seconds: Mapping[str, float | None] = {}
     if here:
-        threads.use_threads(threads)
+        use_threads(threads)
         seconds = _timed(functions, library, bounds)
     rows = [
         KernelRow(
