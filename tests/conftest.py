@@ -65,16 +65,16 @@ def wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
     import tvm_ffi
     from tvm import ir, tirx
 
-    from tvm_nnef import schedules
+    from tvm_nnef.compilation import passes
     from tvm_nnef.tvm_support.compat import prim_functions, update_functions
 
-    fuse = schedules.fuse
+    last = passes.with_joined_rows
 
     def changed(constant: Any) -> Any:
         return tirx.const(1.5, "float32") if constant.value == 1.0 else constant
 
-    def broken(module: Any, target: Any) -> Any:
-        fused = fuse(module, target)
+    def broken(module: Any) -> Any:
+        fused = last(module)
         kernels = {
             name: tvm_ffi.structural_map(function, (tirx.FloatImm, changed))
             for name, function in prim_functions(fused).items()
@@ -83,7 +83,7 @@ def wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(fused, ir.IRModule)
         return update_functions(fused, kernels)
 
-    monkeypatch.setattr(schedules, "fuse", broken)
+    monkeypatch.setattr(passes, "with_joined_rows", broken)
 
 
 @pytest.fixture

@@ -160,6 +160,7 @@ def build(
     database: str | os.PathLike[str] | None = None,
     dump_dir: str | os.PathLike[str] | None = None,
     verbose: bool | Callable[[KernelReport], None] = False,
+    timings: bool = False,
     threads: int | None = None,
     verify: bool = False,
     checked: bool = False,
@@ -168,10 +169,10 @@ def build(
     """A model, or a module of :func:`from_nnef`, scheduled and compiled for a target.
 
     ``"native"`` is the host CPU with its instruction set. ``database`` is a folder that
-    :func:`tune` wrote. ``dump_dir`` receives what stands after each stage. ``verbose`` prints for
-    each kernel the rule that scheduled it, its work, and its speed on this machine, slowest first;
-    a function is given the report instead. ``threads`` is what ``Executable.threads`` begins with:
-    all cores, where nothing is said.
+    :func:`tune` wrote. ``dump_dir`` receives the module after each pass. ``verbose`` prints for
+    each kernel the strategy that scheduled it, its work, and its speed on this machine, slowest
+    first; a function is given the report instead. ``timings`` prints the time of each pass.
+    ``threads`` is the number of threads of the executable: all cores by default.
 
     With ``checked`` a call raises NnefError if a kernel uses an index outside of a tensor, such as
     one from data; otherwise an index from data means the nearest element. (Of a module this holds
@@ -200,6 +201,7 @@ def build(
         dump_dir=dump_dir,
         database=database,
         verbose=verbose,
+        timings=timings,
         threads=threads,
         checked=checked,
         verify=verify,

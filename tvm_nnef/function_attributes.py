@@ -26,6 +26,9 @@ PREPARED = "main_prepared"
 EXACT_BUFFERS = "exact_buffers"
 """Of a PrimFunc whose buffers are as large as they have to be: no pass makes them smaller."""
 
+KEEPS_BUFFERS = "keeps_buffers"
+"""Of a PrimFunc in which no buffer may take the memory of another."""
+
 POLLS_SIGNALS = "polls_signals"
 """Of a PrimFunc that polls for signals while it runs."""
 

@@ -12,13 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from tvm_nnef.compilation.metadata import describe
-from tvm_nnef.compilation.pipeline import STAGES, build_module, compile_module
+from tvm_nnef.compilation.passes import passes
+from tvm_nnef.compilation.pipeline import build_module, compile_phases
+from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.runtime import PackInfo, TensorInfo, load
 from tvm_nnef.tvm_support import compat, threads
+from tvm_nnef.tvm_support.compat import prim_functions
 from tvm_nnef.tvm_support.log_messages import without_messages_about_constants
 from tvm_nnef.tvm_support.threads import default_threads
 
@@ -169,19 +172,54 @@ def test_what_cannot_be_loaded(tmp_path):
         load(library)
 
 
-def test_dump_dir_receives_what_stands_after_each_stage(tmp_path):
-    seen = []
-    compile_module(
-        example(), "llvm", dump_dir=tmp_path / "dump", progress=lambda *stage: seen.append(stage)
+def test_dump_dir_receives_the_module_after_each_pass(tmp_path):
+    seen, target = [], resolve("llvm")
+    compile_phases(
+        example(), "llvm", dump_dir=tmp_path / "dump", progress=lambda *step: seen.append(step)
     )
-    assert [name for name, _, _ in seen] == list(STAGES)
-    names = sorted(file.name for file in (tmp_path / "dump").iterdir())
-    assert names == [*(f"{n}_{name}.txt" for n, name in enumerate(STAGES)), "kernels.txt"]
+    every = passes(target)
+    names = [each.name.replace("_", " ") for each in every]
+    assert seen == [(name, number, len(every)) for number, name in enumerate(names)]
     texts = {file.name: file.read_text() for file in (tmp_path / "dump").iterdir()}
-    assert "R.add" in texts["0_bind.txt"]
-    assert "R.add" not in texts["1_legalize.txt"]
-    assert "T.vectorized" in texts["3_schedule.txt"]
-    assert "cpu.elementwise" in texts["kernels.txt"]
+    listed = texts.pop("passes.txt").splitlines()
+    assert [line.split()[2] for line in listed] == [each.name for each in every]
+    assert "cpu.elementwise" in texts.pop("kernels.txt")
+    changed = [line for line in listed if "unchanged" not in line]
+    assert sorted(texts) == sorted(f"{line.split()[0]}_{line.split()[2]}.txt" for line in changed)
+    of_pass = {name[3:-4]: text for name, text in texts.items()}
+    assert "R.add" in of_pass["describe_interface"]
+    assert "R.add" not in of_pass["legalize_operators"]
+    assert "T.vectorized" in of_pass["schedule_kernels"]
+    assert "T.Ramp" not in of_pass["narrow_indices"]
+    assert "T.Ramp" in of_pass["vectorize_loops"]
+
+
+def test_every_pass_leaves_a_well_formed_module():
+    seen = []
+
+    def check(number, each, state, seconds):
+        seen.append(each.name)
+        if each.phase in ("bind", "graph", "fuse", "schedule"):
+            relax.analysis.well_formed(state)  # raises an exception for what is not
+        if each.phase == "lower" and "lower_blocks" in seen:
+            for function in prim_functions(state).values():
+                assert tirx.analysis.verify_well_formed(function), each.name
+
+    compile_phases(example(), "llvm", after=check)
+    assert seen == [each.name for each in passes(resolve("llvm"))]
+
+
+def test_timings_name_every_pass_once():
+    found = []
+    build_module(example(), "llvm", timings=found.append)
+    (timings,) = found
+    assert [each.name for each in timings.passes] == [each.name for each in passes(resolve("llvm"))]
+    assert timings.total == pytest.approx(sum(each.seconds for each in timings.passes))
+
+
+def test_names_of_passes_are_unique():
+    names = [each.name for each in passes(resolve("native"), checked=True)]
+    assert len(set(names)) == len(names)
 
 
 def test_progress_is_silent_where_there_is_no_terminal(capfd):

@@ -82,13 +82,13 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], Any]], N
     """Makes all schedules change what a kernel computes."""
 
     def install(change: Callable[[Any], Any]) -> None:
-        right = schedules._RULES["llvm"]
+        right = schedules._STRATEGIES["llvm"]
 
         def apply(function: Any, target: Any) -> tuple[Any, str]:
             scheduled, name = right(function, target)
             return scheduled.with_body(change(scheduled.body)), name
 
-        monkeypatch.setattr(schedules, "_RULES", {"llvm": apply})
+        monkeypatch.setattr(schedules, "_STRATEGIES", {"llvm": apply})
 
     return install
 

@@ -11,6 +11,7 @@ import pytest
 from tvm import relax
 
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph import formula as f
@@ -300,9 +301,9 @@ def test_modules_are_well_formed_after_each_stage(m):
     node = If(condition, consequent, m.body([x0], [x0]), (m.tensor((3,)),))
     made = m.graph([node], [condition, x0, factor, count], node.results)
     mod, target = lower(made, machine_types=assign(made), variables={}), resolve("llvm")
-    for stage in (schedules.legalize, schedules.fuse, schedules.schedule_kernels):
+    for phase in ("graph", "fuse", "schedule"):
         relax.analysis.well_formed(mod)
-        mod = stage(mod, target)
+        mod = run_phases(mod, target, phase, phase)
     relax.analysis.well_formed(mod)
 
 
@@ -310,7 +311,7 @@ def test_every_kernel_of_every_function_is_scheduled(m, make):
     x0, factor, loop = powers(m, 100, packs=100)
     made = m.graph([loop], [x0, factor], loop.results)
     mod = lower(made, machine_types=assign(made), variables={})
-    report = schedules.report(schedules.schedule(mod, resolve("llvm")))
+    report = schedules.report(run_phases(mod, resolve("llvm"), "graph", "schedule"))
     assert {kernel.name for kernel in report} >= {"store_item", "loop"}
     assert {kernel.rule for kernel in report} == {"cpu.elementwise", "cpu.fallback", "cpu.loop"}
 
@@ -322,7 +323,8 @@ def test_the_item_of_a_scan_is_not_copied(m):
     loop = m.loop(body, [total], [start], [Scan(item, xs)])
     made = m.graph([loop], [xs, start], loop.results)
     mod = lower(made, machine_types=assign(made), variables={})
-    names = {kernel.name for kernel in schedules.report(schedules.schedule(mod, resolve("llvm")))}
+    mod = run_phases(mod, resolve("llvm"), "graph", "schedule")
+    names = {kernel.name for kernel in schedules.report(mod)}
     assert "fused_stack_item_add" in names
     assert "stack_item" not in names
 

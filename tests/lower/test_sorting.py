@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.lower.sorting import places_in_order
-from tvm_nnef.tvm_support.build import compile_kernel
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 SIZES = [(1, 1), (5, 5), (63, 3), (64, 64), (65, 1), (200, 33), (300, 128), (331, 129), (1000, 7)]
@@ -35,7 +35,7 @@ def test_first_places(length, count, largest, dtype):
     data = rows(length, dtype)
     kernel = places_in_order((1, ROWS, length), 2, count, dtype, most=count, largest=largest)
     found = runtime_tensor(np.zeros((1, ROWS, count), "int32"))
-    compile_kernel(kernel, resolve("native"), None)(runtime_tensor(data[None]), found)
+    compile_kernel(kernel, resolve("native"))(runtime_tensor(data[None]), found)
     keys = np.where(np.isnan(data), np.inf, -data if largest else data)
     # What is no number comes behind all that are.
     expected = np.stack(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tvm_nnef.compilation.pipeline import build_module, compile_stages
+from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve, runs_here
 from tvm_nnef.measurement.kernel_report import NOT_TIMED, KernelReport, KernelRow
 from tvm_nnef.measurement.kernels import kernel_report
@@ -65,11 +65,9 @@ def test_the_slowest_come_first_and_the_shares_are_a_whole(report: KernelReport)
 
 
 def test_nothing_is_timed_for_another_machine() -> None:
-    stages = compile_stages(lowered(), "aarch64")
+    stages = compile_phases(lowered(), "aarch64")
     here = runs_here(resolve("aarch64"))
-    report = kernel_report(
-        stages["fuse"], stages["schedule"], stages["compile"], here=here, threads=1
-    )
+    report = kernel_report(stages["fuse"], stages["schedule"], stages["code"], here=here, threads=1)
     assert report.threads is None
     assert all(row.seconds is None and row.work for row in report.rows)
     assert NOT_TIMED in report.summary()

@@ -20,7 +20,7 @@ from hypothesis.strategies import integers, lists
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.cli import main
-from tvm_nnef.compilation.pipeline import compile_stages
+from tvm_nnef.compilation.pipeline import compile_phases
 from tvm_nnef.converters.onnx.common_names import scopes_of, title
 from tvm_nnef.converters.onnx.repeats import repeats
 from tvm_nnef.graph.nodes import opened_nodes, operator_name
@@ -442,7 +442,7 @@ def test_comparing_names_the_node_inside_of_a_block(make_model: Any) -> None:
 
 def kernels(model: Any) -> list[tuple[str, str | None]]:
     """The kernels and the rules that schedule them."""
-    stages = compile_stages(tvm_nnef.from_nnef(model), "native", last="schedule")
+    stages = compile_phases(tvm_nnef.from_nnef(model), "native", last="schedule")
     found = schedules.report(stages["schedule"])
     return sorted((each.name.rstrip("0123456789"), each.rule) for each in found)
 

@@ -9,6 +9,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 
 onnx = pytest.importorskip("onnx")
@@ -75,7 +76,7 @@ def test_products_of_quantized_tensors_are_exact(name: str) -> None:
     (expected,) = session.run(None, {"x": x})
     converted = tvm_nnef.convert(made)
     np.testing.assert_array_equal(tvm_nnef.build(converted)(x)[0], expected)
-    scheduled = schedules.schedule(tvm_nnef.from_nnef(converted), resolve("native"))
+    scheduled = run_phases(tvm_nnef.from_nnef(converted), resolve("native"), "graph", "schedule")
     rules = {kernel.rule for kernel in schedules.report(scheduled)}
     assert rules <= {"cpu.register_tile", "cpu.planes", "cpu.elementwise", "cpu.parts"}
 

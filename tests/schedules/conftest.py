@@ -12,8 +12,9 @@ import tvm
 from tvm import relax
 
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.tvm_support.build import compile_virtual_machine, virtual_machine
+from tvm_nnef.tvm_support.build import virtual_machine
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 
@@ -77,7 +78,7 @@ def random(kind: Any, seed: int = 0) -> np.ndarray:
 def fused(mod: Any, target: Any = "native") -> Any:
     """The module with its kernels as the rules get them."""
     resolved = resolve(target)
-    return schedules.fuse(schedules.legalize(mod, resolved), resolved)
+    return run_phases(mod, resolved, "graph", "fuse")
 
 
 def rules_by_function(mod: Any) -> dict[str, set[str]]:
@@ -104,13 +105,13 @@ def values(*shapes: Any, seed: int = 0) -> list[np.ndarray]:
 
 def scheduled(mod: Any, target: Any = "native") -> Any:
     """The module after all schedules."""
-    return schedules.schedule(mod, resolve(target))
+    return run_phases(mod, resolve(target), "graph", "schedule")
 
 
 def machine(mod: Any, target: Any = "native") -> Any:
     """The functions of a scheduled module."""
     resolved = resolve(target)
-    library = compile_virtual_machine(mod, resolved, schedules.lowered_functions(resolved))
+    library = run_phases(mod, resolved, "bytecode", "code")
     return virtual_machine(library)
 
 

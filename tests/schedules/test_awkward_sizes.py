@@ -19,6 +19,7 @@ from tvm import relax, te, tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.extremes import first_extreme
 from tvm_nnef.lower.sorting import places_in_order
 from tvm_nnef.schedules.cpu import fallback
@@ -565,7 +566,7 @@ def test_a_rule_changes_no_result(kernels, rule, form, target, numbers):
     cases = kernels_of(rule, form, numbers)
     mod = kernels.functions(cases)
     fused = kernels.fused(mod, target)
-    made = schedules.schedule_kernels(fused, kernels.resolved(target))
+    made = run_phases(fused, kernels.resolved(target), "schedule", "schedule")
     # What is packed with the weights is told by the module as it was written only.
     references = (fused, mod) if rule == TILE else (fused,)
     kernels.compare(references, kernels.machine(made, target), cases)

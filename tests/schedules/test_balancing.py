@@ -9,9 +9,8 @@ import pytest
 import tvm
 from tvm import tirx
 
-from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.schedules.cpu.balancing import CHUNKS
-from tvm_nnef.tvm_support.build import compile_kernel
 from tvm_nnef.tvm_support.compat import PrimFunction, opaque_function, runtime_tensor
 from tvm_nnef.tvm_support.threads import default_threads, use_threads
 
@@ -29,7 +28,7 @@ def parallel(shape: object, body: Callable[[tirx.Buffer, tirx.Var], tirx.Stmt]) 
 
 
 def compiled(function: PrimFunction) -> Callable[[np.ndarray], np.ndarray]:
-    kernel = compile_kernel(function, TARGET, schedules.lowered_functions(TARGET))
+    kernel = compile_kernel(function, TARGET)
 
     def run(array: np.ndarray) -> np.ndarray:
         tensor = runtime_tensor(array)

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax, te, tirx
 
-from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import substituted
-from tvm_nnef.tvm_support.build import compile_virtual_machine, virtual_machine
+from tvm_nnef.tvm_support.build import virtual_machine
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 TILE, ROWS, ELEMENTS = "cpu.register_tile", "cpu.row_reduction", "cpu.elementwise"
@@ -87,7 +87,7 @@ AT_LEAST = {"pool_of_any_width": 4, "variance": 1}
 def built(mod):
     """The main function of a scheduled module."""
     target = resolve("native")
-    library = compile_virtual_machine(mod, target, schedules.lowered_functions(target))
+    library = run_phases(mod, target, "bytecode", "code")
     return virtual_machine(library)["main"]
 
 

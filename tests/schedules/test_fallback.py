@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm import relax, te, tirx
 
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.schedules.cpu import fallback
 from tvm_nnef.tvm_support.build import virtual_machine
 from tvm_nnef.tvm_support.compat import (
@@ -36,7 +37,7 @@ def module(build, *shapes):
 
 def unscheduled(mod):
     """Fused kernels of TVM's own making."""
-    return schedules.fuse(relax.transform.LegalizeOps()(mod), TARGET)
+    return run_phases(relax.transform.LegalizeOps()(mod), TARGET, "fuse", "fuse")
 
 
 def with_fallback(mod):
@@ -69,7 +70,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
 def test_empty_tensors(shape):
-    mod = schedules.schedule(module(lambda x: relax.op.add(x, x), shape), TARGET)
+    mod = run_phases(module(lambda x: relax.op.add(x, x), shape), TARGET, "graph", "schedule")
     assert run(mod, [np.zeros(shape, "float32")]).shape == shape
 
 
@@ -123,7 +124,7 @@ def test_ordered_loops_are_left_alone_and_named():
     loop = tirx.For(index, zero, four, tirx.ForKind.SERIAL, step)
     function = opaque_function("turned", [source, result], [result], [], loop)
     mod = tvm.IRModule({"turned": function})
-    scheduled = schedules.schedule_kernels(mod, TARGET)
+    scheduled = run_phases(mod, TARGET, "schedule", "schedule")
     assert schedules.report(scheduled) == [schedules.Kernel("turned", "ordered")]
     tvm.ir.assert_structural_equal(scheduled["turned"].body, function.body)
 
@@ -140,7 +141,7 @@ def test_kernels_of_private_functions_are_fused_and_scheduled():
         with builder.dataflow():
             output = builder.emit_output(relax.Call(function, [x]))
         builder.emit_func_output(output)
-    (kernel,) = schedules.report(schedules.schedule(builder.get(), TARGET))
+    (kernel,) = schedules.report(run_phases(builder.get(), TARGET, "graph", "schedule"))
     assert kernel.name.startswith("fused_add")
     assert kernel.rule == "cpu.elementwise"
 
@@ -148,7 +149,7 @@ def test_kernels_of_private_functions_are_fused_and_scheduled():
 @pytest.mark.parametrize("shape", [(3,), (3, 5), (4, 256, 256)])
 def test_an_item_is_stored_in_place_in_vectors_and_nothing_else_is_touched(shape):
     mod = tvm.IRModule({"store": in_place_store(shape, "float32")})
-    (function,) = prim_functions(schedules.schedule_kernels(mod, TARGET)).values()
+    (function,) = prim_functions(run_phases(mod, TARGET, "schedule", "schedule")).values()
     for kind in (PARALLEL, VECTORIZED):
         assert bool(loops(function, kind)) is (shape == (4, 256, 256))
     assert function.attrs["schedule_rule"] == "cpu.fallback"
@@ -167,12 +168,15 @@ def test_kernels_without_a_schedule_are_reported():
     copy = te.create_prim_func([data, te.compute((4,), lambda i: data[i])])
     mod = tvm.IRModule({"copy": copy})
     assert schedules.report(mod) == [schedules.Kernel("copy", None)]
-    (scheduled,) = prim_functions(schedules.schedule_kernels(mod, TARGET)).values()
+    (scheduled,) = prim_functions(run_phases(mod, TARGET, "schedule", "schedule")).values()
     assert "global_symbol" not in scheduled.attrs
 
 
 def test_no_rules_for_a_target_is_said():
     with pytest.raises(NotImplementedError, match="cuda"):
-        schedules.schedule_kernels(
-            tvm.IRModule(), tvm.target.Target({"kind": "cuda", "arch": "sm_80"})
+        run_phases(
+            tvm.IRModule(),
+            tvm.target.Target({"kind": "cuda", "arch": "sm_80"}),
+            "schedule",
+            "schedule",
         )

@@ -9,6 +9,7 @@ from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.expressions import mentions
 from tvm_nnef.tvm_support.compat import prim_functions
@@ -46,7 +47,7 @@ def convolved(x, w, stride, dilation, padding, groups):
 
 
 def rules(loaded):
-    mod = schedules.schedule(tvm_nnef.from_nnef(loaded), resolve("native"))
+    mod = run_phases(tvm_nnef.from_nnef(loaded), resolve("native"), "graph", "schedule")
     return {kernel.rule for kernel in schedules.report(mod)}
 
 
@@ -126,7 +127,7 @@ def test_the_place_of_a_task_is_computed_once(call):
           @variable {{ w: real[16,16,3,3]; }} @compose {{ y = {call}; }} }}""",
         variables={"main.G.w": np.ones((16, 16, 3, 3), "float32")},
     )
-    mod = schedules.schedule(tvm_nnef.from_nnef(loaded), resolve("native"))
+    mod = run_phases(tvm_nnef.from_nnef(loaded), resolve("native"), "graph", "schedule")
     tasks: list[tirx.For] = []
     for name, function in prim_functions(mod).items():
         if name not in ("max_pool", "conv"):

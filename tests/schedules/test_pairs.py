@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.schedules.graph.ranges import range_of
 from tvm_nnef.schedules.graph.rewriting import Operands
-from tvm_nnef.tvm_support.build import compile_virtual_machine
 
 op = relax.op
 X86 = {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}
@@ -65,9 +64,7 @@ def test_only_what_fits_is_paired(kernels, dtype, offset, weight, paired):
 def test_instructions_take_the_place_of_multiplications(kernels, model):
     target = kernels.resolved({**X86, "mcpu": model})
     mod = kernels.module(product(np.ones((64, 64)), 3), (32, 64), dtype="uint8")
-    library = compile_virtual_machine(
-        kernels.scheduled(mod, target), target, schedules.lowered_functions(target)
-    )
+    library = run_phases(kernels.scheduled(mod, target), target, "bytecode", "code")
     text = library.mod.imports[0].inspect_source("asm")
     assert re.search(r"vpmaddwd|vpdpwssd", text)
     assert "vpmulld" not in text

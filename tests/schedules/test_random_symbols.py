@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax, te, tirx
 
-from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.tvm_support.build import compile_virtual_machine, virtual_machine
+from tvm_nnef.tvm_support.build import virtual_machine
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 SYMBOLS = ("n", "m")
@@ -90,8 +90,8 @@ def built(case):
 def test_random_kernels_of_symbolic_extents(kernels, case):
     mod, shapes = built(case)
     target = resolve("native")
-    scheduled = schedules.schedule(mod, target)
-    library = compile_virtual_machine(scheduled, target, schedules.lowered_functions(target))
+    scheduled = run_phases(mod, target, "graph", "schedule")
+    library = run_phases(scheduled, target, "bytecode", "code")
     ours = virtual_machine(library)["main"]
     theirs = kernels.unscheduled(mod)
     for n, m in itertools.product((0, 1, 6, 35), (0, 1, 19)):

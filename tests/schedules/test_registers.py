@@ -10,13 +10,12 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 
-from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.cpu import stack, strided_loads
 from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.cpu.peak import fma_peak
 from tvm_nnef.schedules.expressions import loads, substituted
-from tvm_nnef.tvm_support.build import compile_virtual_machine
 from tvm_nnef.tvm_support.compat import opaque_function
 
 KERNELS = {
@@ -29,7 +28,7 @@ KERNELS = {
 
 
 def assembler(mod, target):
-    library = compile_virtual_machine(mod, target, schedules.lowered_functions(target))
+    library = run_phases(mod, target, "bytecode", "code")
     return library.mod.imports[0].inspect_source("asm")
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 
 SOFTMAX = """g = math.max_reduce{axes=[1]}(x); s = math.sub(x, g); e = math.exp(s);
@@ -57,7 +58,9 @@ def model(body, rows, columns, more=""):
 
 
 def kernels(loaded):
-    report = schedules.report(schedules.schedule(tvm_nnef.from_nnef(loaded), resolve("native")))
+    report = schedules.report(
+        run_phases(tvm_nnef.from_nnef(loaded), resolve("native"), "graph", "schedule")
+    )
     return [kernel.rule for kernel in report]
 
 

@@ -9,6 +9,7 @@ from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.tvm_support.compat import prim_functions
 
@@ -50,7 +51,7 @@ def test_a_divisor_is_computed_once_however_it_is_made() -> None:
         graph G { @input { x: real[2,4,3,5]; } @output { y: real[2,4,3,5]; }
             @compose { y = nn.l1_norm{axes=[-1, 2], bias=0.5}(x); } }
     """
-    mod = schedules.schedule(tvm_nnef.from_nnef(text), resolve("native"))
+    mod = run_phases(tvm_nnef.from_nnef(text), resolve("native"), "graph", "schedule")
     choices: list[object] = []
     for function in prim_functions(mod).values():
         tvm_ffi.structural_walk(function.body, (tirx.Select, choices.append), order="post")
@@ -64,6 +65,6 @@ def test_what_is_read_twice_is_not_written_out_twice_again_and_again() -> None:
         graph G {{ @input {{ a0: real[6,64]; }} @output {{ y: real[6,1]; }}
             @compose {{ {steps} y = math.max_reduce{{axes=[1]}}(a9); }} }}
     """
-    mod = schedules.schedule(tvm_nnef.from_nnef(text), resolve("native"))
+    mod = run_phases(tvm_nnef.from_nnef(text), resolve("native"), "graph", "schedule")
     assert {kernel.rule for kernel in schedules.report(mod)} == {"cpu.parts"}
     assert sum(len(function.script()) for function in prim_functions(mod).values()) < 40_000

@@ -15,7 +15,8 @@ from scipy.signal import lfilter
 
 import tvm_nnef
 from tvm_nnef import schedules
-from tvm_nnef.compilation.pipeline import compile_stages
+from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.pipeline import compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.runtime import Executable
 from tvm_nnef.schedules.expressions import loads
@@ -67,9 +68,9 @@ def build(parts, machine_types=None, evaluate=True):
 
 def compiled(model, target="native", **options):
     """The executable of a model, and the rule of each kernel by its name."""
-    stages = compile_stages(tvm_nnef.from_nnef(model, **options), target)
+    stages = compile_phases(tvm_nnef.from_nnef(model, **options), target)
     rules = {kernel.name: kernel.rule for kernel in schedules.report(stages["schedule"])}
-    return Executable(stages["compile"]), rules
+    return Executable(stages["code"]), rules
 
 
 def whole(*shape, seed=0, dtype="float32"):
@@ -385,7 +386,7 @@ def test_locals_that_are_read_again_and_again_are_computed_once():
     ]
     x = normal(3, 5, 151)
     model, _ = composed([(formula(x.shape, lower), "f(...)", [x]) for lower in lowers])
-    mod = schedules.schedule(tvm_nnef.from_nnef(model), resolve("native"))
+    mod = run_phases(tvm_nnef.from_nnef(model), resolve("native"), "graph", "schedule")
     for function in prim_functions(mod).values():
         assert len(loads(function.body)) < 1000
     made, kernels = compiled(model)

@@ -10,12 +10,12 @@ from tvm import te, tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import compile_kernel, run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.lower.sorting import places_in_order
 from tvm_nnef.schedules.cpu import rules, selection
 from tvm_nnef.schedules.divisions import with_hidden_dividends
 from tvm_nnef.schedules.extents import with_named_extents
-from tvm_nnef.tvm_support.build import compile_kernel
 from tvm_nnef.tvm_support.compat import prim_functions, runtime_tensor
 
 KINDS = 7
@@ -60,7 +60,7 @@ def compiled(*arguments: Any, target: str = "native", **options: Any) -> Any:
     function, rule = scheduled(places_in_order(*arguments, **options), target)
     assert rule == selection.NAME
     resolved = resolve(target)
-    return compile_kernel(function, resolved, schedules.lowered_functions(resolved))
+    return compile_kernel(function, resolved)
 
 
 def check(kernel: Any, data: np.ndarray, axis: int, count: int, largest: bool) -> None:
@@ -98,7 +98,7 @@ graph Main {
 def test_the_report_names_the_rule() -> None:
     """For an operator of the library and for a formula of the same meaning, fused with others."""
     module = tvm_nnef.from_nnef("import algo; import math;" + FORMULA)
-    report = schedules.report(schedules.schedule(module, resolve("native")))
+    report = schedules.report(run_phases(module, resolve("native"), "graph", "schedule"))
     assert [kernel.rule for kernel in report].count(selection.NAME) == 2, report
     executable = tvm_nnef.build(module, progress=False)
     data = rows(90, "float64")[[0, 2]].astype("float32")
@@ -116,7 +116,7 @@ def test_a_long_value_is_computed_once_in_front() -> None:
     text += "@input { a0: real[2, 90]; } @output { y: int[~..]; }\n"
     text += f"@compose {{ {steps} ranks, y = first{{k=7}}(a10); }} }}"
     module = tvm_nnef.from_nnef(text)
-    (kernel,) = prim_functions(schedules.schedule(module, resolve("native"))).values()
+    (kernel,) = prim_functions(run_phases(module, resolve("native"), "graph", "schedule")).values()
     assert len(kernel.script()) < 100_000
     data = np.random.default_rng(0).permuted(np.tile(np.arange(10, 100.0), (2, 1)), axis=1)
     (places,) = tvm_nnef.build(module, progress=False)(data.astype("float32"))
@@ -136,7 +136,7 @@ def test_bfloat16_in_rows_and_beside_each_other() -> None:
         "@compose { a, b = row{k=7}(x); c, d = column{k=7}(z); } }"
     )
     module = tvm_nnef.from_nnef(text, machine_types={"real": "bfloat16"})
-    report = schedules.report(schedules.schedule(module, resolve("native")))
+    report = schedules.report(run_phases(module, resolve("native"), "graph", "schedule"))
     assert {kernel.rule for kernel in report} == {selection.NAME}
     data = np.random.default_rng(0).integers(-120, 120, (5, 90)).astype("float32")
     data[1:3, ::7] = np.nan
@@ -303,7 +303,7 @@ def test_formulas(dtype: str, count: int, ranked: bool) -> None:
     function, rule = scheduled(ordering(greatest, dtype, count=count, ranked=ranked))
     assert rule == selection.NAME
     native = resolve("native")
-    kernel = compile_kernel(function, native, schedules.lowered_functions(native))
+    kernel = compile_kernel(function, native)
     for data in rows(20, dtype):
         column, place = data[:, None], np.arange(20)
         ahead = (column > data) | ((column == data) & (place[:, None] < place))

@@ -7,6 +7,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 
 F = np.float32
@@ -111,7 +112,7 @@ def model(text):
 
 
 def rules(loaded):
-    mod = schedules.schedule(tvm_nnef.from_nnef(loaded), resolve("native"))
+    mod = run_phases(tvm_nnef.from_nnef(loaded), resolve("native"), "graph", "schedule")
     return {kernel.rule for kernel in schedules.report(mod)}
 
 
@@ -190,8 +191,8 @@ def test_loops_that_are_alike_have_stacks_of_their_own(whole, monkeypatch):
 
 
 def test_weights_in_a_loop_are_packed_before_it_runs():
-    mod = schedules.legalize(
-        tvm_nnef.from_nnef(model(graph(PLAIN, "3", RESULTS))), resolve("native")
+    mod = run_phases(
+        tvm_nnef.from_nnef(model(graph(PLAIN, "3", RESULTS))), resolve("native"), "graph", "graph"
     )
     names = {variable.name_hint for variable in mod.get_global_vars()}
     assert not any(name.startswith("pack") for name in names)

@@ -40,6 +40,6 @@ def tuning(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     def slow() -> None:
         lazy = {"llvm": lambda function, target: (function, "lazy")}
-        monkeypatch.setattr(schedules, "_RULES", lazy)
+        monkeypatch.setattr(schedules, "_STRATEGIES", lazy)
 
     return SimpleNamespace(module=module, target=resolve("native"), slow=slow)

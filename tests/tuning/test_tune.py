@@ -15,7 +15,7 @@ from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
-from tvm_nnef.compilation.pipeline import build_module, compile_stages
+from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.tuning import search, session, trial
@@ -27,7 +27,7 @@ EXPECTED = np.abs(X[:, :, None] - W[None]).sum(1)
 
 
 def rules_of(mod: Any, database: Path | None) -> list[str | None]:
-    stages = compile_stages(mod, "native", database=database, last="schedule")
+    stages = compile_phases(mod, "native", database=database, last="schedule")
     return [kernel.rule for kernel in schedules.report(stages["schedule"])]
 
 
@@ -225,7 +225,12 @@ def test_code_is_counted_in_accesses_to_memory(arguments: tuple[int, ...], expec
 
 
 def test_what_llvm_would_take_minutes_for_is_no_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "compile_kernel", lambda function, target, expand: expand(function))
+    def compiled(function, target, inspect):
+        if inspect is not None:
+            inspect(function)
+        return function
+
+    monkeypatch.setattr(trial, "compile_kernel", compiled)
     small, large = lowered(16, 100), lowered(61, 115)
     assert trial.compiled_if_small(large, resolve("native")) is None
     assert trial.compiled_if_small(small, resolve("native")) is not None

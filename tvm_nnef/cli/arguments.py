@@ -216,7 +216,8 @@ def _build(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--output", "-o", required=True, metavar="FILE", help="the library: model.so"
     )
-    parser.add_argument("--dump-dir", metavar="DIR", help="write what stands after each stage")
+    parser.add_argument("--dump-dir", metavar="DIR", help="write the module after each pass")
+    parser.add_argument("--timings", action="store_true", help="print the time of each pass")
     parser.add_argument("--database", metavar="DIR", help="use the schedules that tune found")
     parser.add_argument(
         "--verbose", action="store_true", help="tell each kernel's rule, work and measured speed"

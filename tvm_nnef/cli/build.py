@@ -21,6 +21,7 @@ def run(options: argparse.Namespace) -> int:
         database=options.database,
         dump_dir=options.dump_dir,
         threads=options.threads,
+        timings=options.timings,
         verbose=_print_json if options.json else options.verbose,
         **load_options(options),
         **compose_options(options),

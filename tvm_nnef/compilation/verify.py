@@ -18,11 +18,12 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.lower.checks import failed
 from tvm_nnef.measurement.kernels import bounds_of, random_arguments
 from tvm_nnef.measurement.work import extent_value
-from tvm_nnef.tvm_support import build, compat
+from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
 
 SIZES = (1, 3, 8, 17)
@@ -50,12 +51,13 @@ def verify_kernels(
     fused: Module,
     scheduled: Module,
     kernel_of: Callable[[str], Callable[..., object] | None],
-    checks: Callable[[PrimFunction], PrimFunction] | None = None,
+    *,
+    checked: bool = False,
 ) -> None:
     """Compares the kernels of a compiled module with the PrimFuncs before they were scheduled.
 
-    ``kernel_of`` gives the machine code of a kernel by its name. ``checks`` is applied to the
-    unscheduled kernels after lowering. Raises KernelError with a diagnostic for each kernel that
+    ``kernel_of`` gives the machine code of a kernel by its name. With ``checked`` the unscheduled
+    kernels check their indices. Raises KernelError with a diagnostic for each kernel that
     differs or that reads outside of its tensors.
     """
     strategies = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
@@ -65,7 +67,7 @@ def verify_kernels(
         kernel = kernel_of(name)
         if kernel is None or schedules.RULE in (function.attrs or {}):
             continue
-        problem = _problem(function, kernel, bounds, checks)
+        problem = _problem(function, kernel, bounds, checked)
         if problem is not None:
             strategy = strategies.get(name, "none")
             message = f"the schedule '{strategy}' of kernel '{name}' is wrong: {problem}"
@@ -79,7 +81,7 @@ def _problem(
     function: PrimFunction,
     kernel: Callable[..., object],
     bounds: Mapping[str, int],
-    checks: Callable[[PrimFunction], PrimFunction] | None,
+    checked: bool,
 ) -> str | None:
     """What is wrong with a kernel; None if nothing is."""
     reference: Callable[..., object] | None = None
@@ -88,7 +90,7 @@ def _problem(
         if given is None:
             continue
         if reference is None:
-            reference = _unscheduled(function, checks)
+            reference = _unscheduled(function, checked)
         found, expected = _copies(given), _copies(given)
         if _failure(reference, expected) is not None:
             continue
@@ -125,12 +127,11 @@ def _symbols(function: PrimFunction) -> list[Any]:
     return found
 
 
-def _unscheduled(
-    function: PrimFunction, checks: Callable[[PrimFunction], PrimFunction] | None
-) -> Callable[..., object]:
+def _unscheduled(function: PrimFunction, checked: bool) -> Callable[..., object]:
     """The machine code of a kernel as it was before scheduling."""
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    return build.compile_kernel(compat.with_own_symbols(function), target, checks)
+    copy = compat.with_own_symbols(function)
+    return compile_kernel(copy, target, scheduled=False, checked=checked)
 
 
 def _copies(arguments: Sequence[Any]) -> list[Any]:

@@ -14,8 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_nnef import schedules
-from tvm_nnef.compilation.pipeline import compile_stages
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve, runs_here
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernels import calls_of
@@ -193,7 +192,7 @@ def _searches(
     mod: Module, target: Target, folder: Database, threads: int
 ) -> tuple[list[KernelSearch], tuple[str, ...]]:
     """A search for each kernel that can be searched, and the names of the others."""
-    fused = compile_stages(mod, target, last="fuse")["fuse"]
+    fused = run_phases(mod, target, last="fuse")
     calls = calls_of(fused)
     found: dict[str, tuple[str, int, PrimFunction, tuple[PrimFunction, str]]] = {}
     left_out: list[str] = []
@@ -209,7 +208,7 @@ def _searches(
         else:
             found[key] = (name, calls[name], function, rule)
 
-    schedules.schedule_kernels(fused, target, see)
+    run_phases(fused, target, "schedule", "schedule", tuned=see)
     use_threads(threads)
     searches = []
     for name, number, function, rule in found.values():

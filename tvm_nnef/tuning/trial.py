@@ -5,7 +5,6 @@ TVM's own builder and runner start a process for each and give up on a machine t
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,8 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_nnef import schedules
+from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.measurement.kernels import random_arguments
-from tvm_nnef.tvm_support.build import compile_kernel
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, Target
 from tvm_nnef.tvm_support.threads import use_threads
 
@@ -39,7 +37,6 @@ _MOST_ACCESSES = 2048
 for a hundred unrolled vectors of 61 lanes, and nothing interrupts it."""
 
 Kernel = Callable[..., object]
-_Expand = Callable[[PrimFunction], PrimFunction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +64,26 @@ class Verdict:
 
 def compiled(function: PrimFunction, target: Target) -> Kernel | None:
     """The machine code of a scheduled PrimFunc; None where TVM cannot compile it."""
-    return _compiled(function, target, schedules.lowered_functions(target))
+    return _compiled(function, target, None)
 
 
 def compiled_if_small(function: PrimFunction, target: Target) -> Kernel | None:
     """The same for a schedule that nobody has looked at; None where it is too much code, too."""
-    return _compiled(function, target, _if_small(schedules.lowered_functions(target)))
+    return _compiled(function, target, _check_size)
 
 
-def _compiled(function: PrimFunction, target: Target, expand: _Expand | None) -> Kernel | None:
+def _compiled(
+    function: PrimFunction, target: Target, inspect: Callable[[PrimFunction], None] | None
+) -> Kernel | None:
     try:
-        return compile_kernel(function, target, expand)
+        return compile_kernel(function, target, inspect=inspect)
     except (tvm.error.InternalError, RuntimeError, ValueError, TypeError, s_tir.ScheduleError):
         return None
 
 
-@functools.cache
-def _if_small(expand: _Expand | None) -> _Expand:
-    def checked(function: PrimFunction) -> PrimFunction:
-        if (size := accesses(function)) > _MOST_ACCESSES:
-            raise ValueError(f"the code has {size} accesses to memory")
-        return function if expand is None else expand(function)
-
-    return checked
+def _check_size(function: PrimFunction) -> None:
+    if (size := accesses(function)) > _MOST_ACCESSES:
+        raise ValueError(f"the code has {size} accesses to memory")
 
 
 def accesses(function: PrimFunction) -> int:

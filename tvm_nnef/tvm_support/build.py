@@ -16,198 +16,55 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-import tvm_ffi
-from tvm import relax, s_tir, tirx
+from tvm import relax, tirx
 from tvm.target import codegen
 
-from tvm_nnef.function_attributes import EXACT_BUFFERS, POLLS_SIGNALS
 from tvm_nnef.tvm_support.compat import (
-    CHECK_SIGNALS,
     Module,
     PrimFunction,
     Target,
-    prim_functions,
-    update_functions,
 )
-from tvm_nnef.tvm_support.sound_indices import with_sound_indices
-
-_PIPELINE = "tvm_nnef"
-"""What the names begin with under which TVM knows our lowerings of PrimFuncs."""
 
 
-@functools.cache
-def _register_pipeline(expand: Callable[[PrimFunction], PrimFunction]) -> str:
-    """Our lowering of PrimFuncs: TVM's own for schedules, and then ``expand`` for each function."""
+class Instructions:
+    """The instructions of the virtual machine of one module, from their writing to their use."""
 
-    @tvm.transform.module_pass(opt_level=0, name="expand_functions")  # type: ignore[untyped-decorator]
-    def expanded(mod: Module, context: Any) -> Module:
-        # Kernels do not check their arguments: see _sound_passes.
-        functions = prim_functions(tirx.transform.SkipAssert()(mod))
-        return update_functions(mod, {n: _polling(expand(f)) for n, f in functions.items()})
+    def __init__(self) -> None:
+        self._builder = relax.ExecBuilder()
 
-    def pipeline() -> tuple[Any, Any, Any]:
-        lowering, host, device = s_tir.pipeline.default_s_tir_pipeline()
-        passes = [_compacted(), _lowered_soundly(lowering), expanded]
-        return tvm.transform.Sequential(passes), host, device
+    def write(self, mod: Module) -> Module:
+        """The PrimFuncs of a module, whose Relax functions become instructions."""
+        # Constants that a library for other machines is to find by name, which we do not make.
+        rest = relax.vm_build._vmcodegen(self._builder, mod)
+        functions = {v: f for v, f in rest.functions.items() if isinstance(f, tirx.PrimFunc)}
+        return tvm.IRModule(functions, attrs=rest.attrs)
 
-    # Each has a name of its own; the cache keeps it alive, so no other gets its number.
-    name = f"{_PIPELINE}_{id(expand)}"
-    tirx.register_tir_pipeline(name, pipeline)
-    return name
-
-
-def _polling(function: PrimFunction) -> PrimFunction:
-    """A lowered function in which polling for signals raises the exception of a signal handler."""
-    if POLLS_SIGNALS not in (function.attrs or {}):
-        return function
-
-    def checked(statement: Any) -> Any:
-        call = statement.value
-        names = [str(getattr(each, "value", "")) for each in getattr(call, "args", ())]
-        if names != [CHECK_SIGNALS]:
-            return statement
-        # The error by which TVM says that Python already has an exception.
-        kind = tvm.ir.StringImm("EnvErrorAlreadySet")
-        return tirx.AssertStmt(call == 0, kind, [tvm.ir.StringImm("")])
-
-    body = tvm_ffi.structural_map(function.body, (tirx.Evaluate, checked), order="post")
-    return function.with_body(body)
+    def linked(self, kernels: Module, target: Target) -> Any:
+        """The executable of the instructions and of lowered kernels (``relax.VMExecutable``)."""
+        library = _machine_code(kernels, target) if kernels.functions else None
+        made = relax.vm_build._ffi_api.VMLink(self._builder, target, library, [], {})
+        return relax.VMExecutable(made)
 
 
-_COMPACTION = "s_tir.CompactBufferAllocation"
+def _machine_code(kernels: Module, target: Target) -> Any:
+    return tvm.get_global_func(f"target.build.{target.kind.name}")(kernels, target)
 
 
-def _compacted() -> Any:
-    """A pass that shrinks buffers to what is used of them, as schedules of MetaSchedule need it.
-
-    Not those of our own kernels: where extents are quotients of symbols TVM gets it wrong.
-    """
-    passes = [
-        s_tir.transform.CanonicalizeLoop(),
-        s_tir.transform.LowerInitBlock(),
-        s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
-        s_tir.transform.ConvertBlocksToOpaque(),
-        s_tir.transform.CompactBufferAllocation(),
-    ]
-
-    @tvm.transform.module_pass(opt_level=0, name="compact_buffers")  # type: ignore[untyped-decorator]
-    def compacted(mod: Module, context: Any) -> Module:
-        chosen = {
-            n: f for n, f in prim_functions(mod).items() if EXACT_BUFFERS not in (f.attrs or {})
-        }
-        if not chosen:
-            return mod
-        with tvm.transform.PassContext():
-            made = tvm.transform.Sequential(passes)(tvm.IRModule(chosen))
-        return update_functions(mod, prim_functions(made))
-
-    return compacted
-
-
-def _lowered_soundly(lowering: Any) -> Any:
-    """A lowering of PrimFuncs, without TVM's reuse of memory where that goes wrong.
-
-    A buffer takes the memory of one that a loop reads for the last time, if it is as large and the
-    loop reads it where it writes. What goes through views of the two buffers is not seen in that
-    test, and buffers of dynamic sizes are all taken to be as large. And a loop may compute its last
-    elements again, which is no longer the same once their operands are overwritten.
-    """
-
-    @tvm.transform.module_pass(opt_level=0, name="lower_soundly")  # type: ignore[untyped-decorator]
-    def lowered(mod: Module, context: Any) -> Module:
-        parts: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
-        for variable, given in mod.functions.items():
-            function = with_sound_indices(given)
-            parts[_reuse_is_unsound(function)][variable] = function
-        plain, viewed = (tvm.IRModule(part, attrs=mod.attrs) for part in parts)
-        result = lowering(plain)
-        if parts[True]:
-            with _sound_passes(_COMPACTION, "tirx.StorageRewrite", asserts=True):
-                result.update(lowering(viewed))
-        return result
-
-    return lowered
-
-
-def _reuse_is_unsound(function: Any) -> bool:
-    """Whether a PrimFunc reuses memory in a way that TVM does not understand.
-
-    It has several buffers, of dynamic sizes, or with views, or with loops whose last vectors start
-    at a minimum and overlap the ones before; or it has truth values, which are stored as other
-    types, with views.
-    """
-    if not isinstance(function, tirx.PrimFunc):
-        return False
-    allocated: list[Any] = []
-    views: list[Any] = []
-    tvm_ffi.structural_walk(
-        function.body, (s_tir.SBlock, lambda block: allocated.extend(block.alloc_buffers))
-    )
-    tvm_ffi.structural_walk(function.body, (tirx.DeclBuffer, views.append))
-    has_bools = any(str(buffer.dtype) == "bool" for buffer in allocated)
-    dynamic = any(not isinstance(size, tirx.IntImm) for each in allocated for size in each.shape)
-    overlapping: list[Any] = []
-    tvm_ffi.structural_walk(function.body, (tirx.Min, overlapping.append))
-    if len(allocated) > 1 and (dynamic or bool(overlapping)):
-        return True
-    return (len(allocated) > 1 or has_bools) and bool(views)
-
-
-def compile_virtual_machine(
-    mod: Module, target: Target, expand: Callable[[PrimFunction], PrimFunction] | None = None
-) -> Any:
-    """Machine code for the PrimFuncs of a module, and code of the virtual machine for the rest.
-
-    ``expand`` is applied to each PrimFunc after its loops are lowered. Every operator is a call of
-    a PrimFunc already, and every PrimFunc scheduled: TVM's own pipeline
-    would fold constants by compiling them, and fuse scheduled kernels anew.
-    """
-    generic = relax.backend.cpu_generic.pipeline
-    passes = [
-        relax.transform.DeadCodeElimination(),
-        *generic.dataflow_lower_passes(target),
-        *generic.finalize_passes(target),
-    ]
-    lowering, context = _lowering(expand)
-    with context:
-        return relax.build(
-            mod, target, relax_pipeline=tvm.transform.Sequential(passes), tir_pipeline=lowering
-        )
-
-
-def _lowering(expand: Callable[[PrimFunction], PrimFunction] | None) -> tuple[str, Any]:
-    """The name of a lowering of PrimFuncs, and the context that it needs."""
-    if expand is None:
-        return "default", _sound_passes(asserts=False)
-    return _register_pipeline(expand), _sound_passes(_COMPACTION, asserts=True)
-
-
-def _sound_passes(*others: str, asserts: bool) -> Any:
-    """A context without TVM's lifting of conditions out of loops, and without other passes.
-
-    It comes after what that loop makes certain was dropped from the condition: a guard of a
-    division by a symbol is gone where the loop would not have run. LLVM lifts safely.
-
-    Kernels do not check their arguments: the virtual machine, which alone calls them, has checked
-    the shapes of what it was given, and made everything else. Code for these checks would be most
-    of the code of a small kernel, and take most of the time to make it. With ``asserts`` they stay,
-    for a lowering that drops those checks and inserts its own.
-    """
-    return tvm.transform.PassContext(
-        disabled_pass=["s_tir.HoistIfThenElse", *others],
-        config={"tirx.disable_assert": not asserts},
-    )
-
-
-def compile_kernel(
-    function: PrimFunction, target: Target, expand: Callable[[PrimFunction], PrimFunction] | None
-) -> Callable[..., object]:
-    """The machine code of one scheduled PrimFunc, as :func:`compile_virtual_machine` makes it."""
-    mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    lowering, context = _lowering(expand)
-    with context:
-        compiled: Callable[..., object] = tirx.build(mod, target=target, pipeline=lowering)["main"]
+def machine_code(kernels: Module, target: Target, name: str) -> Callable[..., object]:
+    """The machine code of one lowered PrimFunc of a module."""
+    compiled: Callable[..., object] = _machine_code(kernels, target)[name]
     return compiled
+
+
+def module_of(function: PrimFunction, name: str) -> Module:
+    """A module of one PrimFunc, which code can be generated from under a name."""
+    return tvm.IRModule({name: function.with_attr("global_symbol", name)})
+
+
+def module_like(mod: Module, functions: Mapping[str, Any]) -> Module:
+    """A module of some functions of another one."""
+    chosen = {mod.get_global_var(name): function for name, function in functions.items()}
+    return tvm.IRModule(chosen, attrs=mod.attrs)
 
 
 def host_cpu() -> tuple[str, str]:

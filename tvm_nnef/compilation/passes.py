@@ -1,0 +1,295 @@
+"""All passes of the back end in their order, from a lowered module to machine code.
+
+Input: the IRModule of a lowered model and a target. Output: machine code for its kernels, and
+instructions of TVM's virtual machine for the calls of kernels. :func:`passes` is the list;
+:func:`run_phases` runs a part of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm import relax, s_tir, tirx
+
+from tvm_nnef.compilation.metadata import with_metadata
+from tvm_nnef.compilation.weights import with_bound_weights
+from tvm_nnef.function_attributes import KEEPS_BUFFERS
+from tvm_nnef.lower.checks import outside
+from tvm_nnef.schedules import RULE, Tuned, schedule_kernels, unscheduled
+from tvm_nnef.schedules.bounds_checks import with_bounds_checks
+from tvm_nnef.schedules.cpu import math_functions, packing, pairs
+from tvm_nnef.schedules.cpu.balancing import balanced
+from tvm_nnef.schedules.cpu.description import describe
+from tvm_nnef.schedules.cpu.index_remainders import with_opaque_remainders
+from tvm_nnef.schedules.cpu.named_values import with_named_values
+from tvm_nnef.schedules.cpu.row_fusion import with_joined_rows
+from tvm_nnef.schedules.cpu.stack import on_stack
+from tvm_nnef.schedules.cpu.strided_loads import sorted_in_registers
+from tvm_nnef.schedules.cpu.whole_loops import with_whole_loops
+from tvm_nnef.schedules.divisions import with_hidden_dividends
+from tvm_nnef.schedules.extents import with_named_extents
+from tvm_nnef.schedules.graph.layout import channels_last
+from tvm_nnef.schedules.graph.patterns import annotate
+from tvm_nnef.schedules.graph.raising import raise_to_operators
+from tvm_nnef.schedules.graph.simplify import simplify
+from tvm_nnef.schedules.graph.specialising import with_bound_constants
+from tvm_nnef.schedules.legalization import LEGALIZATIONS, with_plain_shapes
+from tvm_nnef.schedules.parameters import with_prepared_parameters
+from tvm_nnef.tvm_support import build
+from tvm_nnef.tvm_support.compat import (
+    Module,
+    PrimFunction,
+    Target,
+    prim_functions,
+    update_functions,
+)
+from tvm_nnef.tvm_support.lowering import (
+    compacted,
+    keeping_buffers,
+    polling,
+    with_target,
+)
+from tvm_nnef.tvm_support.sound_indices import with_sound_indices
+
+PHASES = ("bind", "graph", "fuse", "schedule", "bytecode", "lower", "code")
+"""The phases in their order. The result of ``code`` is an executable, of all others a module."""
+
+OnFunction: TypeAlias = Callable[[PrimFunction], PrimFunction]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A pass: its name, the phase that it belongs to, and what it does with a module."""
+
+    name: str
+    phase: str
+    run: Callable[[Any], Any]
+
+
+def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False) -> list[Pass]:
+    """Every pass for a target, in order.
+
+    ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
+    Each list serves one compilation: the pass that writes instructions of the virtual machine hands
+    them to the last one.
+    """
+    optimize, instructions = relax.transform, build.Instructions()
+    is_cpu = str(target.kind.name) == "llvm"
+    phases: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
+        "bind": [
+            ("bind_weights", with_bound_weights),
+            ("describe_interface", with_metadata),
+        ],
+        "graph": [
+            *_if(
+                is_cpu,
+                ("raise_formulas", raise_to_operators),
+                ("simplify", simplify),
+                ("specialize_constants", with_bound_constants),
+                ("move_channels_last", channels_last),
+                ("pack_weights", lambda mod: packing.pack(mod, describe(target))),
+            ),
+            ("dispatch_sampling", relax.backend.DispatchSampling()),
+            ("legalize_operators", optimize.LegalizeOps({**LEGALIZATIONS})),
+            ("dispatch_sorting", relax.backend.DispatchSortScan()),
+            ("form_dataflow", optimize.ConvertToDataflow()),
+            ("simplify_shapes", with_plain_shapes),
+            ("lift_work_on_weights", with_prepared_parameters),
+        ],
+        "fuse": [
+            ("remove_dead_code", optimize.DeadCodeElimination()),
+            ("classify_kernels", optimize.AnnotateTIROpPattern()),
+            ("classify_elementwise_kernels", annotate),
+            ("group_kernels", optimize.FuseOps()),
+            ("fuse_kernels", optimize.FuseTIR()),
+            ("remove_fused_kernels", optimize.DeadCodeElimination()),
+            *_if(is_cpu, ("fuse_reductions", with_joined_rows)),
+        ],
+        "schedule": [
+            ("name_dimensions", _on_unscheduled(with_named_extents)),
+            ("hide_dividends", _on_unscheduled(with_hidden_dividends)),
+            ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned)),
+            *_if(is_cpu, ("make_loop_kernels", lambda mod: with_whole_loops(mod, RULE))),
+        ],
+        "bytecode": [
+            ("remove_unused_calls", optimize.DeadCodeElimination()),
+            ("make_reshapes_views", optimize.RewriteDataflowReshape()),
+            ("leave_dataflow", optimize.ToNonDataflow()),
+            ("remove_purity_checks", optimize.RemovePurityChecking()),
+            ("allocate_results", optimize.CallTIRRewrite()),
+            ("plan_memory", optimize.StaticPlanBlockMemory()),
+            ("lower_allocations", optimize.LowerAllocTensor()),
+            ("free_after_last_use", optimize.KillAfterLastUse()),
+            ("lower_builtins", optimize.LowerRuntimeBuiltin()),
+            ("compute_scalars", optimize.ComputePrimValue()),
+            ("compute_shapes", optimize.VMShapeLower()),
+            ("export_names", optimize.AttachGlobalSymbol()),
+            ("write_instructions", instructions.write),
+        ],
+        "lower": _lowering(target, checked=checked),
+        "code": [("generate_code", lambda kernels: instructions.linked(kernels, target))],
+    }
+    return [
+        Pass(name, phase, functools.partial(_in_target, run, target))
+        for phase, entries in phases.items()
+        for name, run in entries
+    ]
+
+
+def _lowering(
+    target: Target,
+    *,
+    scheduled: bool = True,
+    checked: bool = False,
+    inspect: Callable[[PrimFunction], None] | None = None,
+) -> list[tuple[str, Callable[[Module], Module]]]:
+    """The passes over kernels, from schedules to what code is generated from.
+
+    Three passes of TVM's own list for CPUs are not here. HoistIfThenElse lifts conditions out of
+    loops after what the loop makes certain was dropped from them, so that a guard of a division by
+    a dimension is gone if the loop would not have run; LLVM lifts safely. Compaction and the reuse
+    of memory skip the kernels that they would make wrong.
+
+    Kernels do not check their arguments: the virtual machine, which alone calls them, has checked
+    the shapes of what it was given, and made everything else. Code for these checks would be most
+    of the code of a small kernel, and take most of the time to make it.
+    """
+    stir, tir = s_tir.transform, tirx.transform
+    return [
+        ("bind_target", with_target(target)),
+        ("compact_buffers", compacted),
+        ("mark_reuse_of_memory", _on_functions(keeping_buffers)),
+        ("make_indices_sound", _on_functions(with_sound_indices)),
+        ("canonicalize_loops", stir.CanonicalizeLoop()),
+        ("lower_initializations", stir.LowerInitBlock()),
+        ("place_allocations", stir.PlanAndUpdateBufferAllocationLocation()),
+        ("make_blocks_opaque", stir.ConvertBlocksToOpaque()),
+        ("lower_matched_buffers", stir.LowerMatchBuffer()),
+        ("simplify_statements", stir.StmtSimplify()),
+        ("annotate_irregular_loops", stir.AnnotateIrregularLoop()),
+        ("lower_blocks", stir.LowerOpaqueBlock()),
+        ("flatten_buffers", tir.FlattenBuffer()),
+        ("widen_bfloat16", tir.BF16ComputeLegalize()),
+        ("narrow_indices", tir.NarrowDataType(32)),
+        ("partition_loops", stir.LoopPartition()),
+        ("vectorize_loops", tir.VectorizeLoop(True)),
+        ("reuse_memory", _unless(KEEPS_BUFFERS, tir.StorageRewrite())),
+        ("unroll_loops", tir.UnrollLoop()),
+        ("normalize_divisions", stir.RenormalizeSplitPattern()),
+        ("simplify_again", tir.StmtSimplify()),
+        ("remove_empty_statements", tir.RemoveNoOp()),
+        ("make_selects_safe", stir.RewriteUnsafeSelect()),
+        ("eliminate_common_subexpressions", tir.CommonSubexprElim()),
+        ("verify_memory", tir.VerifyMemory()),
+        ("mark_entry", tir.AnnotateEntryFunc()),
+        ("unpack_arguments", tir.MakePackedAPI()),
+        ("store_bfloat16", tir.BF16StorageLegalize()),
+        ("drop_argument_checks", tir.SkipAssert()),
+        *_if(inspect is not None, ("inspect", _on_functions(_inspecting(inspect)))),
+        *_if(
+            scheduled,
+            ("use_dot_instructions", _on_functions(pairs.expand)),
+            ("expand_math_functions", _on_functions(math_functions.expand)),
+            ("name_values", _on_functions(with_named_values)),
+            ("load_strided_vectors", _on_functions(sorted_in_registers)),
+            ("put_buffers_on_stack", _on_functions(on_stack)),
+            ("balance_threads", _on_functions(balanced)),
+            ("hide_remainders", _on_functions(with_opaque_remainders)),
+        ),
+        *_if(checked, ("check_indices", _on_functions(_with_checks))),
+        ("poll_signals", _on_functions(polling)),
+        ("lower_intrinsics", tir.LowerTVMBuiltin()),
+        ("lower_math", tir.LowerIntrin()),
+    ]
+
+
+def run_phases(
+    mod: Module,
+    target: Target,
+    first: str = PHASES[0],
+    last: str = PHASES[-1],
+    *,
+    tuned: Tuned | None = None,
+    checked: bool = False,
+) -> Any:
+    """What the phases from the first to the last make of a module."""
+    wanted = PHASES[PHASES.index(first) : PHASES.index(last) + 1]
+    for each in passes(target, tuned=tuned, checked=checked):
+        mod = each.run(mod) if each.phase in wanted else mod
+    return mod
+
+
+def compile_kernel(
+    function: PrimFunction,
+    target: Target,
+    *,
+    scheduled: bool = True,
+    checked: bool = False,
+    inspect: Callable[[PrimFunction], None] | None = None,
+) -> Callable[..., object]:
+    """The machine code of one PrimFunc, lowered as in :func:`passes`.
+
+    A PrimFunc that is not ``scheduled`` gets no pass of ours after TVM's. ``inspect`` is called
+    with the function after TVM's passes, and may raise an exception.
+    """
+    mod = build.module_of(function, "main")
+    lowering = _lowering(target, scheduled=scheduled, checked=checked, inspect=inspect)
+    for _, run in lowering:
+        mod = _in_target(run, target, mod)
+    return build.machine_code(mod, target, "main")
+
+
+Entry: TypeAlias = "tuple[str, Callable[[Any], Any]]"
+
+
+def _if(condition: bool, *entries: Entry) -> Iterable[Entry]:
+    return entries if condition else ()
+
+
+def _in_target(run: Callable[[Any], Any], target: Target, mod: Any) -> Any:
+    with target:
+        return run(mod)
+
+
+def _on_functions(change: OnFunction) -> Callable[[Module], Module]:
+    """A pass that changes each PrimFunc by itself."""
+
+    def run(mod: Module) -> Module:
+        return update_functions(mod, {n: change(f) for n, f in prim_functions(mod).items()})
+
+    return run
+
+
+def _on_unscheduled(change: OnFunction) -> Callable[[Module], Module]:
+    """A pass that changes each PrimFunc that has no schedule yet."""
+
+    def run(mod: Module) -> Module:
+        return update_functions(mod, {n: change(f) for n, f in unscheduled(mod).items()})
+
+    return run
+
+
+def _unless(attribute: str, transform: Callable[[Module], Module]) -> Callable[[Module], Module]:
+    """A pass over the PrimFuncs that do not have an attribute."""
+
+    def run(mod: Module) -> Module:
+        chosen = {n: f for n, f in prim_functions(mod).items() if attribute not in f.attrs}
+        return update_functions(mod, prim_functions(transform(build.module_like(mod, chosen))))
+
+    return run
+
+
+def _inspecting(inspect: Callable[[PrimFunction], None] | None) -> OnFunction:
+    def seen(function: PrimFunction) -> PrimFunction:
+        if inspect is not None:
+            inspect(function)
+        return function
+
+    return seen
+
+
+def _with_checks(function: PrimFunction) -> PrimFunction:
+    return with_bounds_checks(function, outside)

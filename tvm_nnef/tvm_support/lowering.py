@@ -1,0 +1,96 @@
+"""Passes over PrimFuncs where TVM's own go wrong, or where it has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS, POLLS_SIGNALS
+from tvm_nnef.tvm_support.compat import (
+    CHECK_SIGNALS,
+    Module,
+    PrimFunction,
+    Target,
+    prim_functions,
+    update_functions,
+)
+
+
+def with_target(target: Target) -> Any:
+    """A pass that says in each PrimFunc which machine it is for, and which calls it."""
+    is_cpu = str(target.kind.name) == "llvm"
+    host = target.host or (target if is_cpu else tvm.target.Target("llvm"))
+    return tirx.transform.BindTarget(target.with_host(host))
+
+
+def compacted(mod: Module) -> Module:
+    """The module with buffers as small as what is used of them, as MetaSchedule's schedules need.
+
+    Not in our own kernels: TVM gets it wrong if dimensions are quotients of symbols.
+    """
+    chosen = {n: f for n, f in prim_functions(mod).items() if EXACT_BUFFERS not in (f.attrs or {})}
+    if not chosen:
+        return mod
+    passes = [
+        s_tir.transform.CanonicalizeLoop(),
+        s_tir.transform.LowerInitBlock(),
+        s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
+        s_tir.transform.ConvertBlocksToOpaque(),
+        s_tir.transform.CompactBufferAllocation(),
+    ]
+    made = tvm.transform.Sequential(passes)(tvm.IRModule(chosen))
+    return update_functions(mod, prim_functions(made))
+
+
+def keeping_buffers(function: PrimFunction) -> PrimFunction:
+    """The function with the attribute ``KEEPS_BUFFERS`` if TVM's reuse of memory is wrong there.
+
+    A buffer takes the memory of one that a loop reads for the last time, if it is as large and the
+    loop reads it where it writes. TVM does not see what goes through views of the two buffers, and
+    takes all buffers of dynamic sizes for equally large. And a loop may compute its last elements
+    again, which is no longer the same once their operands are overwritten.
+    """
+    return function.with_attr(KEEPS_BUFFERS, 1) if _reuse_is_unsound(function) else function
+
+
+def _reuse_is_unsound(function: PrimFunction) -> bool:
+    """Whether a PrimFunc reuses memory in a way that TVM does not understand.
+
+    It has several buffers, of dynamic sizes, or with views, or with loops whose last vectors start
+    at a minimum and overlap the ones before; or it has booleans, which are stored as other types,
+    with views.
+    """
+    allocated: list[Any] = []
+    views: list[Any] = []
+    minima: list[Any] = []
+    tvm_ffi.structural_walk(
+        function.body, (s_tir.SBlock, lambda block: allocated.extend(block.alloc_buffers))
+    )
+    tvm_ffi.structural_walk(function.body, (tirx.DeclBuffer, views.append))
+    tvm_ffi.structural_walk(function.body, (tirx.Min, minima.append))
+    has_bools = any(str(buffer.dtype) == "bool" for buffer in allocated)
+    dynamic = any(not isinstance(size, tirx.IntImm) for each in allocated for size in each.shape)
+    if len(allocated) > 1 and (dynamic or bool(minima)):
+        return True
+    return (len(allocated) > 1 or has_bools) and bool(views)
+
+
+def polling(function: PrimFunction) -> PrimFunction:
+    """A lowered function in which polling for signals raises the exception of a signal handler."""
+    if POLLS_SIGNALS not in (function.attrs or {}):
+        return function
+
+    def checked(statement: Any) -> Any:
+        call = statement.value
+        names = [str(getattr(each, "value", "")) for each in getattr(call, "args", ())]
+        if names != [CHECK_SIGNALS]:
+            return statement
+        # The error by which TVM says that Python already has an exception.
+        kind = tvm.ir.StringImm("EnvErrorAlreadySet")
+        return tirx.AssertStmt(call == 0, kind, [tvm.ir.StringImm("")])
+
+    body = tvm_ffi.structural_map(function.body, (tirx.Evaluate, checked), order="post")
+    return function.with_body(body)
