@@ -20,9 +20,9 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import cuts, emit, interleaving, regrouping, transposition
 from tvm_nnef.schedules.cpu.accesses import is_cheap
-from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import merge_axes
 from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_pointwise
 from tvm_nnef.tvm_support.compat import (
     PrimFunction,
@@ -32,14 +32,14 @@ from tvm_nnef.tvm_support.compat import (
 
 NAME = "cpu.elementwise"
 
-PARALLEL_WORK = 1 << 16
-"""Elements below which starting threads takes longer than it saves."""
+STEP_CYCLES = 4
+"""Cycles to load, compute and store one vector, about."""
 
 _LOADED = 2
 """Vectors that are loaded for one of the result at most: bools are narrower than what they tell."""
 
 
-def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
+def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunction | None:
     """The function in vectors and in parallel; None where something is reduced."""
     if any(stage.reduced for stage in kernel.stages):
         return None
@@ -53,7 +53,7 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
     for stage in kept:
         value = inlined(stage.value, inside, stage.axes)
         flat = Stage(stage.buffer, stage.axes, value)
-        statements.append(copy_statement(flat, kernel.index_type, description))
+        statements.append(copy_statement(flat, kernel.index_type, machine))
     allocated = [s.buffer for s in kept if s not in results]
     return with_opaque_body(
         function, [s.buffer for s in results], allocated, emit.sequence(statements)
@@ -91,9 +91,7 @@ def _divides_by_integers(value: Any) -> bool:
     return any("int" in dtype_of(cast.value) for cast in casts)
 
 
-def copy_statement(
-    stage: Stage, dtype: str, description: Description, *, threads: bool = True
-) -> Any:
+def copy_statement(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = True) -> Any:
     """The loops that compute a stage without reduction, on several threads where it may be."""
     unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.is_unit}
     axes = [axis for axis in stage.axes if not axis.is_unit]
@@ -112,10 +110,10 @@ def copy_statement(
         kept = [axis for axis in axes if len(divided[axis]) > 1]
         merged = merge_axes(axes, (value, target), dtype, keep=kept)
     value, target = merged.expressions
-    lanes = 1 if _divides_by_symbols(value) else _lanes(stage, description)
-    parallel = threads and stage.work >= PARALLEL_WORK
+    lanes = 1 if _divides_by_symbols(value) else _lanes(stage, machine)
+    parallel = threads and stage.work >= machine.parallel_work(STEP_CYCLES)
     crossing = transposition.crossing(value, merged.axes)
-    boxes = _Boxes(merged.axes, divided, value, target, dtype, lanes, parallel)
+    boxes = _Boxes(merged.axes, divided, value, target, dtype, lanes, parallel, machine)
     if repeats is not None and lanes > 1:
         loops = interleaving.rows(
             merged.axes, repeats, value, target, dtype, lanes, parallel=parallel
@@ -142,6 +140,7 @@ class _Boxes:
     dtype: str
     lanes: int
     parallel: bool
+    machine: CpuModel
 
     def statement(self) -> Any:
         """The loops over one part of each outer axis and all parts of the inner one, for each."""
@@ -175,16 +174,17 @@ class _Boxes:
             return _row(cuts.length(part), self.lanes, element, self.dtype)
 
         if not outer and self.parallel and len(parts) == 1:
-            return _long_row(inner, self.value, self.target, self.dtype, self.lanes)
+            chunk = max(self.lanes, self.machine.parallel_work(STEP_CYCLES) // 8)
+            return _long_row(inner, self.value, self.target, self.dtype, self.lanes, chunk)
         lengths = [cuts.length(part) for part in box]
         return emit.grid(lengths, row, self.dtype, parallel=self.parallel)
 
 
-def _lanes(stage: Stage, description: Description) -> int:
+def _lanes(stage: Stage, machine: CpuModel) -> int:
     """As many as a vector of the result has, if what is loaded needs a few vectors for that."""
     own = bits_of(stage.dtype)
     widest = max([own, *(bits_of(str(load.source.dtype)) for load in loads(stage.value))])
-    return min(description.lanes(own), _LOADED * description.lanes(widest))
+    return min(machine.lanes(own), _LOADED * machine.lanes(widest))
 
 
 def _divides_by_symbols(value: Any) -> bool:
@@ -208,9 +208,8 @@ def _row(extent: sizes.Extent, lanes: int, element: emit.Body, dtype: str) -> An
     return emit.loop(extent, element, name="element", dtype=dtype)
 
 
-def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int) -> Any:
-    """One row, divided among threads."""
-    chunk = max(lanes, PARALLEL_WORK // 8)
+def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int, chunk: int) -> Any:
+    """One row, divided among threads in chunks."""
     if not inner.is_known:
         return _symbolic_long_row(inner, value, target, dtype, lanes, chunk)
     full, rest = divmod(inner.extent, chunk)

@@ -11,13 +11,11 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef.schedules.cpu.description import Description
+from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.machine.model import Special
 from tvm_nnef.tvm_support.compat import lanes_of, typed
 
 Expression: TypeAlias = Any
-
-_SCALED_LANES = 16
-"""Lanes of the instruction that multiplies by powers of two."""
 
 ROUND = 1.5 * 2**23
 """Added to a number and taken away again it leaves the nearest whole one, also in its low bits."""
@@ -26,12 +24,12 @@ ROUND = 1.5 * 2**23
 class Lanes:
     """Makes constants and operations of the width of a vector."""
 
-    def __init__(self, kind: Any, description: Description) -> None:
+    def __init__(self, kind: Any, machine: CpuModel) -> None:
         """Takes the type of the call that is replaced, and the CPU."""
         self.lanes = lanes_of(kind)
-        whole = self.lanes % _SCALED_LANES == 0
-        self.scales = whole and description.scaling is not None
-        self._description = description
+        self._machine = machine
+        self._scaled_lanes = machine.widest(Special.SCALE)
+        self.scales = bool(self._scaled_lanes) and self.lanes % self._scaled_lanes == 0
 
     def real(self, value: float, dtype: str = "float32") -> Expression:
         """A constant in all lanes."""
@@ -68,16 +66,17 @@ class Lanes:
     def scaled(self, x: Expression, powers: Expression) -> Expression:
         """A value times two to the power of a whole number, rounded once, where it ``scales``."""
         everywhere, nearest = tirx.const(-1, "int16"), tirx.const(4, "int32")
+        width = self._scaled_lanes
 
         def part(first: int) -> Expression:
-            lanes = [*range(first, first + _SCALED_LANES)]
-            whole = self.lanes == _SCALED_LANES
+            lanes = [*range(first, first + width)]
+            whole = self.lanes == width
             a, b = (each if whole else tirx.Shuffle([each], lanes) for each in (x, powers))
-            kind = typed("float32", _SCALED_LANES)
-            name = self._description.scaling
+            kind = typed("float32", width)
+            name = self._machine.intrinsic(Special.SCALE, width)
             return tirx.call_llvm_pure_intrin(kind, name, a, b, a, everywhere, nearest)
 
-        parts = [part(first) for first in range(0, self.lanes, _SCALED_LANES)]
+        parts = [part(first) for first in range(0, self.lanes, width)]
         return parts[0] if len(parts) == 1 else tirx.Shuffle(parts, list(range(self.lanes)))
 
     def limited(self, x: Expression, least: float, greatest: float) -> Expression:

@@ -22,18 +22,18 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.cpu import angles, exponentials
-from tvm_nnef.schedules.cpu.description import UNKNOWN, Description, describe
 from tvm_nnef.schedules.cpu.lanes import Expression, Lanes
+from tvm_nnef.schedules.machine import GENERIC, CpuModel, cpu_model
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, lanes_of, typed
 
 
 def expand(function: PrimFunction) -> PrimFunction:
     """The function with its calls replaced by arithmetic."""
     target = (function.attrs or {}).get("target")
-    description = UNKNOWN if target is None else describe(target)
+    machine = GENERIC if target is None else cpu_model(target)
 
     def expanded(call: Any) -> PrimExpression:
-        return _expanded(call, description)
+        return _expanded(call, machine)
 
     def remainder(modulus: Any) -> PrimExpression:
         if str(modulus.ty.dtype).split("x")[0] not in ("float16", "float32", "float64"):
@@ -43,20 +43,20 @@ def expand(function: PrimFunction) -> PrimFunction:
     return tvm_ffi.structural_map(function, [(Call, expanded), (tirx.Mod, remainder)])
 
 
-def _expanded(call: Any, description: Description) -> PrimExpression:
+def _expanded(call: Any, machine: CpuModel) -> PrimExpression:
     name = str(getattr(call.op, "name", "")).removeprefix("tirx.")
     if name not in _FUNCTIONS and name not in _ONLY_SCALAR:
         return call
     scalar = str(call.ty.dtype).split("x")[0]
     if scalar == "float16":
-        return _in_float32(call, description)
+        return _in_float32(call, machine)
     make = _FUNCTIONS.get(name)
     if make is not None and scalar == "float32":
-        made = make(Lanes(call.ty, description), *call.args)
+        made = make(Lanes(call.ty, machine), *call.args)
         if made is not None:
             return made
     if name in _ONLY_SCALAR and scalar in ("float32", "float64"):
-        return Lanes(call.ty, description).from_c_library(name, *call.args)
+        return Lanes(call.ty, machine).from_c_library(name, *call.args)
     return call
 
 
@@ -67,11 +67,11 @@ _ONLY_SCALAR = frozenset((
 """Functions that LLVM knows for single numbers only, or TVM's arithmetic does not do precisely."""
 
 
-def _in_float32(call: Any, description: Description) -> PrimExpression:
+def _in_float32(call: Any, machine: CpuModel) -> PrimExpression:
     """A call of half precision, computed in single precision."""
     wide = typed("float32", lanes_of(call.ty))
     made = tirx.call_intrin(wide, call.op, *(tirx.Cast(wide, a) for a in call.args))
-    return tirx.Cast(call.ty, _expanded(made, description))
+    return tirx.Cast(call.ty, _expanded(made, machine))
 
 
 def _pow(number: Lanes, x: Expression, exponent: Expression) -> Expression | None:

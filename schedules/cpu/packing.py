@@ -20,9 +20,9 @@ from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.convolving import Times, Window, dense, depthwise, is_exact
 from tvm_nnef.schedules.cpu import pairs, tiles
-from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.pair_packing import paired
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import Module, RelaxExpression, constant, shape_and_dtype
 
 _DIRECT_COLUMNS = 256
@@ -32,12 +32,12 @@ _FEW_ROWS = 4
 """An operand computed at run time is read as it lies for so few rows of the other."""
 
 
-def pack(mod: Module, description: Description) -> Module:
+def pack(mod: Module, machine: CpuModel) -> Module:
     """The module with convolutions and matrix products over packed weights."""
 
     def rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
         rule = _RULES.get(operator_name(node))
-        return rule(operands, node, description) if rule else None
+        return rule(operands, node, machine) if rule else None
 
     canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
     return relax.transform.DeadCodeElimination()(canonical)
@@ -58,7 +58,7 @@ def _call(
     )
 
 
-def _convolution(operands: Operands, call: Any, description: Description) -> RelaxExpression | None:
+def _convolution(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpression | None:
     attributes = call.attrs
     layout = str(attributes.data_layout)
     spatial = len(layout) - 2
@@ -80,9 +80,9 @@ def _convolution(operands: Operands, call: Any, description: Description) -> Rel
         panels = _depthwise_weights(operands, call.args[1])
         made = _call(operands, depthwise(window, exact=exact), [data, panels], "conv")
         return made if depth == 1 else _summed(operands, made, groups)
-    width = tiles.packed_width(rows, columns, bits_of(dtype), description)
+    width = tiles.packed_width(rows, columns, bits_of(dtype), machine)
     filters, times = call.args[1], None
-    pair = paired(operands, data, filters, (-1, 1), description) if groups == 1 else None
+    pair = paired(operands, data, filters, (-1, 1), machine) if groups == 1 else None
     if pair is not None:
         (data, filters), times = pair, pairs.products
     panels = _packed_weights(operands, filters, groups, width)
@@ -151,7 +151,7 @@ def _packed_at_run_time(
     return operands.emit(operands.builder.call_te(function, weights, primfunc_name_hint="pack"))
 
 
-def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExpression | None:
+def _matmul(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpression | None:
     """``[..., M, K]`` times ``[K, N]``, or times ``[..., K, N]`` with equal dimensions in front."""
     left, right = call.args[0], call.args[1]
     (left_shape, dtype), (right_shape, right_dtype) = map(shape_and_dtype, (left, right))
@@ -166,7 +166,7 @@ def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExp
     if lead and not (len(front) == len(lead) and all(map(sizes.same, front, lead))):
         return None
     rows = _count(left_shape[-2:-1] if lead else left_shape[:-1])
-    width = tiles.packed_width(rows, sizes.typical(columns), bits_of(dtype), description)
+    width = tiles.packed_width(rows, sizes.typical(columns), bits_of(dtype), machine)
     source, transposed = _source(operands, right)
     if rows <= _FEW_ROWS and operands.view(source) is None:
         # To pack what is read once or twice takes longer than to read it as it lies.
@@ -174,8 +174,8 @@ def _matmul(operands: Operands, call: Any, description: Description) -> RelaxExp
     times: Times = operator.mul
     if not lead:
         axis = -1 if transposed else 0
-        pair = paired(operands, left, source, (-1, axis), description)
-        turned = paired(operands, source, left, (axis, -1), description) if pair is None else None
+        pair = paired(operands, left, source, (-1, axis), machine)
+        turned = paired(operands, source, left, (axis, -1), machine) if pair is None else None
         if pair is not None:
             (left, source), times = pair, pairs.products
         elif turned is not None:
@@ -278,7 +278,7 @@ def _product(lead: int, columns: sizes.Extent, width: int, times: Times) -> Call
     return function
 
 
-_Rule = Callable[[Operands, Any, Description], RelaxExpression | None]
+_Rule = Callable[[Operands, Any, CpuModel], RelaxExpression | None]
 
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),

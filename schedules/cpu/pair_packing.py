@@ -14,9 +14,9 @@ import numpy as np
 from tvm import te, tirx
 
 from tvm_nnef.schedules.cpu import pairs
-from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.graph.ranges import Range, range_of
 from tvm_nnef.schedules.graph.rewriting import Operands
+from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.tvm_support.compat import RelaxExpression, constant, shape_and_dtype
 
 _SMALL = (-(1 << 15), (1 << 15) - 1)
@@ -28,7 +28,7 @@ def paired(
     data: RelaxExpression,
     weights: RelaxExpression,
     axes: tuple[int, int],
-    description: Description,
+    machine: CpuModel,
 ) -> tuple[RelaxExpression, RelaxExpression] | None:
     """Data and weights in pairs, each along an axis of ``axes``; None where that is not to be done.
 
@@ -36,7 +36,7 @@ def paired(
     """
     array = operands.view(weights)
     shape, dtype = shape_and_dtype(data)
-    if array is None or dtype != "int32" or not pairs.lanes(description) or not array.size:
+    if array is None or dtype != "int32" or not pairs.lanes(machine) or not array.size:
         return None
     place = axes[0] % len(shape)
     extent = shape[place]

@@ -9,13 +9,13 @@ on many machines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.cpu.description import UNKNOWN, Description, describe
+from tvm_nnef.schedules.machine import GENERIC, CpuModel, cpu_model
+from tvm_nnef.schedules.machine.model import Special
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, lanes_of, typed
 
 _HALF = 16
@@ -44,24 +44,24 @@ def pair(lower: PrimExpression, upper: PrimExpression) -> PrimExpression:
 def expand(function: PrimFunction) -> PrimFunction:
     """The function with instructions in place of what :func:`products` wrote, as far as it can."""
     target = (function.attrs or {}).get("target")
-    description = UNKNOWN if target is None else describe(target)
-    if not description.pairs:
+    machine = GENERIC if target is None else cpu_model(target)
+    if not machine.widest(Special.DOT_INT16):
         return function
 
     def expanded(total: Any) -> PrimExpression:
-        return _expanded(total, description.pairs)
+        return _expanded(total, machine)
 
     return tvm_ffi.structural_map(function, [(tirx.Add, expanded)])
 
 
-def lanes(description: Description) -> int:
+def lanes(machine: CpuModel) -> int:
     """How many products of pairs the widest instruction computes; 0 where there is none."""
-    return max(description.pairs, default=0)
+    return machine.widest(Special.DOT_INT16)
 
 
-def _expanded(total: Any, instructions: Mapping[int, str]) -> PrimExpression:
+def _expanded(total: Any, machine: CpuModel) -> PrimExpression:
     """``total + a * b + c * d`` of halves of one vector and of another, as an instruction."""
-    name = instructions.get(lanes_of(total.ty))
+    name = machine.intrinsic(Special.DOT_INT16, lanes_of(total.ty))
     if name is None or not dtype_of(total).startswith("int32"):
         return total
     rest, upper = total.a, total.b

@@ -13,7 +13,7 @@ import tvm
 from tvm import tirx
 
 from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.description import Description, describe
+from tvm_nnef.schedules.machine import CpuModel, cpu_model
 from tvm_nnef.tvm_support.compat import PrimFunction, Target, opaque_function, runtime_tensor
 
 _STEPS = 1 << 16
@@ -25,12 +25,12 @@ def fma_peak(target: Target, threads: int = 1) -> float:
 
     The best of the runs of a fifth of a second. TVM's pool needs to have as many threads.
     """
-    description = describe(target)
+    machine = cpu_model(target)
     library = tvm.compile(
-        tvm.IRModule({"peak": _function(description, threads).with_attr("global_symbol", "peak")}),
+        tvm.IRModule({"peak": _function(machine, threads).with_attr("global_symbol", "peak")}),
         target,
     )
-    lanes, totals = description.lanes(32), _totals(description)
+    lanes, totals = machine.lanes(32), _totals(machine)
     tensors = [
         runtime_tensor(np.full(size, value, "float32"))
         for size, value in ((2, 0.5), (threads * totals * lanes, 0))
@@ -43,14 +43,14 @@ def fma_peak(target: Target, threads: int = 1) -> float:
     return 2.0 * _STEPS * threads * totals * lanes / best
 
 
-def _totals(description: Description) -> int:
+def _totals(machine: CpuModel) -> int:
     """How many vectors of totals: enough to hide latency, beside the two factors."""
-    return description.registers - 4
+    return machine.registers - 4
 
 
-def _function(description: Description, threads: int) -> PrimFunction:
+def _function(machine: CpuModel, threads: int) -> PrimFunction:
     """``totals = totals * x[0] + x[1]`` over and over, for each thread, stored at the end."""
-    lanes, count = description.lanes(32), _totals(description)
+    lanes, count = machine.lanes(32), _totals(machine)
     width = lanes * count
     factors = tirx.decl_buffer((2,), "float32", "factors")
     result = tirx.decl_buffer((threads * width,), "float32", "result")

@@ -21,12 +21,11 @@ from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.copies import copy_statement
 from tvm_nnef.schedules.cpu.cuts import between
-from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.reduction import Reduction, loads_of_any, read_reduction
-from tvm_nnef.schedules.cpu.register_tile import PARALLEL_WORK, Loops
-from tvm_nnef.schedules.cpu.stack import BYTES
+from tvm_nnef.schedules.cpu.register_tile import STEP_CYCLES, Loops
 from tvm_nnef.schedules.cpu.tile_plan import Plan, make_plan
 from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, extent_product
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, with_opaque_body
 
@@ -39,7 +38,7 @@ _CHUNKS = 128
 """Into how many parts planes are divided that threads share."""
 
 
-def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
+def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunction | None:
     """The function plane by plane; None where it is of another kind."""
     reduction = read_reduction(kernel, padded=True)
     if reduction is None or not reduction.copies:
@@ -47,10 +46,10 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
     if any(loads_of_any(reduction.copies, copy.buffer) for copy in reduction.copies):
         return None
     work = extent_product((*reduction.axes, *reduction.reduced))
-    parallel = work >= PARALLEL_WORK
+    parallel = work >= machine.parallel_work(STEP_CYCLES)
     outer = _plane_axes(reduction)
     few = extent_product(outer) < _FEW and parallel
-    planes = _Planes.of(reduction, () if few else outer, kernel.index_type, description)
+    planes = _Planes.of(reduction, () if few else outer, kernel.index_type, machine)
     if planes is None:
         return None
     body = planes.statement(parallel=parallel)
@@ -90,7 +89,9 @@ class _Held:
     depth: int
 
     @staticmethod
-    def of(copy: Stage, count: int, room: Mapping[int, int], rows: _Rows | None) -> _Held:
+    def of(
+        copy: Stage, count: int, room: Mapping[int, int], rows: _Rows | None, machine: CpuModel
+    ) -> _Held:
         """A buffer for one plane of a copy, whose first ``count`` long dimensions number planes.
 
         ``room`` tells by how much some dimensions are longer than what is copied; ``rows`` that
@@ -104,7 +105,7 @@ class _Held:
         shape = [extent + room.get(d, 0) for d, extent in enumerate(extents) if d >= depth]
         bits = bits_of(copy.dtype)
         size = sizes.product(shape)
-        small = sizes.is_known(size) and size * bits <= 8 * BYTES
+        small = sizes.is_known(size) and size * bits <= 8 * machine.stack_bytes
         scope = "local" if small else "global"
         buffer = tirx.decl_buffer(shape, copy.dtype, f"{copy.buffer.name}_plane", scope=scope)
         return _Held(copy, buffer, tuple(copy.axes[place] for place in long), depth)
@@ -145,7 +146,7 @@ class _Rows:
     extent: int
 
     @staticmethod
-    def of(reduction: Reduction, plan: Plan, depth: int, description: Description) -> _Rows | None:
+    def of(reduction: Reduction, plan: Plan, depth: int, machine: CpuModel) -> _Rows | None:
         """Rows whose copy fits half of the first cache; None where all do, or they are not known.
 
         ``depth`` is how many dimensions of the copy number planes.
@@ -166,7 +167,7 @@ class _Rows:
         dimension, stride = found
         long = copy.axes[dimension].extent
         size = extent_product(copy.axes[depth:]) // long * bits_of(copy.dtype) // 8
-        room = description.level1 // 2
+        room = machine.l1_bytes // 2
         if long * size <= room:
             return None
         step = plan.tile.rows
@@ -246,27 +247,27 @@ class _Planes:
     rows: _Rows | None
     held: Mapping[Any, _Held]
     dtype: str
-    description: Description
+    machine: CpuModel
 
     @staticmethod
     def of(
-        reduction: Reduction, outer: Sequence[Axis], dtype: str, description: Description
+        reduction: Reduction, outer: Sequence[Axis], dtype: str, machine: CpuModel
     ) -> _Planes | None:
         """Planes with the tiles that suit them; None where lanes would not be contiguous."""
         roomy = not all(axis.is_known for axis in reduction.axes[-2:])
-        plan = make_plan(_inner(reduction, outer), dtype, description, roomy=roomy)
+        plan = make_plan(_inner(reduction, outer), dtype, machine, roomy=roomy)
         if plan is None:
             return None
         depth = max(_depth(copy, len(outer)) for copy in reduction.copies)
-        rows = _Rows.of(reduction, plan, depth, description) if outer else None
+        rows = _Rows.of(reduction, plan, depth, machine) if outer else None
         rooms = [_room(reduction, copy, plan) for copy in reduction.copies]
         if None in rooms:
             return None
         held = {
-            copy.buffer: _Held.of(copy, len(outer), room or {}, rows)
+            copy.buffer: _Held.of(copy, len(outer), room or {}, rows, machine)
             for copy, room in zip(reduction.copies, rooms, strict=True)
         }
-        return _Planes(reduction, outer, plan, rows, held, dtype, description)
+        return _Planes(reduction, outer, plan, rows, held, dtype, machine)
 
     def statement(self, *, parallel: bool) -> Any:
         """All planes, some of them one after the other in the same memory."""
@@ -330,12 +331,12 @@ class _Planes:
             copy_statement(
                 held.plane(numbers, self.dtype, block),
                 self.dtype,
-                self.description,
+                self.machine,
                 threads=parallel,
             )
             for held in self.held.values()
         ]
-        tiles = Loops(inner, plan, self.dtype, parallel=parallel).statement()
+        tiles = Loops(inner, plan, self.dtype, self.machine, parallel=parallel).statement()
         return emit.sequence([*copies, tiles])
 
 

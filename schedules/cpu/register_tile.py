@@ -26,10 +26,10 @@ from tvm import tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.copies import copy_statement
-from tvm_nnef.schedules.cpu.description import Description
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
 from tvm_nnef.schedules.cpu.tile_body import TileBody
 from tvm_nnef.schedules.cpu.tile_plan import Plan, make_plan
+from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.stages import Kernel, extent_product
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, with_opaque_body
 
@@ -38,23 +38,23 @@ NAME = "cpu.register_tile"
 _NARROWING = 4
 """How much narrower tiles for fewer columns are."""
 
+STEP_CYCLES = 1
+"""Cycles of a multiply-add of one vector."""
+
 _ENOUGH = 64
 """So many planes keep all threads busy, so that their tiles follow one after the other."""
 
-PARALLEL_WORK = 1 << 18
-"""Multiply-adds below which starting threads takes longer than it saves."""
 
-
-def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
+def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunction | None:
     """The function with register tiles; None where it is of another kind."""
     reduction = read_reduction(kernel)
     if reduction is None:
         return None
-    plan = make_plan(reduction, kernel.index_type, description)
+    plan = make_plan(reduction, kernel.index_type, machine)
     if plan is None:
         return None
-    copied = [copy_statement(stage, kernel.index_type, description) for stage in reduction.copies]
-    loops = Loops(reduction, plan, kernel.index_type).statement()
+    copied = [copy_statement(stage, kernel.index_type, machine) for stage in reduction.copies]
+    loops = Loops(reduction, plan, kernel.index_type, machine).statement()
     body = emit.sequence([*reduction.views, *copied, loops])
     allocated = [stage.buffer for stage in reduction.copies]
     return with_opaque_body(function, [r.buffer for r in kernel.results], allocated, body)
@@ -67,6 +67,7 @@ class Loops:
     reduction: Reduction
     plan: Plan
     dtype: str
+    machine: CpuModel
     parallel: bool = True
 
     def number(self, value: sizes.Extent) -> PrimExpression:
@@ -113,7 +114,7 @@ class Loops:
             return self._panel(panel, values, row_tile)
 
         work = extent_product((*self.reduction.axes, *self.reduction.reduced))
-        parallel = self.parallel and work >= PARALLEL_WORK
+        parallel = self.parallel and work >= self.machine.parallel_work(STEP_CYCLES)
         counted = [extents[name] for name in loops]
         apart = len(plan.outer)
         if not plan.overlapping or extent_product(plan.outer) < _ENOUGH:
@@ -174,7 +175,9 @@ class Loops:
         self, values: Mapping[Any, Any], row_tile: Any, column: Any, width: int, stored: Any = None
     ) -> Any:
         """The tiles of rows of a panel that begins at ``column``, storing all or ``stored``."""
-        tile = TileBody(self.reduction, self.plan, self.dtype, values, column, width, stored)
+        tile = TileBody(
+            self.reduction, self.plan, self.dtype, self.machine, values, column, width, stored
+        )
         if self.plan.rows is None:
             return tile.whole(None)
         if not all(map(sizes.is_known, (self.plan.rows.extent, *self._row_ends()))):

@@ -19,22 +19,20 @@ from tvm.ir import Call
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
-from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.row_totals import Total, total_statements
 from tvm_nnef.schedules.cpu.sharing import with_shared_stages
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_short
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, is_conditional, with_opaque_body
 
 NAME = "cpu.row_reduction"
 
-_STACK = 1 << 16
-"""Bytes of a row that are held on the stack; longer ones are allocated."""
-
-PARALLEL_WORK = 1 << 15
+STEP_CYCLES = 8
+"""Cycles of all that a row reduction does with one vector, about."""
 
 
-def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
+def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunction | None:
     """The function row by row; None where its stages do not share their rows."""
     if not any(stage.reduced for stage in kernel.stages):
         return None
@@ -44,7 +42,7 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
     if rows is None:
         return None
     kernel = with_shared_stages(kernel, len(rows))
-    plan = _Rows(kernel, rows, description)
+    plan = _Rows(kernel, rows, machine)
     moving = [axis.extent for axis in rows if not axis.is_unit]
     work = sum(stage.work for stage in kernel.stages)
 
@@ -54,7 +52,8 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
         place = [zero if axis.is_unit else next(given) for axis in rows]
         return plan.statement(place)
 
-    body = emit.grid(moving or [1], row, kernel.index_type, parallel=work >= PARALLEL_WORK)
+    parallel = work >= machine.parallel_work(STEP_CYCLES)
+    body = emit.grid(moving or [1], row, kernel.index_type, parallel=parallel)
     return with_opaque_body(function, [s.buffer for s in kernel.results], [], body)
 
 
@@ -130,7 +129,7 @@ class _Rows:
 
     kernel: Kernel
     rows: Sequence[Axis]
-    description: Description
+    machine: CpuModel
 
     def statement(self, place: Sequence[Any]) -> Any:
         """All stages of one row."""
@@ -153,17 +152,19 @@ class _Rows:
             value, divisors = _with_reciprocals(value, inner, stage.reduced)
             statements += divisors
             size = sizes.product(axis.extent for axis in inner)
-            lanes = self.description.lanes(bits_of(stage.dtype))
+            lanes = self.machine.lanes(bits_of(stage.dtype))
             if not result or self._is_read(stage):
-                held = tirx.decl_buffer(
-                    (size,), stage.dtype, f"{stage.buffer.name}_row", scope=_scope(size)
-                )
+                scope = _scope(size, self.machine)
+                name = f"{stage.buffer.name}_row"
+                held = tirx.decl_buffer((size,), stage.dtype, name, scope=scope)
                 statements.append(tirx.AllocBuffer(held))
                 kept[stage.buffer] = held
             target: Any = kept.get(stage.buffer)
             if stage.reduced:
                 total = Total(stage.combine, stage.init, target)
-                statements += total_statements(total, value, stage.reduced, lanes, dtype)
+                statements += total_statements(
+                    total, value, stage.reduced, (lanes, self.machine.partial_sums), dtype
+                )
                 if result:
                     zeros = [tirx.const(0, dtype)] * len(inner)
                     total = target[(tirx.const(0, dtype),)]
@@ -323,5 +324,5 @@ def _flat(indices: Sequence[Any], axes: Sequence[Axis], zero: Any) -> Any:
     return total
 
 
-def _scope(size: sizes.Extent) -> str:
-    return "local" if sizes.is_known(size) and size * 4 <= _STACK else "global"
+def _scope(size: sizes.Extent, machine: CpuModel) -> str:
+    return "local" if sizes.is_known(size) and size * 4 <= machine.stack_bytes else "global"

@@ -23,9 +23,6 @@ from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.schedules.extremes import greater, smaller
 from tvm_nnef.schedules.stages import Axis
 
-_PARTIAL_VECTORS = 4
-"""Vectors of partial results: as many additions are under way at once."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total:
@@ -42,11 +39,15 @@ class Total:
 
 
 def total_statements(
-    total: Total, value: Any, reduced: Sequence[Axis], lanes: int, dtype: str
+    total: Total, value: Any, reduced: Sequence[Axis], vectors: tuple[int, int], dtype: str
 ) -> list[Any]:
-    """The statements that combine a value over all of the reduced axes."""
+    """The statements that combine a value over all of the reduced axes.
+
+    ``vectors`` are the lanes of a vector of partial results, and how many of them there are.
+    """
+    lanes, count = vectors
     last = reduced[-1]
-    width = lanes * _PARTIAL_VECTORS
+    width = lanes * count
     while last.is_known and width > last.extent:
         width //= 2
     row = _Row(total, value, reduced, width, min(lanes, width), dtype)

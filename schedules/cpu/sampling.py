@@ -19,9 +19,9 @@ from tvm import sym, tirx
 from tvm.ir import Range
 
 from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.stages import Axis, Kernel, extent_product
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
@@ -35,7 +35,8 @@ from tvm_nnef.tvm_support.compat import (
 
 NAME = "cpu.sampling"
 
-PARALLEL_WORK = 1 << 14
+_STEP_CYCLES = 16
+"""Cycles to gather one vector."""
 
 _STEPS = 16
 """So many elements of a sum are written out at most."""
@@ -50,7 +51,7 @@ _PIECE = 128
 _PLACE = "int32"
 
 
-def apply(function: PrimFunction, kernel: Kernel, description: Description) -> PrimFunction | None:
+def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunction | None:
     """The function with tables of places; None where data tell none, or too many."""
     reduction = read_reduction(kernel)
     if reduction is None or reduction.copies or reduction.borders or not reduction.axes:
@@ -62,14 +63,14 @@ def apply(function: PrimFunction, kernel: Kernel, description: Description) -> P
         return None
     if extent_product(reduction.reduced) > _STEPS:
         return None
-    loops = _loops(reduction, kernel.index_type, description)
+    loops = _loops(reduction, kernel.index_type, machine)
     if loops is None:
         return None
     body = emit.sequence([*reduction.views, *loops.tables.views, loops.statement()])
     return with_opaque_body(function, [r.buffer for r in kernel.results], [], body)
 
 
-def _loops(reduction: Reduction, dtype: str, description: Description) -> _Loops | None:
+def _loops(reduction: Reduction, dtype: str, machine: CpuModel) -> _Loops | None:
     """What writes the loops; None where no place depends on data and on the last axis."""
     gathers = [load for load in loads(reduction.term) if _is_gather(load)]
     if len(gathers) * extent_product(reduction.reduced) > _GATHERED:
@@ -86,7 +87,7 @@ def _loops(reduction: Reduction, dtype: str, description: Description) -> _Loops
         term = tables.read(reduction.term)
     except _Unsafe:
         return None
-    return _Loops(reduction, tables, term, channels, dtype, description)
+    return _Loops(reduction, tables, term, channels, dtype, machine)
 
 
 def _is_gather(load: Any) -> bool:
@@ -223,7 +224,7 @@ class _Loops:
     term: PrimExpression
     channels: Sequence[Axis]
     dtype: str
-    description: Description
+    machine: CpuModel
 
     def statement(self) -> Any:
         """All loops."""
@@ -239,7 +240,8 @@ class _Loops:
             return self._piece(where, first)
 
         extents = [*(axis.extent for axis in outer), -(-columns.extent // piece)]
-        return emit.grid(extents, task, self.dtype, parallel=work >= PARALLEL_WORK)
+        parallel = work >= self.machine.parallel_work(_STEP_CYCLES)
+        return emit.grid(extents, task, self.dtype, parallel=parallel)
 
     def _number(self, value: int) -> Any:
         return tirx.const(value, self.dtype)
@@ -248,7 +250,7 @@ class _Loops:
         """The tables of one piece of a row, and its elements of all channels."""
         made = self.tables.made
         column = self.reduction.axes[-1].var
-        lanes = self.description.lanes(bits_of(self.reduction.dtype))
+        lanes = self.machine.lanes(bits_of(self.reduction.dtype))
 
         def vectors(here: Mapping[Any, Any], body: Any) -> Any:
             def each(lane: Any) -> Any:

@@ -17,7 +17,6 @@ from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import stride_of
 from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.reduction import Reduction
-from tvm_nnef.schedules.cpu.row_reduction import PARALLEL_WORK
 from tvm_nnef.schedules.cpu.row_totals import joined
 from tvm_nnef.schedules.cpu.strided_loads import WIDEST
 from tvm_nnef.schedules.expressions import loads, substituted
@@ -25,6 +24,8 @@ from tvm_nnef.schedules.extremes import is_number
 from tvm_nnef.schedules.places import Place
 from tvm_nnef.schedules.stages import Axis, extent_product
 from tvm_nnef.tvm_support.compat import buffer, dtype_of
+
+PARALLEL_WORK = 1 << 15
 
 _VECTORS = 4
 """Vectors of lanes that are filled in turns, as each comparison waits for the one before."""

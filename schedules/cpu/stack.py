@@ -13,11 +13,8 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.cpu.description import bits_of
+from tvm_nnef.schedules.machine import GENERIC, bits_of, cpu_model
 from tvm_nnef.tvm_support.compat import PrimFunction
-
-BYTES = 1 << 16
-"""Larger buffers are left to the runtime: the stack of a thread has a few megabytes."""
 
 _MARK = "disable_lower_builtin"
 """TVM's annotation for what is not to become a call of its runtime."""
@@ -25,20 +22,21 @@ _MARK = "disable_lower_builtin"
 
 def on_stack(function: PrimFunction) -> PrimFunction:
     """The function with its small local buffers on the stack."""
-    return function.with_body(
-        tvm_ffi.structural_map(function.body, (tirx.AllocBuffer, _marked), order="post")
-    )
+    target = (function.attrs or {}).get("target")
+    machine = GENERIC if target is None else cpu_model(target)
 
+    def marked(allocation: Any) -> Any:
+        buffer = allocation.buffer
+        extents = [extent for extent in buffer.shape if isinstance(extent, tirx.IntImm)]
+        if str(buffer.scope()) != "local" or len(extents) != len(buffer.shape):
+            return allocation
+        bits = bits_of(str(buffer.dtype))
+        if math.prod(int(extent) for extent in extents) * bits > 8 * machine.stack_bytes:
+            return allocation
+        return kept_on_stack(allocation)
 
-def _marked(allocation: Any) -> Any:
-    buffer = allocation.buffer
-    extents = [extent for extent in buffer.shape if isinstance(extent, tirx.IntImm)]
-    if str(buffer.scope()) != "local" or len(extents) != len(buffer.shape):
-        return allocation
-    bits = bits_of(str(buffer.dtype))
-    if math.prod(int(extent) for extent in extents) * bits > 8 * BYTES:
-        return allocation
-    return kept_on_stack(allocation)
+    body = tvm_ffi.structural_map(function.body, (tirx.AllocBuffer, marked), order="post")
+    return function.with_body(body)
 
 
 def kept_on_stack(allocation: Any) -> Any:

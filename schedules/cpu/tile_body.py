@@ -21,14 +21,9 @@ from tvm_nnef.schedules.cpu.cuts import between
 from tvm_nnef.schedules.cpu.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.tile_plan import Plan
 from tvm_nnef.schedules.expressions import loads, mentions, substituted, with_simple_indices
+from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.stages import Axis, extent_product
 from tvm_nnef.tvm_support.compat import PrimExpression, prefetch
-
-_STATEMENTS = 320
-"""How many multiply-adds of vectors are written out at most for one tile."""
-
-_UNROLLED = 8
-"""The longest loop of a reduction that is written out."""
 
 _RowBody = Callable[[Any, Any], Any]
 """A statement for a row of the tile and a lane."""
@@ -66,6 +61,7 @@ class TileBody:
     reduction: Reduction
     plan: Plan
     dtype: str
+    machine: CpuModel
     values: Mapping[Any, Any]
     column: Any
     width: int
@@ -196,7 +192,8 @@ class TileBody:
             where = [substituted(index, indices) for index in reduction.indices]
             return tirx.BufferStore(reduction.target, value, where)
 
-        budget = _STATEMENTS // (height * len(emit.pieces(self.width, self.plan.lanes)))
+        vectors = len(emit.pieces(self.width, self.plan.lanes))
+        budget = self.machine.unrolled_statements // (height * vectors)
         steps = _Steps(self, start, update)
         parts: list[Any] = [tirx.AllocBuffer(totals)]
         if self.plan.early:
@@ -303,7 +300,7 @@ class _Steps:
                 count, lambda k: deeper(k, rows, 1), name="k", start=first, dtype=dtype
             )
         inner = extent_product(reduction.reduced[level:])
-        if axis.is_known and inner <= budget and axis.extent <= _UNROLLED:
+        if axis.is_known and inner <= budget and axis.extent <= self.tile.machine.unrolled_steps:
             steps = range(axis.extent)
             return emit.sequence([deeper(self._number(k), rows, budget) for k in steps])
         return emit.loop(axis.extent, lambda k: deeper(k, rows, budget), name="k", dtype=dtype)

@@ -15,11 +15,11 @@ from tvm import sym, tirx
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import tiles
 from tvm_nnef.schedules.cpu.accesses import stride_of
-from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.merging import count
 from tvm_nnef.schedules.cpu.reduction import Reduction
 from tvm_nnef.schedules.cpu.strided_loads import WIDEST
 from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.stages import Axis, extent_product
 
 _MANY = 1 << 20
@@ -56,7 +56,7 @@ class Plan:
 
 
 def make_plan(
-    reduction: Reduction, dtype: str, description: Description, *, roomy: bool = False
+    reduction: Reduction, dtype: str, machine: CpuModel, *, roomy: bool = False
 ) -> Plan | None:
     """The axes and the size of the tiles; None where lanes would not be contiguous.
 
@@ -74,51 +74,41 @@ def make_plan(
     accesses = loads(reduction.term)
     packed = _packed_width(accesses, columns)
     bits = bits_of(reduction.dtype)
-    lanes = min(description.lanes(bits), _below(columns.typical))
+    lanes = min(machine.lanes(bits), _below(columns.typical))
     strides = [_column_stride(load, columns, packed or lanes) for load in accesses]
     if not accesses or any(stride is None or not 0 <= stride <= WIDEST for stride in strides):
         return None
     rows = _row_axis(accesses, others)
     strided = any(stride > 1 for stride in strides if stride is not None)
     if strided or any(_slides(load, columns, reduction) for load in accesses):
-        most = _SLIDING_ROWS if max(filter(None, strides), default=1) == 1 else _SORTED_ROWS
-        height = _sliding_rows(rows, description, most) if rows else 1
+        unit = max(filter(None, strides), default=1) == 1
+        most = machine.sliding_rows if unit else machine.deinterleaved_rows
+        height = _sliding_rows(rows, most) if rows else 1
         return _sliding(reduction, others, rows, tiles.Tile(height, lanes), roomy)
     gliding = rows is not None and 0 not in strides and _glides(accesses, rows, reduction)
-    width = packed or (lanes if gliding else _free_width(rows, columns, lanes, description))
+    width = packed or (lanes if gliding else _free_width(rows, columns, lanes, machine))
     lanes = min(lanes, _below(width))
     vectors = -(-min(width, columns.typical) // lanes)
     distance = max((_row_stride(load, rows) for load in accesses), default=0) * bits // 8
     height = 1
     if rows:
         count = rows.extent if rows.is_known else _MANY
-        height = tiles.rows_for(count, vectors, description, distance)
-        height = _sliding_rows(rows, description) if gliding else height
+        height = tiles.rows_for(count, vectors, machine, distance)
+        height = _sliding_rows(rows, machine.sliding_rows) if gliding else height
     outer = tuple(axis for axis in others if axis is not rows)
     tile = tiles.Tile(height, width)
     reused = [load for load in accesses if rows is not None and _row_stride(load, rows) == 0]
     batches = tuple(a for a in outer if reused and all(_row_stride(load, a) for load in reused))
     weights = sum(sizes.typical(sizes.elements(load.source)) * bits // 8 for load in reused)
-    first = bool(reused) and weights // extent_product(batches) > description.level2 // 2
+    first = bool(reused) and weights // extent_product(batches) > machine.l2_bytes // 2
     size = sizes.typical(sizes.elements(reduction.target)) * bits // 8
-    early = size > description.level2 // 2 and extent_product(reduction.reduced) <= _SHORT
+    early = size > machine.l2_bytes // 2 and extent_product(reduction.reduced) <= _SHORT
     filled = packed is not None and all(_is_filled(load, columns, packed) for load in accesses)
     return Plan(outer, rows, columns, tile, lanes, first, early, filled, batches=batches)
 
 
-_SLIDING_ROWS = 8
-"""Rows of a tile under sliding windows, at most: they share what they load.
-
-Their totals take a quarter of the registers; what they share would not stay in fewer than the rest.
-"""
-
-
-_SORTED_ROWS = 3
-"""Fewer rows where lanes lie a stride apart: what they share is sorted in registers, too."""
-
-
-def _sliding_rows(rows: Axis, description: Description, most: int = _SLIDING_ROWS) -> int:
-    height = min(most, description.registers // 4, rows.typical)
+def _sliding_rows(rows: Axis, most: int) -> int:
+    height = min(most, rows.typical)
     return -(-rows.typical // -(-rows.typical // height)) if rows.is_known else height
 
 
@@ -224,8 +214,8 @@ def _row_axis(accesses: Sequence[Any], others: Sequence[Axis]) -> Axis | None:
     return found[-1] if found else None
 
 
-def _free_width(rows: Axis | None, columns: Axis, lanes: int, description: Description) -> int:
+def _free_width(rows: Axis | None, columns: Axis, lanes: int, machine: CpuModel) -> int:
     extent = columns.typical
-    width = tiles.packed_width(rows.typical if rows else 1, extent, 32, description)
-    vectors = max(1, width // description.lanes(32))
+    width = tiles.packed_width(rows.typical if rows else 1, extent, 32, machine)
+    vectors = max(1, width // machine.lanes(32))
     return min(vectors * lanes, extent if extent < lanes else vectors * lanes)

@@ -1,4 +1,4 @@
-"""How large a register tile is: extents and a description of the CPU in, rows and lanes out.
+"""How large a register tile is: extents and a machine of the CPU in, rows and lanes out.
 
 A tile keeps ``rows`` x ``vectors`` running totals in registers while the reduction runs. For each
 step it loads ``vectors`` vectors and broadcasts ``rows`` elements, and multiplies all with all, so
@@ -10,15 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_nnef.schedules.cpu.description import Description
-
-_LATENCY = 8
-"""Multiply-adds that are under way at once."""
-
-_OVERHEAD = 2
-"""What a step of the reduction costs beside its arithmetic, in multiply-adds."""
-
-_WIDEST = 4
+from tvm_nnef.schedules.machine import CpuModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,46 +22,46 @@ class Tile:
 
 
 def rows_for(
-    extent: int, vectors: int, description: Description, row_bytes: int = 0, reuse: bool = True
+    extent: int, vectors: int, machine: CpuModel, row_bytes: int = 0, reuse: bool = True
 ) -> int:
     """How many rows a tile of so many vectors has for so many rows in all.
 
     ``row_bytes`` is the distance of two rows in memory: where it is a multiple of what the cache
     maps to one place, more rows than the cache has ways would evict each other.
     """
-    limit = max(1, (description.registers - 1 - vectors) // vectors)
-    if row_bytes and row_bytes % description.alias == 0:
-        limit = min(limit, max(4, description.ways - 1))
+    limit = max(1, (machine.registers - 1 - vectors) // vectors)
+    if row_bytes and row_bytes % machine.alias_bytes == 0:
+        limit = min(limit, max(4, machine.l1_ways - 1))
     candidates = range(1, min(limit, extent) + 1)
-    return min(candidates, key=lambda rows: (cost(extent, rows, vectors), -rows))
+    return min(candidates, key=lambda rows: (cost(extent, rows, vectors, machine), -rows))
 
 
-def cost(extent: int, rows: int, vectors: int) -> float:
+def cost(extent: int, rows: int, vectors: int, machine: CpuModel) -> float:
     """Multiply-adds' worth of time for one step of all rows with so many vectors."""
     tiles = -(-extent // rows)
-    return tiles * (max(rows * vectors, rows + vectors, _LATENCY) + _OVERHEAD)
+    step = max(rows * vectors, rows + vectors, machine.fma_in_flight)
+    return tiles * (step + machine.step_overhead)
 
 
-def packed_width(rows: int, columns: int, bits: int, description: Description) -> int:
+def packed_width(rows: int, columns: int, bits: int, machine: CpuModel) -> int:
     """How many columns a panel of packed weights has: a power of two of lanes, or some vectors.
 
     Few rows take wide panels, whose totals are many enough to hide latency.
     """
-    lanes = description.lanes(bits)
+    lanes = machine.lanes(bits)
     if columns < lanes:
         return 1 << (columns - 1).bit_length()
-    widest = _WIDEST if rows > 1 else max(_WIDEST, min(_LATENCY, description.registers // 2 - 1))
-    widest = max(1, min(widest, (description.registers - 2) // 2))
+    widest = machine.tile_vectors if rows > 1 else machine.row_vectors
 
     def time(vectors: int) -> float:
         width = vectors * lanes
         full, rest = divmod(columns, width)
         tail = -(-rest // lanes)
-        total = full * _best(rows, vectors, description)
-        return total + (_best(rows, tail, description) if tail else 0)
+        total = full * _best(rows, vectors, machine)
+        return total + (_best(rows, tail, machine) if tail else 0)
 
     return lanes * min(range(1, widest + 1), key=lambda vectors: (time(vectors), vectors))
 
 
-def _best(rows: int, vectors: int, description: Description) -> float:
-    return cost(rows, rows_for(rows, vectors, description), vectors)
+def _best(rows: int, vectors: int, machine: CpuModel) -> float:
+    return cost(rows, rows_for(rows, vectors, machine), vectors, machine)

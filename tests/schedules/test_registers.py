@@ -13,9 +13,9 @@ from tvm import relax, te, tirx
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.cpu import stack, strided_loads
-from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.cpu.peak import fma_peak
 from tvm_nnef.schedules.expressions import loads, substituted
+from tvm_nnef.schedules.machine import GENERIC, cpu_model
 from tvm_nnef.tvm_support.compat import opaque_function
 
 KERNELS = {
@@ -53,9 +53,13 @@ def allocation(size, scope):
 
 @pytest.mark.parametrize(
     ("size", "scope", "marked"),
-    [(16, "local", True), (stack.BYTES // 4, "local", True), (stack.BYTES // 4 + 1, "local", False),
-     (16, "global", False)],
-)  # fmt: skip
+    [
+        (16, "local", True),
+        (GENERIC.stack_bytes // 4, "local", True),
+        (GENERIC.stack_bytes // 4 + 1, "local", False),
+        (16, "global", False),
+    ],
+)
 def test_only_small_local_buffers_go_to_the_stack(size, scope, marked):
     body = tirx.SeqStmt([allocation(size, scope), tirx.Evaluate(0)])
     function = stack.on_stack(opaque_function("f", [], [], [], body))
@@ -170,7 +174,7 @@ def test_what_is_written_twice_is_computed_once(kernels, shape):
 
 def test_the_peak_is_what_the_vectors_of_the_machine_can_do():
     target = resolve("native")
-    per_cycle = describe(target).lanes(32) * 2
+    per_cycle = cpu_model(target).lanes(32) * 2
     assert 0.05e9 * per_cycle < fma_peak(target) < 2 * 8e9 * per_cycle
 
 

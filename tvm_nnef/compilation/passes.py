@@ -22,7 +22,6 @@ from tvm_nnef.schedules import RULE, Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.bounds_checks import with_bounds_checks
 from tvm_nnef.schedules.cpu import math_functions, packing, pairs
 from tvm_nnef.schedules.cpu.balancing import balanced
-from tvm_nnef.schedules.cpu.description import describe
 from tvm_nnef.schedules.cpu.index_remainders import with_opaque_remainders
 from tvm_nnef.schedules.cpu.named_values import with_named_values
 from tvm_nnef.schedules.cpu.row_fusion import with_joined_rows
@@ -37,6 +36,7 @@ from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.schedules.graph.specialising import with_bound_constants
 from tvm_nnef.schedules.legalization import LEGALIZATIONS, with_plain_shapes
+from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.schedules.parameters import with_prepared_parameters
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import (
@@ -90,7 +90,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
                 ("simplify", simplify),
                 ("specialize_constants", with_bound_constants),
                 ("move_channels_last", channels_last),
-                ("pack_weights", lambda mod: packing.pack(mod, describe(target))),
+                ("pack_weights", lambda mod: packing.pack(mod, cpu_model(target))),
             ),
             ("dispatch_sampling", relax.backend.DispatchSampling()),
             ("legalize_operators", optimize.LegalizeOps({**LEGALIZATIONS})),

@@ -1,0 +1,40 @@
+"""Machine models: what schedules know of the machines that they are for, one file per family.
+
+A new family of CPUs needs a file with its levels and instructions, and a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm_nnef.schedules.machine import arm, riscv, wasm, x86
+from tvm_nnef.schedules.machine.model import GENERIC, CpuModel, Family, bits_of
+from tvm_nnef.tvm_support.build import target_features
+from tvm_nnef.tvm_support.compat import Target
+
+__all__ = ["GENERIC", "CpuModel", "bits_of", "cpu_model"]
+
+_FAMILIES: Mapping[str, Family] = {
+    "x86_64": x86.FAMILY,
+    "i686": x86.FAMILY,
+    "i386": x86.FAMILY,
+    "aarch64": arm.FAMILY_64,
+    "arm64": arm.FAMILY_64,
+    "arm": arm.FAMILY_32,
+    "riscv64": riscv.FAMILY,
+    "wasm": wasm.FAMILY,
+}
+"""Families by how the first part of a target triple begins; the first that fits is taken."""
+
+
+def cpu_model(target: Target) -> CpuModel:
+    """The model of the CPU that a target names; :data:`GENERIC` if it is not known.
+
+    Everything comes from the target (its LLVM model and features), nothing from the host, so that a
+    build for another machine gives that machine's tiles.
+    """
+    triple, features = target_features(target)
+    for prefix, family in _FAMILIES.items():
+        if triple.startswith(prefix):
+            return family.model(features)
+    return GENERIC

@@ -1,0 +1,121 @@
+"""The model of a CPU core: sizes, costs and special instructions, from which thresholds follow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+KIB = 1 << 10
+
+
+class Special(Enum):
+    """What a special instruction computes in each lane."""
+
+    SCALE = "a float32 times a power of two"
+    DOT_INT16 = "the sum of two products of int16, as int32"
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A special instruction: LLVM's intrinsic, its lanes, and the feature that it needs."""
+
+    special: Special
+    lanes: int
+    intrinsic: str
+    feature: str
+
+
+@dataclass(frozen=True, slots=True)
+class CpuModel:
+    """A CPU core.
+
+    Bits of a vector register and number of registers; bytes of data cache per core, ``l1_ways``
+    and ``alias_bytes``: lines at equal offsets in so many bytes compete for the ways of the first
+    level. ``fma_in_flight`` multiply-adds overlap (ports times latency), ``step_overhead`` is what
+    a step of a loop costs beside them, in multiply-adds. ``fork_cycles`` are the cycles of work
+    from which threads pay. ``stack_bytes`` may be taken by one kernel from the stack.
+    ``unrolled_steps`` and ``unrolled_statements`` bound the code of an unrolled tile.
+    """
+
+    vector_bits: int
+    registers: int
+    l1_bytes: int = 32 * KIB
+    l2_bytes: int = 256 * KIB
+    l1_ways: int = 8
+    alias_bytes: int = 4 * KIB
+    fma_in_flight: int = 8
+    step_overhead: int = 2
+    fork_cycles: int = 1 << 14
+    stack_bytes: int = 64 * KIB
+    unrolled_steps: int = 8
+    unrolled_statements: int = 320
+    instructions: tuple[Instruction, ...] = ()
+
+    def lanes(self, bits: int) -> int:
+        """The elements of so many bits that a vector holds; at least one."""
+        return max(1, self.vector_bits // max(8, bits))
+
+    def parallel_work(self, cycles: int) -> int:
+        """The elements from which threads pay, if a vector of float32 takes so many cycles."""
+        return self.fork_cycles * self.lanes(32) // cycles
+
+    @property
+    def tile_vectors(self) -> int:
+        """The vectors of accumulators that a row of a tile has at most."""
+        return max(1, min(4, (self.registers - 2) // 2))
+
+    @property
+    def row_vectors(self) -> int:
+        """The vectors of a single row: enough accumulators to hide the latency of an addition."""
+        widest = max(4, min(self.fma_in_flight, self.registers // 2 - 1))
+        return max(1, min(widest, (self.registers - 2) // 2))
+
+    @property
+    def sliding_rows(self) -> int:
+        """Rows of a tile under sliding windows, which share loaded vectors in other registers."""
+        return max(1, min(8, self.registers // 4))
+
+    @property
+    def deinterleaved_rows(self) -> int:
+        """Rows of such a tile whose lanes lie a stride apart: deinterleaving takes registers."""
+        return min(3, self.sliding_rows)
+
+    @property
+    def partial_sums(self) -> int:
+        """Vectors of partial sums along a row: an addition has half the latency of a product."""
+        return max(1, self.fma_in_flight // 2)
+
+    def intrinsic(self, special: Special, lanes: int) -> str | None:
+        """The intrinsic of a special instruction of exactly so many lanes, if there is one."""
+        found = (each for each in self.instructions if each.special is special)
+        return next((each.intrinsic for each in found if each.lanes == lanes), None)
+
+    def widest(self, special: Special) -> int:
+        """The most lanes of a special instruction; 0 if there is none."""
+        return max((each.lanes for each in self.instructions if each.special is special), default=0)
+
+
+GENERIC = CpuModel(128, 16)
+"""A CPU that is not known: small vectors and caches are right everywhere, at some cost in speed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """CPUs of one instruction set: models by the feature that they need, best first."""
+
+    levels: Sequence[tuple[str, CpuModel]]
+    instructions: Sequence[Instruction] = ()
+
+    def model(self, features: Collection[str]) -> CpuModel:
+        """The best model whose feature is there, with the special instructions that are there."""
+        for feature, level in self.levels:
+            if not feature or feature in features:
+                present = tuple(each for each in self.instructions if each.feature in features)
+                return replace(level, instructions=present)
+        return GENERIC
+
+
+def bits_of(dtype: str) -> int:
+    """The bits of an element in memory."""
+    return int("".join(c for c in dtype.split("x")[0] if c.isdigit()) or 8)

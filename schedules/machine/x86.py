@@ -1,0 +1,20 @@
+"""CPUs of the x86 family, by the levels of their vector extensions."""
+
+from __future__ import annotations
+
+from tvm_nnef.schedules.machine.model import KIB, CpuModel, Family, Instruction, Special
+
+FAMILY = Family(
+    levels=(
+        ("avx512f", CpuModel(512, 32, l2_bytes=1024 * KIB)),
+        ("avx2", CpuModel(256, 16)),
+        ("avx", CpuModel(256, 16)),
+        ("sse2", CpuModel(128, 16)),
+    ),
+    instructions=(
+        Instruction(Special.SCALE, 16, "llvm.x86.avx512.mask.scalef.ps.512", "avx512f"),
+        Instruction(Special.DOT_INT16, 4, "llvm.x86.sse2.pmadd.wd", "sse2"),
+        Instruction(Special.DOT_INT16, 8, "llvm.x86.avx2.pmadd.wd", "avx2"),
+        Instruction(Special.DOT_INT16, 16, "llvm.x86.avx512.pmaddw.d.512", "avx512bw"),
+    ),
+)

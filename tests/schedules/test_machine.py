@@ -1,0 +1,63 @@
+"""Machine models, from targets alone; and tiles, which must fit the registers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvm_nnef.compilation.target import resolve
+from tvm_nnef.schedules.cpu import tiles
+from tvm_nnef.schedules.machine import cpu_model
+from tvm_nnef.schedules.machine.model import Special
+
+TARGETS = {
+    "x86-64-v4": (512, 32),
+    "x86-64-v3": (256, 16),
+    '{"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "znver4"}': (512, 32),
+    '{"kind": "llvm", "mtriple": "x86_64-linux-gnu"}': (128, 16),
+    "aarch64": (128, 32),
+    "armv7": (128, 16),
+    "riscv64": (128, 16),
+    "wasm32": (128, 16),
+    "c": (128, 16),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_vectors_and_registers(name):
+    machine = cpu_model(resolve(name))
+    assert (machine.vector_bits, machine.registers) == TARGETS[name]
+    assert machine.lanes(32) == machine.vector_bits // 32
+    assert machine.lanes(1) > 0
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("rows", [1, 2, 7, 49, 3136])
+@pytest.mark.parametrize("columns", [1, 3, 10, 64, 1000])
+def test_tiles_fit_the_registers_and_the_extents(name, rows, columns):
+    machine = cpu_model(resolve(name))
+    lanes = machine.lanes(32)
+    width = tiles.packed_width(rows, columns, 32, machine)
+    vectors = -(-width // lanes)
+    height = tiles.rows_for(rows, vectors, machine)
+    assert 1 <= height <= rows
+    assert height * vectors + vectors + 1 <= machine.registers
+    assert width % lanes == 0 or columns <= width < 2 * max(columns, 1)
+
+
+def test_rows_that_the_cache_maps_to_one_place_are_few():
+    machine = cpu_model(resolve("x86-64-v4"))
+    assert tiles.rows_for(3136, 2, machine, row_bytes=4096) < machine.l1_ways
+    assert tiles.rows_for(3136, 2, machine, row_bytes=4160) > machine.l1_ways
+
+
+def test_special_instructions_are_those_of_the_features():
+    wide, older, generic = (cpu_model(resolve(n)) for n in ("x86-64-v4", "x86-64-v3", "c"))
+    assert wide.widest(Special.DOT_INT16) == 16 and wide.intrinsic(Special.SCALE, 16)
+    assert older.widest(Special.DOT_INT16) == 8 and not older.intrinsic(Special.SCALE, 16)
+    assert generic.widest(Special.DOT_INT16) == generic.widest(Special.SCALE) == 0
+
+
+def test_fewer_elements_pay_for_threads_where_vectors_are_narrow():
+    wide, older = (cpu_model(resolve(name)) for name in ("x86-64-v4", "x86-64-v3"))
+    assert wide.parallel_work(4) == 2 * older.parallel_work(4)
+    assert wide.parallel_work(1) == 4 * wide.parallel_work(4)
