@@ -97,3 +97,17 @@ def test_commands_run_as_they_are_shown(
 def test_links_lead_somewhere(document: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8"))
     assert [t for t in targets if "://" not in t and not (document.parent / t).exists()] == []
+
+
+def test_the_architecture_names_every_pass_in_its_order() -> None:
+    from tvm_nnef.compilation.passes import passes
+    from tvm_nnef.compilation.target import resolve
+
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (bind|graph|fuse|schedule|bytecode|lower|code) \| ([^|]*) \|", text, re.MULTILINE
+    )
+    named = [(phase, name) for phase, cell in rows for name in re.findall("`([a-z_0-9]+)`", cell)]
+    assert [(p, n) for p, n in named if n != "checked"] == [
+        (each.phase, each.name) for each in passes(resolve("native"), checked=True)
+    ]
