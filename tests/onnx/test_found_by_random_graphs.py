@@ -106,3 +106,22 @@ def test_one_of_a_dynamic_dimension_broadcasts(make_model: Any) -> None:
     generator = np.random.default_rng(0)
     agree(proto, *([generator.standard_normal(shape).astype(np.float32)
                     for shape in ((n, 3, 1), (m, 1, 1))] for n, m in ((5, 10), (2, 1), (1, 3))))  # fmt: skip
+
+
+def test_joined_functions_of_what_only_one_part_has(make_model: Any) -> None:
+    """The steps of a function of guarded elements stood before the guard, out of bounds."""
+    proto = make_model(
+        [
+            node("Exp", ["x"], ["a"]),
+            node("Min", ["y", "a"], ["b"]),
+            node("Tanh", ["b"], ["c"]),
+            node("Exp", ["c"], ["d"]),
+            node("Concat", ["d", "b"], ["e"], axis=0),
+            node("Reshape", ["e", "shape"], ["z"]),
+        ],
+        [("x", "float32", [110, 2]), ("y", "float32", [110, 2])],
+        [("z", "float32", [220, 1, 2])],
+        {"shape": np.array([220, 1, 2])},
+    )
+    generator = np.random.default_rng(0)
+    agree(proto, [generator.standard_normal((110, 2)).astype(np.float32) for _ in range(2)])
