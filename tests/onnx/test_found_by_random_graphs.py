@@ -103,9 +103,11 @@ def test_one_of_a_dynamic_dimension_broadcasts(make_model: Any) -> None:
                (("k", 1), ("start", 0), ("end", 99), ("axis", 0), ("step", 16))},
         },
     )  # fmt: skip
-    generator = np.random.default_rng(0)
-    agree(proto, *([generator.standard_normal(shape).astype(np.float32)
-                    for shape in ((n, 3, 1), (m, 1, 1))] for n, m in ((5, 10), (2, 1), (1, 3))))  # fmt: skip
+    generator, runs = np.random.default_rng(0), []
+    for n, m in ((5, 10), (2, 1), (1, 3)):
+        shapes = (n, 3, 1), (m, 1, 1)
+        runs.append([generator.standard_normal(shape).astype(np.float32) for shape in shapes])
+    agree(proto, *runs)
 
 
 def test_joined_functions_of_what_only_one_part_has(make_model: Any) -> None:
