@@ -1,6 +1,8 @@
 """Run random ONNX graphs compiled and by ONNX Runtime, and write those that differ, minimized.
 
-Ends with status 1 if any graph differs. The seeds that are printed give the same graphs again.
+The last line names the first and the last seed, and says how many graphs were judged, how many of
+those failed, and how many were left out as ONNX Runtime does not judge them. Ends with status 1 if
+any graph failed. The same seed gives the same graph again.
 """
 
 from __future__ import annotations
@@ -8,29 +10,37 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
-from graph_oracle import ROUTES, Unjudged, difference, judge, minimized
+from graph_oracle import ROUTES, Feeds, Unjudged, differences, judge, minimized
 from random_operators import generate
 
 
-def report(seed: int, count: int, route: str, text: str, folder: Path) -> None:
-    """Print what differs, and write the smallest graph that does."""
-    graph = generate(seed, count)
-    print(f"seed {seed}, {route}: {text}", flush=True)
-    kind = text.partition(":")[0] if not text.startswith("output") else "output"
-    proto, values = minimized(
-        graph, lambda proto, feeds: difference(proto, feeds, route).startswith(kind)
-    )
+def report(seed: int, count: int, found: Mapping[str, str], folder: Path) -> None:
+    """Print what differs, and write the smallest graph that does, one for both routes if alike."""
+    for route, text in found.items():
+        print(f"seed {seed}, {route}: {text}", flush=True)
+    graph, kinds = generate(seed, count), {_kind(text): route for route, text in found.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    onnx.save(proto, folder / f"{seed}-{route}.onnx")
-    given = {each.name for each in proto.graph.input}
-    for run, arrays in enumerate(values):
-        np.savez(folder / f"{seed}-{route}-{run}.npz",
-                 **{name: array for name, array in arrays.items() if name in given})  # fmt: skip
-    print(onnx.printer.to_text(proto.graph), flush=True)
+    for kind, route in kinds.items():
+        proto, values = minimized(graph, lambda p, feeds, k=kind, r=route: _fails(p, feeds, r, k))
+        onnx.save(proto, folder / f"{seed}-{route}.onnx")
+        names = [each.name for each in proto.graph.input]
+        for run, arrays in enumerate(values):
+            given = {name: arrays[name] for name in names}
+            np.savez(folder / f"{seed}-{route}-{run}.npz", **given)
+        print(onnx.printer.to_text(proto.graph), flush=True)
+
+
+def _kind(text: str) -> str:
+    return "output" if text.startswith("output") else text.partition(":")[0]
+
+
+def _fails(proto: onnx.ModelProto, feeds: Sequence[Feeds], route: str, kind: str) -> bool:
+    return any(_kind(text) == kind for text in differences(proto, feeds, [route]).values())
 
 
 def main() -> int:
@@ -44,20 +54,21 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=Path("failing_graphs"), metavar="DIR")
     options = parser.parse_args()
     end, judged, left_out, failed = time.monotonic() + options.seconds, 0, 0, 0
-    for seed in range(options.seed, options.seed + options.graphs):
-        if time.monotonic() > end:
-            break
+    seed = options.seed
+    while seed < options.seed + options.graphs and time.monotonic() < end:
         try:
             found = judge(generate(seed, options.count), options.routes)
         except Unjudged as why:
             left_out += 1
             print(f"seed {seed} left out: {why}", flush=True)
-            continue
-        judged += 1
-        failed += bool(found)
-        for route, text in found.items():
-            report(seed, options.count, route, text, options.output)
-    print(f"{judged} graphs judged from seed {options.seed}, {failed} differ, {left_out} left out")
+        else:
+            judged += 1
+            if found:
+                failed += 1
+                report(seed, options.count, found, options.output)
+        seed += 1
+    print(f"seeds {options.seed} to {seed - 1}: {judged} judged, {failed} failed, "
+          f"{left_out} left out")  # fmt: skip
     return int(failed > 0)
 
 

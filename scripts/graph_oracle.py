@@ -1,6 +1,7 @@
 """Whether a compiled model gives what ONNX Runtime gives, and the smallest graph where it does not.
 
-The program is exactly the one that ``build`` makes, on both routes; ONNX Runtime does not optimize.
+The program is exactly the one that ``build`` makes, on both routes, which share one composed graph.
+ONNX Runtime does not optimize.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import onnxruntime
 from random_graphs import DYNAMIC, Graph, Value, model_of
 
 import tvm_nnef
+from tvm_nnef.lower import lower
 
 ROUTES = ("mapped", "formula")
 TOLERANCE = 1e-3
@@ -26,7 +28,16 @@ class Unjudged(Exception):
 
 
 def expected(proto: onnx.ModelProto, feeds: Sequence[Feeds]) -> list[list[np.ndarray]]:
-    """The outputs of ONNX Runtime for each set of inputs."""
+    """The outputs of ONNX Runtime for each set of inputs, all of them finite."""
+    found = _outputs(proto, feeds)
+    for array in (each for outputs in found for each in outputs):
+        # The maximum of a window that is all padding is the lowest number there.
+        if array.dtype.kind == "f" and not (np.abs(array) < np.finfo(array.dtype).max).all():
+            raise Unjudged("the results are not finite")
+    return found
+
+
+def _outputs(proto: onnx.ModelProto, feeds: Sequence[Feeds]) -> list[list[np.ndarray]]:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -34,34 +45,56 @@ def expected(proto: onnx.ModelProto, feeds: Sequence[Feeds]) -> list[list[np.nda
     try:
         session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
         names = {each.name for each in session.get_inputs()}
-        found = [
+        return [
             session.run(None, {name: array for name, array in each.items() if name in names})
             for each in feeds
         ]
     except Exception as problem:  # each kind of failure is a class of its own there
         raise Unjudged(f"{type(problem).__name__}: {problem}"[:300]) from problem
-    for array in (each for outputs in found for each in outputs):
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise Unjudged("the results are not finite")
+
+
+def differences(
+    proto: onnx.ModelProto, feeds: Sequence[Feeds], routes: Sequence[str] = ROUTES
+) -> dict[str, str]:
+    """What is wrong with the compiled model, by route; empty if it agrees with ONNX Runtime."""
+    wanted = expected(proto, feeds)
+    try:
+        bounds = {name: max(DYNAMIC.get(name, (64,))) for name in _dynamic(proto)}
+        model = tvm_nnef.convert(proto, bounds=bounds)
+        graph = tvm_nnef.compose(model)
+    except Exception as problem:  # a refusal is a finding as well
+        return dict.fromkeys(routes, _shown(problem))
+    names = [each.name for each in proto.graph.input]
+    inputs = [[arrays[name] for name in names] for arrays in feeds]
+    outputs = [each.name for each in proto.graph.output]
+    found = {}
+    for route in routes:
+        try:
+            module = lower(graph, machine_types=graph.machine_types, variables=model.variables,
+                           route=route)  # fmt: skip
+            text = _disagreement(tvm_nnef.build(module, progress=False), inputs, wanted, outputs)
+        except Exception as problem:
+            text = _shown(problem)
+        if text:
+            found[route] = text
     return found
 
 
-def difference(proto: onnx.ModelProto, feeds: Sequence[Feeds], route: str) -> str:
-    """What is wrong with the compiled model; empty if it agrees with ONNX Runtime."""
-    wanted = expected(proto, feeds)
-    try:
-        model = tvm_nnef.convert(proto, bounds={name: max(DYNAMIC.get(name, (64,)))
-                                                for name in _dynamic(proto)})  # fmt: skip
-        compiled = tvm_nnef.build(model, route=route, progress=False)
-        names = [each.name for each in proto.graph.input]
-        for run, outputs in enumerate(wanted):
-            found = compiled(*(feeds[run][name] for name in names))
-            for value, ours, theirs in zip(proto.graph.output, found, outputs, strict=True):
-                text = _differs(np.asarray(ours), theirs)
-                if text:
-                    return f"output '{value.name}', run {run}: {text}"
-    except Exception as problem:  # a refusal is a finding as well
-        return f"{type(problem).__name__}: {problem}"[:1500]
+def _shown(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"[:1500]
+
+
+def _disagreement(
+    compiled: tvm_nnef.Executable,
+    inputs: Sequence[Sequence[np.ndarray]],
+    wanted: Sequence[Sequence[np.ndarray]],
+    names: Sequence[str],
+) -> str:
+    for run, (arrays, outputs) in enumerate(zip(inputs, wanted, strict=True)):
+        for name, ours, theirs in zip(names, compiled(*arrays), outputs, strict=True):
+            text = _differs(np.asarray(ours), theirs)
+            if text:
+                return f"output '{name}', run {run}: {text}"
     return ""
 
 
@@ -85,8 +118,7 @@ def _differs(ours: np.ndarray, theirs: np.ndarray) -> str:
 
 def judge(graph: Graph, routes: Sequence[str] = ROUTES) -> dict[str, str]:
     """What is wrong, by route; empty if nothing is."""
-    proto, feeds = graph.proto(), [graph.feeds(run) for run in range(graph.runs)]
-    return {route: text for route in routes if (text := difference(proto, feeds, route))}
+    return differences(graph.proto(), [graph.feeds(run) for run in range(graph.runs)], routes)
 
 
 def minimized(graph: Graph, fails: Callable[[onnx.ModelProto, Sequence[Feeds]], bool]) -> tuple[
@@ -148,6 +180,6 @@ def _inner(graph: Graph, feeds: Sequence[Feeds]) -> list[dict[str, np.ndarray]]:
     values = [graph.known[name] for node in graph.nodes for name in node.output]
     proto = model_of(graph.nodes, graph.inputs, values, graph.constants, graph.opset)
     names = [each.name for each in values]
-    found = expected(proto, feeds)
+    found = _outputs(proto, feeds)
     return [{**given, **dict(zip(names, outputs, strict=True))}
             for given, outputs in zip(feeds, found, strict=True)]  # fmt: skip

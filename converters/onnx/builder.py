@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, array
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, array, largest
 from tvm_nnef.converters.onnx.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.onnx.types import Array, broadcast, kind
 
@@ -114,16 +114,32 @@ class Builder:
         **attributes: Attribute | None,
     ) -> Tensor:
         """An operator of two arguments that broadcast, aligned from the right."""
-        tensors = [each for each in (left, right) if isinstance(each, Tensor)]
-        shape = broadcast(*(tensor.shape for tensor in tensors))
+        (left, right), shape = self.broadcastable(left, right)
         return self.call(operator, left, right, as_type=as_type, as_shape=shape, more=attributes)
 
     def select(self, condition: Tensor, then: Argument, otherwise: Argument) -> Tensor:
         """``then`` where the condition holds, else ``otherwise``."""
-        chosen = [each for each in (then, otherwise) if isinstance(each, Tensor)]
-        shape = broadcast(condition.shape, *(tensor.shape for tensor in chosen))
-        dtype = chosen[0].dtype
-        return self.call("math.select", condition, then, otherwise, as_type=dtype, as_shape=shape)
+        dtype = next(each.dtype for each in (then, otherwise) if isinstance(each, Tensor))
+        operands, shape = self.broadcastable(condition, then, otherwise)
+        return self.call("math.select", *operands, as_type=dtype, as_shape=shape)
+
+    def broadcastable(self, *operands: Argument) -> tuple[list[Argument], Shape]:
+        """Operands that broadcast as SkriptND defines it, and the shape of the result.
+
+        There only a static dimension is stretched; one that is at most 1 is expanded before.
+        """
+        shape = broadcast(*(each.shape for each in operands if isinstance(each, Tensor)))
+        return [
+            self.stretched(each, shape) if isinstance(each, Tensor) else each for each in operands
+        ], shape
+
+    def stretched(self, x: Tensor, shape: Shape) -> Tensor:
+        """The tensor with its dynamic dimensions of at most 1 as large as those of a shape."""
+        pairs = zip(x.shape, shape[len(shape) - x.rank :], strict=True)
+        return self.expand(x, [
+            own if isinstance(own, int) or own == wanted or largest(own) > 1 else wanted
+            for own, wanted in pairs
+        ])  # fmt: skip
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         """The elements in another machine type; real to int drops the fraction."""
@@ -212,6 +228,11 @@ class Builder:
             "layout.slice", x, as_shape=shape,
             axes=[axis], begin=[begin], end=[end], stride=None if stride == 1 else [stride],
         )  # fmt: skip
+
+    def one_slice(self, x: Tensor, axis: int, position: int) -> Tensor:
+        """The first element (0) or the last one (-1) along a dynamic dimension, which has one."""
+        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        return self.call("onnx.one_slice", x, as_shape=shape, axis=axis, place=position)
 
     def full(self, value: Argument, shape: Shape, dtype: str) -> Tensor:
         """A tensor of equal elements."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -85,11 +86,46 @@ def _prune(graph: onnx.GraphProto, known: Mapping[str, Type]) -> None:
 
 
 def _infer(light: onnx.ModelProto) -> dict[str, Type]:
+    _lend_constants(light.graph, ChainMap())
     # Not with data_prop, which makes a dimension for each element of any vector that it meets.
     try:
         return _everywhere(shape_inference.infer_shapes(light).graph)
     except (shape_inference.InferenceError, RuntimeError, ValueError):
         return _everywhere(light.graph)
+
+
+def _lend_constants(graph: onnx.GraphProto, around: ChainMap[str, onnx.TensorProto | None]) -> None:
+    """Copies small constants into the graphs inside nodes that read them.
+
+    The inference of ONNX uses no values of constants outside of the graph that it is in.
+    """
+    constants = {each.name: each for each in _small_constants(graph)}
+    visible = around.new_child({**dict.fromkeys(_defined(graph)), **constants})
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            read = {name for each in inner.node for name in each.input} - _defined(inner)
+            lent = (visible.get(name) for name in sorted(read))
+            inner.initializer.extend(each for each in lent if each is not None)
+            _lend_constants(inner, visible)
+
+
+def _defined(graph: onnx.GraphProto) -> set[str]:
+    names = {each.name for each in (*graph.input, *graph.initializer)}
+    names |= {each.values.name for each in graph.sparse_initializer}
+    return names | {name for node in graph.node for name in node.output}
+
+
+def _small_constants(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """The initializers and the tensors of Constant nodes of a graph, as far as they are small."""
+    yield from filter(_is_small, graph.initializer)
+    for node in graph.node:
+        if node.op_type == "Constant" and len(node.output) == 1:
+            for attribute in node.attribute:
+                if attribute.name == "value" and _is_small(attribute.t):
+                    tensor = onnx.TensorProto()
+                    tensor.CopyFrom(attribute.t)
+                    tensor.name = node.output[0]
+                    yield tensor
 
 
 def _constants(graph: onnx.GraphProto) -> tuple[dict[str, Type], set[str]]:

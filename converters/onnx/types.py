@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, largest
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
 
@@ -92,6 +92,7 @@ def broadcast(*shapes: Sequence[Extent]) -> Shape:
         numbers = {extent for extent in extents if isinstance(extent, int)}
         if len(numbers) > 1:
             raise ValueError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
-        # An extent that only a run tells must be the same then; the composed model checks it.
-        result.append(numbers.pop() if numbers else extents[0] if extents else 1)
+        # Dynamic dimensions that may be above 1 must be equal at run time, which is checked then.
+        above = (extent for extent in extents if len(extents) == 1 or largest(extent) > 1)
+        result.append(numbers.pop() if numbers else next(above, extents[0]) if extents else 1)
     return tuple(result)

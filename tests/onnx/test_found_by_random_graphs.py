@@ -84,3 +84,46 @@ def test_a_grouped_convolution_of_dynamic_length(make_model: Any) -> None:
     generator = np.random.default_rng(1)
     agree(proto, *([generator.standard_normal((n, 16, d)).astype(np.float32)]
                    for n, d in ((1, 1), (2, 7), (3, 16))))  # fmt: skip
+
+
+def test_one_of_a_dynamic_dimension_broadcasts(make_model: Any) -> None:
+    """TopK of one element, and a slice that has at most one, are stretched by what follows."""
+    proto = make_model(
+        [
+            node("TopK", ["x", "k"], ["t", "i"], axis=0),
+            node("Add", ["t", "y"], ["a"]),
+            node("Slice", ["x", "start", "end", "axis", "step"], ["s"]),
+            node("MatMul", ["s", "w"], ["b"]),
+        ],
+        [("x", "float32", ["n", 3, 1]), ("y", "float32", ["m", 1, 1])],
+        [("a", "float32", [None, 3, 1]), ("b", "float32", [2, 3, 4])],
+        {
+            "w": np.arange(8, dtype=np.float32).reshape(2, 1, 4),
+            **{name: np.array([value]) for name, value in
+               (("k", 1), ("start", 0), ("end", 99), ("axis", 0), ("step", 16))},
+        },
+    )  # fmt: skip
+    generator, runs = np.random.default_rng(0), []
+    for n, m in ((5, 10), (2, 1), (1, 3)):
+        shapes = (n, 3, 1), (m, 1, 1)
+        runs.append([generator.standard_normal(shape).astype(np.float32) for shape in shapes])
+    agree(proto, *runs)
+
+
+def test_joined_functions_of_what_only_one_part_has(make_model: Any) -> None:
+    """The steps of a function of guarded elements stood before the guard, out of bounds."""
+    proto = make_model(
+        [
+            node("Exp", ["x"], ["a"]),
+            node("Min", ["y", "a"], ["b"]),
+            node("Tanh", ["b"], ["c"]),
+            node("Exp", ["c"], ["d"]),
+            node("Concat", ["d", "b"], ["e"], axis=0),
+            node("Reshape", ["e", "shape"], ["z"]),
+        ],
+        [("x", "float32", [110, 2]), ("y", "float32", [110, 2])],
+        [("z", "float32", [220, 1, 2])],
+        {"shape": np.array([220, 1, 2])},
+    )
+    generator = np.random.default_rng(0)
+    agree(proto, [generator.standard_normal((110, 2)).astype(np.float32) for _ in range(2)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,21 @@ def test_graphs_are_the_same_for_a_seed(scripts: Any) -> None:
     assert first == second
     assert len(first.graph.node) >= 40
     assert first != operators.generate(8, 40).proto()
+
+
+def test_graphs_are_the_same_in_each_process() -> None:
+    """Nothing is drawn from a set, whose order is another one in each process."""
+    code = (
+        "from random_operators import generate; print([generate(s, 20).nodes for s in range(20)])"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(SCRIPTS)},
+        ).stdout
+        for seed in "12"
+    }  # fmt: skip
+    assert len(texts) == 1
 
 
 def test_graphs_hold_what_they_promise(scripts: Any) -> None:

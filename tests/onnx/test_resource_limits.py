@@ -213,11 +213,16 @@ def test_shapes_that_an_operator_does_not_expect() -> None:
         tvm_nnef.convert(model([lstm], inputs))
 
 
-def test_a_slice_at_computed_places_inside_a_loop() -> None:
+@pytest.mark.parametrize("opset", [11, 13])
+def test_a_slice_at_computed_places_inside_a_loop(opset: int) -> None:
     """The declared shape of what the body gives decides on that of the slice."""
     info = helper.make_tensor_value_info
-    nodes = [node("Unsqueeze", ["i"], ["a"], axes=[0]), node("Add", ["a", "one"], ["b"]),
-             node("Slice", ["x", "a", "b"], ["s"]), node("Add", ["c", "s"], ["d"]),
+    # Since opset 13 the axis is a constant, here one outside of the body.
+    first = node("Unsqueeze", ["i"], ["a"], axes=[0])
+    if opset == 13:
+        first = node("Unsqueeze", ["i", "zero"], ["a"])
+    nodes = [first, node("Add", ["a", "one"], ["b"]),
+             node("Slice", ["x", "a", "b", "zero"], ["s"]), node("Add", ["c", "s"], ["d"]),
              node("Identity", ["go"], ["on"])]  # fmt: skip
     body = helper.make_graph(
         nodes, "body", [info("i", 7, []), info("go", 9, []), info("c", 1, [1])],
@@ -225,7 +230,7 @@ def test_a_slice_at_computed_places_inside_a_loop() -> None:
     )  # fmt: skip
     made = model(
         [node("Loop", ["n", "", "c0"], ["y"], body=body)],
-        [("x", 1, [5]), ("n", 7, []), ("c0", 1, [1])], {"one": [1]}, opset=11,
+        [("x", 1, [5]), ("n", 7, []), ("c0", 1, [1])], {"one": [1], "zero": [0]}, opset=opset,
     )  # fmt: skip
     x = np.arange(5, dtype=np.float32)
     found = tvm_nnef.evaluate(tvm_nnef.convert(made), x, np.array(4), np.ones(1, np.float32))

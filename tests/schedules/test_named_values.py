@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
+from tvm_nnef.schedules.cpu.named_values import with_named_values
 from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.tvm_support.compat import prim_functions
 
@@ -71,3 +72,19 @@ def test_what_is_guarded_is_not_loaded(kernels):
     (x,) = kernels.values((5,))
     found = kernels.run(kernels.scheduled(kernels.module(made, x.shape)), [x])
     np.testing.assert_allclose(found, np.exp(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_steps_of_a_guarded_value_stand_under_its_guard(dtype):
+    x = tirx.decl_buffer((8,), "float32", "x")
+    y = tirx.decl_buffer((16,), dtype, "y")
+    i, inner, outer = tirx.Var("i", "int32"), tirx.Var("a", "float32"), tirx.Var("b", "float32")
+    far = tirx.Let(outer, tirx.Let(inner, x[i - 8], inner * inner), outer + outer)
+    near = x[i]
+    if dtype == "bool":
+        far, near = far > 1.0, near > 1.0
+    store = tirx.BufferStore(y, tirx.if_then_else(i < 8, near, far), [i])
+    body = with_named_values(tirx.PrimFunc([x, y, i], store)).body
+    outside = [each for each in body.seq if not isinstance(each, tirx.IfThenElse)]
+    assert len(outside) + 1 == len(body.seq)
+    assert not [load for each in outside for load in loads(each) if load.source.same_as(x)]

@@ -41,9 +41,8 @@ def _hiding(choice: Any) -> PrimExpression:
         for each in _found(index, tirx.Var)
     ):
         return choice
-    # TVM looks into conjunctions and comparisons, not into casts.
-    flag = tirx.Cast("int8", choice.condition)
-    condition = tirx.NE(flag, tirx.const(0, "int8"))
+    # TVM looks into conjunctions and comparisons, not into bit operations; LLVM drops this one.
+    condition = tirx.bitwise_and(choice.condition, True)
     return tirx.Select(condition, choice.true_value, choice.false_value)
 
 

@@ -72,8 +72,7 @@ def _cut(x: Tensor, axis: int, start: Extent, end: Extent, step: int, builder: B
     """A part of a dimension, where only a run tells extent, start or end."""
     extent = x.shape[axis]
     if step == 1 and _says_one(start, end) and not isinstance(extent, int):
-        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-        return builder.call("onnx.one_slice", x, as_shape=shape, axis=axis, place=start)
+        return builder.one_slice(x, axis, start)
     begin = start + extent if isinstance(start, int) and start < 0 else start
     stop = end + extent if isinstance(end, int) and end < 0 else end
     if step < 0:

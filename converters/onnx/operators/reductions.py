@@ -200,6 +200,9 @@ def top_k(node: Node, builder: Builder) -> Sequence[Tensor]:
     shape = tuple(taken if place == axis else extent for place, extent in enumerate(x.shape))
     values, indices = Tensor(x.dtype, shape), Tensor("int64", shape)
     builder.add("algo.top_k", (x,), (values, indices), k=taken, axis=axis, largest=largest)
+    if count == 1 and not isinstance(x.shape[axis], int):
+        # SkriptND takes at most as many elements as there are; 0 or 1 would not broadcast.
+        return tuple(builder.one_slice(found, axis, 0) for found in (values, indices))
     return tuple(builder.slice(found, axis, 0, count) for found in (values, indices))
 
 
