@@ -14,7 +14,6 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     Module,
     PrimExpression,
     PrimFunction,
@@ -22,6 +21,7 @@ from tvm_nnef.tvm_support.compat import (
     prim_functions,
     update_functions,
 )
+
 
 def flattened(mod: Module) -> Module:
     """The module with accesses to buffers of one dimension, as ``FlattenBuffer`` gives it."""
@@ -44,27 +44,10 @@ def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:
     names |= {each: tirx.Var(f"{each.name}_index", dtype_of(each)) for each in loops}
     rename = (tirx.Var, lambda variable: names.get(variable, variable))
 
-    def indices(access: Any) -> list[PrimExpression] | None:
-        if not any(_has_division(index) for index in access.indices):
-            return None
-        return [tvm_ffi.structural_map(index, rename) for index in access.indices]
+    def renamed(quotient: Any) -> PrimExpression:
+        return tvm_ffi.structural_map(quotient, rename)
 
-    def load(access: Any) -> Any:
-        made = indices(access)
-        return access if made is None else tirx.BufferLoad(access.source, made)
-
-    def store(access: Any) -> Any:
-        made = indices(access)
-        return access if made is None else tirx.BufferStore(access.buffer, access.value, made)
-
-    return _mapped(function, (BUFFER_LOAD, load), (tirx.BufferStore, store))
-
-
-def _has_division(index: PrimExpression) -> bool:
-    found: list[Any] = []
-    for kind in (tirx.FloorDiv, tirx.FloorMod):
-        tvm_ffi.structural_walk(index, (kind, found.append))
-    return bool(found)
+    return _mapped(function, (tirx.FloorDiv, renamed), (tirx.FloorMod, renamed))
 
 
 def _mapped(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:
