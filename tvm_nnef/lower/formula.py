@@ -31,6 +31,7 @@ from tvm_nnef.graph.formula import (
 from tvm_nnef.graph.intervals import above
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.functions import BINARY, cast, select
+from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.padding import Padding, padded
 from tvm_nnef.lower.places import Place, extents, is_single, place
@@ -142,6 +143,8 @@ def _is_plain(statement: Statement) -> bool:
     if extents(statement) is None or len(written) < len(statement.stores):
         return False
     if any(load.tensor in written for load in loads(statement)):
+        return False
+    if held_indices(statement):
         return False
     if any(named_locals(statement, store.value) for store in statement.stores):
         return False

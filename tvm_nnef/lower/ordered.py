@@ -18,6 +18,7 @@ from tvm_nnef.graph.formula import Formula, Statement, Store
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.functions import cast
+from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, is_empty, literal
 from tvm_nnef.lower.symbols import Symbol
@@ -110,11 +111,29 @@ def _nest(
     emitter = Emitter(
         types.computed, statement, indices, read, types.tables, bounds=bounds, checked=checked
     )
+    bindings: list[TirStatement] = []
+    if not checked:
+        emitter = _with_held_indices(statement, emitter, bindings)
     body = _step(statement, emitter, buffers, types)
     for condition in reversed(emitter.conditions()):
         body = tirx.IfThenElse(condition, body, None)
+    body = tirx.stmt_seq(*bindings, body)
     loops = [(indices[loop.index.name], emitter.position(loop.extent)) for loop in statement.loops]
     return _loops(loops, body)
+
+
+def _with_held_indices(
+    statement: Statement, emitter: Emitter, bindings: list[TirStatement]
+) -> Emitter:
+    """The emitter that takes indices of nested loads from memory, where the ``bindings`` put them.
+
+    They are computed before any guard is tested, so what they read is limited to what is there.
+    """
+    first = replace(emitter, clamped=True)
+    for number, index in enumerate(held_indices(statement)):
+        value = _held(bindings, first.position(index), f"index{number}")
+        first = replace(first, held={**first.held, index: value})
+    return replace(emitter, held=first.held)
 
 
 def _step(

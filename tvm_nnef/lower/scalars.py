@@ -95,7 +95,8 @@ class Emitter:
 
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
     tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
-    the variables that stand for locals. What is read as uint64 stays without a sign
+    the variables that stand for locals; ``held`` the int64 expressions of indices that were computed
+    before. What is read as uint64 stays without a sign
     (:mod:`tvm_nnef.lower.unsigned`). ``bounds`` has the largest value of each symbol. If
     ``checked``, an index from data that is out of bounds becomes one that the compiled bounds
     checks find; the nearest in bounds otherwise.
@@ -107,6 +108,7 @@ class Emitter:
     read: Callable[[Tensor, Sequence[PrimExpression]], PrimExpression]
     tables: Mapping[tuple[Scalar, ...], Tensor] = field(default_factory=dict)
     names: Mapping[str, PrimExpression] = field(default_factory=dict)
+    held: Mapping[Scalar, PrimExpression] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
     checked: bool = False
     wide: bool = False
@@ -163,6 +165,8 @@ class Emitter:
 
     def position(self, scalar: Scalar) -> PrimExpression:
         """An integer scalar as an int64 expression, as loops and indices need it."""
+        if self.held and scalar in self.held:
+            return self.held[scalar]
         emitter = replace(self, wide=True)
         return cast(emitter._product_wrapped(scalar, signed(emitter.value(scalar))), INDEX_TYPE)
 
@@ -230,8 +234,10 @@ class Emitter:
     def subscript(self, subscript: Subscript, extent: Dimension) -> PrimExpression:
         """The position that a subscript means, in bounds unless it is guarded."""
         position, safe = self._position(subscript, extent)
-        if safe:
-            return position
+        return position if safe else self._limited(position, extent)
+
+    def _limited(self, position: PrimExpression, extent: Dimension) -> PrimExpression:
+        """A position that may be out of bounds, as an element is read at it."""
         if self.checked and not self.clamped:
             inside = tirx.all(position >= 0, position < extent)
             return select(inside, position, tirx.const(FAR_OUTSIDE, INDEX_TYPE))
@@ -269,15 +275,19 @@ class Emitter:
             return tirx.const(0, dtype)
         shape = load.tensor.shape
         pairs = list(zip(load.subscripts, shape, strict=True))
-        positions = [self.subscript(subscript, extent) for subscript, extent in pairs]
+        found = [self._position(subscript, extent) for subscript, extent in pairs]
+        positions = [
+            position if safe else self._limited(position, extent)
+            for (position, safe), extent in zip(found, shape, strict=True)
+        ]
         value = self.read(load.tensor, positions)
         if not (load.type == "int" and dtype_of(value) == UNSIGNED):
             value = cast(value, dtype)
         # Nothing can be read in place of what is out of bounds where a run makes a tensor empty.
         empty = [
             extent <= 0
-            for subscript, extent in pairs
-            if not dimensions.is_static(extent) and not self._position(subscript, extent)[1]
+            for (_, safe), extent in zip(found, shape, strict=True)
+            if not dimensions.is_static(extent) and not safe
         ]
         return (
             guarded([tirx.Not(tirx.any(*empty))], value, tirx.const(0, dtype_of(value)))

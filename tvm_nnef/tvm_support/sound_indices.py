@@ -1,12 +1,11 @@
 """PrimFuncs rewritten so that TVM's simplifier computes the indices that they say.
 
-Two of its simplifications are wrong in TVM 0.27: remainders of falling indices, and indices under
-the condition of a ``Select``.
+Two of its simplifications are wrong in TVM 0.27: quotients by negative numbers, and indices under
+the condition of a ``Select``. A third is avoided in :mod:`tvm_nnef.tvm_support.flattening`.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import tvm_ffi
@@ -16,11 +15,19 @@ from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, PrimFunctio
 
 
 def with_sound_indices(function: PrimFunction) -> PrimFunction:
-    """The function with remainders of rising indices only, and with conditions that hide."""
+    """The function with positive divisors only, and with conditions that hide."""
+    return _mapped(function, *_POSITIVE, (tirx.Select, _hiding))
+
+
+def with_positive_divisors(function: PrimFunction) -> PrimFunction:
+    """The function with positive divisors only; TVM's simplification makes negative ones anew."""
+    return _mapped(function, *_POSITIVE)
+
+
+def _mapped(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:
     if not isinstance(function, tirx.PrimFunc):
         return function
-    rewrites = [(tirx.FloorMod, _rising), (tirx.Select, _hiding)]
-    body = tvm_ffi.structural_map(function.body, rewrites, order="post")
+    body = tvm_ffi.structural_map(function.body, list(rewrites), order="post")
     return function if body.same_as(function.body) else function.with_body(body)
 
 
@@ -66,26 +73,29 @@ def _found(value: PrimExpression, kind: Any) -> list[Any]:
     return parts
 
 
-def _rising(remainder: Any) -> PrimExpression:
-    """A remainder that is not of a constant minus other terms.
+def _positive_quotient(quotient: Any) -> PrimExpression:
+    """A quotient by a positive constant: TVM lowers others, and splits remainders of them, wrongly."""
+    divisor = _negated(quotient.b)
+    return quotient if divisor is None else tirx.FloorDiv(_opposite(quotient.a), divisor)
 
-    TVM simplifies the offset of ``x[i, (31 - j) % 16]`` in a flat buffer to one that is wrong by 1.
-    ``(c - j) % m`` is ``m - 1 - (j - c - 1) % m``.
-    """
-    parts, divisor = _subtracted(remainder.a), remainder.b
-    if parts is None or not isinstance(divisor, tirx.IntImm) or divisor.value < 2:
+
+def _positive_remainder(remainder: Any) -> PrimExpression:
+    """A remainder by a positive constant, as :func:`_positive_quotient`."""
+    divisor = _negated(remainder.b)
+    if divisor is None:
         return remainder
-    constant, terms = parts
-    offset = tirx.const((-constant - 1) % divisor.value, divisor.ty)
-    dividend = functools.reduce(lambda a, b: a + b, terms) + offset
-    return (divisor - 1) - tirx.FloorMod(dividend, divisor)
+    return _opposite(tirx.FloorMod(_opposite(remainder.a), divisor))
 
 
-def _subtracted(value: Any) -> tuple[int, list[Any]] | None:
-    """The constant and the terms of a constant minus other terms, None for anything else."""
-    if not isinstance(value, tirx.Sub):
+def _negated(divisor: Any) -> PrimExpression | None:
+    """The positive constant of which the divisor is the negative, None for other divisors."""
+    if not isinstance(divisor, tirx.IntImm) or divisor.value >= 0:
         return None
-    if isinstance(value.a, tirx.IntImm):
-        return int(value.a.value), [value.b]
-    inner = _subtracted(value.a)
-    return None if inner is None else (inner[0], [*inner[1], value.b])
+    return tirx.const(-divisor.value, dtype_of(divisor))
+
+
+def _opposite(value: PrimExpression) -> PrimExpression:
+    return tirx.const(0, dtype_of(value)) - value
+
+
+_POSITIVE = ((tirx.FloorDiv, _positive_quotient), (tirx.FloorMod, _positive_remainder))

@@ -1,0 +1,55 @@
+"""Offsets of multi-dimensional accesses, without a simplification that is wrong in TVM 0.27.
+
+``FlattenBuffer`` takes an offset for a sum of loop variables, split and scaled, and writes it anew.
+Of quotients and remainders this gives other numbers: ``(5 - j) % 8`` becomes ``j % -8 * -1``,
+``(j % 4 + 3) // 4`` becomes ``(j + 3) % 4 // 4``, and some divide by zero while TVM runs. Of what
+are no loop variables this is not done; the rules that follow later, which are right, suffice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from tvm_nnef.tvm_support.compat import (
+    Module,
+    PrimExpression,
+    PrimFunction,
+    dtype_of,
+    prim_functions,
+    update_functions,
+)
+
+
+def flattened(mod: Module) -> Module:
+    """The module with accesses to buffers of one dimension, as ``FlattenBuffer`` gives it."""
+    names: dict[Any, Any] = {}
+    renamed = {name: _renamed(function, names) for name, function in prim_functions(mod).items()}
+    mod = tirx.transform.FlattenBuffer()(update_functions(mod, renamed))
+    variables = {new: old for old, new in names.items()}
+    back = (tirx.Var, lambda variable: variables.get(variable, variable))
+    plain = {name: _mapped(function, back) for name, function in prim_functions(mod).items()}
+    return update_functions(mod, plain)
+
+
+def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:
+    """The function with names for loop variables in quotients and remainders, which no loop binds.
+
+    ``names`` gets them.
+    """
+    loops: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.For, lambda loop: loops.append(loop.loop_var)))
+    names |= {each: tirx.Var(f"{each.name}_index", dtype_of(each)) for each in loops}
+    rename = (tirx.Var, lambda variable: names.get(variable, variable))
+
+    def renamed(quotient: Any) -> PrimExpression:
+        return tvm_ffi.structural_map(quotient, rename)
+
+    return _mapped(function, (tirx.FloorDiv, renamed), (tirx.FloorMod, renamed))
+
+
+def _mapped(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:
+    body = tvm_ffi.structural_map(function.body, list(rewrites), order="post")
+    return function if body.same_as(function.body) else function.with_body(body)
