@@ -195,3 +195,29 @@ def test_the_largest_integers_in_order(make_model: Any) -> None:
     for found in (tvm_nnef.evaluate(model, x), tvm_nnef.build(model, progress=False)(x)):
         np.testing.assert_array_equal(found[0], x[[2, 3, 1]])
         np.testing.assert_array_equal(found[1], [2, 3, 1])
+
+
+def test_a_dimension_repeated_as_often_as_another_says(make_model: Any) -> None:
+    proto = make_model(
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("Gather", ["shape", "zero"], ["b"]),
+            node("Gather", ["shape", "one"], ["t"]),
+            node("Expand", ["t", "b"], ["y"]),
+        ],
+        [("x", "float32", ["b", "t"])],
+        [("y", "int64", ["b"])],
+        {"zero": np.array([0]), "one": np.array([1])},
+        opset=13,
+    )
+    agree(proto, ({"b": 2, "t": 3}, {"b": 3, "t": 5}))
+
+
+def test_dimensions_with_a_question_mark_for_a_name_are_different(make_model: Any) -> None:
+    proto = make_model(
+        [node("Relu", ["x"], ["y"])], [("x", "float32", ["?", "?"])], [("y", "float32", ["?", "?"])]
+    )
+    model = tvm_nnef.convert(proto, bounds={"x_1": 8, "x": (4, None)})
+    x = weights(2, 5)
+    for found in (tvm_nnef.evaluate(model, x), tvm_nnef.build(model, progress=False)(x)):
+        np.testing.assert_array_equal(found[0], np.maximum(x, 0))
