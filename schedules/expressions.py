@@ -15,6 +15,9 @@ from tvm.ir import Expr
 
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, dtype_of
 
+LONGEST_EXPRESSION = 1 << 12
+"""So many nodes an expression of a kernel may have when all that it reads is written out."""
+
 
 def loads(expression: PrimExpression, buffer: Any = None) -> list[Any]:
     """The loads in an expression, of one buffer where it is given."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import onnx
 
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
+from tvm_nnef.converters.onnx.types import dimension_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 Bound: TypeAlias = "int | Sequence[int | None]"
@@ -82,7 +83,7 @@ def _dynamic(graph: onnx.GraphProto) -> Iterator[str]:
     for value in graph.input:
         for axis, extent in enumerate(value.type.tensor_type.shape.dim):
             if not extent.HasField("dim_value"):
-                yield extent.dim_param or f"{value.name}_{axis}"
+                yield dimension_name(extent) or f"{value.name}_{axis}"
 
 
 def _is_bound(bound: object) -> bool:
@@ -105,7 +106,7 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
     for value in graph.input:
         yield value.name
         for axis, extent in enumerate(value.type.tensor_type.shape.dim):
-            yield extent.dim_param or f"{value.name}_{axis}"
+            yield dimension_name(extent) or f"{value.name}_{axis}"
     for node in graph.node:
         yield from node.output
         for inner in inner_graphs(node):

@@ -12,7 +12,7 @@ from tvm_nnef.converters.onnx.limits import MAX_RANK, check_ranks
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic
 from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, Type
+from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, Type, dimension_name
 
 SMALL = 1 << 10
 """Elements that a known input may have to be shown to the inference: shapes, axes, scales."""
@@ -78,7 +78,7 @@ def type_of(value: onnx.TypeProto) -> Type:
         shape = tuple(
             dim.dim_value
             if dim.HasField("dim_value") and dim.dim_value >= 0
-            else dim.dim_param or None
+            else dimension_name(dim)
             for dim in tensor.shape.dim
         )
     return Type(DTYPE_OF.get(tensor.elem_type), shape)

@@ -12,7 +12,7 @@ from tvm_nnef.converters.onnx.limits import MAX_RANK
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, symbol
 from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import NUMBER_OF, Open, OpenShape, Type, type_name
+from tvm_nnef.converters.onnx.types import NUMBER_OF, Open, OpenShape, Type, dimension_name, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 
@@ -114,8 +114,9 @@ def _settled(graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int | str]]) 
         if value.name in shapes and value.type.HasField("tensor_type"):
             dims = value.type.tensor_type.shape.dim
             for dim, extent in zip(dims, shapes[value.name], strict=False):
-                if dim.dim_param and isinstance(extent, int):
-                    found[dim.dim_param] = extent
+                key = dimension_name(dim)
+                if key is not None and isinstance(extent, int):
+                    found[key] = extent
     return found
 
 

@@ -6,6 +6,7 @@ needs a number where there is none refuses its node with a reason that a user un
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -151,17 +152,28 @@ def factors(extent: Extent) -> tuple[Extent, ...]:
 def quotient(shape: Sequence[Extent], known: Sequence[Extent]) -> Extent:
     """The volume of a shape divided by that of another, where it is known to divide it.
 
-    Extents that both have cancel out. 0 where the divisor is 0.
+    Extents and numbers that both have cancel out before anything is multiplied: products of sums
+    are written out, and a number is not found in them again. 0 where the divisor is 0.
     """
-    left = [factor for extent in shape for factor in factors(extent)]
+    left, dividend = _factors(shape)
+    given, divisor = _factors(known)
     right: list[Extent] = []
-    for factor in (factor for extent in known for factor in factors(extent)):
-        if isinstance(factor, Symbolic) and factor in left:
+    for factor in given:
+        if factor in left:
             left.remove(factor)
         else:
             right.append(factor)
-    divisor = product(right)
-    return 0 if divisor == 0 else product(left) // divisor
+    common = math.gcd(dividend, divisor)
+    if divisor == 0:
+        return 0
+    return product([dividend // common, *left]) // product([divisor // common, *right])
+
+
+def _factors(shape: Sequence[Extent]) -> tuple[list[Extent], int]:
+    """The symbolic factors of a volume, and the product of the others."""
+    every = [factor for extent in shape for factor in factors(extent)]
+    symbolic: list[Extent] = [factor for factor in every if isinstance(factor, Symbolic)]
+    return symbolic, math.prod(factor for factor in every if not isinstance(factor, Symbolic))
 
 
 def number(extent: Extent) -> int:

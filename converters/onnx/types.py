@@ -82,6 +82,15 @@ def type_name(number: int) -> str:
     return str(onnx.TensorProto.DataType.Name(number)).lower()
 
 
+def dimension_name(dim: onnx.TensorShapeProto.Dimension) -> str | None:
+    """The name of a dynamic dimension; None for one without.
+
+    Exporters write ``?`` for any dimension that they do not know: it names none.
+    """
+    name = str(dim.dim_param)
+    return name if any(map(str.isalpha, name)) else None
+
+
 def broadcast(*shapes: Sequence[Extent]) -> Shape:
     """The shape that several broadcast to, aligned from the right; raises ValueError if none."""
     rank = max(map(len, shapes), default=0)

@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm import IRModule, s_tir, tirx
 
 from tvm_nnef.schedules.cpu.accesses import contiguity, is_cheap
+from tvm_nnef.schedules.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 FALLBACK = "cpu.fallback"
@@ -128,7 +129,9 @@ def _inline(sch: Any) -> None:
     """Computes element-wise blocks where their elements are needed.
 
     Not inside a reduction, which would compute each many times and test paddings in its
-    innermost loop; not where a costly block would be computed more often than once or twice.
+    innermost loop; not where a costly block would be computed more often than once or twice; not
+    where the consumer's expression would become too long: expressions grow exponentially with the
+    blocks that read another one several times.
     """
     for handle in _blocks(sch):
         producer = _Block.of(sch, handle)
@@ -139,8 +142,17 @@ def _inline(sch: Any) -> None:
             continue
         computed = sum(math.prod(consumer.extents) for consumer in consumers if consumer)
         allowed = math.prod(producer.extents) * _GROWTH_OF_INLINED
+        if any(_inlined_size(producer, each) > LONGEST_EXPRESSION for each in consumers if each):
+            continue
         if is_cheap(producer.block.body) or (len(consumers) == 1 and computed < allowed):
             sch.compute_inline(handle)
+
+
+def _inlined_size(producer: _Block, consumer: _Block) -> int:
+    """The number of nodes of a consumer's expression after the producer was inlined into it."""
+    buffer = producer.block.writes[0].source
+    uses = len(loads(consumer.block.body, buffer))
+    return size(consumer.block.body) + uses * size(producer.block.body)
 
 
 def _with_partial_results(sch: Any, handle: Any) -> list[Any]:

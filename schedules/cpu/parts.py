@@ -19,17 +19,13 @@ from typing import Any
 
 from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.cpu.accesses import is_cheap
-from tvm_nnef.schedules.expressions import loads, size
+from tvm_nnef.schedules.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.schedules.stages import Kernel, Stage
 from tvm_nnef.tvm_support.compat import PrimFunction, opaque_block, with_opaque_body
 
 NAME = "cpu.parts"
 
 Schedule = Callable[[PrimFunction, Kernel], PrimFunction | None]
-
-
-LONGEST_EXPRESSION = 1 << 12
-"""So many nodes an expression of a kernel may have when all that it reads is written out."""
 
 
 def apply(

@@ -14,13 +14,16 @@ from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.stages import Kernel, Stage, read_kernel
-from tvm_nnef.tvm_support.compat import Module, prim_functions, update_functions
+from tvm_nnef.tvm_support.compat import Module, PrimFunction, is_scalar, prim_functions, update_functions
 
 
 def annotate(mod: Module) -> Module:
     """The module with a pattern for each kernel that computes element by element."""
     found = {}
     for name, function in prim_functions(mod).items():
+        if _reads_scalars_only(function):
+            found[name] = function.with_attr(OP_PATTERN, int(FusionPattern.OPAQUE))
+            continue
         if (
             int((function.attrs or {}).get(OP_PATTERN, FusionPattern.INJECTIVE))
             > FusionPattern.INJECTIVE
@@ -31,6 +34,15 @@ def annotate(mod: Module) -> Module:
             continue
         found[name] = function.with_attr(OP_PATTERN, int(_pattern(kernel)))
     return update_functions(mod, found)
+
+
+def _reads_scalars_only(function: PrimFunction) -> bool:
+    """Whether a kernel writes scalars and reads no tensor.
+
+    FuseTIR fails if one is fused with a kernel whose dimensions no tensor defines.
+    """
+    scalars = [parameter for parameter in function.params if is_scalar(parameter)]
+    return bool(scalars) and len(function.params) == len(scalars) + 1
 
 
 def _pattern(kernel: Kernel) -> FusionPattern:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.converters.onnx.symbolic import quotient, symbol
 from tvm_nnef.diagnostics import NnefError
 
 onnx = pytest.importorskip("onnx")
@@ -195,3 +196,60 @@ def test_the_largest_integers_in_order(make_model: Any) -> None:
     for found in (tvm_nnef.evaluate(model, x), tvm_nnef.build(model, progress=False)(x)):
         np.testing.assert_array_equal(found[0], x[[2, 3, 1]])
         np.testing.assert_array_equal(found[1], [2, 3, 1])
+
+
+def test_a_dimension_repeated_as_often_as_another_says(make_model: Any) -> None:
+    proto = make_model(
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("Gather", ["shape", "zero"], ["b"]),
+            node("Gather", ["shape", "one"], ["t"]),
+            node("Expand", ["t", "b"], ["y"]),
+        ],
+        [("x", "float32", ["b", "t"])],
+        [("y", "int64", ["b"])],
+        {"zero": np.array([0]), "one": np.array([1])},
+        opset=13,
+    )
+    agree(proto, ({"b": 2, "t": 3}, {"b": 3, "t": 5}))
+
+
+def test_dimensions_with_a_question_mark_for_a_name_are_different(make_model: Any) -> None:
+    proto = make_model(
+        [node("Relu", ["x"], ["y"])], [("x", "float32", ["?", "?"])], [("y", "float32", ["?", "?"])]
+    )
+    model = tvm_nnef.convert(proto, bounds={"x_1": 8, "x": (4, None)})
+    x = weights(2, 5)
+    for found in (tvm_nnef.evaluate(model, x), tvm_nnef.build(model, progress=False)(x)):
+        np.testing.assert_array_equal(found[0], np.maximum(x, 0))
+
+
+def test_numbers_in_a_volume_cancel_out_when_a_dimension_follows_from_the_others() -> None:
+    rows, columns = (symbol(name, 512, number) for number, name in enumerate("hw"))
+    height, width = ((each - 1) // 32 * 4 + 4 for each in (rows, columns))
+    found = quotient((2, 82, height, width), (2, 82))
+    assert found == height * width
+    assert "82" not in str(found)
+
+
+def test_branches_of_different_ranks_hint_at_input_shapes(make_model: Any) -> None:
+    def body(kind: str, *inputs: str) -> Any:
+        made = onnx.helper.make_tensor_value_info(kind, 1, None)
+        return onnx.helper.make_graph([node(kind, ["x", *inputs], [kind])], kind, [], [made])
+
+    proto = make_model(
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("Gather", ["shape", "one"], ["t"]),
+            node("Equal", ["t", "one"], ["is_one"]),
+            node("If", ["is_one"], ["y"], then_branch=body("Squeeze", "axes"),
+                 else_branch=body("Identity")),
+        ],
+        [("x", "float32", [2, "t"])],
+        [("y", "float32", None)],
+        {"one": np.array(1), "axes": np.array([1])},
+    )  # fmt: skip
+    with pytest.raises(NnefError, match=r"(?s)float32\[2\] and float32\[2, t.*input_shapes"):
+        tvm_nnef.convert(proto, bounds=8)
+    model = tvm_nnef.convert(proto, input_shapes={"x": (2, 1)})
+    assert tvm_nnef.evaluate(model, np.ones((2, 1), np.float32))[0].shape == (2,)

@@ -73,3 +73,62 @@ def test_a_quantized_operator_agrees(name: str) -> None:
         allowed = 1e-5 if expected.dtype == np.float32 else 1
         wide = np.asarray(found, np.float64)
         np.testing.assert_allclose(wide, expected.astype(np.float64), rtol=1e-6, atol=allowed)
+
+
+def quantized_lstm(directions: int, per_column: bool) -> Any:
+    """A DynamicQuantizeLSTM as ``quantize_dynamic`` makes it of an LSTM."""
+    random = np.random.default_rng(4)
+    given = {"x": None, "w": (directions, 6, 20), "r": (directions, 5, 20)}
+    scales = (directions, 20) if per_column else (directions,)
+    values = {name: random.integers(-127, 128, shape).astype(np.int8)
+              for name, shape in given.items() if shape}  # fmt: skip
+    values["b"] = random.standard_normal((directions, 40)).astype(np.float32)
+    for name in ("ws", "rs"):
+        values[name] = (random.uniform(0.5, 1.5, scales) / 127).astype(np.float32)
+    values |= {name: np.zeros(scales, np.int8) for name in ("wz", "rz")}
+    names = ["x", "w", "r", "b", "", "h", "c", "", "ws", "wz", "rs", "rz"]
+    node = onnx.helper.make_node(
+        "DynamicQuantizeLSTM", names, ["y", "last_h", "last_c"], domain="com.microsoft",
+        hidden_size=5, direction="bidirectional" if directions == 2 else "forward",
+    )  # fmt: skip
+    state = [directions, "n", 5]
+    inputs = [onnx.helper.make_tensor_value_info(name, 1, shape)
+              for name, shape in (("x", ["time", "n", 6]), ("h", state), ("c", state))]  # fmt: skip
+    outputs = [onnx.helper.make_tensor_value_info(name, 1, None) for name in node.output]
+    weights = [onnx.numpy_helper.from_array(value, name) for name, value in values.items()]
+    graph = onnx.helper.make_graph([node], "lstm", inputs, outputs, weights)
+    opsets = [onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("directions", "per_column"), [(1, False), pytest.param(2, True, marks=pytest.mark.slow)]
+)
+def test_a_quantized_lstm_agrees(directions: int, per_column: bool) -> None:
+    proto = quantized_lstm(directions, per_column)
+    options = runtime.SessionOptions()
+    # Each thread of ONNX Runtime quantizes its own part of a batch.
+    options.intra_op_num_threads = 1
+    session = runtime.InferenceSession(proto.SerializeToString(), options)
+    converted = tvm_nnef.convert(proto, bounds=8)
+    compiled = tvm_nnef.build(converted, progress=False)
+    for time, batch in ((1, 1), (4, 3)):
+        random = np.random.default_rng(time)
+        shapes = ((time, batch, 6), (directions, batch, 5), (directions, batch, 5))
+        feeds = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+        expected = session.run(None, dict(zip("xhc", feeds, strict=True)))
+        for found in (compiled(*feeds), tvm_nnef.evaluate(converted, *feeds)):
+            for ours, theirs in zip(map(np.asarray, found), expected, strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_one_element_is_dequantized_by_a_scale_of_one_element() -> None:
+    inputs = [onnx.helper.make_tensor_value_info("x", 3, [1])]
+    outputs = [onnx.helper.make_tensor_value_info("y", 1, [1])]
+    weights = [onnx.numpy_helper.from_array(np.array([0.25], np.float32), "scale"),
+               onnx.numpy_helper.from_array(np.array([3], np.int8), "zero")]  # fmt: skip
+    made = onnx.helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["y"])
+    graph = onnx.helper.make_graph([made], "one", inputs, outputs, weights)
+    opset = onnx.helper.make_opsetid("", 18)
+    model = tvm_nnef.convert(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8))
+    assert tvm_nnef.evaluate(model, np.array([-5], np.int8))[0].tolist() == [-2.0]

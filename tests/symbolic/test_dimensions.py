@@ -175,3 +175,14 @@ def test_what_is_asked_again_is_not_analysed_again(
     assert REPEATED[name](n) is first
     with pytest.raises(TypeError):
         REPEATED[name](dimensions.symbol("n"))
+
+
+def test_quotients_of_equal_dimensions() -> None:
+    n, m = dimensions.symbol("n"), dimensions.symbol("m")
+    volume = dimensions.mul(n, dimensions.add(dimensions.floordiv(m, 3), 2))
+    assert dimensions.floormod(volume, volume) == 0
+    assert dimensions.floormod(volume, dimensions.maximum(volume, 1)) == 0
+    quotient = dimensions.floordiv(volume, volume)
+    assert dimensions.size(quotient, 100) < dimensions.size(volume, 100) + 8
+    for values, expected in (({"n": 0, "m": 5}, 0), ({"n": 4, "m": 5}, 1)):
+        assert dimensions.evaluate(quotient, values) == expected

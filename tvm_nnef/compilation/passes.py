@@ -23,6 +23,7 @@ from tvm_nnef.schedules.bounds_checks import with_bounds_checks
 from tvm_nnef.schedules.cpu import math_functions, packing, pairs
 from tvm_nnef.schedules.cpu.balancing import balanced
 from tvm_nnef.schedules.cpu.index_remainders import with_opaque_remainders
+from tvm_nnef.schedules.cpu.loop_buffers import with_hoisted_buffers
 from tvm_nnef.schedules.cpu.named_values import with_named_values
 from tvm_nnef.schedules.cpu.row_fusion import with_joined_rows
 from tvm_nnef.schedules.cpu.stack import on_stack
@@ -195,6 +196,7 @@ def _lowering(
             ("expand_math_functions", _on_functions(math_functions.expand)),
             ("name_values", _on_functions(with_named_values)),
             ("load_strided_vectors", _on_functions(sorted_in_registers)),
+            ("hoist_dynamic_buffers", _on_functions(with_hoisted_buffers)),
             ("put_buffers_on_stack", _on_functions(on_stack)),
             ("balance_threads", _on_functions(balanced)),
             ("hide_remainders", _on_functions(with_opaque_remainders)),

@@ -17,7 +17,7 @@ OPERATION = 64
 CHARACTERS = 64
 """Characters of a text that count as one unit; so does each item of a pack."""
 FREE_TERMS = 32
-MAX_TERMS = 100
+MAX_TERMS = 300
 """Terms of an expression of dynamic dimensions, which is simplified in more than linear time."""
 
 _LARGE = 256

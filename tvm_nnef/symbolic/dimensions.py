@@ -68,6 +68,8 @@ def floordiv(left: Dimension, right: Dimension) -> Dimension:
         return left // right
     if is_static(right) and right < 0:
         return floordiv(sub(0, left), -right)
+    if not is_static(right) and equal(left, right):
+        return select(compare("eq", right, 0), 0, 1)
     return simplified(_tirx().floordiv(wide(left), wide(_divisor(right))))
 
 
@@ -77,6 +79,8 @@ def floormod(left: Dimension, right: Dimension) -> Dimension:
         return left % right
     if is_static(right) and right < 0:
         return sub(0, floormod(sub(0, left), -right))
+    if not is_static(right) and (equal(left, right) or equal(maximum(left, 1), right)):
+        return 0
     return simplified(_tirx().floormod(wide(left), wide(_divisor(right))))
 
 

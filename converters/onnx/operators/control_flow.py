@@ -48,10 +48,14 @@ def _common(then: Tensor, otherwise: Tensor) -> Shape:
         return then.shape
     if then.dtype == otherwise.dtype and then.size == otherwise.size == 1:
         return max(then.shape, otherwise.shape, key=len)
+    dynamic = not all(isinstance(each, int) for each in (*then.shape, *otherwise.shape))
     raise Unconvertible(
-        f"its branches give {then.dtype}{list(then.shape)} and "
-        f"{otherwise.dtype}{list(otherwise.shape)}",
-        "make the branches agree, or freeze the condition to an initializer",
+        f"its branches give {then.dtype}[{', '.join(map(str, then.shape))}] and "
+        f"{otherwise.dtype}[{', '.join(map(str, otherwise.shape))}]",
+        "give the shapes of the inputs, which may decide the condition: "
+        "convert(…, input_shapes={…})"
+        if dynamic
+        else "make the branches agree, or freeze the condition to an initializer",
     )
 
 

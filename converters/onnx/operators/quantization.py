@@ -17,7 +17,7 @@ from tvm_nnef.converters.onnx.tensors import Tensor
 
 def _spread(node: Node, x: Tensor, scale: Tensor, builder: Builder) -> tuple[int, int]:
     """The axis of a scale, and how many elements along it share one; -1 for a single scale."""
-    if scale.size == 1 and scale.rank <= 1 and not (scale.rank and x.rank and x.shape[0] == 1):
+    if scale.size == 1 and scale.rank <= 1:
         return -1, 0
     axis = node.axis(x.rank, 1)
     return axis, node.integer("block_size")
@@ -84,7 +84,11 @@ def dequantize_linear(node: Node, builder: Builder) -> Tensor:
 @operator("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(node: Node, builder: Builder) -> Sequence[Tensor]:
     """Quantization to uint8 by the range of the tensor itself."""
-    x = node.input(0)
+    return _dynamically_quantized(node.input(0), builder)
+
+
+def _dynamically_quantized(x: Tensor, builder: Builder) -> tuple[Tensor, Tensor, Tensor]:
+    """x quantized to uint8 by its own range, the scale and the zero point."""
     axes = list(range(x.rank))
     low, high = (
         builder.call(f"math.{name}_reduce", x, as_shape=(), axes=axes, squeeze=True)
@@ -95,6 +99,16 @@ def dynamic_quantize_linear(node: Node, builder: Builder) -> Sequence[Tensor]:
     middle = builder.call("onnx.round_even", builder.binary("onnx.offset_of", low, scale))
     zero = builder.call("onnx.saturate", middle, as_type="uint8", low=0, high=255)
     return quantize(x, scale, zero, "uint8", builder), scale, zero
+
+
+def dynamically_quantized_product(
+    x: Tensor, weight: Tensor, scale: Tensor, builder: Builder
+) -> Tensor:
+    """x, quantized by its own range, times int32 weights of a scale, or of one for each column."""
+    whole, step, zero = _dynamically_quantized(x, builder)
+    product = matrix_product(centred(whole, zero, False, builder), weight, builder, "int32")
+    factor = builder.binary("math.mul", step, scale)
+    return builder.binary("math.mul", builder.cast(product, "float32"), factor)
 
 
 def centred(x: Tensor, zero: Tensor | None, column: bool, builder: Builder) -> Tensor:

@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM: a loop over time for each direction.
+"""RNN, GRU and LSTM, and ONNX Runtime's quantized LSTM: a loop over time for each direction.
 
 The products with the inputs are made for all times at once in front of the loop; only those with
 the state stand in it.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +15,10 @@ import numpy as np
 from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.operators.linear import matrix_product
+from tvm_nnef.converters.onnx.operators.quantization import (
+    centred,
+    dynamically_quantized_product,
+)
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import Converter
 from tvm_nnef.converters.onnx.symbolic import Extent
@@ -27,12 +30,26 @@ Cell: TypeAlias = "Callable[[Direction, Tensor, Sequence[Tensor], Builder], list
 
 
 @dataclass(frozen=True, slots=True)
+class Matrix:
+    """The right factor of products, ``[inputs, outputs]``: reals, or integers and their scale."""
+
+    values: Tensor
+    scale: Tensor | None = None
+
+    def product(self, x: Tensor, builder: Builder) -> Tensor:
+        """The product of x and the matrix."""
+        if self.scale is None:
+            return matrix_product(x, self.values, builder)
+        return dynamically_quantized_product(x, self.values, self.scale, builder)
+
+
+@dataclass(frozen=True, slots=True)
 class Direction:
-    """The weights of one direction; ``recurrent`` is transposed, biases have a row each."""
+    """The weights of one direction; biases have a row each."""
 
     hidden: int
-    weight: Tensor
-    recurrent: Tensor
+    weight: Matrix
+    recurrent: Matrix
     input_bias: Tensor | None
     recurrent_bias: Tensor | None
     peepholes: Tensor | None
@@ -98,7 +115,7 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
 
 
 def _product(x: Tensor, direction: Direction, builder: Builder) -> Tensor:
-    found = matrix_product(x, direction.recurrent, builder)
+    found = direction.recurrent.product(x, builder)
     bias = direction.recurrent_bias
     return found if bias is None else builder.binary("math.add", found, bias)
 
@@ -129,7 +146,7 @@ def _gru_cell(
         hz, hr, hh = _gates(_product(h, direction, builder), hidden, builder)
     else:
         width = 2 * hidden
-        both = matrix_product(h, builder.slice(direction.recurrent, 1, 0, width), builder)
+        both = matrix_product(h, builder.slice(direction.recurrent.values, 1, 0, width), builder)
         bias = direction.recurrent_bias
         if bias is not None:
             both = builder.binary("math.add", both, builder.slice(bias, 0, 0, width))
@@ -139,7 +156,7 @@ def _gru_cell(
     if direction.reset_late:
         reset = builder.binary("math.mul", r, hh)
     else:
-        rows = builder.slice(direction.recurrent, 1, 2 * hidden, 3 * hidden)
+        rows = builder.slice(direction.recurrent.values, 1, 2 * hidden, 3 * hidden)
         reset = matrix_product(builder.binary("math.mul", r, h), rows, builder)
         if direction.recurrent_bias is not None:
             rest = builder.slice(direction.recurrent_bias, 0, 2 * hidden, 3 * hidden)
@@ -190,11 +207,12 @@ _KINDS = {
     "GRU": _Kind(_gru_cell, 3, ("Sigmoid", "Tanh"), (5,)),
     "LSTM": _Kind(_lstm_cell, 4, ("Sigmoid", "Tanh", "Tanh"), (5, 6)),
 }
+_QUANTIZED = "DynamicQuantizeLSTM"
 
 
 def _recurrent(node: Node, builder: Builder) -> Sequence[Tensor]:
     """All outputs over time, and the last state of each kind."""
-    kind = _KINDS[node.operator]
+    kind = _KINDS["LSTM" if node.operator == _QUANTIZED else node.operator]
     x, lengths = node.input(0), node.optional(4)
     batch_first = node.flag("layout")
     if batch_first:
@@ -225,15 +243,23 @@ def _weights(node: Node, kind: _Kind, number: int, builder: Builder) -> Directio
             return None
         return builder.squeeze(builder.slice(found, 0, number, number + 1), [0])
 
-    weight, recurrent, bias = row(1), row(2), row(3)
-    if weight is None or recurrent is None:
-        raise Unconvertible("its weights are missing", "correct the model")
-    hidden = number_of(recurrent.shape[-1])
+    def matrix(position: int) -> Matrix:
+        values = row(position)
+        if values is None:
+            raise Unconvertible("its weights are missing", "correct the model")
+        if node.operator != _QUANTIZED:
+            return Matrix(builder.transpose(values, [1, 0]))
+        # The scale and the zero point, of all columns or for each, follow the inputs of an LSTM.
+        scale = row(6 + 2 * position)
+        return Matrix(centred(values, row(7 + 2 * position), False, builder), scale)
+
+    weight, recurrent, bias = matrix(1), matrix(2), row(3)
+    hidden = number_of(recurrent.values.shape[0])
     width = kind.gates * hidden
     own = None if bias is None else builder.slice(bias, 0, 0, width)
     other = None if bias is None else builder.slice(bias, 0, width, 2 * width)
     return Direction(
-        hidden, weight, builder.transpose(recurrent, [1, 0]), own, other,
+        hidden, weight, recurrent, own, other,
         row(7) if kind.gates == 4 else None,
         tuple(_clipped(node, each) for each in _activations(node, kind.defaults, number)),
         node.flag("input_forget"), node.flag("linear_before_reset"),
@@ -267,7 +293,7 @@ def _direction(
     direction = _weights(node, kind, number, builder)
     time, batch, _ = x.shape
     x = _turned(x, lengths, builder) if backward else x
-    gates = matrix_product(x, builder.transpose(direction.weight, [1, 0]), builder)
+    gates = direction.weight.product(x, builder)
     if direction.input_bias is not None:
         gates = builder.binary("math.add", gates, direction.input_bias)
     pack = Pack(x.dtype, gates.shape[1:], time)
@@ -338,4 +364,7 @@ def _masked(
     return kept, builder.select(column, new[0], 0.0)
 
 
-RECURRENT = tuple(Converter(name, 1, partial(_recurrent)) for name in _KINDS)
+RECURRENT = (
+    *(Converter(name, 1, _recurrent) for name in _KINDS),
+    Converter(_QUANTIZED, 1, _recurrent, "com.microsoft"),
+)
