@@ -1,7 +1,7 @@
 """Mappings of the module ``nn``: convolution, pooling, activations, normalisation.
 
 Not here: ``sum_pool``, whose formula says the same with less detour, and activations that Relax has
-with other constants or limits. ``deconv`` becomes convolutions (:mod:`lower.deconvolution`).
+with other constants or limits. ``deconv`` becomes convolutions (:mod:`deconvolution`).
 
 ``conv`` takes a filter that comes at run time to be finite: Relax multiplies it with the padding,
 which the formula skips, and an infinity times 0 is no number.
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_nnef.lower.deconvolution import CONVOLUTIONS, Axis, deconvolution
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.long_sums import LONGEST
 from tvm_nnef.lower.ops.common import computes_natively, forward, permuted, reshaped, scalar
+from tvm_nnef.lower.ops.deconvolution import CONVOLUTIONS, Axis, deconvolution
 from tvm_nnef.lower.ops.math import elementwise
 from tvm_nnef.symbolic.dimensions import Dimension, add, equal, floordiv, is_static, sub
 from tvm_nnef.tvm_support.compat import RelaxExpression, constant, constant_array
@@ -214,9 +214,7 @@ def _offsets(invocation: Invocation, sizes: Sequence[int]) -> list[int] | None:
     if isinstance(written, tuple):
         offsets = written[: len(sizes)]
         return [n for n in offsets if isinstance(n, int)] if all(map(is_static, offsets)) else None
-    geometry = zip(
-        sizes, invocation.numbers("dilation"), invocation.numbers("stride"), strict=True
-    )
+    geometry = zip(sizes, invocation.numbers("dilation"), invocation.numbers("stride"), strict=True)
     totals = [(size - 1) * step + 1 - stride for size, step, stride in geometry]
     if any(total < 0 and total % 2 for total in totals):
         return None

@@ -168,9 +168,7 @@ def _parts(phases: Sequence[Phases]) -> list[list[tuple[Phase, ...]]]:
     return list(parts.values())
 
 
-def _is_whole(
-    value: RelaxExpression, axes: Sequence[Axis], shape: Sequence[Dimension]
-) -> bool:
+def _is_whole(value: RelaxExpression, axes: Sequence[Axis], shape: Sequence[Dimension]) -> bool:
     """Whether the result of the only phase is all of the output, and no more."""
     found = shape_and_dtype(value)[0]
     return not any(axis.begin for axis in axes) and all(
@@ -198,7 +196,9 @@ def _chosen(
         for first in range(0, len(values), count)
     )
     for number, value in reversed(list(enumerate(rest))):
-        result = tirx.if_then_else(tirx.EQ(remainders[0], tirx.const(number, dtype_of(remainders[0]))), value, result)
+        result = tirx.if_then_else(
+            tirx.EQ(remainders[0], tirx.const(number, dtype_of(remainders[0]))), value, result
+        )
     return result
 
 
