@@ -121,11 +121,12 @@ def _found(
     counts = [sizes[name] for name in (channel, depth, *taps)]
     if not all(is_static(count) and count > 0 for count in counts) or sizes[channel] % size:
         return None
-    groups, inner = sizes[channel] // size, channel
-    terms = {depth: 1}
-    if groups > 1 or _group_size(weights, channel):
+    groups, inner, terms = sizes[channel] // size, channel, {depth: 1}
+    if _group_size(weights, channel):
         data, weights = (_in_groups(load, channel, size) for load in (data, weights))
-        terms, inner = {_GROUP.name: sizes[depth], depth: 1}, _IN_GROUP.name
+        # A channel divided by 1 is simplified when the formula is made.
+        group = channel if size == 1 else _GROUP.name
+        terms, inner = {group: sizes[depth], depth: 1}, _IN_GROUP.name
     all_channels = groups * sizes[depth]
     data_order = _order(data, plain, [({batch: 1}, sizes[batch]), (terms, all_channels)])
     roles = [(terms, all_channels), ({inner: 1}, size), *(({t: 1}, sizes[t]) for t in taps)]
@@ -215,10 +216,13 @@ def _group_size(weights: Load, channel: str) -> int | None:
 
 def _in_groups(load: Load, channel: str, size: int) -> Load:
     """A load with the group of a channel, and the channel in its group, as indices."""
-    for function, index in (
-        ("floordiv", _GROUP), ("truncdiv", _GROUP), ("floormod", _IN_GROUP), ("truncmod", _IN_GROUP)
-    ):  # fmt: skip
-        old = Binary(function, Index(channel), Constant("int", size))
+    operands = Index(channel), Constant("int", size)
+    for old, index in (
+        (Binary("floordiv", *operands), _GROUP),
+        (Binary("truncdiv", *operands), _GROUP),
+        (Binary("floormod", *operands), _IN_GROUP),
+        (Binary("truncmod", *operands), _IN_GROUP),
+    ):
         load = replaced(load, old, index)
     return load
 

@@ -15,10 +15,10 @@ Strides, taps, dilation and offsets are static; the batch and the spatial sizes 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,18 @@ class Phase:
     lag: int
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Phases of equal geometry with remainders from ``first`` on; none if they have no taps."""
+
+    first: int
+    phases: tuple[Phase, ...]
+
+
+_MOST_RUNS = 16
+"""An axis with more runs, each a convolution of its own, is left to the formula."""
+
+
 @dataclass(frozen=True)
 class Axis:
     """The geometry of one spatial axis.
@@ -66,24 +78,39 @@ class Axis:
     def of(
         size: Dimension, taps: int, output: Dimension, stride: int, dilation: int, offset: int
     ) -> Axis | None:
-        """The axis with these sizes; None if the output does not grow with the input."""
+        """The axis with these sizes; None if it is not to be decomposed.
+
+        That is so if the output does not grow with the input, or takes too many convolutions.
+        """
         growth = sub(output, mul(size, stride))
-        return Axis(taps, stride, dilation, offset, growth) if is_static(growth) else None
+        if not is_static(growth):
+            return None
+        axis = Axis(taps, stride, dilation, offset, growth)
+        return axis if len(axis.runs) <= _MOST_RUNS else None
 
     @cached_property
     def phases(self) -> list[Phase | None]:
         """The phases by their remainders; None for one without taps."""
-        period = self.stride // gcd(self.stride, self.dilation)
+        period = self.stride // math.gcd(self.stride, self.dilation)
         found: list[Phase | None] = [None] * self.stride
         for first in range(min(period, self.taps)):
             lag, remainder = divmod(first * self.dilation, self.stride)
             found[remainder] = Phase(range(first, self.taps, period), lag)
         return found
 
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The phases in runs of equal geometry; without dilation there are two at most."""
+        groups = itertools.groupby(
+            enumerate(self.phases), lambda item: item[1] and (len(item[1].taps), item[1].lag)
+        )
+        items = [list(group) for _, group in groups]
+        return [Run(group[0][0], tuple(phase for _, phase in group if phase)) for group in items]
+
     @property
     def step(self) -> int:
         """The distance between the elements of the data that neighbouring taps of a phase read."""
-        return self.dilation // gcd(self.stride, self.dilation)
+        return self.dilation // math.gcd(self.stride, self.dilation)
 
     def reach(self, phase: Phase) -> int:
         """How many elements before ``q`` the last tap of a phase reads."""
@@ -106,10 +133,6 @@ class Axis:
         return self.reach(phase) - self.first, max(0, more + self.first - phase.lag)
 
 
-Phases = tuple[Phase | None, ...]
-"""One phase of each axis; None for an axis on which it has no taps."""
-
-
 def deconvolution(
     builder: Any,
     data: RelaxExpression,
@@ -123,49 +146,45 @@ def deconvolution(
     ``shape`` is that of the result, ``[N, G*O, Y...]``.
     """
     data, weights = map(builder.normalize, (data, weights))
-    everything = list(itertools.product(*(axis.phases for axis in axes)))
-    parts = _parts(everything)
-    made = [_convolved(builder, data, weights, axes, part, groups) for part in parts]
-    if len(everything) == 1 and _is_whole(made[0], axes, shape):
-        return made[0]
+    parts = [
+        (part, list(itertools.product(*(run.phases for run in part))))
+        for part in itertools.product(*(axis.runs for axis in axes))
+    ]
+    made = {
+        part: _convolved(builder, data, weights, axes, phases, groups)
+        for part, phases in parts
+        if phases
+    }
+    if all(axis.stride == 1 for axis in axes):
+        (only,) = made.values()
+        if _is_whole(only, axes, shape):
+            return only
     outputs, dtype = shape_and_dtype(weights)[0][1], shape_and_dtype(data)[1]
-    strides = [axis.stride for axis in axes]
 
     def interleaved(*sources: te.Tensor) -> te.Tensor:
+        tensors = dict(zip(made, sources, strict=True))
+
         def element(batch: Any, channel: Any, *indices: Any) -> PrimExpression:
             moved = [index + axis.begin for index, axis in zip(indices, axes, strict=True)]
-            where = [tirx.floordiv(i, s) for i, s in zip(moved, strides, strict=True)]
-            remainders = [tirx.floormod(i, s) for i, s in zip(moved, strides, strict=True)]
+            pairs = list(zip(moved, axes, strict=True))
+            where = [tirx.floordiv(index, axis.stride) for index, axis in pairs]
+            remainders = [tirx.floormod(index, axis.stride) for index, axis in pairs]
 
-            def of_phase(part: int, number: Any) -> PrimExpression:
-                count, group, inner = len(parts[part]), 0, channel
+            def of_part(part: Sequence[Run]) -> PrimExpression:
+                if part not in tensors:
+                    return tirx.const(0, dtype)
+                number = _number(part, remainders)
+                count, group, inner = math.prod(len(run.phases) for run in part), 0, channel
                 if groups > 1 and count > 1:
                     group, inner = tirx.floordiv(channel, outputs), tirx.floormod(channel, outputs)
                 own = (group * count + number) * outputs + inner if count > 1 else channel
-                return sources[part](batch, own, *where)
+                return tensors[part](batch, own, *where)
 
-            if len(parts[0]) == len(everything):
-                return of_phase(0, _number(remainders, strides))
-            values = []
-            for phase in everything:
-                found = [(n, part.index(phase)) for n, part in enumerate(parts) if phase in part]
-                values.append(of_phase(*found[0]) if found else tirx.const(0, dtype))
-            return _chosen(values, remainders, strides)
+            return _chosen([axis.runs for axis in axes], remainders, of_part)
 
         return te.compute(list(shape), element, name="interleaved")
 
-    return call_kernel(builder, interleaved, made, "interleave")
-
-
-def _parts(phases: Sequence[Phases]) -> list[list[tuple[Phase, ...]]]:
-    """The phases that have taps, those together that one convolution can compute."""
-    parts: dict[Any, list[tuple[Phase, ...]]] = {}
-    for phase in phases:
-        taken = tuple(one for one in phase if one is not None)
-        if len(taken) == len(phase):
-            geometry = tuple((len(one.taps), one.lag) for one in taken)
-            parts.setdefault(geometry, []).append(taken)
-    return list(parts.values())
+    return call_kernel(builder, interleaved, list(made.values()), "interleave")
 
 
 def _is_whole(value: RelaxExpression, axes: Sequence[Axis], shape: Sequence[Dimension]) -> bool:
@@ -176,29 +195,30 @@ def _is_whole(value: RelaxExpression, axes: Sequence[Axis], shape: Sequence[Dime
     )
 
 
-def _number(remainders: Sequence[Any], strides: Sequence[int]) -> Any:
-    """The number of a phase among all of them."""
+def _number(part: Sequence[Run], remainders: Sequence[Any]) -> Any:
+    """The number of a phase, by its remainders, among those of a part."""
     number: Any = 0
-    for remainder, stride in zip(remainders, strides, strict=True):
-        number = number * stride + remainder
+    for run, remainder in zip(part, remainders, strict=True):
+        if len(run.phases) > 1:
+            number = number * len(run.phases) + (remainder - run.first)
     return number
 
 
 def _chosen(
-    values: Sequence[PrimExpression], remainders: Sequence[Any], strides: Sequence[int]
+    runs: Sequence[Sequence[Run]],
+    remainders: Sequence[Any],
+    value: Callable[[tuple[Run, ...]], PrimExpression],
+    part: tuple[Run, ...] = (),
 ) -> PrimExpression:
-    """The value of one phase, from those of all phases in the order of their numbers."""
-    if not strides:
-        return values[0]
-    count = len(values) // strides[0]
-    *rest, result = (
-        _chosen(values[first : first + count], remainders[1:], strides[1:])
-        for first in range(0, len(values), count)
-    )
-    for number, value in reversed(list(enumerate(rest))):
-        result = tirx.if_then_else(
-            tirx.EQ(remainders[0], tirx.const(number, dtype_of(remainders[0]))), value, result
-        )
+    """The value of the part to which the remainders belong."""
+    if len(part) == len(runs):
+        return value(part)
+    own, remainder = runs[len(part)], remainders[len(part)]
+    result = _chosen(runs, remainders, value, (*part, own[-1]))
+    for run, following in reversed(list(itertools.pairwise(own))):
+        chosen = _chosen(runs, remainders, value, (*part, run))
+        end = tirx.const(following.first, dtype_of(remainder))
+        result = tirx.if_then_else(remainder < end, chosen, result)
     return result
 
 
@@ -237,11 +257,11 @@ def _kernel(
     """
     order, spatial = [0, 2, 1, *range(3, len(shape))], range(2, 2 + len(phase))
     array = constant_array(weights)
+    slices = [slice(one.taps[0], one.taps[-1] + 1, one.taps.step) for one in phase]
     if array is not None:
-        taken = array[(slice(None), slice(None), *(_slice(one.taps) for one in phase))]
-        turned = np.flip(taken, tuple(spatial)).reshape(shape)
+        where = (slice(None), slice(None), *slices)
+        turned = np.flip(array[where], tuple(spatial)).reshape(shape)
         return constant(turned.transpose(order))
-    slices = [_slice(one.taps) for one in phase]
     value = builder.emit(
         relax.op.strided_slice(
             weights,
@@ -254,10 +274,6 @@ def _kernel(
     for axis, one in zip(spatial, phase, strict=True):
         value = builder.emit(relax.op.flip(value, axis)) if len(one.taps) > 1 else value
     return builder.emit(permuted(builder.emit(relax.op.reshape(value, tuple(shape))), order))
-
-
-def _slice(taps: range) -> slice:
-    return slice(taps[0], taps[-1] + 1, taps.step)
 
 
 def _joined(
