@@ -21,12 +21,10 @@ from tvm import relax
 
 from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.graph.contractions import Contraction, contractions
-from tvm_nnef.schedules.graph.deconvolutions import Deconvolution, deconvolution
 from tvm_nnef.schedules.graph.elements import as_operators, is_elementwise
 from tvm_nnef.schedules.graph.products import as_product
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensor_of
 from tvm_nnef.schedules.graph.reductions import Reduction, as_reduction, reduction, volume
-from tvm_nnef.schedules.graph.remainders import as_convolution
 from tvm_nnef.schedules.graph.rewriting import Operands, Rewrite, operator_name, rewritten
 from tvm_nnef.schedules.stages import Kernel, Stage, inlined, read_kernel
 from tvm_nnef.tvm_support.compat import (
@@ -37,7 +35,7 @@ from tvm_nnef.tvm_support.compat import (
     prim_functions,
 )
 
-Raised: TypeAlias = "Contraction | Deconvolution | Reduction"
+Raised: TypeAlias = "Contraction | Reduction"
 
 
 def raise_to_operators(mod: Module) -> Module:
@@ -81,10 +79,6 @@ def _called_kernel(functions: Mapping[str, PrimFunction], node: Any) -> Kernel |
 def _raised(kernel: Kernel) -> dict[Any, Raised]:
     """The stages that are operators, by the buffers that they fill."""
     found: dict[Any, Raised] = dict(contractions(kernel))
-    for stage in kernel.stages:
-        spread = deconvolution(stage)
-        if spread is not None:
-            found[stage.buffer] = spread
     reduced = None if found else reduction(kernel)
     if reduced is not None and _is_rest_known(kernel, reduced):
         found[reduced.result.buffer] = reduced
@@ -144,9 +138,6 @@ def _operator(
     match found:
         case Contraction():
             return as_product(operands, found, values)
-        case Deconvolution():
-            sources = (values[found.source], values[found.right.source])
-            return as_convolution(operands, found, *sources)
         case Reduction():
             return as_reduction(operands, found, values)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -86,6 +86,11 @@ class FormulaTypes:
     is_finite: Callable[[Tensor], bool]
     bounds: Mapping[str, int] = field(default_factory=dict)
     checked: bool = False
+
+    def computes_natively(self, tensors: Iterable[Tensor]) -> bool:
+        """Whether reals of these tensors are computed in the dtype in which they are stored."""
+        dtype = self.computed["real"]
+        return "float" in dtype and all(self.stored[tensor] == dtype for tensor in tensors)
 
     def fill(self, tensor: Tensor, value: Constant) -> Constant:
         """The first value of a result; an infinite int is the extreme of the stored type."""

@@ -21,6 +21,7 @@ from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
 from tvm_nnef.lower.checks import learn_shape, require
 from tvm_nnef.lower.control_flow import lower_if, lower_loop
+from tvm_nnef.lower.deconvolution_formulas import find_deconvolution
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.intrinsics import INTRINSICS
 from tvm_nnef.lower.invocation import (
@@ -291,11 +292,9 @@ class Walk:
             self.bounds,
             self.checked,
         )
-        operands = _operands(formula, tables)
-        arguments = [self._argument(tensor, types) for tensor in operands]
         results = [fill.tensor for fill in formula.fills]
         name = identifier(operation.operator)
-        call = call_formula(self.builder, formula, operands, arguments, types, name)
+        call = self._called(formula, types, name)
         if len(results) == 1:
             self._define(results[0], call, operation, operation.operator)
             return
@@ -303,6 +302,20 @@ class Walk:
         for number, tensor in enumerate(results):
             item = relax.TupleGetItem(pack, number)
             self._define(tensor, item, operation, operation.operator)
+
+    def _called(self, formula: Formula, types: FormulaTypes, name: str) -> RelaxExpression:
+        """The results of a formula, one tensor or a tuple."""
+        found = find_deconvolution(formula)
+        if found is not None and types.computes_natively((found.data, found.weights, found.result)):
+            data, weights = self.value(found.data), self.value(found.weights)
+            made = found.lowered(self.builder, data, weights)
+            if found.rest is None:
+                return made
+            rest = self.builder.emit(self._called(found.rest, types, name))
+            return relax.op.add(rest, self.builder.emit(made))
+        operands = _operands(formula, types.tables)
+        arguments = [self._argument(tensor, types) for tensor in operands]
+        return call_formula(self.builder, formula, operands, arguments, types, name)
 
     def _is_finite(self, tensor: Tensor) -> bool:
         """Whether a tensor's elements are known to be finite; of weights, those given now are."""

@@ -150,10 +150,11 @@ def conv_transpose(node: Node, builder: Builder) -> Tensor:
     ]  # fmt: skip
     shape = (x.shape[0], weight.shape[1] * groups, *out)
     more = (bias,) if bias is not None else ()
-    # What is added behind is the same as less padding there, also where it exceeds the stride.
+    # Output padding is the same as less padding after the data, also if it exceeds the stride.
+    padding = [*before, *(end - added for end, added in zip(after, extra, strict=True))]
     return builder.call(
-        "onnx.deconv", x, weight, *more, as_shape=shape, stride=list(stride),
-        dilation=list(dilation), offset=list(before), size=out, groups=groups,
+        "nn.deconv", x, weight, *more, as_shape=shape, stride=list(stride),
+        dilation=list(dilation), padding=padding, groups=groups,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Mappings of the module ``nn``: convolution, pooling, activations, normalisation.
 
-Not here: ``deconv`` and ``sum_pool``, whose formulas say the same with less detour, and
-activations that Relax has with other constants or limits.
+Not here: ``sum_pool``, whose formula says the same with less detour, and activations that Relax has
+with other constants or limits. ``deconv`` becomes convolutions (:mod:`deconvolution`).
 
 ``conv`` takes a filter that comes at run time to be finite: Relax multiplies it with the padding,
 which the formula skips, and an infinity times 0 is no number.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,11 @@ from tvm import relax
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.long_sums import LONGEST
 from tvm_nnef.lower.ops.common import computes_natively, forward, permuted, reshaped, scalar
+from tvm_nnef.lower.ops.deconvolution import CONVOLUTIONS, Axis, deconvolution
 from tvm_nnef.lower.ops.math import elementwise
 from tvm_nnef.symbolic.dimensions import Dimension, add, equal, floordiv, is_static, sub
 from tvm_nnef.tvm_support.compat import RelaxExpression, constant, constant_array
 
-_CONVOLUTIONS = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3: relax.op.nn.conv3d}
 _MAX_POOLS = {1: relax.op.nn.max_pool1d, 2: relax.op.nn.max_pool2d, 3: relax.op.nn.max_pool3d}
 _AVG_POOLS = {1: relax.op.nn.avg_pool1d, 2: relax.op.nn.avg_pool2d, 3: relax.op.nn.avg_pool3d}
 _GELU = {"None": relax.op.nn.gelu, "TANH": relax.op.nn.gelu_tanh}
@@ -144,7 +145,7 @@ def _dimensions(layout: str, rank: int) -> list[int]:
 def _conv(invocation: Invocation) -> Lowered:
     """Convolution in the order batch, channels, space; other formats are permuted to it."""
     rank = invocation.tensor(0).rank
-    convolution = _CONVOLUTIONS.get(rank - 2)
+    convolution = CONVOLUTIONS.get(rank - 2)
     if convolution is None or not computes_natively(invocation):
         return None
     data_order = _dimensions(str(invocation.attribute("data_format")), rank)
@@ -172,6 +173,53 @@ def _conv(invocation: Invocation) -> Lowered:
         shape = (1, output_shape[1], *[1] * (rank - 2))
         result = relax.op.add(result, reshaped(invocation, bias, shape))
     return permuted(result, [data_order.index(d) for d in range(rank)])
+
+
+def _deconv(invocation: Invocation) -> Lowered:
+    """Convolutions, whose results are interleaved."""
+    rank = invocation.tensor(0).rank
+    if rank - 2 not in CONVOLUTIONS or not computes_natively(invocation):
+        return None
+    data_order = _dimensions(str(invocation.attribute("data_format")), rank)
+    filter_order = _dimensions(str(invocation.attribute("filter_format")), rank)
+    inputs = [invocation.shape(0)[d] for d in data_order]
+    filters = [invocation.shape(1)[d] for d in filter_order]
+    outputs = [invocation.result.shape[d] for d in data_order]
+    offsets = _offsets(invocation, filters[2:]) if all(map(is_static, filters)) else None
+    if offsets is None or 0 in (*inputs, *filters, *outputs):
+        return None
+    geometry = zip(
+        inputs[2:], filters[2:], outputs[2:],
+        invocation.numbers("stride"), invocation.numbers("dilation"), offsets, strict=True,
+    )  # fmt: skip
+    axes = [axis for axis in starmap(Axis.of, geometry) if axis is not None]
+    groups = invocation.number("groups") or inputs[1]
+    if len(axes) < rank - 2 or not is_static(groups):
+        return None
+    data, weights, bias = invocation.operands
+    data, weights = permuted(data, data_order), permuted(weights, filter_order)
+    result = deconvolution(invocation.builder, data, weights, axes, outputs, groups)
+    if bias is not None:
+        shape = (1, outputs[1], *[1] * (rank - 2))
+        result = relax.op.add(result, reshaped(invocation, bias, shape))
+    return permuted(result, [data_order.index(d) for d in range(rank)])
+
+
+def _offsets(invocation: Invocation, sizes: Sequence[int]) -> list[int] | None:
+    """How many elements of the full result precede the output.
+
+    None if half of a negative padding is not a whole number, which each dialect rounds its own way.
+    """
+    written = invocation.attribute("padding")
+    if isinstance(written, tuple):
+        offsets = written[: len(sizes)]
+        return [n for n in offsets if isinstance(n, int)] if all(map(is_static, offsets)) else None
+    geometry = zip(sizes, invocation.numbers("dilation"), invocation.numbers("stride"), strict=True)
+    totals = [(size - 1) * step + 1 - stride for size, step, stride in geometry]
+    if any(total < 0 and total % 2 for total in totals):
+        return None
+    upper = invocation.attribute("padding_align") == "UPPER"
+    return [total // 2 if upper else -(-total // 2) for total in totals]
 
 
 def _may_be_finite(weights: RelaxExpression) -> bool:
@@ -321,6 +369,7 @@ def _folded(
 
 MAPPINGS: Mapping[str, LoweringFunction] = {
     "nn.conv": _conv,
+    "nn.deconv": _deconv,
     "nn.max_pool": _max_pool,
     "nn.avg_pool": _avg_pool,
     "nn.relu": _relu,

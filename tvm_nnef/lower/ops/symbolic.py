@@ -96,7 +96,7 @@ _RULES: Mapping[str, Callable[[Operation], bool]] = {
     ),
     "nn.avg_pool": _on_axes,
     "nn.max_pool": _on_axes,
-    "nn.conv": _off_the_channels,
+    **dict.fromkeys(("nn.conv", "nn.deconv"), _off_the_channels),
     **dict.fromkeys(
         ("layout.slice", "layout.split", "layout.unstack", "nn.batch_norm"),
         _off_axis,
