@@ -73,6 +73,7 @@ class Operation:
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
     ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
     the operator is the one of the standard library, not one of the same name in the model.
+    ``using``: the values of its ``@using`` block, as far as they are attributes.
     """
 
     operator: str
@@ -87,6 +88,7 @@ class Operation:
     trace: tuple[Span, ...] = field(default=(), repr=False)
     public: bool = False
     standard: bool = True
+    using: Mapping[str, Attribute] = field(default_factory=dict)
 
     @property
     def standard_operator(self) -> str | None:
