@@ -18,6 +18,7 @@ from tvm_nnef.semantics.names import Symbol, used_names
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.semantics.types import INT, NUMERIC, SPELLING, UNKNOWN, Type, same_base
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.walk import nodes_of
 
 _INT = frozenset({"int"})
 _OPERATOR_BASES = {
@@ -84,7 +85,7 @@ def _check_reads(lowering: nodes.Lowering, unwritten: set[str], context: Context
     """A formula reads no output that only a later one computes; its own it may read."""
     own = access.accessed_name(lowering.target)
     values = (lowering.value, lowering.condition, *lowering.locals)
-    for access_ in _accesses(values):
+    for access_ in nodes_of(nodes.Subscript, values):
         name = access.accessed_name(access_)
         if name in unwritten and name != own:
             context.report.error(
@@ -92,19 +93,6 @@ def _check_reads(lowering: nodes.Lowering, unwritten: set[str], context: Context
                 access_.span,
                 "write the formulas in the order in which they are computed",
             )
-
-
-def _accesses(node: object) -> Iterator[nodes.Subscript]:
-    match node:
-        case tuple():
-            for item in node:
-                yield from _accesses(item)
-        case nodes.Node():
-            if isinstance(node, nodes.Subscript):
-                yield node
-            for name in node.__dataclass_fields__:
-                if name != "span":
-                    yield from _accesses(getattr(node, name))
 
 
 def _declare_unrolled(unroll: nodes.IterationCount, context: Context) -> None:
@@ -130,7 +118,7 @@ def _declare_index(bound: nodes.LoopBound, context: Context) -> None:
 
 def _reads_element(bound: nodes.Expression, what: str, context: Context) -> bool:
     """Reports a bound that reads an element of a tensor."""
-    for element in _accesses(bound):
+    for element in nodes_of(nodes.Subscript, bound):
         symbol = access.accessed_symbol(element, context)
         if symbol is not None and symbol.type.tensor:
             context.report.error(
