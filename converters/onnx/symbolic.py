@@ -125,7 +125,7 @@ def symbol(wanted: str, bound: int, number: int) -> Symbolic:
 
 def decided_by_data(tensor: Named, axis: int, bound: Extent, number: int) -> Symbolic:
     """A data-dependent dimension of a result; ``number`` is another one for each."""
-    name = f"{number}#data"
+    name = f"data_{number}"
     origin = Symbol("data", largest(bound), tensor=tensor, axis=axis)
     return Symbolic(dimensions.symbol(name), {name: origin})
 
