@@ -147,12 +147,12 @@ def test_a_wrong_converter_is_told_with_its_node(scale: Any, name: str) -> None:
 
 def test_a_wrong_converter_may_be_in_a_file_of_any_name(scale: Any, tmp_path: Path) -> None:
     file = tmp_path / "conversion.py"
-    file.write_text("def scale(node, builder):\n    raise KeyError('alpha')\n")
+    file.write_text("import re\ndef scale(node, builder):\n    re.compile('(')\n")
     found = runpy.run_path(str(file))
-    with pytest.raises(NnefError, match="its converter fails with KeyError: 'alpha'") as caught:
+    with pytest.raises(NnefError, match="its converter fails with") as caught:
         tvm_nnef.convert(scale, converters={"own.domain::Scale": found["scale"]})
     (diagnostic,) = caught.value.diagnostics
-    assert (diagnostic.hint or "").endswith("it failed in conversion.py:2")
+    assert (diagnostic.hint or "").endswith("it failed in conversion.py:3")
 
 
 def test_what_is_no_converter(scale: Any) -> None:
