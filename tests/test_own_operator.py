@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 import shutil
 from dataclasses import dataclass
@@ -197,6 +198,31 @@ def test_a_copy_of_a_standard_operator_is_no_different(twin: Twin, mine: Path) -
     report = tvm_nnef.compare(twin.text("mine"), routes=("formula", "reference"), **options)
     assert report.agrees, str(report)
     assert tvm_nnef.compare(twin.text("mine"), routes=("mapped", "formula"), **options).agrees
+
+
+COMPOSED = [
+    Twin("nn.l2_norm", "x: real[2,8];", "nn.l2_norm{axes=[1]}(x)"),
+    Twin("nn.mean_variance_norm", "x: real[1,2,8];", "nn.mean_variance_norm(x)"),
+    Twin("nn.rms_pool", "x: real[1,2,8];", "nn.rms_pool{size=[3]}(x)"),
+]
+
+
+@pytest.mark.parametrize("twin", COMPOSED, ids=lambda twin: twin.name)
+def test_a_copy_of_a_composed_operator_is_as_precise(twin: Twin, tmp_path: Path) -> None:
+    """The squares of some elements are too large for float16."""
+    shutil.copy(STDLIB / "nn.sknd", tmp_path / "mine.sknd")
+    shape = [int(number) for number in re.findall(r"\d+", twin.inputs)]
+    x = np.linspace(-400, 300, math.prod(shape)).reshape(shape).astype(np.float16)
+    types = {"real": "float16"}
+    (standard,) = tvm_nnef.evaluate(twin.text("nn"), x, machine_types=types)
+    own = twin.text("mine")
+    (evaluated,) = tvm_nnef.evaluate(own, x, machine_types=types, search_path=[tmp_path])
+    assert np.isfinite(standard).all()
+    np.testing.assert_array_equal(evaluated, standard)
+    report = tvm_nnef.compare(
+        own, x, routes=("mapped", "reference"), machine_types=types, search_path=[tmp_path]
+    )
+    assert report.agrees, str(report)
 
 
 @pytest.mark.parametrize("twin", INVALID, ids=lambda twin: twin.invocation + twin.inputs)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import graphlib
 import importlib
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,3 +63,48 @@ def test_loading_a_library_needs_no_schedules() -> None:
 def test_outer_folders_are_packages_of_ours() -> None:
     for name in ("schedules", "converters"):
         assert importlib.import_module(f"tvm_nnef.{name}").__doc__
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports for type checking and imports inside of functions count as well."""
+    assert circles(imported_modules()) == []
+
+
+def imported_modules() -> dict[str, set[str]]:
+    """The modules of the package, and which of them each imports."""
+    files = {name: file for folder, prefix in PACKAGES for name, file in _modules(folder, prefix)}
+    found: dict[str, set[str]] = {}
+    for name, file in files.items():
+        imports = set()
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imports |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0 and node.module, f"{name} has a relative import"
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                imports |= inner & files.keys() if inner & files.keys() else {node.module}
+        found[name] = imports & files.keys() - {name}
+    return found
+
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = [
+    (ROOT / "tvm_nnef", "tvm_nnef"),
+    (ROOT / "schedules", "tvm_nnef.schedules"),
+    (ROOT / "converters", "tvm_nnef.converters"),
+]
+
+
+def _modules(folder: Path, prefix: str) -> Iterator[tuple[str, Path]]:
+    for file in sorted(folder.rglob("*.py")):
+        parts = [*prefix.split("."), *file.relative_to(folder).with_suffix("").parts]
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), file
+
+
+def circles(imports: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """A circle of modules, if there is one."""
+    try:
+        tuple(graphlib.TopologicalSorter(imports).static_order())
+    except graphlib.CycleError as problem:
+        return [tuple(problem.args[1])]
+    return []

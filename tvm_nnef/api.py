@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tvm_nnef.comparison import Report
     from tvm_nnef.measurement.kernel_report import KernelReport
     from tvm_nnef.runtime import Executable
-    from tvm_nnef.tuning.session import State, TuningReport
+    from tvm_nnef.tuning.report import State, TuningReport
 
 _ROUTES = ("mapped", "formula")
 

@@ -7,18 +7,16 @@ Each converter is loaded when it is needed, and says what must be installed for 
 
 from __future__ import annotations
 
-import importlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tvm_nnef.api import compose
+from tvm_nnef.converters.loading import converter
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.model import Model, load_model, save_model
 from tvm_nnef.storage.output import check_output, is_same_file
 from tvm_nnef.storage.write import check_target
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 FORMATS = ("onnx",)
 """The formats that can be converted, each a package of that name in ``tvm_nnef.converters``."""
@@ -90,8 +88,6 @@ def check_destination(source: Any, path: str | os.PathLike[str], *, overwrite: b
 
 
 def _exported(source: Any, path: str | os.PathLike[str], options: dict[str, Any]) -> Model:
-    from tvm_nnef.api import compose
-
     loaded = load_model(source)
     writer = converter("onnx.export")
     writer.write(writer.exported(compose(loaded, **options), loaded.variables), path)
@@ -134,15 +130,3 @@ def _begins(path: Path) -> bytes:
             return file.read(1)
     except (OSError, ValueError):
         return b""
-
-
-def converter(name: str) -> ModuleType:
-    """A module of ``tvm_nnef.converters``; raises NnefError where its package is missing."""
-    try:
-        return importlib.import_module(f"tvm_nnef.converters.{name}")
-    except ModuleNotFoundError as cause:
-        if cause.name is None or cause.name.startswith("tvm_nnef"):
-            raise
-        extra = name.partition(".")[0]
-        message = f"converting {extra} needs the package '{cause.name}'"
-        raise error(message, hint=f"pip install 'tvm-nnef[{extra}]'") from cause

@@ -6,7 +6,8 @@ here, and no text is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -22,10 +23,14 @@ MAX_STEPS = 1 << 15
 
 
 class Builder:
-    """Collects the steps of one graph, branch or loop body."""
+    """Collects the steps of one graph, branch or loop body.
 
-    def __init__(self) -> None:
+    ``numbers`` tell data-dependent dimensions apart; bodies share those of the graph around them.
+    """
+
+    def __init__(self, outer: Builder | None = None) -> None:
         self.steps: list[Step] = []
+        self.numbers: Iterator[int] = itertools.count() if outer is None else outer.numbers
 
     def call(
         self,

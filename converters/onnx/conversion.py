@@ -25,7 +25,12 @@ from tvm_nnef.converters.onnx.inference import declared, infer
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.inputs import graph_inputs
 from tvm_nnef.converters.onnx.model_inference import infer_model
-from tvm_nnef.converters.onnx.node import Node, attributes_of, converted_tensors
+from tvm_nnef.converters.onnx.node import (
+    Node,
+    OperatorFunction,
+    attributes_of,
+    converted_tensors,
+)
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.refusal import Unconvertible, explained, told, without_converter
@@ -173,10 +178,22 @@ def _convert(
     except Exception as problem:
         # A converter, ours or a user's, may trip over a node in any way; the others go on.
         operands = [str(scope[name]) for name in proto.input if scope.get(name)]
-        why = explained(problem, proto, operands, context.model.proto, opsets)
+        converter, custom = _converter_of(context, proto, opsets)
+        model = context.model.proto
+        why = explained(problem, proto, operands, model, opsets, converter, custom=custom)
         context.refuse(proto, opsets, why)
         scope.update(dict.fromkeys(filter(None, proto.output)))
     hint(builder.steps[start:], next(filter(None, proto.output), proto.op_type))
+
+
+def _converter_of(
+    context: _Context, proto: onnx.NodeProto, opsets: Mapping[str, int]
+) -> tuple[OperatorFunction | None, bool]:
+    """The function that converts a node's operator, and whether a user gave it."""
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    key = (domain, proto.op_type, opsets.get(domain, 1))
+    found = find(context.table, *key)
+    return found, found is not find(standard(), *key)
 
 
 def _readable(
@@ -203,10 +220,9 @@ def _checked(
     context: _Context, proto: onnx.NodeProto, opsets: Mapping[str, int], tried: bool
 ) -> bool:
     """Whether nothing speaks against a node by itself; refuses any other."""
-    domain, name = "" if proto.domain == "ai.onnx" else proto.domain, proto.op_type
-    function = find(context.table, domain, name, opsets.get(domain, 1))
+    function, custom = _converter_of(context, proto, opsets)
     try:
-        if function is find(standard(), domain, name, opsets.get(domain, 1)):
+        if not custom:
             check_node(proto, opsets)
         ways = (function, is_sequence_operator(proto), is_shape_arithmetic(proto))
         if not (tried or any(ways) or has_body(proto, opsets)):

@@ -15,9 +15,11 @@ from tvm_nnef.converters.onnx.symbolic import Extent, decided_by_data
 from tvm_nnef.converters.onnx.tensors import Tensor
 
 
-def decided(result: Tensor, before: Sequence[Extent], axis: int, bound: Extent) -> Tensor:
-    """A result with an extent that data decide behind some that are known."""
-    result.shape = (*before, decided_by_data(result, axis, bound))
+def decided(
+    result: Tensor, before: Sequence[Extent], axis: int, bound: Extent, builder: Builder
+) -> Tensor:
+    """A result with a data-dependent dimension after some that are known."""
+    result.shape = (*before, decided_by_data(result, axis, bound, next(builder.numbers)))
     return result
 
 
@@ -45,9 +47,11 @@ def extent_of(scalar: Tensor, bound: int, builder: Builder) -> Extent:
     below = builder.call(
         "onnx.places_below", scalar, as_type="bool", as_shape=(bound + 1,), count=bound + 1
     )
-    places = decided(builder.call("layout.nonzero", below, as_type="int32"), (1,), 1, bound)
+    places = decided(
+        builder.call("layout.nonzero", below, as_type="int32"), (1,), 1, bound, builder
+    )
     checked = builder.call("onnx.within_bound", places, bound=bound)
-    return decided(checked, (1,), 1, bound).shape[1]
+    return decided(checked, (1,), 1, bound, builder).shape[1]
 
 
 def counted(vector: Tensor, count: int | None, builder: Builder) -> Tensor:

@@ -190,6 +190,7 @@ def _origin(symbol: Symbol) -> nodes.Expression:
     if symbol.tensor is None:
         assert symbol.name is not None
         return _identifier(symbol.name)
+    assert isinstance(symbol.tensor, Tensor)
     shape = nodes.Property(_name(symbol.tensor), "shape", span=NOWHERE)
     return nodes.Subscript(shape, (_integer(symbol.axis),), span=NOWHERE)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import onnx
 
 from tvm_nnef.diagnostics import Diagnostic, did_you_mean
-
-_CALLERS = ("conversion.py", "registry.py")
-"""The modules that call the functions of operators."""
 
 
 class Unconvertible(Exception):
@@ -49,9 +46,13 @@ def explained(
     inputs: Iterable[str],
     model: onnx.ModelProto,
     opsets: Mapping[str, int],
+    converter: Callable[..., object] | None,
+    *,
+    custom: bool,
 ) -> Unconvertible:
     """What is reported of a node whose conversion has failed; ``inputs`` are its operands in words.
 
+    ``converter`` is the function of its operator, if there is one, ``custom`` if a user gave it.
     What is no refusal is the node's fault if ONNX's own checker says so, if a value does not fit,
     or if a converter of this package fails, which expects shapes as the operator's text has them;
     else the fault of a user's converter, which is named by its place.
@@ -63,12 +64,12 @@ def explained(
         return Unconvertible(invalid, "correct the model")
     if isinstance(problem, MemoryError):
         return Unconvertible("it does not fit into memory", "use smaller dimensions")
-    place = _place(problem)
+    place = _place(problem, converter)
     reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
     if isinstance(problem, ValueError):
         (text, *_) = str(problem).splitlines() or [""]
         return Unconvertible(text, f"correct the model; it was noticed in {place}")
-    if _is_ours(problem):
+    if not custom:
         shown = ", ".join(inputs) or "no inputs"
         hint = f"correct the model; if other tools run it, report this ({reason} in {place})"
         return Unconvertible(f"it cannot be converted with these inputs: {shown}", hint)
@@ -76,28 +77,15 @@ def explained(
     return Unconvertible(f"its converter fails with {reason}", hint)
 
 
-def _place(problem: Exception) -> str:
-    """The last line of the function, a user's or ours, in which a problem came up."""
-    files = _files(problem)
-    function = _function(files)
-    file, line = [each for each in files if each[0] == function][-1]
-    return f"{file.name}:{line}"
-
-
-def _is_ours(problem: Exception) -> bool:
-    """Whether the function in which a problem came up belongs to this package."""
-    function = _function(_files(problem))
-    return Path(__file__).parent in function.parents and function.name not in _CALLERS
-
-
-def _files(problem: Exception) -> list[tuple[Path, int | None]]:
+def _place(problem: Exception, converter: Callable[..., object] | None) -> str:
+    """The last line in the file of a converter, or of all, that was reached before a problem."""
     frames = traceback.extract_tb(problem.__traceback__)
-    return [(Path(frame.filename), frame.lineno) for frame in frames]
-
-
-def _function(files: Sequence[tuple[Path, int | None]]) -> Path:
-    callers = [file.name in _CALLERS for file, _ in files]
-    return files[callers.index(False) if False in callers else -1][0]
+    code = getattr(converter, "__code__", None)
+    inside = [frame for frame in frames if code and frame.filename == code.co_filename]
+    if code and not inside:  # it could not even be called
+        return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+    last = (inside or frames)[-1]
+    return f"{Path(last.filename).name}:{last.lineno}"
 
 
 def _invalid(node: onnx.NodeProto, model: onnx.ModelProto, opsets: Mapping[str, int]) -> str | None:

@@ -64,7 +64,8 @@ def _deciding(attributes: Iterable[Attribute]) -> Iterator[Tensor]:
         items = value if isinstance(value, (list, tuple)) else (value,)
         for item in items:
             if isinstance(item, Symbolic):
-                yield from (each.tensor for each in item.symbols.values() if each.tensor)
+                symbols = item.symbols.values()
+                yield from (s.tensor for s in symbols if isinstance(s.tensor, Tensor))
 
 
 def needed(steps: Sequence[Step], wanted: Iterable[Tensor]) -> list[Step]:

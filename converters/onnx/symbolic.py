@@ -10,15 +10,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.symbolic import dimensions
 
-if TYPE_CHECKING:
-    from tvm_nnef.converters.onnx.tensors import Tensor
+
+class Named(Protocol):
+    """A tensor, as far as a symbol needs to know it: it gets its name later."""
+
+    name: str | None
 
 
 @dataclass(eq=False, slots=True)
@@ -32,7 +35,7 @@ class Symbol:
     wanted: str
     bound: int
     name: str | None = None
-    tensor: Tensor | None = None
+    tensor: Named | None = None
     axis: int = 0
 
 
@@ -121,9 +124,9 @@ def symbol(wanted: str, bound: int, number: int) -> Symbolic:
     return Symbolic(dimensions.symbol(name), {name: Symbol(wanted, bound)})
 
 
-def decided_by_data(tensor: Tensor, axis: int, bound: Extent) -> Symbolic:
-    """The extent of a result that its operation decides."""
-    name = f"data#{id(tensor)}#{axis}"
+def decided_by_data(tensor: Named, axis: int, bound: Extent, number: int) -> Symbolic:
+    """A data-dependent dimension of a result; ``number`` is another one for each."""
+    name = f"data_{number}"
     origin = Symbol("data", largest(bound), tensor=tensor, axis=axis)
     return Symbolic(dimensions.symbol(name), {name: origin})
 

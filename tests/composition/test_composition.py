@@ -10,7 +10,7 @@ import pytest
 from tvm_nnef.api import compose
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.dump import text as dump
-from tvm_nnef.graph.nodes import Graph, Loop, Tensor, operations, tensors
+from tvm_nnef.graph.nodes import Graph, Loop, Operation, Tensor, operations, tensors
 
 Composed = Callable[..., Graph]
 Refused = Callable[..., Any]
@@ -408,3 +408,15 @@ graph G { @input { x: real[3,4]; y: real[5]; } @output { z: real; w: real; v: re
     with pytest.raises(NnefError) as problem:
         compose(text)
     assert [each.line for each in problem.value.diagnostics] == [4, 5, 8]
+
+
+def test_operations_have_the_values_of_their_using_block() -> None:
+    text = """import nn;
+graph G { @input { x: real[1,2,5,h|9]; f: real[3,2,3,4]; } @output { y: real; }
+@compose { y = nn.conv{stride=[2, 1], padding_align='LOWER'}(x, f); } }
+"""
+    (operation,) = compose(text).operations
+    assert isinstance(operation, Operation)
+    # (5 / 2 - 1) * 2 + 3 - 5 = 0 and (h - 1) + 4 - h = 3, whose larger half is in front
+    assert [operation.using[name] for name in ("paddings", "offset")] == [(0, 3), (0, 2)]
+    assert operation.using["data_formats"] == ("NCX", "NXC", "XCN")

@@ -58,7 +58,9 @@ def model():
         (x,), (inner,), ("T",), ("T",), formula, "t",
     )  # fmt: skip
     body = Graph("main.G.y", (Port("x", x),), (Port("t", inner),), (inside,), variables=(w,))
-    outer = Operation("nn.block", {}, {}, (x, None), (y,), ("real",) * 2, ("real",), body, "y")
+    outer = Operation(
+        "nn.block", {}, {}, (x, None), (y,), ("real",) * 2, ("real",), body, "y", public=True
+    )
     split = Operation("rand.two", {}, {}, (y,), (pack,), ("real",), ("real",), None, "")
     return Graph(
         "main.G", (Port("x", x),), (Port("ys", pack),), (outer, split),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tvm_nnef.diagnostics import NnefError, Source, Span
+from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.formula import Constant, Fill, Formula
 from tvm_nnef.graph.machine_types import DTYPES, assign, compute_types
 from tvm_nnef.graph.nodes import Graph, Operation, Port, Tensor, flatten
@@ -161,37 +161,34 @@ def test_captured_tensors_count_for_the_type_of_computation():
     assert compute_types(step, types)["real"] == "float64"
 
 
-LIBRARY, USER = Source("<stdlib>/math.sknd", "text"), Source("main.sknd", "text")
-
-
-def composite(source, named_inner="main.G.y.t"):
-    """y = f(x), where f is g(t, 1), t = h(x), and its text stands in the source."""
-    inner, one = tensor(named_inner), tensor("main.G.y.one", role="constant", value=1.0)
-    y, span = tensor("main.G.y"), Span(source, 0, 4)
-    last = operation((inner, one), (y,), ["T", "T"], ["T"])
-    steps = tuple(
-        replace(each, trace=(span,)) for each in (operation((X,), (inner,), "T", "T"), last)
+def composite(public=False):
+    """y = f(x), where f is g(t, 1) and t = h(x)."""
+    inner, one = tensor("main.G.y.t"), tensor("main.G.y.one", role="constant", value=1.0)
+    y = tensor("main.G.y")
+    steps = (
+        operation((X,), (inner,), "T", "T"),
+        operation((inner, one), (y,), ["T", "T"], ["T"]),
     )
     body = Graph("main.G.y", (Port("x", X),), (Port("y", y),), steps)
-    outer = graph([X], [operation((X,), (y,), ["real"], ["real"], body)])
-    return replace(outer, constants=(one,)), inner, one, y
+    call = replace(operation((X,), (y,), ["real"], ["real"], body), public=public)
+    return replace(graph([X], [call]), constants=(one,)), inner, one, y
 
 
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])
-def test_what_the_standard_library_computes_inside_is_at_least_single(half):
-    outer, inner, one, y = composite(LIBRARY)
+def test_intermediates_of_a_composed_operator_are_at_least_single(half):
+    outer, inner, one, y = composite()
     types = assign(outer, defaults={"real": half})
     assert (types[X], types[inner], types[one], types[y]) == (half, "float32", "float32", half)
     assert set(assign(outer, defaults={"real": "float64"}).values()) == {"float64"}
 
 
-def test_what_a_user_computes_inside_has_the_type_asked_for():
-    outer, inner, one, _ = composite(USER)
+def test_tensors_of_a_public_operator_have_the_type_asked_for():
+    outer, inner, one, _ = composite(public=True)
     types = assign(outer, defaults={"real": "float16"})
     assert types[inner] == types[one] == "float16"
 
 
-def test_an_inner_tensor_of_the_library_that_is_named_has_that_type():
-    outer, inner, *_ = composite(LIBRARY)
+def test_an_intermediate_that_is_named_has_that_type():
+    outer, inner, *_ = composite()
     types = assign(outer, defaults={"real": "float16"}, named={inner.name: "float16"})
     assert types[inner] == "float16"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,16 @@ def test_a_wrong_converter_is_told_with_its_node(scale: Any, name: str) -> None:
     assert hint in (found.hint or "")
 
 
+def test_a_wrong_converter_may_be_in_a_file_of_any_name(scale: Any, tmp_path: Path) -> None:
+    file = tmp_path / "conversion.py"
+    file.write_text("import re\ndef scale(node, builder):\n    re.compile('(')\n")
+    found = runpy.run_path(str(file))
+    with pytest.raises(NnefError, match="its converter fails with") as caught:
+        tvm_nnef.convert(scale, converters={"own.domain::Scale": found["scale"]})
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.hint or "").endswith("it failed in conversion.py:3")
+
+
 def test_what_is_no_converter(scale: Any) -> None:
     for converters in ({"own.domain::Scale": 3}, [_scale]):
         with pytest.raises(NnefError, match="is no converter"):
@@ -276,3 +287,15 @@ def test_the_command_writes_no_model_whose_shapes_do_not_fit(
     assert "y = layout.reshape{" in shown
     assert "14" in shown
     assert [each.name for each in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_data_dependent_dimensions_have_the_same_names_in_every_conversion(make_model: Any) -> None:
+    nodes = [
+        node("NonZero", ["x"], ["a"]),
+        node("NonZero", ["a"], ["b"]),
+        node("Det", ["b"], ["y"]),
+    ]
+    model = make_model(nodes, [("x", "float32", [2, 3])], [("y", "float32", None)])
+    for _ in range(2):
+        with pytest.raises(NnefError, match="it needs the extent data_1 as a number"):
+            tvm_nnef.convert(model)

@@ -20,7 +20,8 @@ from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.tuning import search, session, trial
 from tvm_nnef.tuning.database import HEADER, Measured, Record
-from tvm_nnef.tuning.session import State, tune_module
+from tvm_nnef.tuning.report import State
+from tvm_nnef.tuning.session import tune_module
 
 X, W = np.random.default_rng(0).standard_normal((2, 96, 96)).astype("float32")
 EXPECTED = np.abs(X[:, :, None] - W[None]).sum(1)

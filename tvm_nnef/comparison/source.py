@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvm_nnef.comparison.differences import Array
-from tvm_nnef.conversion import converter
+from tvm_nnef.converters.loading import converter
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Graph, Tensor, flatten, opened_nodes
 from tvm_nnef.model import Model

@@ -27,10 +27,8 @@ from tvm_nnef.tvm_support.compat import Module, Target
 from tvm_nnef.tvm_support.threads import checked_threads
 
 if TYPE_CHECKING:
+    from tvm_nnef.compilation.progress import Report as Progress
     from tvm_nnef.tuning.database import Database
-
-Progress = Callable[[str, int, int], None]
-"""Gets the name of the pass that begins, its number from 0, and the number of passes."""
 
 Verbose = Callable[[KernelReport], None]
 """Gets the report of the kernels."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tvm_nnef.compilation.pipeline import Progress as Report
+Report = Callable[[str, int, int], None]
+"""Gets the name of the pass that begins, its number from 0, and the number of passes."""
 
 PATIENCE = 2.0
 """Seconds from the start to the first line, and from one line to the next."""

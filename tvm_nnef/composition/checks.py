@@ -9,8 +9,17 @@ from collections.abc import Iterable, Sequence
 
 from tvm_nnef.composition.evaluate import evaluate, format_text, known, text_parts
 from tvm_nnef.composition.targets import decompose, target_names
-from tvm_nnef.composition.values import Environment, Value, describe, is_scalar, shown, type_of
+from tvm_nnef.composition.values import (
+    Environment,
+    Value,
+    describe,
+    is_known,
+    is_scalar,
+    shown,
+    type_of,
+)
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
+from tvm_nnef.graph.nodes import Attribute
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -41,6 +50,18 @@ def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) ->
         for index in affected:
             needed[index] -= set(known_now)
         check_ready(affected)
+
+
+def helper_values(definition: CheckedDefinition, env: Environment) -> dict[str, Attribute]:
+    """The values of ``@using`` that are attributes: without tensors and undefined values."""
+    names = (name for using in definition.usings for name in target_names(using.target))
+    return {name: env.names[name] for name in names if _is_attribute(env.names[name])}
+
+
+def _is_attribute(value: Value) -> bool:
+    return all(
+        item is None or is_known(item) for item in (value if isinstance(value, tuple) else (value,))
+    )
 
 
 def check_outputs(definition: CheckedDefinition, env: Environment, place: Span) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from tvm_nnef.composition import declarations
 from tvm_nnef.composition.binding import Invocation, bind
 from tvm_nnef.composition.budget import OPERATION, TENSOR, Budget
-from tvm_nnef.composition.checks import check_outputs
+from tvm_nnef.composition.checks import check_outputs, helper_values
 from tvm_nnef.composition.computed import computed, needs_run
 from tvm_nnef.composition.control_flow import branch, loop
 from tvm_nnef.composition.counted import check_counted, counted_body, counter, lowered_part
@@ -288,6 +288,7 @@ class Composer:
                 inner.trace,
                 definition.is_public,
                 self.standard_name(definition) is not None,
+                helper_values(definition, env),
             )
         )
         return results

@@ -25,12 +25,12 @@ from tvm_nnef.symbolic.dimensions import Dimension, is_condition, is_symbolic
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
-    from tvm_nnef.composition.composer import Composer
     from tvm_nnef.composition.frame import Frame
+    from tvm_nnef.composition.invoker import Invoker
 
 
 def branch(
-    composer: Composer, node: nodes.Branch, frame: Frame, targets: Sequence[nodes.Target]
+    composer: Invoker, node: nodes.Branch, frame: Frame, targets: Sequence[nodes.Target]
 ) -> tuple[Value, ...]:
     """The values of the arm whose condition holds first; null counts as false."""
     for position, arm in enumerate(node.arms):
@@ -51,7 +51,7 @@ def branch(
 
 
 def loop(
-    composer: Composer, node: nodes.Loop, frame: Frame, targets: Sequence[nodes.Target]
+    composer: Invoker, node: nodes.Loop, frame: Frame, targets: Sequence[nodes.Target]
 ) -> tuple[Value, ...]:
     """The final values of the carried tensors, then a pack for each scan output."""
     scans = {scan.name.name: _scanned(scan, frame) for scan in node.scans}
@@ -101,7 +101,7 @@ def _not_plain(node: nodes.Loop) -> NnefError:
 
 
 def _unrolled(
-    composer: Composer,
+    composer: Invoker,
     node: nodes.Loop,
     steps: int,
     carried: Mapping[str, Value],
@@ -159,7 +159,7 @@ def _common_length(
 
 
 def _limit(
-    composer: Composer, node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
+    composer: Invoker, node: nodes.Loop, frame: Frame, scans: Mapping[str, Scanned]
 ) -> Tensor | int | None:
     """The number of steps: a number, what a tensor says, or None where only data end the loop."""
     length = _common_length(node, frame, scans)
@@ -178,7 +178,7 @@ def _limit(
 
 
 def _count(
-    composer: Composer, node: nodes.Loop, frame: Frame, length: Dimension | None
+    composer: Invoker, node: nodes.Loop, frame: Frame, length: Dimension | None
 ) -> Tensor | int | None:
     """The number of steps as far as the count and the ``length`` of the packs tell it."""
     if node.iteration is None or node.iteration.count is None:
@@ -202,7 +202,7 @@ def _count(
     return number
 
 
-def _carried(composer: Composer, item: nodes.Carried, frame: Frame) -> Value:
+def _carried(composer: Invoker, item: nodes.Carried, frame: Frame) -> Value:
     value = known(item.value, frame.env)
     if item.shape is None or is_tensors(value):
         operand = composer.as_tensors(value, frame, item.span, item.name.name)

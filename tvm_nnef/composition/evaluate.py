@@ -31,7 +31,7 @@ from tvm_nnef.composition.values import (
 from tvm_nnef.diagnostics import Span, did_you_mean, error
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.semantics.infer import promoted
+from tvm_nnef.semantics.expected import promoted
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes

@@ -33,6 +33,7 @@ from tvm_nnef.graph.nodes import Operand, Tensor, flatten, tensors
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.symbolic.dimensions import is_condition
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.walk import nodes_of
 
 MAX_STATEMENTS = 1 << 14
 """The most statements of a formula, where packs have so many items."""
@@ -155,7 +156,7 @@ def _pack_indices(lowering: nodes.Lowering, env: Environment) -> set[str]:
     symbols = {bound.index.name for bound in lowering.bounds if bound.index.name not in env.names}
     parts = (lowering.target, lowering.value, lowering.locals, lowering.condition)
     found: set[str] = set()
-    for subscript in _subscripts(parts):
+    for subscript in nodes_of(nodes.Subscript, parts):
         target = subscript.target
         pack = isinstance(target, nodes.Identifier) and env.names.get(target.name)
         if not (isinstance(pack, tuple) and pack and isinstance(pack[0], Tensor)):
@@ -164,18 +165,6 @@ def _pack_indices(lowering: nodes.Lowering, env: Environment) -> set[str]:
         if single and not isinstance(subscript.items[0], nodes.Expand | nodes.Range):
             found |= {name.name for name in used_names(subscript.items)}
     return found & symbols
-
-
-def _subscripts(node: object) -> Iterator[nodes.Subscript]:
-    if isinstance(node, tuple):
-        for item in node:
-            yield from _subscripts(item)
-    elif isinstance(node, nodes.Node):
-        if isinstance(node, nodes.Subscript):
-            yield node
-        for name in node.__dataclass_fields__:
-            if name != "span":
-                yield from _subscripts(getattr(node, name))
 
 
 def _statement(lowering: nodes.Lowering, env: Environment) -> formula.Statement | None:

@@ -16,8 +16,8 @@ from tvm_nnef.syntax import nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tvm_nnef.composition.composer import Composer
     from tvm_nnef.composition.frame import Frame
+    from tvm_nnef.composition.invoker import Invoker
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def entries(definition: CheckedDefinition, scope: str, env: Environment) -> dict
     return found
 
 
-def quantized(composer: Composer, entry: Entry, value: Value, frame: Frame) -> Value:
+def quantized(composer: Invoker, entry: Entry, value: Value, frame: Frame) -> Value:
     """A tensor as its quantization operator leaves it; each tensor of a pack likewise.
 
     Raises NnefError for an inner tensor of an operator that is not public (section 2.10).
@@ -62,7 +62,7 @@ def quantized(composer: Composer, entry: Entry, value: Value, frame: Frame) -> V
     return None if operand is None else _apply(composer, entry, operand, frame)
 
 
-def _apply(composer: Composer, entry: Entry, tensor: Tensor, frame: Frame) -> Tensor:
+def _apply(composer: Invoker, entry: Entry, tensor: Tensor, frame: Frame) -> Tensor:
     call, span = entry.node.quantizer, entry.node.span
     definition = composer.program.resolve(entry.module, call.callee)
     if len(definition.inputs) != 1 or len(definition.outputs) != 1:

@@ -20,12 +20,12 @@ from tvm_nnef.symbolic.dimensions import is_symbolic
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
-    from tvm_nnef.composition.composer import Composer
     from tvm_nnef.composition.frame import Frame
+    from tvm_nnef.composition.invoker import Invoker
 
 
 def joined(
-    composer: Composer,
+    composer: Invoker,
     definition: CheckedDefinition,
     invocation: Invocation,
     call: nodes.Call,
@@ -61,7 +61,7 @@ def joined(
 
 
 def taken_apart(
-    composer: Composer,
+    composer: Invoker,
     definition: CheckedDefinition,
     invocation: Invocation,
     call: nodes.Call,
@@ -106,7 +106,7 @@ _Step: TypeAlias = "tuple[str, dict[str, object]]"
 
 
 def _invoked(
-    composer: Composer,
+    composer: Invoker,
     steps: Sequence[_Step],
     tensor: Tensor,
     definition: CheckedDefinition,

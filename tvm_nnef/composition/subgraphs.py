@@ -30,12 +30,12 @@ from tvm_nnef.symbolic import dimensions
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
-    from tvm_nnef.composition.composer import Composer
     from tvm_nnef.composition.frame import Frame
+    from tvm_nnef.composition.invoker import Invoker
 
 
 def branch_on(
-    composer: Composer,
+    composer: Invoker,
     condition: Tensor,
     bodies: tuple[nodes.Body, nodes.Body | nodes.Branch],
     frame: Frame,
@@ -94,7 +94,7 @@ class Plan:
 class _Step:
     """The tensors of one step of a loop: what it carries, items of packs, and its number."""
 
-    def __init__(self, composer: Composer, node: nodes.Loop, plan: Plan, scope: str) -> None:
+    def __init__(self, composer: Invoker, node: nodes.Loop, plan: Plan, scope: str) -> None:
         self._composer, self._node, self._plan, self._scope = composer, node, plan, scope
         self.carried = {name: self._locals(name, value) for name, value in plan.carried.items()}
         self.items = {name: self._local(name, pack[0]) for name, pack in plan.packs.items()}
@@ -129,7 +129,7 @@ class _Step:
 
 
 def run_loop(
-    composer: Composer,
+    composer: Invoker,
     node: nodes.Loop,
     plan: Plan,
     frame: Frame,
@@ -223,7 +223,7 @@ def kind(operand: Operand) -> str:
 
 
 def _close(
-    composer: Composer,
+    composer: Invoker,
     body: nodes.Body | nodes.Branch,
     frame: Frame,
     targets: Sequence[nodes.Target],

@@ -14,12 +14,12 @@ from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.syntax import nodes
 
 if TYPE_CHECKING:
-    from tvm_nnef.composition.composer import Composer
     from tvm_nnef.composition.frame import Frame
+    from tvm_nnef.composition.invoker import Invoker
 
 
 def updates(
-    composer: Composer, definition: CheckedDefinition, frame: Frame
+    composer: Invoker, definition: CheckedDefinition, frame: Frame
 ) -> tuple[tuple[Tensor, Tensor], ...]:
     """The variables that ``@update`` changes, each with its new tensor (section 2.11)."""
     inner = frame.inner(frame.scope)

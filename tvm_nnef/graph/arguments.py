@@ -34,6 +34,12 @@ class Arguments:
         assert isinstance(value, tuple)
         return [int(item) for item in value]
 
+    def using(self, name: str) -> tuple[Dimension, ...]:
+        """A value of the operator's ``@using`` block that is a pack of integers, maybe dynamic."""
+        value = self.operation.using[name]
+        assert isinstance(value, tuple)
+        return value
+
     def tensor(self, operand: int) -> Tensor:
         """The Graph's tensor of an operand that is one tensor."""
         found = self.operation.operands[operand]

@@ -15,15 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from tvm_nnef.diagnostics import Span
+from tvm_nnef.graph.tensor import ScalarType as ScalarType
+from tvm_nnef.graph.tensor import Tensor
 from tvm_nnef.symbolic.dimensions import Dimension
-
-if TYPE_CHECKING:
-    from tvm_nnef.diagnostics import Span
-    from tvm_nnef.graph.nodes import Tensor
-
-ScalarType: TypeAlias = Literal["real", "int", "bool"]
 
 BinaryFunction: TypeAlias = Literal[
     "add", "sub", "mul", "min", "max", "pow",

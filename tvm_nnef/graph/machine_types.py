@@ -23,7 +23,6 @@ from tvm_nnef.graph.nodes import (
     flatten,
     tensors,
 )
-from tvm_nnef.semantics.program import STDLIB_PREFIX
 
 DTYPES: Mapping[str, ScalarType] = {
     **dict.fromkeys(("float16", "bfloat16", "float32", "float64"), "real"),
@@ -52,8 +51,9 @@ def assign(
     type or generic type; so has a constant that is not named. A result of a branch has the dtype
     that the consequent gives, else the alternative. A carried tensor of a loop has that of its
     initial one, and a final one that of the carried one; a scan output has what the body gives.
-    All others get the default. What an operator of the standard library computes on its way to
-    its results, and is not named, is at least float32: a square of 300 is too much for a float16.
+    All others get the default. What a composed operator computes on its way to its results, and
+    is not named, is at least float32: a square of 300 is too much for a float16. That is not so
+    of a public operator, which is a part of the graph around it, as the tensors in it are.
 
     Raises NnefError for an unknown dtype, a dtype of another kind than its tensor, and a name
     that no tensor has.
@@ -71,7 +71,7 @@ def assign(
     _infer(graph, types, standard)
     _default(types, standard, every_tensor(graph))
     named_tensors = {tensor for name in named for tensor in known[name]}
-    for tensor in _on_the_way(graph):
+    for tensor in _intermediates(graph):
         if types[tensor] in _NARROW and tensor not in named_tensors:
             types[tensor] = "float32"
     return types
@@ -149,8 +149,8 @@ def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:
     return Diagnostic(f"'{dtype}' is no machine type for {subject}", hint=f"use one of {fitting}")
 
 
-def _on_the_way(graph: Graph, results: frozenset[Tensor] | None = None) -> Iterator[Tensor]:
-    """What operators of the standard library compute and use besides their operands and results.
+def _intermediates(graph: Graph, results: frozenset[Tensor] | None = None) -> Iterator[Tensor]:
+    """What operators that are not public compute and use besides their operands and results.
 
     ``results`` are those of the outermost such operator to whose body the graph belongs.
     """
@@ -162,7 +162,7 @@ def _on_the_way(graph: Graph, results: frozenset[Tensor] | None = None) -> Itera
             if isinstance(node, Operation) and isinstance(node.body, Formula):
                 yield from (each for each in node.body.captures if each.role == "constant")
         for body in _graphs_of(node):
-            yield from _on_the_way(body, _results_inside(node, body, results))
+            yield from _intermediates(body, _results_inside(node, body, results))
 
 
 def _results_inside(
@@ -171,8 +171,7 @@ def _results_inside(
     """Which outputs of a body are results of the outermost operator, as those of its node are."""
     outputs = _outputs(body)
     if results is None:
-        library = isinstance(node, Operation) and _is_of_library(body)
-        return frozenset(outputs) if library else None
+        return frozenset(outputs) if isinstance(node, Operation) and not node.public else None
     if isinstance(node, Loop):
         return frozenset(outputs)
     pairs = zip(outputs, flatten(node.results), strict=True)
@@ -189,12 +188,6 @@ def _graphs_of(node: Node) -> tuple[Graph, ...]:
             return tuple(graph for graph in (node.condition, node.body) if graph is not None)
         case _:
             return ()
-
-
-def _is_of_library(body: Graph) -> bool:
-    """Whether a body was written in the standard library: its operations stand there."""
-    spans = (node.span for node in body.operations if isinstance(node, Operation))
-    return any(span is not None and span.source.path.startswith(STDLIB_PREFIX) for span in spans)
 
 
 def _infer(graph: Graph, types: dict[Tensor, str], standard: Mapping[str, str]) -> None:

@@ -12,38 +12,14 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tvm_nnef.diagnostics import Note, Span
-from tvm_nnef.graph.formula import Formula, ScalarType
+from tvm_nnef.graph.formula import Formula
+from tvm_nnef.graph.tensor import ScalarType
+from tvm_nnef.graph.tensor import Tensor as Tensor
 from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 Atom: TypeAlias = "bool | int | float | str"
 Attribute: TypeAlias = "Atom | Dimension | tuple[Atom | Dimension, ...] | None"
 """A resolved attribute: an atom, a pack of atoms, or null."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Tensor:
-    """A typed array with a name that is unique in its model, such as ``main.Net.conv1``.
-
-    ``value`` of a constant is one number for all elements, or a flat row-major tuple of them.
-    A tensor that its author did not name has a name with a last part such as ``.T1``.
-    """
-
-    name: str
-    type: ScalarType
-    shape: tuple[Dimension, ...]
-    role: Literal["input", "variable", "constant", "result"]
-    value: int | float | bool | tuple[int | float | bool, ...] | None = None
-    span: Span | None = field(default=None, repr=False)
-
-    @property
-    def rank(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def short_name(self) -> str:
-        """The name without its scope."""
-        return self.name.rpartition(".")[2]
 
 
 Operand: TypeAlias = "Tensor | tuple[Tensor, ...] | None"
@@ -73,6 +49,7 @@ class Operation:
     spans of the invocations that led here, outermost first, this one's own ``span`` last.
     ``public``: its author takes the operator for a part of the graph that invokes it. ``standard``:
     the operator is the one of the standard library, not one of the same name in the model.
+    ``using``: the values of its ``@using`` block, as far as they are attributes.
     """
 
     operator: str
@@ -87,6 +64,7 @@ class Operation:
     trace: tuple[Span, ...] = field(default=(), repr=False)
     public: bool = False
     standard: bool = True
+    using: Mapping[str, Attribute] = field(default_factory=dict)
 
     @property
     def standard_operator(self) -> str | None:

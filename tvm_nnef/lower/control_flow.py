@@ -42,7 +42,7 @@ from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import RelaxExpression
 
 if TYPE_CHECKING:
-    from tvm_nnef.lower.walk import Walk
+    from tvm_nnef.lower.scope import Scope
 
 Variable: TypeAlias = Any
 """A ``relax.Var``."""
@@ -64,7 +64,7 @@ _ENDLESS = 1 << 48
 """A loop without a known end makes no more steps than these, some years at a microsecond each."""
 
 
-def lower_if(node: If, walk: Walk) -> Lowered:
+def lower_if(node: If, walk: Scope) -> Lowered:
     """A call of a function that runs one of two others, those of the branches."""
     results, captured = flatten(node.results), _captured(node)
     updates = updated_variables(*bodies(node))
@@ -95,7 +95,7 @@ def lower_if(node: If, walk: Walk) -> Lowered:
     return dict(zip(results, found, strict=False))
 
 
-def lower_loop(node: Loop, walk: Walk) -> Lowered:
+def lower_loop(node: Loop, walk: Scope) -> Lowered:
     """The steps one after the other where they are few and known, else calls by doubling."""
     if is_unrolled(node) and not decides(node.body, walk.known):
         return _unrolled(node, walk)
@@ -103,7 +103,7 @@ def lower_loop(node: Loop, walk: Walk) -> Lowered:
     return _Repeated(node, walk, name, _captured(node), updates, _is_pure(node, walk)).run()
 
 
-def _unrolled(node: Loop, walk: Walk) -> Lowered:
+def _unrolled(node: Loop, walk: Scope) -> Lowered:
     outer = {tensor: walk.value(tensor) for tensor in _captured(node)}
     state, made = _initial(node, walk), []
     for step in range(most_steps(node) or 0):
@@ -132,7 +132,7 @@ class _Repeated:
     """
 
     node: Loop
-    walk: Walk
+    walk: Scope
     name: str
     captured: tuple[Tensor, ...]
     updates: tuple[Tensor, ...]
@@ -270,7 +270,7 @@ class _Repeated:
             return builder.emit_func_output(output)
 
     def _state(
-        self, inner: Walk, outputs: Sequence[RelaxExpression], parameters: Sequence[Variable]
+        self, inner: Scope, outputs: Sequence[RelaxExpression], parameters: Sequence[Variable]
     ) -> list[RelaxExpression]:
         """What of the state stands behind the carried tensors, after a step."""
         first = 1 + len(self.node.carried) + len(self.updates)
@@ -302,7 +302,7 @@ class _Repeated:
             return relax.const(True, "bool")
         return self.walk.builder.emit(relax.op.less(index, _counter(limit)))
 
-    def _holds(self, condition: Graph, inner: Walk) -> RelaxExpression:
+    def _holds(self, condition: Graph, inner: Scope) -> RelaxExpression:
         inner.run(condition)
         if inner.updated:
             names = ", ".join(f"'{variable.name}'" for variable in inner.updated)
@@ -312,7 +312,7 @@ class _Repeated:
         return _scalar(holds, inner)
 
 
-def _is_pure(node: If | Loop, walk: Walk) -> bool:
+def _is_pure(node: If | Loop, walk: Scope) -> bool:
     return all(is_pure(graph, walk.known) for graph in bodies(node))
 
 
@@ -334,14 +334,14 @@ def _packs(node: Loop) -> dict[int, Pack]:
     return {place: pack for place, pack in packs if place >= len(node.carried) and pack}
 
 
-def _stack_shape(pack: Pack, walk: Walk) -> tuple[Dimension, ...]:
+def _stack_shape(pack: Pack, walk: Scope) -> tuple[Dimension, ...]:
     """The shape of the stack of a scan output, with room for all steps that there can be."""
     if isinstance(pack, Tensor):
         return (dimensions.limits(pack.shape[0], walk.bounds)[1], *pack.shape[1:])
     return (len(pack), *pack[0].shape)
 
 
-def _output_types(node: Loop, walk: Walk) -> list[str]:
+def _output_types(node: Loop, walk: Scope) -> list[str]:
     """The dtypes of the outputs of a body: those of carried tensors do not change."""
     outputs = flatten(tuple(port.operand for port in node.body.outputs))
     packs = {place: tensors(pack)[0] for place, pack in _packs(node).items()}
@@ -349,7 +349,7 @@ def _output_types(node: Loop, walk: Walk) -> list[str]:
     return [walk.machine_types[meant.get(place, made)] for place, made in enumerate(outputs)]
 
 
-def _initial(node: Loop, walk: Walk) -> list[RelaxExpression]:
+def _initial(node: Loop, walk: Scope) -> list[RelaxExpression]:
     return [
         walk.value(tensor, walk.machine_types[carried])
         for carried, tensor in zip(node.carried, node.initial, strict=True)
@@ -360,7 +360,7 @@ def _results(
     node: Loop,
     state: Sequence[RelaxExpression],
     packs: dict[int, list[RelaxExpression]],
-    walk: Walk,
+    walk: Scope,
 ) -> Lowered:
     found = {place: [value] for place, value in enumerate(state)} | packs
     return {
@@ -378,7 +378,7 @@ def _choice(
     name: str,
     parameters: list[Variable],
     arms: tuple[RelaxExpression, RelaxExpression],
-    walk: Walk,
+    walk: Scope,
     pure: bool,
 ) -> Any:
     """A function that takes a condition in front of the parameters of two expressions."""
@@ -394,12 +394,12 @@ def _end(state: Sequence[RelaxExpression]) -> RelaxExpression:
     return relax.Tuple([relax.const(False, "bool"), *state])
 
 
-def _items(call: RelaxExpression, count: int, walk: Walk) -> list[RelaxExpression]:
+def _items(call: RelaxExpression, count: int, walk: Scope) -> list[RelaxExpression]:
     pack = walk.builder.emit(call)
     return [walk.builder.emit(relax.TupleGetItem(pack, number)) for number in range(count)]
 
 
-def _scalar(value: RelaxExpression, walk: Walk) -> RelaxExpression:
+def _scalar(value: RelaxExpression, walk: Scope) -> RelaxExpression:
     """A tensor of one element as one of rank 0."""
     shape, _ = compat.shape_and_dtype(value)
     return walk.builder.emit(relax.op.reshape(value, ())) if shape else value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvm_nnef.semantics import infer, lists
+from tvm_nnef.semantics import expected, lists
 from tvm_nnef.semantics.affine import literal, literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.names import Symbol
@@ -21,7 +21,7 @@ _INDEX = frozenset({"int", "bool"})
 
 def infer_subscript(expression: nodes.Subscript, context: Context) -> Type:
     """The type of ``a[i]``, ``a[b:e]``, ``x[i,j..]``, ``x[]`` and ``xs[k][i,]``."""
-    target = infer.infer(expression.target, context)
+    target = context.infer(expression.target)
     if target.poison:
         for item in expression.items:
             _index_item(item, context)
@@ -155,9 +155,9 @@ def _index_item(item: nodes.Expression | nodes.Range | nodes.Expand, context: Co
         case nodes.Expand():
             found = lists.infer_expand(item, context)
         case _:
-            found = infer.infer(item, context)
+            found = context.infer(item)
     if found.tensor and not found.poison:
-        return infer.scalar(item.item if isinstance(item, nodes.Expand) else item, context)
+        return expected.scalar(item.item if isinstance(item, nodes.Expand) else item, context)
     if not (found.poison or context.generics.may_be(found.base, _INT)):
         context.report.error(
             f"an index must be of type int, not {context.generics.describe(found.base)}", item.span
@@ -196,7 +196,7 @@ def _pack_item(expression: nodes.Subscript, target: Type, context: Context) -> T
         index = lists.infer_range(item, context)
     else:
         value = item.item if isinstance(item, nodes.Expand) else item
-        index = infer.expect(value, context, _INDEX, "an index")
+        index = expected.expect(value, context, _INDEX, "an index")
     if index.poison:
         return replace(UNKNOWN, base=target.base)
     if index.base == "bool" and not index.packed:
@@ -238,7 +238,7 @@ def infer_guard(expression: nodes.Guard, context: Context) -> Type:
     packed = optional = poison = False
     for part in (expression.index, expression.below, expression.above):
         if part is not None:
-            found = infer.expect(part, context, _INT, "an index between bars")
+            found = expected.expect(part, context, _INT, "an index between bars")
             packed |= found.packed
             optional |= found.optional
             poison |= found.poison
@@ -249,8 +249,8 @@ def infer_guard(expression: nodes.Guard, context: Context) -> Type:
 
 def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
     """The type of ``a[i] <- b``: that of ``a``."""
-    target = infer.infer(expression.target.target, context)
-    value = infer.infer(expression.value, context)
+    target = context.infer(expression.target.target)
+    value = context.infer(expression.value)
     replaced = infer_subscript(expression.target, context)
     if target.poison or value.poison or replaced.poison:
         return replace(UNKNOWN, base=target.base, packed=True)

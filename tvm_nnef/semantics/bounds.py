@@ -6,12 +6,13 @@ a graph is composed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tvm_nnef.diagnostics import Note
 from tvm_nnef.semantics.affine import literal
 from tvm_nnef.semantics.names import Report
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.walk import nodes_of
 
 
 def check_bounds(definitions: Sequence[nodes.Definition], report: Report) -> None:
@@ -32,25 +33,13 @@ def check_bounds(definitions: Sequence[nodes.Definition], report: Report) -> Non
 
 def invoked_names(definitions: Sequence[nodes.Definition]) -> frozenset[str]:
     """What definitions of one module invoke of it by name: operators, and graphs."""
-    return frozenset(_invoked(tuple(definitions)))
+    callees = (call.callee for call in nodes_of(nodes.Call, tuple(definitions)))
+    return frozenset(callee.parts[0] for callee in callees if len(callee.parts) == 1)
 
 
 def _parameters(graph: nodes.Definition) -> list[nodes.Parameter]:
     blocks = (block for block in graph.blocks if block.kind == "input")
     return [s for block in blocks for s in block.statements if isinstance(s, nodes.Parameter)]
-
-
-def _invoked(node: object) -> Iterator[str]:
-    match node:
-        case tuple():
-            for item in node:
-                yield from _invoked(item)
-        case nodes.Node():
-            if isinstance(node, nodes.Call) and len(node.callee.parts) == 1:
-                yield node.callee.parts[0]
-            for name in node.__dataclass_fields__:
-                if name != "span":
-                    yield from _invoked(getattr(node, name))
 
 
 def _check_ranks(inputs: Sequence[nodes.Parameter], report: Report) -> None:

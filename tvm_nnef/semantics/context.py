@@ -4,30 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from tvm_nnef.diagnostics import did_you_mean
 from tvm_nnef.semantics.names import Names, Report
-from tvm_nnef.semantics.types import Generics
+from tvm_nnef.semantics.types import Generics, Type
 from tvm_nnef.syntax import nodes
 
 Place: TypeAlias = Literal["static", "lower", "compose"]
+
+
+class Rules(Protocol):
+    """Gives the type of any expression."""
+
+    def __call__(self, expression: nodes.Expression, context: Context) -> Type:
+        """The type of an expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """``place`` tells what a tensor's name means: nothing, its elements, or the tensor.
 
-    ``elsewhere`` has a hint for each name that is declared, but where it is not visible.
-    ``tools`` tells whether the rules of the tools dialect hold where they are others.
+    ``rules`` are those of types (:func:`tvm_nnef.semantics.infer.infer`). ``elsewhere`` has a hint
+    for each name that is declared, but where it is not visible. ``tools`` tells whether the rules
+    of the tools dialect hold where they are others.
     """
 
+    rules: Rules
     names: Names
     report: Report
     generics: Generics
     place: Place = "static"
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     tools: bool = False
+
+    def infer(self, expression: nodes.Expression) -> Type:
+        """The type of an expression that stands here."""
+        return self.rules(expression, self)
 
     def at(self, place: Place) -> Context:
         """The same names at another place."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tvm_nnef.diagnostics import Note
-from tvm_nnef.semantics import infer
+from tvm_nnef.semantics import expected, infer
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import Shapes, base_type
-from tvm_nnef.semantics.infer import promoted
+from tvm_nnef.semantics.expected import promoted
 from tvm_nnef.semantics.invocation import Caller, check_call
 from tvm_nnef.semantics.names import Symbol
 from tvm_nnef.semantics.targets import Assignments, assign, target_names
@@ -198,7 +198,7 @@ def _declare_carried(item: nodes.Carried, context: Context, inner: Context) -> T
                 f"'{item.name.name}' is declared {base}, but its initial value is "
                 f"{context.generics.describe(found.base)}",
                 item.value.span,
-                infer.cast_hint(found.base, frozenset({base}), item.value),
+                expected.cast_hint(found.base, frozenset({base}), item.value),
             )
         found = replace(found, base=base) if not found.poison else Type(base)
     shapes = Shapes(context.at("static"), "local")

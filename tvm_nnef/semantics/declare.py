@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tvm_nnef.diagnostics import Note, did_you_mean
-from tvm_nnef.semantics import infer, lists
+from tvm_nnef.semantics import expected, lists
 from tvm_nnef.semantics.affine import affine, declared_symbol, literal, literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.names import Report, Symbol, SymbolKind, used_names
@@ -175,7 +175,7 @@ class Shapes:
         self._check_value(extent, extent.value)
 
     def _check_value(self, extent: nodes.Extent, value: nodes.Expression) -> None:
-        found = infer.expect(value, self.context, _INT, "an extent")
+        found = expected.expect(value, self.context, _INT, "an extent")
         if found.poison or is_negative(value, "an extent", self.context):
             return
         text = value.span.text
@@ -197,7 +197,7 @@ class Shapes:
     def _int(self, expression: nodes.Expression, what: str) -> None:
         if is_negative(expression, what, self.context):
             return
-        found = infer.expect(expression, self.context, _INT, what)
+        found = expected.expect(expression, self.context, _INT, what)
         if found.packed and not found.poison:
             self.context.report.error(f"{what} must be a single value", expression.span)
 

@@ -11,6 +11,7 @@ from tvm_nnef.semantics.composition import check_composition, check_quantization
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import declare_generics
 from tvm_nnef.semantics.helpers import check_assertions, declare_usings
+from tvm_nnef.semantics.infer import infer
 from tvm_nnef.semantics.lowering import check_lowerings
 from tvm_nnef.semantics.names import Names, Report
 from tvm_nnef.semantics.parameters import (
@@ -35,7 +36,9 @@ def check_definition(
     definition = sort_blocks(module, node)
     generics = declare_generics(definition.dtypes, report)
     tools = program.dialect == "tools" and not program.modules[module].is_standard
-    context = Context(Names(), report, generics, elsewhere=_later_names(definition), tools=tools)
+    context = Context(
+        infer, Names(), report, generics, elsewhere=_later_names(definition), tools=tools
+    )
     binding = bind_inputs(definition.attributes, definition.inputs)
     declare_attributes(definition, context)
     declare_inputs(definition, binding, context)

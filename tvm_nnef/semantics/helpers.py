@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_nnef.semantics import infer, lists
+from tvm_nnef.semantics import expected, lists
 from tvm_nnef.semantics.affine import literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import declare
@@ -22,7 +22,7 @@ _Part = nodes.NameTarget | nodes.ZipTarget | nodes.Omitted
 def declare_usings(definition: CheckedDefinition, context: Context) -> None:
     """Checks helper symbols in their order and declares them (2.9)."""
     for using in definition.usings:
-        found = infer.scalar(using.value, context)
+        found = expected.scalar(using.value, context)
         _declare_target(using.target, found, context)
 
 
@@ -118,10 +118,10 @@ def _declare_parts(items: Sequence[_Part], found: Type, context: Context) -> Non
 def check_assertions(definition: CheckedDefinition, context: Context) -> None:
     """Checks conditions, messages and details of ``@assert`` (2.8)."""
     for assertion in definition.assertions:
-        infer.condition(assertion.condition, context, "an assert condition")
+        expected.condition(assertion.condition, context, "an assert condition")
         parts = [assertion.message] if assertion.message else []
         for detail in assertion.details:
             parts += [detail.label] if detail.label else []
-            infer.scalar(detail.value, context)
+            expected.scalar(detail.value, context)
         for part in parts:
-            infer.scalar(part, context)
+            expected.scalar(part, context)

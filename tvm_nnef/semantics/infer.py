@@ -2,7 +2,8 @@
 
 Enters: an expression and a :class:`Context`. Leaves: its :class:`Type`; complaints go into the
 context's report, and what is wrong has the type ``UNKNOWN``. Nothing is evaluated.
-Operators, subscripts and lists have modules of their own, which call back for their parts.
+Operators, subscripts and lists have modules of their own, which infer their parts by
+:meth:`Context.infer`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_nnef.diagnostics import did_you_mean
-from tvm_nnef.semantics import access, lists, operators
+from tvm_nnef.semantics import access, expected, lists, operators
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.types import (
     ABSTRACT,
@@ -19,7 +20,6 @@ from tvm_nnef.semantics.types import (
     BOOL,
     BUILTINS,
     INT,
-    NUMERIC,
     REAL,
     STR,
     UNKNOWN,
@@ -38,7 +38,7 @@ def infer(expression: nodes.Expression, context: Context) -> Type:
         case nodes.Boolean():
             return BOOL
         case nodes.Text(parts=parts):
-            parts_types = [scalar(p, context) for p in parts if not isinstance(p, str)]
+            parts_types = [expected.scalar(p, context) for p in parts if not isinstance(p, str)]
             return replace(STR, optional=any(t.optional for t in parts_types))
         case nodes.Identifier():
             return _identifier(expression, context)
@@ -68,92 +68,6 @@ def infer(expression: nodes.Expression, context: Context) -> Type:
             return operators.infer_coalesce(expression, context)
         case nodes.Fold():
             return operators.infer_fold(expression, context)
-
-
-def scalar(expression: nodes.Expression, context: Context) -> Type:
-    """The type of an expression that must be a value or a pack of values, and no tensor."""
-    found = infer(expression, context)
-    if found.poison:
-        return found
-    if found.tensor:
-        name = expression.span.text
-        context.report.error(
-            f"'{name}' is a tensor and has no value here",
-            expression.span,
-            _tensor_hint(expression, context),
-        )
-        return UNKNOWN
-    if found.guarded:
-        context.report.error(
-            "an index between bars cannot be part of an expression",
-            expression.span,
-            "place the bars around the complete index",
-        )
-        return UNKNOWN
-    return found
-
-
-def _tensor_hint(expression: nodes.Expression, context: Context) -> str:
-    name = expression.name if isinstance(expression, nodes.Identifier) else "x"
-    match context.place:
-        case "lower":
-            return (
-                f"an element is read with all of its indices, as in '{name}[i,j]' or '{name}[i,]'"
-            )
-        case "compose":
-            return "tensors are computed by invoking operators, such as those of module 'math'"
-    return f"only the shape and the rank are known here, as in '{name}.shape' and '{name}.rank'"
-
-
-def expect(
-    expression: nodes.Expression, context: Context, allowed: frozenset[str], what: str
-) -> Type:
-    """The type of a value whose base must be one of ``allowed``; ``what`` begins the message."""
-    found = scalar(expression, context)
-    if found.poison or context.generics.may_be(found.base, allowed):
-        return found
-    context.report.error(
-        f"{what} must be of type {_one_of(allowed)}, not {context.generics.describe(found.base)}",
-        expression.span,
-        cast_hint(found.base, allowed, expression),
-    )
-    return UNKNOWN
-
-
-def cast_hint(base: str, allowed: frozenset[str], expression: nodes.Expression) -> str | None:
-    """How a value of type ``base`` becomes one of the allowed types."""
-    if base == "int" and "real" in allowed:
-        if isinstance(expression, nodes.Integer):
-            return f"write '{expression.value}.0'"
-        return f"write 'real({expression.span.text})'"
-    if base == "real" and "int" in allowed:
-        return f"write 'int({expression.span.text})'"
-    if base in NUMERIC and allowed == {"bool"}:
-        return f"write a comparison, such as '{expression.span.text} != 0'"
-    return None
-
-
-def _one_of(allowed: frozenset[str]) -> str:
-    return " or ".join(name for name in ("int", "real", "bool", "str") if name in allowed)
-
-
-def promoted(condition: nodes.Expression, holds: bool = True) -> list[str]:
-    """The names that are certainly not null where a condition holds (or does not hold)."""
-    match condition:
-        case nodes.Unary(operator="?", operand=nodes.Identifier(name=name)) if holds:
-            return [name]
-        case nodes.Unary(operator="!", operand=operand):
-            return promoted(operand, not holds)
-        case nodes.Binary(operator="&&", left=left, right=right) if holds:
-            return promoted(left) + promoted(right)
-        case nodes.Binary(operator="||", left=left, right=right) if not holds:
-            return promoted(left, False) + promoted(right, False)
-    return []
-
-
-def condition(expression: nodes.Expression, context: Context, what: str) -> Type:
-    """The type of a condition, which must be bool."""
-    return expect(expression, context, frozenset({"bool"}), what)
 
 
 def _identifier(expression: nodes.Identifier, context: Context) -> Type:
@@ -202,7 +116,7 @@ def _cast(base: str, at: nodes.Node, argument: nodes.Expression | None, context:
         base = ANY
     if argument is None:
         return Type(base)
-    found = scalar(argument, context)
+    found = expected.scalar(argument, context)
     arithmetic = context.generics.may_be(base, ARITHMETIC)
     if found.poison or base in (ANY, found.base):
         return replace(found, base=base)
@@ -250,6 +164,6 @@ def _builtin(expression: nodes.Builtin, context: Context) -> Type:
             expression.function.span,
             did_you_mean(name, BUILTINS) or f"the functions are {', '.join(BUILTINS)}",
         )
-        scalar(expression.argument, context)
+        expected.scalar(expression.argument, context)
         return UNKNOWN
-    return expect(expression.argument, context, BUILTINS[name], f"the operand of '{name}'")
+    return expected.expect(expression.argument, context, BUILTINS[name], f"the operand of '{name}'")

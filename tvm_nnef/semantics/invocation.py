@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tvm_nnef.diagnostics import NnefError, did_you_mean
-from tvm_nnef.semantics import infer
+from tvm_nnef.semantics import expected, infer
 from tvm_nnef.semantics.affine import literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.program import CheckedDefinition, Program
@@ -138,7 +138,7 @@ def _check_attributes(call: nodes.Call, match: _Match) -> None:
     given: set[str] = set()
     for assignment in call.attributes:
         name = assignment.name.name
-        found = infer.scalar(assignment.value, context.at("static"))
+        found = expected.scalar(assignment.value, context.at("static"))
         if name in given:
             context.report.error(f"attribute '{name}' is given twice", assignment.name.span)
         elif name not in declared:
@@ -275,7 +275,7 @@ def _base_agrees(
     hint = (
         f"convert it by 'layout.cast<{wanted}>({value.span.text})'"
         if found.tensor
-        else infer.cast_hint(found.base, frozenset({wanted}), value)
+        else expected.cast_hint(found.base, frozenset({wanted}), value)
     )
     if generic is not None:
         # Which of the two was meant is not known, so the result may be of any type.

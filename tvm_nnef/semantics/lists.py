@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_nnef.semantics import infer
+from tvm_nnef.semantics import expected
 from tvm_nnef.semantics.affine import literal
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.types import ANY, INT, UNKNOWN, Type, join_base, same_base
@@ -50,7 +50,7 @@ def infer_item(item: nodes.ListItem, context: Context) -> Type:
         case nodes.Zip(items=items, count=count):
             return _zip(items, count, context)
         case _:
-            found = infer.infer(item, context)
+            found = context.infer(item)
             if found.packed and not found.poison:
                 context.report.error(
                     f"'{item.span.text}' is a pack, and packs cannot be nested",
@@ -66,7 +66,7 @@ def infer_range(item: nodes.Range, context: Context) -> Type:
     optional = False
     for name, part in (("begin", item.begin), ("end", item.end), ("stride", item.stride)):
         if part is not None:
-            found = infer.expect(part, context, _INT, f"the {name} of a range")
+            found = expected.expect(part, context, _INT, f"the {name} of a range")
             optional |= found.optional
             if found.packed and not found.poison:
                 context.report.error(f"the {name} of a range cannot be a pack", part.span)
@@ -77,7 +77,7 @@ def infer_range(item: nodes.Range, context: Context) -> Type:
 
 def infer_expand(item: nodes.Expand, context: Context) -> Type:
     """The type of ``x..`` and ``x ..(n)``."""
-    found = infer.infer(item.item, context)
+    found = context.infer(item.item)
     count = infer_length(item.count, context)
     if found.poison:
         return found
@@ -107,7 +107,7 @@ def infer_length(length: nodes.Expression | None, context: Context) -> Type:
     if (literal(length) or 0) < 0:
         context.report.error("a pack length cannot be negative", length.span)
         return UNKNOWN
-    found = infer.expect(length, context, _COUNT, "a pack length")
+    found = expected.expect(length, context, _COUNT, "a pack length")
     if found.packed and not found.poison:
         context.report.error("a pack length must be a single value", length.span)
     return found
@@ -119,7 +119,7 @@ def _zip(
     infer_length(count, context)
     joined = Type(ANY, packed=True)
     for item in items:
-        found = infer.infer(item, context)
+        found = context.infer(item)
         if found.poison:
             continue
         if not found.packed:

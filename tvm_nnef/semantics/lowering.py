@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tvm_nnef.diagnostics import Note
-from tvm_nnef.semantics import access, infer
+from tvm_nnef.semantics import access, expected, infer
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import declare
-from tvm_nnef.semantics.infer import cast_hint
+from tvm_nnef.semantics.expected import cast_hint
 from tvm_nnef.semantics.names import Symbol, used_names
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.semantics.types import INT, NUMERIC, SPELLING, UNKNOWN, Type, same_base
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.walk import nodes_of
 
 _INT = frozenset({"int"})
 _OPERATOR_BASES = {
@@ -67,10 +68,10 @@ def _check_lowering(
         _declare_index(bound, context)
     for local in lowering.locals:
         _declare_local(local, context)
-    value = infer.scalar(lowering.value, context)
+    value = expected.scalar(lowering.value, context)
     target = _check_target(lowering, value, context)
     if lowering.condition is not None:
-        infer.condition(lowering.condition, context, "the condition of a formula")
+        expected.condition(lowering.condition, context, "the condition of a formula")
     if target is not None:
         # The tools leave out a null initializer, and start from the null element.
         if context.tools and lowering.operator == "=" and target.name in contracted:
@@ -84,7 +85,7 @@ def _check_reads(lowering: nodes.Lowering, unwritten: set[str], context: Context
     """A formula reads no output that only a later one computes; its own it may read."""
     own = access.accessed_name(lowering.target)
     values = (lowering.value, lowering.condition, *lowering.locals)
-    for access_ in _accesses(values):
+    for access_ in nodes_of(nodes.Subscript, values):
         name = access.accessed_name(access_)
         if name in unwritten and name != own:
             context.report.error(
@@ -94,22 +95,9 @@ def _check_reads(lowering: nodes.Lowering, unwritten: set[str], context: Context
             )
 
 
-def _accesses(node: object) -> Iterator[nodes.Subscript]:
-    match node:
-        case tuple():
-            for item in node:
-                yield from _accesses(item)
-        case nodes.Node():
-            if isinstance(node, nodes.Subscript):
-                yield node
-            for name in node.__dataclass_fields__:
-                if name != "span":
-                    yield from _accesses(getattr(node, name))
-
-
 def _declare_unrolled(unroll: nodes.IterationCount, context: Context) -> None:
     if unroll.count is not None:
-        infer.expect(unroll.count, context, _INT, "the count of an unrolled loop")
+        expected.expect(unroll.count, context, _INT, "the count of an unrolled loop")
         _reads_element(unroll.count, "an unrolled loop", context)
     else:
         context.report.error("an unrolled formula needs a count", unroll.span, "write '..(i -> n)'")
@@ -118,7 +106,7 @@ def _declare_unrolled(unroll: nodes.IterationCount, context: Context) -> None:
 
 
 def _declare_index(bound: nodes.LoopBound, context: Context) -> None:
-    found = infer.expect(bound.extent, context, _INT, "the bound of an index symbol")
+    found = expected.expect(bound.extent, context, _INT, "the bound of an index symbol")
     if not found.poison and _reads_element(bound.extent, f"'{bound.index.name}'", context):
         found = UNKNOWN
     # An extent that is left out takes its index symbol along.
@@ -130,7 +118,7 @@ def _declare_index(bound: nodes.LoopBound, context: Context) -> None:
 
 def _reads_element(bound: nodes.Expression, what: str, context: Context) -> bool:
     """Reports a bound that reads an element of a tensor."""
-    for element in _accesses(bound):
+    for element in nodes_of(nodes.Subscript, bound):
         symbol = access.accessed_symbol(element, context)
         if symbol is not None and symbol.type.tensor:
             context.report.error(
@@ -146,7 +134,7 @@ def _reads_element(bound: nodes.Expression, what: str, context: Context) -> bool
 def _declare_local(local: nodes.LocalValue, context: Context) -> None:
     found = infer.infer(local.value, context)
     if found.tensor:
-        found = infer.scalar(local.value, context)
+        found = expected.scalar(local.value, context)
     declare(Symbol(local.name.name, "local", found, local.name.span), context)
 
 

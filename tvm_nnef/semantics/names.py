@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, Note, Span
 from tvm_nnef.semantics.types import Type
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.walk import parts, walk
 
 SymbolKind: TypeAlias = Literal[
     "attribute", "extent", "helper", "input", "output", "constant", "variable",
@@ -115,49 +116,27 @@ class Report:
         self.found.append(diagnostic)
 
 
-def used_names(node: object) -> Iterator[nodes.Identifier]:
+def used_names(tree: object) -> Iterator[nodes.Identifier]:
     """The names that an expression reads, in the order of the text, properties' tensors included.
 
     Names of attributes, labels, built-in functions and types are no reads.
     """
+    return (node for node in walk(tree, _read) if isinstance(node, nodes.Identifier))
+
+
+def _read(node: nodes.Node) -> Iterable[object]:
+    """The parts of a node that it reads."""
     match node:
-        case nodes.Identifier():
-            yield node
-        case nodes.Builtin(argument=argument):
-            yield from used_names(argument)
-        case nodes.AttributeAssignment(value=value) | nodes.Carried(value=value):
-            yield from used_names(value)
-        case nodes.Call():
-            yield from used_names(node.attributes)
-            yield from used_names(node.arguments)
-        case nodes.LoopBound(extent=extent):
-            yield from used_names(extent)
-        case tuple():
-            for item in node:
-                yield from used_names(item)
-        case nodes.Node():
-            for name in node.__dataclass_fields__:
-                if name != "span":
-                    yield from used_names(getattr(node, name))
+        case nodes.Builtin(argument=value) | nodes.AttributeAssignment(value=value):
+            return (value,)
+        case nodes.Carried(value=value) | nodes.LoopBound(extent=value):
+            return (value,)
+        case nodes.Call(attributes=attributes, arguments=arguments):
+            return (attributes, arguments)
+    return parts(node)
 
 
 def is_constant(expression: object) -> bool:
     """Whether an expression consists of literals only, so that its value is known (2.5, 2.6)."""
-    return not _depends(expression)
-
-
-def _depends(node: object) -> bool:
-    match node:
-        case nodes.Identifier() | nodes.Property() | nodes.Call():
-            return True
-        case nodes.Builtin(argument=argument):
-            return _depends(argument)
-        case tuple():
-            return any(_depends(item) for item in node)
-        case nodes.Node():
-            return any(
-                _depends(getattr(node, name))
-                for name in node.__dataclass_fields__
-                if name != "span"
-            )
-    return False
+    depends = nodes.Identifier | nodes.Property | nodes.Call
+    return not any(isinstance(node, depends) for node in walk(expression, _read))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvm_nnef.semantics import infer
+from tvm_nnef.semantics import expected
 from tvm_nnef.semantics.affine import literal
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.types import (
@@ -34,7 +34,7 @@ def infer_unary(expression: nodes.Unary, context: Context) -> Type:
     """The type of ``-x``, ``!x``, ``?x``; a null test is never null."""
     operator = expression.operator
     if operator == "?":
-        tested = infer.infer(expression.operand, context)
+        tested = context.infer(expression.operand)
         if not (tested.optional or tested.poison or _is_extreme(expression.operand)):
             context.report.error(
                 f"'{expression.operand.span.text}' is never null",
@@ -43,7 +43,7 @@ def infer_unary(expression: nodes.Unary, context: Context) -> Type:
             )
         return BOOL
     allowed = frozenset({"bool"}) if operator == "!" else NUMERIC
-    return infer.expect(expression.operand, context, allowed, f"the operand of '{operator}'")
+    return expected.expect(expression.operand, context, allowed, f"the operand of '{operator}'")
 
 
 def infer_binary(expression: nodes.Binary, context: Context) -> Type:
@@ -51,24 +51,26 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
     operator = expression.operator
     spelled = SPELLING.get(operator, operator)
     if operator == "is":
-        left, right = infer.infer(expression.left, context), infer.infer(expression.right, context)
+        left, right = context.infer(expression.left), context.infer(expression.right)
         if not (left.poison or right.poison or _comparable(left, right, context)):
             _report_operands(expression, left, right, context)
             return UNKNOWN
         packed = (left.packed and not left.tensor) or (right.packed and not right.tensor)
         return replace(BOOL, packed=packed, optional=left.optional or right.optional)
     allowed = OPERANDS[operator]
-    left = infer.expect(expression.left, context, allowed, f"the left operand of '{spelled}'")
+    left = expected.expect(expression.left, context, allowed, f"the left operand of '{spelled}'")
     inner = context
     if operator in ("&&", "=>"):
-        inner = context.promote(infer.promoted(expression.left))
+        inner = context.promote(expected.promoted(expression.left))
     elif operator == "||":
-        inner = context.promote(infer.promoted(expression.left, False))
+        inner = context.promote(expected.promoted(expression.left, False))
     if left.poison:
         # One complaint is enough where both operands are of a wrong type.
-        right = infer.scalar(expression.right, inner)
+        right = expected.scalar(expression.right, inner)
     else:
-        right = infer.expect(expression.right, inner, allowed, f"the right operand of '{spelled}'")
+        right = expected.expect(
+            expression.right, inner, allowed, f"the right operand of '{spelled}'"
+        )
     if left.poison or right.poison:
         base = BOOL.base if operator in COMPARISONS or allowed == {"bool"} else ANY
         return replace(UNKNOWN, base=base, packed=left.packed or right.packed)
@@ -117,7 +119,7 @@ def _report_operands(expression: nodes.Binary, left: Type, right: Type, context:
         if own.tensor != other.tensor:
             break
         if own.base == "int" and other.base == "real":
-            hint = infer.cast_hint("int", frozenset({"real"}), operand)
+            hint = expected.cast_hint("int", frozenset({"real"}), operand)
         elif other.base in context.generics.bases:
             hint = hint or f"write '{other.base}({operand.span.text})'"
     names = [
@@ -151,12 +153,13 @@ def _check_lengths(expression: nodes.Expression, left: Type, right: Type, contex
 
 def infer_select(expression: nodes.Select, context: Context) -> Type:
     """The type of ``c ? a : b``; names that ``c`` tests for null are promoted in ``a``."""
-    test = infer.condition(expression.condition, context, "the condition of '?:'")
-    yes = infer.infer(expression.consequent, context.promote(infer.promoted(expression.condition)))
+    test = expected.condition(expression.condition, context, "the condition of '?:'")
+    promoted = context.promote(expected.promoted(expression.condition))
+    yes = promoted.infer(expression.consequent)
     if expression.alternative is None:
         return replace(yes, packed=yes.packed or test.packed, optional=True)
-    negated = context.promote(infer.promoted(expression.condition, False))
-    no = infer.infer(expression.alternative, negated)
+    negated = context.promote(expected.promoted(expression.condition, False))
+    no = negated.infer(expression.alternative)
     elementwise = test.packed and not (yes.tensor or no.tensor)
     packed = elementwise or yes.packed or no.packed
     if yes.poison or no.poison:
@@ -167,7 +170,7 @@ def infer_select(expression: nodes.Select, context: Context) -> Type:
         context.report.error(
             f"the two sides of ':' are of different types: {names[0]} and {names[1]}",
             expression.span,
-            infer.cast_hint("int", frozenset({"real"}), _int_side(expression, yes))
+            expected.cast_hint("int", frozenset({"real"}), _int_side(expression, yes))
             if {yes.base, no.base} == {"int", "real"}
             else None,
         )
@@ -194,8 +197,8 @@ def _int_side(expression: nodes.Select, yes: Type) -> nodes.Expression:
 
 def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
     """The type of ``a ?? b``."""
-    value = infer.infer(expression.value, context)
-    fallback = infer.infer(expression.fallback, context)
+    value = context.infer(expression.value)
+    fallback = context.infer(expression.fallback)
     if value.poison or fallback.poison:
         known = fallback if value.poison else value
         return replace(UNKNOWN, base=known.base, packed=value.packed or fallback.packed)
@@ -216,7 +219,7 @@ def infer_coalesce(expression: nodes.Coalesce, context: Context) -> Type:
         context.report.error(
             f"the two sides of '??' are of different types: {names[0]} and {names[1]}",
             expression.span,
-            infer.cast_hint(fallback.base, frozenset({value.base}), expression.fallback),
+            expected.cast_hint(fallback.base, frozenset({value.base}), expression.fallback),
         )
         return UNKNOWN
     return Type(
@@ -242,7 +245,9 @@ def infer_fold(expression: nodes.Fold, context: Context) -> Type:
     spelled = SPELLING.get(operator, operator)
     dots = "..." if expression.cumulative else ".."
     allowed = OPERANDS[operator] if operator in ("==", "!=", ":=") else _foldable(operator)
-    found = infer.expect(expression.operand, context, allowed, f"the operand of '{spelled} {dots}'")
+    found = expected.expect(
+        expression.operand, context, allowed, f"the operand of '{spelled} {dots}'"
+    )
     if expression.cumulative and operator not in _CUMULATIVE:
         context.report.error(
             f"'{spelled} ...' does not exist", expression.span, f"write '{spelled} ..'"

@@ -6,7 +6,7 @@ Sections 2.5 and 2.6.
 
 from __future__ import annotations
 
-from tvm_nnef.semantics import infer
+from tvm_nnef.semantics import expected
 from tvm_nnef.semantics.affine import literal_length, unknown_names
 from tvm_nnef.semantics.binding import Binding
 from tvm_nnef.semantics.context import Context
@@ -18,7 +18,7 @@ from tvm_nnef.semantics.declare import (
     declare_parameter,
     is_negative,
 )
-from tvm_nnef.semantics.infer import cast_hint
+from tvm_nnef.semantics.expected import cast_hint
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.semantics.types import Type, same_base
@@ -68,7 +68,7 @@ def check_attributes(definition: CheckedDefinition, binding: Binding, context: C
     for index, attribute in enumerate(definition.attributes):
         pack = attribute.type.pack
         if pack is not None and pack.length is not None:
-            found = infer.expect(pack.length, context, _INT, "the length of an attribute")
+            found = expected.expect(pack.length, context, _INT, "the length of an attribute")
             is_negative(pack.length, "the length of an attribute", context)
             if found.packed and not found.poison:
                 context.report.error("a pack length must be a single value", pack.length.span)
@@ -91,7 +91,7 @@ def check_attributes(definition: CheckedDefinition, binding: Binding, context: C
 
 def _check_default(parameter: nodes.Parameter, default: nodes.Expression, context: Context) -> Type:
     """Checks a default against the declared type; a single value may stand for a pack."""
-    found = infer.scalar(default, context)
+    found = expected.scalar(default, context)
     name, kind = parameter.name.name, parameter.type
     wanted = literal_length(kind.pack)
     if found.poison or not context.generics.knows(kind.name.name):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tvm_nnef.diagnostics import NnefError, Source, did_you_mean, error
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.walk import nodes_of
 
 MAIN = "main"
 STDLIB_PREFIX = "<stdlib>/"
@@ -174,7 +175,7 @@ class Program:
         pending = list(self.graphs)
         while pending:
             definition = pending.pop()
-            for call in _calls(definition.node):
+            for call in nodes_of(nodes.Call, definition.node):
                 try:
                     callee = self.resolve(definition.module, call.callee)
                 except NnefError:
@@ -183,19 +184,6 @@ class Program:
                     seen.add(callee.qualified_name)
                     pending.append(callee)
         return frozenset(seen)
-
-
-def _calls(node: object) -> Iterator[nodes.Call]:
-    match node:
-        case tuple():
-            for item in node:
-                yield from _calls(item)
-        case nodes.Node():
-            if isinstance(node, nodes.Call):
-                yield node
-            for name in node.__dataclass_fields__:
-                if name != "span":
-                    yield from _calls(getattr(node, name))
 
 
 def _not_imported(program: Program, home: CheckedModule, owner: str, path: nodes.Path) -> NnefError:

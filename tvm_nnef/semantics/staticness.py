@@ -8,7 +8,7 @@ is reported. The standard modules are written without these words; :data:`DYNAMI
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from tvm_nnef.semantics.names import Report
 from tvm_nnef.semantics.program import CheckedDefinition, Program
 from tvm_nnef.semantics.targets import target_names
 from tvm_nnef.syntax import nodes
+from tvm_nnef.syntax.walk import parts, walk
 
 DYNAMIC: Final[Mapping[str, frozenset[str]]] = {
     "layout.tensor": frozenset({"shape", "value"}),
@@ -68,7 +69,7 @@ def check_static(
     for parameter in (*definition.constants, *definition.variables):
         for part in _sizes(parameter.type):
             _expect_static(part, f"the shape of '{parameter.name.name}'", scope)
-    for node in _nodes((definition.components, definition.updates)):
+    for node in walk((definition.components, definition.updates)):
         match node:
             case nodes.Call():
                 _check_call(node, scope)
@@ -97,39 +98,30 @@ def _declared(definition: CheckedDefinition) -> set[str]:
     return dynamic - static
 
 
-def _is_dynamic(node: object, dynamic: set[str] | frozenset[str]) -> bool:
+def _is_dynamic(tree: object, dynamic: set[str] | frozenset[str]) -> bool:
     """Whether the value of an expression certainly depends on what only a run knows."""
+    return any(_is_source(node, dynamic) for node in walk(tree, _valued))
+
+
+def _is_source(node: nodes.Node, dynamic: set[str] | frozenset[str]) -> bool:
     match node:
         case nodes.Identifier(name=name):
             return name in dynamic
         case nodes.Property(name=name):
             return name == "shape"
-        case nodes.Call() | nodes.Text():
-            return False
-        case nodes.Unary(operator="?") | nodes.Binary(operator="is") | nodes.Fold(operator=":="):
-            return False
-        case nodes.Builtin(argument=argument):
-            return _is_dynamic(argument, dynamic)
-        case tuple():
-            return any(_is_dynamic(item, dynamic) for item in node)
-        case nodes.Node():
-            return any(_is_dynamic(part, dynamic) for part in _parts(node))
     return False
 
 
-def _parts(node: nodes.Node) -> Iterator[object]:
-    return (getattr(node, name) for name in node.__dataclass_fields__ if name != "span")
-
-
-def _nodes(node: object) -> Iterator[nodes.Node]:
-    """A tree's nodes, from the root downwards."""
-    if isinstance(node, tuple):
-        for item in node:
-            yield from _nodes(item)
-    elif isinstance(node, nodes.Node):
-        yield node
-        for part in _parts(node):
-            yield from _nodes(part)
+def _valued(node: nodes.Node) -> Iterable[object]:
+    """The parts of an expression whose values its own value depends on."""
+    match node:
+        case nodes.Call() | nodes.Text() | nodes.Property():
+            return ()
+        case nodes.Unary(operator="?") | nodes.Binary(operator="is") | nodes.Fold(operator=":="):
+            return ()
+        case nodes.Builtin(argument=argument):
+            return (argument,)
+    return parts(node)
 
 
 def _sizes(kind: nodes.TypeSpec) -> Iterator[nodes.Expression]:
@@ -143,7 +135,7 @@ def _sizes(kind: nodes.TypeSpec) -> Iterator[nodes.Expression]:
 def _expect_static(value: nodes.Expression, what: str, scope: _Scope) -> None:
     if not _is_dynamic(value, scope.dynamic):
         return
-    names = (node for node in _nodes(value) if isinstance(node, nodes.Identifier | nodes.Property))
+    names = (node for node in walk(value) if isinstance(node, nodes.Identifier | nodes.Property))
     culprit = next(node for node in names if _is_dynamic(node, scope.dynamic))
     scope.report.error(
         f"{what} must be known when the model is composed, but '{culprit.span.text}' is dynamic",
@@ -168,7 +160,7 @@ def _check_call(call: nodes.Call, scope: _Scope) -> None:
         what = f"attribute '{item.name.name}' of '{callee.name}'"
         _expect_static(item.value, what, scope)
     for argument in call.arguments or ():
-        if isinstance(argument, _NUMBERS) and not any(map(_is_item, _nodes(argument))):
+        if isinstance(argument, _NUMBERS) and not any(map(_is_item, walk(argument))):
             _expect_static(argument, f"a number given to '{callee.name}'", scope)
 
 

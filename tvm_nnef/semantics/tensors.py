@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 
 from tvm_nnef.diagnostics import did_you_mean
-from tvm_nnef.semantics import infer
+from tvm_nnef.semantics import expected
 from tvm_nnef.semantics.affine import literal, literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import Shapes, check_shape_given, declare, declare_parameter
-from tvm_nnef.semantics.infer import cast_hint
+from tvm_nnef.semantics.expected import cast_hint
 from tvm_nnef.semantics.names import Symbol
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.semantics.types import INT, Type, same_base
@@ -73,7 +73,7 @@ def _check_constant_value(
 ) -> None:
     inner = context.enter()
     for bound in constant.bounds:
-        found = infer.expect(bound.extent, inner, _INT, "the bound of an index symbol")
+        found = expected.expect(bound.extent, inner, _INT, "the bound of an index symbol")
         kind = INT.pack() if found.packed else INT
         declare(Symbol(bound.index.name, "index", kind, bound.index.span), inner)
     shape = constant.type.shape or ()
@@ -90,7 +90,7 @@ def _check_constant_value(
             constant.bounds[0].span,
             "declare one index symbol per dimension, in order",
         )
-    found = infer.scalar(value, inner)
+    found = expected.scalar(value, inner)
     if not found.poison:
         _check_count(constant, value, found, context)
     wanted = constant.type.name.name

@@ -13,6 +13,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.spelling import BUILTIN_FUNCTIONS, DRAFT, TOOLS
 from tvm_nnef.syntax.tools_rules import own_builtins
+from tvm_nnef.syntax.walk import walk
 
 _RESERVED = TOOLS.reserved - DRAFT.reserved
 
@@ -20,25 +21,12 @@ _RESERVED = TOOLS.reserved - DRAFT.reserved
 def check_sayable_in_tools(tree: nodes.Node) -> None:
     """Raise an :class:`NnefError` for everything in a tree that the tools dialect cannot say."""
     own = own_builtins(tree) if isinstance(tree, nodes.Module) else frozenset[str]()
-    invoked = {id(body) for node in _walk(tree) for body in _bodies(node)}
+    invoked = {id(body) for node in walk(tree) for body in _bodies(node)}
     problems = [
-        problem for node in _walk(tree) for problem in _unsayable(node, own, id(node) in invoked)
+        problem for node in walk(tree) for problem in _unsayable(node, own, id(node) in invoked)
     ]
     if problems:
         raise NnefError(problems)
-
-
-def _walk(tree: nodes.Node) -> Iterator[nodes.Node]:
-    """A node and all nodes below it, in the order of the text."""
-    pending: list[object] = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, nodes.Node):
-            yield node
-            names: tuple[str, ...] = node.__match_args__
-            pending.extend(getattr(node, name) for name in reversed(names))
-        elif isinstance(node, tuple):
-            pending.extend(reversed(node))
 
 
 def _bodies(node: nodes.Node) -> tuple[object, ...]:

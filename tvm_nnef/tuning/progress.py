@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from tvm_nnef.tuning.session import State, Told, TuningReport
+from tvm_nnef.tuning.report import State, Told, TuningReport
 
 PATIENCE = 2.0
 """Seconds from one line to the next."""

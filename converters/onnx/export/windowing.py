@@ -15,11 +15,6 @@ from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
-NEGATIVE = (
-    "its padding is left to choose, and negative; each dialect halves that in its own way",
-    "give 'padding'",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -56,18 +51,13 @@ class Windows:
 def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence[int]) -> Windows:
     """The windows of a convolution or pooling (draft, sections 4.4.1 and 4.4.2).
 
-    With ``ceil_mode`` the padding behind is what a last window needs that is not full. Raises
-    Unsayable where the padding depends on extents that only a run tells.
+    With ``ceil_mode`` the trailing padding is what a last window needs that is not full. Raises
+    Unsayable if the padding depends on dynamic dimensions.
     """
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
-    spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
-    up = bool(invocation.attribute("ceil_mode"))
-    if invocation.attribute("padding") is None:
-        before, after = _automatic(invocation, inputs, spans, stride, up)
-    else:
-        padding = invocation.numbers("padding")
-        before, after = padding[: len(sizes)], padding[len(sizes) :]
-    if up:
+    before, after = paddings(invocation)
+    if invocation.attribute("ceil_mode"):
+        spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
         after = [
             _rounded_up(count, lead, step, span, extent)
             for count, lead, step, span, extent in zip(
@@ -77,25 +67,14 @@ def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence
     return Windows(list(sizes), stride, dilation, before, after)
 
 
-def _automatic(
-    invocation: Invocation,
-    inputs: Sequence[Dimension],
-    spans: Sequence[int],
-    stride: Sequence[int],
-    up: bool,
-) -> tuple[list[int], list[int]]:
-    divide = dimensions.ceildiv if up else dimensions.floordiv
-    totals: list[int] = []
-    for extent, span, step in zip(inputs, spans, stride, strict=True):
-        steps = dimensions.mul(dimensions.sub(divide(extent, step), 1), step)
-        total = dimensions.sub(dimensions.add(steps, span), extent)
-        if not isinstance(total, int):
-            raise Unsayable("its padding depends on extents that are known at run time only")
-        if total < 0 and total % 2:
-            raise Unsayable(*NEGATIVE)
-        totals.append(total)
-    upper = invocation.attribute("padding_align") == "UPPER"
-    before = [total // 2 if upper else -(-total // 2) for total in totals]
+def paddings(invocation: Invocation) -> tuple[list[int], list[int]]:
+    """The leading and the trailing padding. Raises Unsayable if it is dynamic."""
+    before, totals = (
+        [count for count in invocation.using(name) if isinstance(count, int)]
+        for name in ("offset", "paddings")
+    )
+    if len(before) + len(totals) < 2 * len(invocation.using("paddings")):
+        raise Unsayable("its padding depends on extents that are known at run time only")
     return before, [total - lead for total, lead in zip(totals, before, strict=True)]
 
 

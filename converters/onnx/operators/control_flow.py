@@ -28,7 +28,7 @@ def branch(node: Node, builder: Builder) -> Sequence[Tensor]:
     bodies = [node.attributes["then_branch"], node.attributes["else_branch"]]
     if condition.value is not None:
         return node.subgraph(bodies[0 if condition.value.reshape(()) else 1], (), builder)
-    blocks = [_block(node, body) for body in bodies]
+    blocks = [_block(node, body, builder) for body in bodies]
     pairs = list(zip(*(block[1] for block in blocks), strict=True))
     shapes = [_common(then, otherwise) for then, otherwise in pairs]
     finished = [_yielding(inner, outputs, shapes) for inner, outputs in blocks]
@@ -59,8 +59,8 @@ def _common(then: Tensor, otherwise: Tensor) -> Shape:
     )
 
 
-def _block(node: Node, body: onnx.GraphProto) -> tuple[Builder, list[Tensor]]:
-    inner = Builder()
+def _block(node: Node, body: onnx.GraphProto, builder: Builder) -> tuple[Builder, list[Tensor]]:
+    inner = Builder(builder)
     outputs = node.subgraph(body, (), inner)
     return inner, [own(each, inner) for each in outputs]
 
@@ -116,7 +116,7 @@ def _counted(
 ) -> Sequence[Tensor]:
     """A loop of known length; unrolled where it changes the shapes of what it carries."""
     body = node.attributes["body"]
-    inner = Builder()
+    inner = Builder(builder)
     carried = [
         Tensor(each.dtype, each.shape, value.name)
         for each, value in zip(state, body.input[2:], strict=True)
@@ -183,7 +183,7 @@ def _open(
 
     How long that is the model declares, or the steps are counted, up to a bound.
     """
-    body, inner = node.attributes["body"], Builder()
+    body, inner = node.attributes["body"], Builder(builder)
     carried = [
         Tensor(each.dtype, each.shape, value.name)
         for each, value in zip(state, body.input[2:], strict=True)
@@ -303,7 +303,7 @@ def _scan(
         Tensor(each.dtype, each.shape, value.name)
         for each, value in zip(state, body.input, strict=False)
     ]
-    inner = Builder()
+    inner = Builder(builder)
     outputs = node.subgraph(body, [*carried, *items], inner)
     yields = tuple(own(each, inner) for each in outputs)
     finals = [Tensor(each.dtype, each.shape) for each in carried]

@@ -369,7 +369,7 @@ def non_max_suppression(node: Node, builder: Builder) -> Tensor:
     flat = builder.reshape(kept, (batch * classes * count,))
     if shape is None:
         found = builder.call("layout.nonzero", flat, as_type="int64")
-        places = builder.squeeze(decided(found, (1,), 1, batch * classes * count), [0])
+        places = builder.squeeze(decided(found, (1,), 1, batch * classes * count, builder), [0])
         return builder.call(
             "onnx.chosen_boxes", rank, places, as_type="int64", as_shape=(*places.shape, 3)
         )

@@ -112,7 +112,9 @@ def compress(node: Node, builder: Builder) -> Tensor:
     kept = builder.slice(condition, 0, 0, extent)
     shape = node.known_shape()
     if shape is None:
-        found = decided(builder.call("layout.nonzero", kept, as_type="int64"), (1,), 1, extent)
+        found = decided(
+            builder.call("layout.nonzero", kept, as_type="int64"), (1,), 1, extent, builder
+        )
         places = builder.squeeze(found, [0])
         shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
         return builder.call("layout.gather", x, places, as_shape=shape, axis=axis)
@@ -128,7 +130,9 @@ def nonzero(node: Node, builder: Builder) -> Tensor:
     """The indices of elements that are not zero, a column each."""
     x, shape = node.input(0), node.known_shape()
     if shape is None or not all(isinstance(extent, int) for extent in shape):
-        return decided(builder.call("layout.nonzero", x, as_type="int64"), (x.rank,), 1, x.size)
+        return decided(
+            builder.call("layout.nonzero", x, as_type="int64"), (x.rank,), 1, x.size, builder
+        )
     if x.kind != "bool":
         x = builder.cast(x, "bool")
     flat = builder.reshape(x, (x.size,))
@@ -160,7 +164,7 @@ def unique(node: Node, builder: Builder) -> Sequence[Tensor]:
     # Where the row of each rank stands; there are fewer of them than rows, as data decide.
     found = builder.call("onnx.rows_of_ranks", first, inverse, as_type="int64")
     used = builder.call("onnx.used_ranks", first, as_type="bool")
-    ranks = decided(builder.call("layout.nonzero", used, as_type="int64"), (1,), 1, number)
+    ranks = decided(builder.call("layout.nonzero", used, as_type="int64"), (1,), 1, number, builder)
     count = ranks.shape[1]
     chosen = builder.squeeze(ranks, [0])
     places = builder.call("layout.gather", found, chosen, as_shape=(count,), axis=0)
@@ -201,7 +205,7 @@ def _numbered(begins: Tensor, builder: Builder) -> tuple[Tensor, Tensor]:
     """How many ones stand in front of each element or at it, less one, and where the ones stand."""
     (number,) = begins.shape
     total = builder.call("math.cumsum", begins, axis=0)
-    found = decided(builder.call("layout.nonzero", begins), (1,), 1, number)
+    found = decided(builder.call("layout.nonzero", begins), (1,), 1, number, builder)
     return builder.call("math.sub", total, 1), builder.squeeze(found, [0])
 
 

@@ -301,7 +301,7 @@ def _direction(
     starts = [_start(node, position, number, batch, direction, batch_first, builder)
               for position in kind.states]  # fmt: skip
     carried = [Tensor(x.dtype, (batch, direction.hidden)) for _ in starts]
-    item, index, inner = Tensor(x.dtype, pack.shape), None, Builder()
+    item, index, inner = Tensor(x.dtype, pack.shape), None, Builder(builder)
     for tensor, name in zip((*carried, item), (*"hc"[: len(carried)], "x"), strict=True):
         tensor.hint = f"{node.proto.output[0] or node.operator}_{name}"
     new = kind.cell(direction, item, carried, inner)

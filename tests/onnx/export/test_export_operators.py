@@ -189,6 +189,8 @@ FAMILIES: dict[str, list[str]] = {
         "real nn.deconv{stride=2, padding=[1, 0, 0, 1]}(f, d)",
         "real nn.deconv{stride=[2, 3], padding=1, output_size=[14, 15]}(f, d, v)",
         "real nn.deconv{stride=2, dilation=[1, 2], groups=2}(f, d, e)",
+        "real nn.deconv{stride=[4, 6]}(f, d)",
+        "real nn.deconv{stride=[4, 6], padding_align='LOWER'}(f, d)",
         "real nn.deconv{padding=[-1, 0, 0, -2], data_format='XCN', filter_format='CXN'}(f2, d2, v)",
     ],
     "pooling": [
@@ -202,6 +204,9 @@ FAMILIES: dict[str, list[str]] = {
         "real nn.sum_pool{axes=[2], size=[2], padding=[3, -2]}(f)",
         "real nn.max_pool{axes=[0, 1, 2, 3], size=[1, 1, 2, 2]}(f)",
         "real nn.max_pool{axes=[0, 1, 2, 3], size=2}(f)",
+        # the padding that the operator chooses is negative and odd
+        "real nn.max_pool{axes=[2, 3], size=1, stride=[2, 4]}(f)",
+        "real nn.max_pool{axes=[2, 3], size=1, stride=[2, 4], padding_align='LOWER'}(f)",
     ],
     "activations": [
         *(f"real nn.{name}(x)" for name in
@@ -387,6 +392,8 @@ DIRECT = {
     "real image.resize{axes=[2, 3], size=[14, 12]}(f)": ["Resize"],
     "real image.linear_upsample{axes=[2, 3], factor=[2, 3]}(f)": ["Resize"],
     "real image.grid_sample(f, r)": ["GridSample"],
+    "real nn.max_pool{axes=[2, 3], size=1, stride=[2, 4]}(f)": ["Slice", "MaxPool"],
+    "real nn.deconv{stride=[4, 6]}(f, d)": ["ConvTranspose", "Pad"],
     "real layout.space_to_depth{block_size=[2, 2]}(g)": ["SpaceToDepth"],
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ from tvm_nnef.lower.long_sums import LONGEST
 from tvm_nnef.lower.ops.common import computes_natively, forward, permuted, reshaped, scalar
 from tvm_nnef.lower.ops.deconvolution import CONVOLUTIONS, Axis, deconvolution
 from tvm_nnef.lower.ops.math import elementwise
-from tvm_nnef.symbolic.dimensions import Dimension, add, equal, floordiv, is_static, sub
+from tvm_nnef.symbolic.dimensions import Dimension, add, equal, floordiv, is_static, mul, sub
 from tvm_nnef.tvm_support.compat import RelaxExpression, constant, constant_array
 
 _MAX_POOLS = {1: relax.op.nn.max_pool1d, 2: relax.op.nn.max_pool2d, 3: relax.op.nn.max_pool3d}
@@ -59,76 +59,41 @@ def windows(
 ) -> Windows | None:
     """The windows of a convolution or pooling (draft, sections 4.4.1 and 4.4.2).
 
-    The padding behind is what the extents of the output need: more than is written with
-    ``ceil_mode``, and nothing where windows end before the input does. None where padding is
-    negative, such that Relax would begin or end with another window.
+    The leading and the total padding are the operator's ``offset`` and ``paddings``. None if
+    Relax cannot pad so that it computes just these windows.
     """
+    if 0 in (*inputs, *outputs):
+        return None
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
     spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
-    if not all(map(is_static, (*inputs, *outputs))):
-        return _open_windows(invocation, inputs, spans, outputs)
-    before = _leading_padding(invocation, inputs, spans, stride)
-    if before is None or min(before, default=0) < 0 or 0 in inputs or 0 in outputs:
-        return None
-    after = [
-        (output - 1) * step + span - extent - lead
-        for output, step, span, extent, lead in zip(
-            outputs, stride, spans, inputs, before, strict=True
-        )
-    ]
-    if any(count <= -step for count, step in zip(after, stride, strict=True)):
-        return None
-    return Windows(stride, dilation, before, [max(0, count) for count in after])
+    before: list[int] = []
+    after: list[int] = []
+    for extent, output, lead, total, span, step in zip(
+        inputs, outputs, invocation.using("offset"), invocation.using("paddings"), spans, stride,
+        strict=True,
+    ):  # fmt: skip
+        trail = _trailing(extent, output, lead, total, span, step)
+        if not is_static(lead) or lead < 0 or trail is None:
+            return None
+        before.append(lead)
+        after.append(trail)
+    return Windows(stride, dilation, before, after)
 
 
-def _open_windows(
-    invocation: Invocation,
-    inputs: Sequence[Dimension],
-    spans: Sequence[int],
-    outputs: Sequence[Dimension],
-) -> Windows | None:
-    """The windows over extents that only a run tells, where Relax gives just these outputs.
+def _trailing(
+    extent: Dimension, output: Dimension, lead: Dimension, total: Dimension, span: int, step: int
+) -> int | None:
+    """The trailing padding with which Relax computes as many windows as the output has.
 
-    The padding has to be a number: written, or that of a stride of 1.
+    Over a static dimension that is what the last window needs: more than the total says with
+    ``ceil_mode``, and nothing if the last window ends inside the input.
     """
-    stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
-    if invocation.attribute("ceil_mode"):
-        return None
-    if invocation.attribute("padding") is not None:
-        written = invocation.numbers("padding")
-        before, after = written[: len(spans)], written[len(spans) :]
-    elif all(step == 1 for step in stride):
-        upper = invocation.attribute("padding_align") == "UPPER"
-        before = [(span - 1) // 2 if upper else span // 2 for span in spans]
-        after = [span - 1 - lead for span, lead in zip(spans, before, strict=True)]
-    else:
-        return None
-    told = all(
-        equal(output, add(floordiv(sub(add(extent, lead + trail), span), step), 1))
-        for output, extent, lead, trail, span, step in zip(
-            outputs, inputs, before, after, spans, stride, strict=True
-        )
-    )
-    known = told and min((*before, *after), default=0) >= 0
-    return Windows(stride, dilation, before, after) if known else None
-
-
-def _leading_padding(
-    invocation: Invocation, inputs: Sequence[int], spans: Sequence[int], stride: Sequence[int]
-) -> list[int] | None:
-    """The padding in front; None where it is negative, which each dialect rounds in its own way."""
-    if invocation.attribute("padding") is not None:
-        return invocation.numbers("padding")[: len(inputs)]
-    up = bool(invocation.attribute("ceil_mode"))
-    counts = [-(-n // s) if up else n // s for n, s in zip(inputs, stride, strict=True)]
-    totals = [
-        (count - 1) * step + span - extent
-        for count, step, span, extent in zip(counts, stride, spans, inputs, strict=True)
-    ]
-    if min(totals, default=0) < 0:
-        return None
-    upper = invocation.attribute("padding_align") == "UPPER"
-    return [total // 2 if upper else -(-total // 2) for total in totals]
+    reach = sub(add(mul(sub(output, 1), step), span), add(extent, lead))
+    if is_static(extent) and is_static(output) and is_static(reach):
+        return max(0, reach) if reach > -step else None
+    trail = sub(total, lead)
+    computed = add(floordiv(sub(add(extent, total), span), step), 1)
+    return trail if is_static(trail) and trail >= 0 and equal(output, computed) else None
 
 
 def _dimensions(layout: str, rank: int) -> list[int]:

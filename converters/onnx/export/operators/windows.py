@@ -9,7 +9,7 @@ import numpy as np
 
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
-from tvm_nnef.converters.onnx.export.windowing import NEGATIVE, Windows, spatial, windows
+from tvm_nnef.converters.onnx.export.windowing import Windows, paddings, spatial, windows
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -117,16 +117,7 @@ def _turned(
     """The paddings of a transposed convolution, and what the output is longer than they say."""
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
     spans = [(size - 1) * step + 1 for size, step in zip(sizes, dilation, strict=True)]
-    if invocation.attribute("padding") is None:
-        totals = [span - step for span, step in zip(spans, stride, strict=True)]
-        if any(total < 0 and total % 2 for total in totals):
-            raise Unsayable(*NEGATIVE)
-        upper = invocation.attribute("padding_align") == "UPPER"
-        before = [total // 2 if upper else -(-total // 2) for total in totals]
-        after = [total - lead for total, lead in zip(totals, before, strict=True)]
-    else:
-        padding = invocation.numbers("padding")
-        before, after = padding[: len(sizes)], padding[len(sizes) :]
+    before, after = paddings(invocation)
     extra = [0] * len(sizes)
     if invocation.attribute("output_size") is not None:
         wanted = invocation.numbers("output_size")

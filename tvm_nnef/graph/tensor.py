@@ -1,0 +1,37 @@
+"""Tensors, which formulas load from and store to, and which operations take and give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from tvm_nnef.diagnostics import Span
+from tvm_nnef.symbolic.dimensions import Dimension
+
+ScalarType: TypeAlias = Literal["real", "int", "bool"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tensor:
+    """A typed array with a name that is unique in its model, such as ``main.Net.conv1``.
+
+    ``value`` of a constant is one number for all elements, or a flat row-major tuple of them.
+    A tensor that its author did not name has a name with a last part such as ``.T1``.
+    """
+
+    name: str
+    type: ScalarType
+    shape: tuple[Dimension, ...]
+    role: Literal["input", "variable", "constant", "result"]
+    value: int | float | bool | tuple[int | float | bool, ...] | None = None
+    span: Span | None = field(default=None, repr=False)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def short_name(self) -> str:
+        """The name without its scope."""
+        return self.name.rpartition(".")[2]

@@ -1,0 +1,56 @@
+"""What lowering a branch or a loop needs of the function that it stands in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tvm_nnef.graph.nodes import Graph, Tensor
+from tvm_nnef.lower.symbols import Symbol
+from tvm_nnef.tvm_support.compat import RelaxExpression
+
+
+class Scope(Protocol):
+    """The part of :class:`tvm_nnef.lower.walk.Walk` that branches and loops use."""
+
+    @property
+    def builder(self) -> Any:
+        """The ``relax.BlockBuilder``."""
+
+    @property
+    def machine_types(self) -> Mapping[Tensor, str]:
+        """The dtype of every tensor."""
+
+    @property
+    def bounds(self) -> Mapping[str, int]:
+        """The largest value of every symbol."""
+
+    @property
+    def known(self) -> dict[str, Symbol]:
+        """The symbols that are known in this function, by name."""
+
+    @property
+    def updated(self) -> dict[Tensor, RelaxExpression]:
+        """The new values of variables."""
+
+    def inside(
+        self,
+        values: Mapping[Tensor, RelaxExpression],
+        updated: Mapping[Tensor, RelaxExpression] | None = None,
+    ) -> Scope:
+        """The scope of another function, or of one step, which knows the given tensors only."""
+
+    def run(self, graph: Graph) -> None:
+        """Lowers the nodes of a graph."""
+
+    def value(self, tensor: Tensor, dtype: str | None = None) -> RelaxExpression:
+        """What a tensor has become, in a dtype if one is given."""
+
+    def new_value(self, variable: Tensor) -> RelaxExpression:
+        """The new value of a variable, or its value if it has no new one."""
+
+    def cast(self, value: RelaxExpression, dtype: str) -> RelaxExpression:
+        """A value in a dtype."""
+
+    def outputs(self, graph: Graph, dtypes: Sequence[str]) -> list[RelaxExpression]:
+        """What the outputs of a graph have become, each in its dtype."""

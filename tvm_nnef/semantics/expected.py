@@ -1,0 +1,93 @@
+"""Types that an expression must have, and hints where it has another."""
+
+from __future__ import annotations
+
+from tvm_nnef.semantics.context import Context
+from tvm_nnef.semantics.types import NUMERIC, UNKNOWN, Type
+from tvm_nnef.syntax import nodes
+
+
+def scalar(expression: nodes.Expression, context: Context) -> Type:
+    """The type of an expression that must be a value or a pack of values, and no tensor."""
+    found = context.infer(expression)
+    if found.poison:
+        return found
+    if found.tensor:
+        name = expression.span.text
+        context.report.error(
+            f"'{name}' is a tensor and has no value here",
+            expression.span,
+            _tensor_hint(expression, context),
+        )
+        return UNKNOWN
+    if found.guarded:
+        context.report.error(
+            "an index between bars cannot be part of an expression",
+            expression.span,
+            "place the bars around the complete index",
+        )
+        return UNKNOWN
+    return found
+
+
+def _tensor_hint(expression: nodes.Expression, context: Context) -> str:
+    name = expression.name if isinstance(expression, nodes.Identifier) else "x"
+    match context.place:
+        case "lower":
+            return (
+                f"an element is read with all of its indices, as in '{name}[i,j]' or '{name}[i,]'"
+            )
+        case "compose":
+            return "tensors are computed by invoking operators, such as those of module 'math'"
+    return f"only the shape and the rank are known here, as in '{name}.shape' and '{name}.rank'"
+
+
+def expect(
+    expression: nodes.Expression, context: Context, allowed: frozenset[str], what: str
+) -> Type:
+    """The type of a value whose base must be one of ``allowed``; ``what`` begins the message."""
+    found = scalar(expression, context)
+    if found.poison or context.generics.may_be(found.base, allowed):
+        return found
+    context.report.error(
+        f"{what} must be of type {_one_of(allowed)}, not {context.generics.describe(found.base)}",
+        expression.span,
+        cast_hint(found.base, allowed, expression),
+    )
+    return UNKNOWN
+
+
+def cast_hint(base: str, allowed: frozenset[str], expression: nodes.Expression) -> str | None:
+    """How a value of type ``base`` becomes one of the allowed types."""
+    if base == "int" and "real" in allowed:
+        if isinstance(expression, nodes.Integer):
+            return f"write '{expression.value}.0'"
+        return f"write 'real({expression.span.text})'"
+    if base == "real" and "int" in allowed:
+        return f"write 'int({expression.span.text})'"
+    if base in NUMERIC and allowed == {"bool"}:
+        return f"write a comparison, such as '{expression.span.text} != 0'"
+    return None
+
+
+def _one_of(allowed: frozenset[str]) -> str:
+    return " or ".join(name for name in ("int", "real", "bool", "str") if name in allowed)
+
+
+def promoted(condition: nodes.Expression, holds: bool = True) -> list[str]:
+    """The names that are certainly not null where a condition holds (or does not hold)."""
+    match condition:
+        case nodes.Unary(operator="?", operand=nodes.Identifier(name=name)) if holds:
+            return [name]
+        case nodes.Unary(operator="!", operand=operand):
+            return promoted(operand, not holds)
+        case nodes.Binary(operator="&&", left=left, right=right) if holds:
+            return promoted(left) + promoted(right)
+        case nodes.Binary(operator="||", left=left, right=right) if not holds:
+            return promoted(left, False) + promoted(right, False)
+    return []
+
+
+def condition(expression: nodes.Expression, context: Context, what: str) -> Type:
+    """The type of a condition, which must be bool."""
+    return expect(expression, context, frozenset({"bool"}), what)

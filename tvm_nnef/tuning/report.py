@@ -1,0 +1,65 @@
+"""What tuning came to, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TunedKernel:
+    """What tuning came to for a kernel: seconds of one call by the rules, and as it is built now.
+
+    They are the same where the rule was as fast as all that was tried.
+    """
+
+    name: str
+    rule: str
+    calls: int
+    trials: int
+    rule_seconds: float
+    seconds: float
+
+    @property
+    def tuned(self) -> bool:
+        """Whether a tuned schedule was faster than the rule's."""
+        return self.seconds < self.rule_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class TuningReport:
+    """The kernels of a model, the longest first; ``left_out`` are those that were not searched."""
+
+    kernels: tuple[TunedKernel, ...]
+    left_out: tuple[str, ...]
+    trials: int
+
+    def summary(self) -> str:
+        """How many kernels are faster now, and by how much all of them together."""
+        tuned = [kernel for kernel in self.kernels if kernel.tuned]
+        before = sum(kernel.calls * kernel.rule_seconds for kernel in self.kernels)
+        after = sum(kernel.calls * kernel.seconds for kernel in self.kernels)
+        gain = f", {before / after:.2f} times as fast altogether" if tuned and after else ""
+        kernels = f"{len(tuned)} of {len(self.kernels)} kernels are faster than by the rules"
+        left = f" Not tuned: {', '.join(self.left_out)}." if self.left_out else ""
+        return f"{self.trials} trials: {kernels}{gain}.{left}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as what JSON can hold."""
+        names = ("name", "rule", "calls", "trials", "rule_seconds", "seconds")
+        kernels = [{name: getattr(each, name) for name in names} for each in self.kernels]
+        return {"trials": self.trials, "kernels": kernels, "left_out": list(self.left_out)}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is told after each trial: trials done and wanted, and the kernels so far."""
+
+    done: int
+    wanted: int
+    searching: str
+    report: TuningReport
+
+
+Told = Callable[[State], None]
