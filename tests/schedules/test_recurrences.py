@@ -148,8 +148,8 @@ CASES = {
     "two terms": Case(
         ROWS, COPY + "y[i,j] += (j > 0 ? y[i,j-1] : T(0)) + (j > 1 ? y[i,j-2] : T(0))",
         (copy, fibonacci)),
-    "with a factor": Case(ROWS, COPY + "y[i,j] += T(3) * y[i,|j-1|]",
-                          (copy, add_if_inside((0, -1), 3))),
+    "with a factor": Case(ROWS, COPY + "y[i,j] += T(-1) * y[i,|j-1|]",
+                          (copy, add_if_inside((0, -1), -1))),
     "far back": Case(ROWS, COPY + "y[i,j] += y[i,|j-9|]", (copy, add_if_inside((0, -9)))),
     "three rows back": Case(ROWS, COPY + "y[i,j] += y[|i-3|,j]", (copy, add_if_inside((-3, 0)))),
     "diagonal": Case(ROWS, COPY + "y[i,j] += y[|i-1|,|j-1|]", (copy, add_if_inside((-1, -1)))),

@@ -2,8 +2,8 @@
 
 Takes every formula: computed left-hand sides, conditions that read the output, packed steps. The
 loops run one after another in the order in which they are written, so the result is right
-everywhere; it is fast where the schedules read a recurrence from them (``schedules/cpu/scan.py``,
-``free_loops.py``), and the build report names the others. Does not touch Relax.
+everywhere; schedules run those in parallel that do not depend on each other
+(``schedules/cpu/sequential.py``). Does not touch Relax.
 """
 
 from __future__ import annotations

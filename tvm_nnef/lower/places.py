@@ -14,7 +14,7 @@ from tvm_nnef.graph.formula import Binary, Constant, Index, Local, Scalar, State
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
-_Linear: TypeAlias = "tuple[Dimension, dict[str, Dimension]]"
+Linear: TypeAlias = "tuple[Dimension, dict[str, Dimension]]"
 """An offset, and the coefficient of each index."""
 
 
@@ -51,10 +51,10 @@ def extents(statement: Statement) -> dict[str, Dimension] | None:
 def place(subscript: Scalar, statement: Statement) -> Place | None:
     """The place of a subscript in a statement whose loops have fixed extents."""
     ranges = extents(statement)
-    linear = _linear(subscript, statement)
-    if ranges is None or linear is None:
+    found = linear(subscript, statement)
+    if ranges is None or found is None:
         return None
-    offset, coefficients = linear
+    offset, coefficients = found
     rest = [
         Term(name, coefficient, ranges[name])
         for name, coefficient in coefficients.items()
@@ -87,7 +87,7 @@ def _next(terms: list[Term], behind: Dimension) -> Term | None:
     return next(fitting, None)
 
 
-def _linear(scalar: Scalar, statement: Statement) -> _Linear | None:
+def linear(scalar: Scalar, statement: Statement) -> Linear | None:
     """A scalar as a number plus multiples of indices."""
     match scalar:
         case Constant("int", value) if not isinstance(value, float):
@@ -96,29 +96,29 @@ def _linear(scalar: Scalar, statement: Statement) -> _Linear | None:
             return 0, {name: 1}
         case Local(name):
             meant = next(local.value for local in statement.locals if local.name == name)
-            return _linear(meant, statement)
+            return linear(meant, statement)
         case Unary("neg", operand):
-            return _scaled(_linear(operand, statement), -1)
+            return _scaled(linear(operand, statement), -1)
         case Binary("add" | "sub" as function, left, right):
             sign = 1 if function == "add" else -1
-            first = _linear(left, statement)
-            second = _scaled(_linear(right, statement), sign)
+            first = linear(left, statement)
+            second = _scaled(linear(right, statement), sign)
             if first is None or second is None:
                 return None
             names = {**first[1], **second[1]}
             total = {n: dimensions.add(first[1].get(n, 0), second[1].get(n, 0)) for n in names}
             return dimensions.add(first[0], second[0]), total
         case Binary("mul", left, right):
-            one, other = _linear(left, statement), _linear(right, statement)
+            one, other = linear(left, statement), linear(right, statement)
             if one is None or other is None or (one[1] and other[1]):
                 return None
             return _scaled(one, other[0]) if one[1] else _scaled(other, one[0])
     return None
 
 
-def _scaled(linear: _Linear | None, factor: Dimension) -> _Linear | None:
-    if linear is None:
+def _scaled(scalar: Linear | None, factor: Dimension) -> Linear | None:
+    if scalar is None:
         return None
-    offset, coefficients = linear
+    offset, coefficients = scalar
     scaled = {name: dimensions.mul(each, factor) for name, each in coefficients.items()}
     return dimensions.mul(offset, factor), scaled

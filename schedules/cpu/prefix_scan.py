@@ -1,0 +1,198 @@
+"""A prefix scan along contiguous elements, in place, in vectors.
+
+In order, each element waits for the one before. Here the scan inside of a vector takes as many
+steps as it has halvings: the vector is combined with itself, shifted by one lane, then by two, by
+four and so on; the neutral element is shifted in. Then the total of all vectors before is combined
+with it: only that operation waits. So sums are rounded in another order, and less often. Integers,
+which wrap around, and max and min, which keep NaN, are the same in any order. Products of reals
+stay in order: a product of some elements may overflow if that of all does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from tvm_nnef.function_attributes import Combine, PrefixScan
+from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules.cpu.description import Description, bits_of
+from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+
+_VECTORS = 4
+"""Vectors that are scanned at once."""
+
+_COMBINE: Mapping[Combine, Combination] = {
+    "sum": tirx.Add, "product": tirx.Mul, "max": greater, "min": smaller,
+}  # fmt: skip
+
+_ANY_ORDER = ("float32", "float64", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64")
+"""The dtypes that are scanned in vectors."""
+
+
+def neutral_element(combine: Combine, dtype: str) -> PrimExpression:
+    """What changes nothing; of the dtype in which to combine, in which integers wrap around."""
+    if combine in ("max", "min"):
+        return (least if combine == "max" else greatest)(dtype)
+    if dtype.startswith("int"):
+        dtype = f"u{dtype}"
+    # -0.0 + 0.0 is 0.0, and -0.0 + -0.0 is -0.0
+    zero = 0 if dtype.startswith("uint") else -0.0
+    return tirx.const(zero if combine == "sum" else 1, dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """The elements of a buffer along the axis of a scan; ``indices`` has those of other axes."""
+
+    buffer: tirx.Buffer
+    scan: PrefixScan
+    indices: Mapping[int, PrimExpression]
+    index_type: str
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements are neighbours, and all other indices are known."""
+        shape = [sizes.extent(size) for size in self.buffer.shape]
+        others = [number for number in range(len(shape)) if number != self.scan.axis]
+        last = all(sizes.same(size, 1) for size in shape[self.scan.axis + 1 :])
+        return last and others == sorted(self.indices)
+
+    def statement(self, description: Description) -> tirx.Stmt:
+        """The loops: over blocks of vectors, over vectors, over the elements that are left."""
+        stored = str(self.buffer.dtype)
+        neutral = neutral_element(self.scan.combine, stored)
+        is_real_product = self.scan.combine == "product" and stored.startswith("float")
+        vectors = stored in _ANY_ORDER and not is_real_product
+        lanes = description.lanes(bits_of(stored)) if vectors else 1
+        scanner = _Scanner(self, neutral, lanes)
+        statements = [tirx.AllocBuffer(scanner.carry), scanner.start()]
+        done: sizes.Extent = 0
+        for count in (_VECTORS, 1) if lanes > 1 else ():
+            blocks = sizes.quotient(self.extent - done, count * lanes)
+            if not sizes.same(blocks, 0):
+                statements.append(scanner.blocks(blocks, count, done))
+            done = done + blocks * (count * lanes)
+        return emit.sequence([*statements, scanner.singles(done)])
+
+    @property
+    def extent(self) -> sizes.Extent:
+        """The number of elements."""
+        return sizes.extent(self.buffer.shape[self.scan.axis])
+
+    def at(self, position: PrimExpression) -> list[PrimExpression]:
+        """The indices of an element."""
+        indices = {**self.indices, self.scan.axis: position}
+        return [indices[number] for number in sorted(indices)]
+
+
+class _Scanner:
+    """Writes the loops over one row; ``carry`` has the total so far, in each lane."""
+
+    def __init__(self, row: Row, neutral: PrimExpression, lanes: int) -> None:
+        self.row, self.neutral, self.lanes = row, neutral, lanes
+        self.dtype = dtype_of(neutral)
+        self.combine = _COMBINE[row.scan.combine]
+        self.carry = self._local("carry", lanes)
+
+    def start(self) -> tirx.Stmt:
+        """Nothing is carried at first."""
+        return self._vectors(
+            self.lanes, lambda lane: tirx.BufferStore(self.carry, self.neutral, [lane])
+        )
+
+    def blocks(self, number: sizes.Extent, count: int, done: sizes.Extent) -> tirx.Stmt:
+        """A loop over blocks of ``count`` vectors, after some elements."""
+        size = count * self.lanes
+
+        def block(index: PrimExpression) -> tirx.Stmt:
+            first = self._number(done) + index * self._number(size)
+            if self.row.scan.reverse:
+                first = self._number(self.row.extent - size) - first
+            return self._block(first, count)
+
+        return emit.loop(number, block, name="block", dtype=self.row.index_type)
+
+    def singles(self, done: sizes.Extent) -> tirx.Stmt:
+        """A loop over the elements after some, one after the other."""
+        total, zero = self._local("total", 1), self._number(0)
+
+        def step(index: PrimExpression) -> tirx.Stmt:
+            last = self._number(self.row.extent - 1)
+            position = last - index if self.row.scan.reverse else index
+            new = self.combine(total[(zero,)], self._load(position))
+            stored = self._store(position, total[(zero,)])
+            return emit.sequence([tirx.BufferStore(total, new, [zero]), stored])
+
+        return emit.sequence([
+            tirx.AllocBuffer(total),
+            tirx.BufferStore(total, self.carry[(zero,)], [zero]),
+            emit.loop(self.row.extent - done, step, name="step", start=done,
+                      dtype=self.row.index_type),
+        ])  # fmt: skip
+
+    def _block(self, first: PrimExpression, count: int) -> tirx.Stmt:
+        """Some vectors from an element on."""
+        lanes, size, reverse = self.lanes, count * self.lanes, self.row.scan.reverse
+        parts = self._local("parts", size)
+        whole = [tirx.Ramp(self._number(n * lanes), self._number(1), lanes) for n in range(count)]
+
+        def read(index: PrimExpression) -> tirx.Stmt:
+            return tirx.BufferStore(parts, self._load(first + index), [index])
+
+        def write(index: PrimExpression) -> tirx.Stmt:
+            return self._store(first + index, parts[(index,)])
+
+        statements = [tirx.AllocBuffer(parts), self._vectors(size, read)]
+        neutral, step = tirx.Broadcast(self.neutral, lanes), 1
+        while step < lanes:
+            order = _shifted(lanes, -step if reverse else step)
+            for vector in whole:
+                moved = tirx.Shuffle([neutral, parts[(vector,)]], order)
+                new = self.combine(moved, parts[(vector,)])
+                statements.append(tirx.BufferStore(parts, new, [vector]))
+            step *= 2
+        for vector in reversed(whole) if reverse else whole:
+            statements += self._carried(parts, vector)
+        return emit.sequence([*statements, self._vectors(size, write)])
+
+    def _carried(self, parts: tirx.Buffer, vector: PrimExpression) -> list[tirx.Stmt]:
+        """What combines a scanned vector with all before it."""
+        last = self._local("last", self.lanes)
+        lane = 0 if self.row.scan.reverse else self.lanes - 1
+        every = tirx.Ramp(self._number(0), self._number(1), self.lanes)
+        carry, part = self.carry[(every,)], parts[(vector,)]
+        # Only this one operation waits for the vector before: the lanes are moved in front of it.
+        total = tirx.Shuffle([part], [lane] * self.lanes)
+        return [
+            tirx.AllocBuffer(last),
+            tirx.BufferStore(last, total, [every]),
+            tirx.BufferStore(parts, self.combine(carry, part), [vector]),
+            tirx.BufferStore(self.carry, self.combine(carry, last[(every,)]), [every]),
+        ]
+
+    def _load(self, position: PrimExpression) -> PrimExpression:
+        value = self.row.buffer[tuple(self.row.at(position))]
+        return value if dtype_of(value) == self.dtype else tirx.Cast(self.dtype, value)
+
+    def _store(self, position: PrimExpression, value: PrimExpression) -> tirx.Stmt:
+        dtype = str(self.row.buffer.dtype)
+        value = value if dtype == self.dtype else tirx.Cast(dtype, value)
+        return tirx.BufferStore(self.row.buffer, value, self.row.at(position))
+
+    def _vectors(self, size: int, body: emit.Body) -> tirx.Stmt:
+        return emit.vectors(size, self.lanes, body, self.row.index_type)
+
+    def _local(self, name: str, size: int) -> tirx.Buffer:
+        return tirx.decl_buffer((size,), self.dtype, name, scope="local")
+
+    def _number(self, value: sizes.Extent) -> PrimExpression:
+        return sizes.number(value, self.row.index_type)
+
+
+def _shifted(lanes: int, step: int) -> list[int]:
+    """The lanes of two vectors, the neutral one and another, that shift the other by some lanes."""
+    return [lanes + lane - step if 0 <= lane - step < lanes else lane for lane in range(lanes)]
