@@ -10,8 +10,9 @@ stay in order: a product of some elements may overflow if that of all does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tvm import tirx
 
@@ -25,6 +26,9 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 _VECTORS = 4
 """Vectors that are scanned at once."""
 
+Values: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
+"""The element at a position along the axis."""
+
 _COMBINE: Mapping[Combine, Combination] = {
     "sum": tirx.Add, "product": tirx.Mul, "max": greater, "min": smaller,
 }  # fmt: skip
@@ -33,7 +37,7 @@ _ANY_ORDER = ("float32", "float64", "int8", "uint8", "int16", "int32", "uint32",
 """The dtypes that are scanned in vectors."""
 
 
-def neutral_element(combine: Combine, dtype: str) -> PrimExpression:
+def _neutral(combine: Combine, dtype: str) -> PrimExpression:
     """What changes nothing; of the dtype in which to combine, in which integers wrap around."""
     if combine in ("max", "min"):
         return (least if combine == "max" else greatest)(dtype)
@@ -54,24 +58,25 @@ class Row:
     index_type: str
 
     @property
-    def is_contiguous(self) -> bool:
-        """Whether the elements are neighbours, and all other indices are known."""
+    def has_vectors(self) -> bool:
+        """Whether the elements are neighbours whose order does not matter, in a row of their own."""
+        dtype = str(self.buffer.dtype)
+        if dtype not in _ANY_ORDER or (self.scan.combine, dtype[:5]) == ("product", "float"):
+            return False
         shape = [sizes.extent(size) for size in self.buffer.shape]
         others = [number for number in range(len(shape)) if number != self.scan.axis]
         last = all(sizes.same(size, 1) for size in shape[self.scan.axis + 1 :])
         return last and others == sorted(self.indices)
 
-    def statement(self, description: Description) -> tirx.Stmt:
-        """The loops: over blocks of vectors, over vectors, over the elements that are left."""
-        stored = str(self.buffer.dtype)
-        neutral = neutral_element(self.scan.combine, stored)
-        is_real_product = self.scan.combine == "product" and stored.startswith("float")
-        vectors = stored in _ANY_ORDER and not is_real_product
-        lanes = description.lanes(bits_of(stored)) if vectors else 1
-        scanner = _Scanner(self, neutral, lanes)
-        statements = [tirx.AllocBuffer(scanner.carry), scanner.start()]
-        done: sizes.Extent = 0
-        for count in (_VECTORS, 1) if lanes > 1 else ():
+    def statement(self, description: Description, values: Values | None) -> tirx.Stmt:
+        """The loops: over blocks of vectors, over vectors, over the elements that are left.
+
+        The elements are those in the buffer, or ``values`` by their position.
+        """
+        lanes = description.lanes(bits_of(str(self.buffer.dtype)))
+        scanner = _Scanner(self, lanes, values or (lambda position: self.buffer[self.at(position)]))
+        statements, done = [scanner.start()], 0
+        for count in (_VECTORS, 1):
             blocks = sizes.quotient(self.extent - done, count * lanes)
             if not sizes.same(blocks, 0):
                 statements.append(scanner.blocks(blocks, count, done))
@@ -83,26 +88,29 @@ class Row:
         """The number of elements."""
         return sizes.extent(self.buffer.shape[self.scan.axis])
 
-    def at(self, position: PrimExpression) -> list[PrimExpression]:
+    def at(self, position: PrimExpression) -> tuple[PrimExpression, ...]:
         """The indices of an element."""
         indices = {**self.indices, self.scan.axis: position}
-        return [indices[number] for number in sorted(indices)]
+        return tuple(indices[number] for number in sorted(indices))
 
 
 class _Scanner:
     """Writes the loops over one row; ``carry`` has the total so far, in each lane."""
 
-    def __init__(self, row: Row, neutral: PrimExpression, lanes: int) -> None:
-        self.row, self.neutral, self.lanes = row, neutral, lanes
-        self.dtype = dtype_of(neutral)
+    def __init__(self, row: Row, lanes: int, values: Values) -> None:
+        self.row, self.lanes, self.values = row, lanes, values
+        self.neutral = _neutral(row.scan.combine, str(row.buffer.dtype))
+        self.dtype = dtype_of(self.neutral)
         self.combine = _COMBINE[row.scan.combine]
         self.carry = self._local("carry", lanes)
 
     def start(self) -> tirx.Stmt:
         """Nothing is carried at first."""
-        return self._vectors(
-            self.lanes, lambda lane: tirx.BufferStore(self.carry, self.neutral, [lane])
-        )
+
+        def none(lane: PrimExpression) -> tirx.Stmt:
+            return tirx.BufferStore(self.carry, self.neutral, [lane])
+
+        return emit.sequence([tirx.AllocBuffer(self.carry), self._vectors(self.lanes, none)])
 
     def blocks(self, number: sizes.Extent, count: int, done: sizes.Extent) -> tirx.Stmt:
         """A loop over blocks of ``count`` vectors, after some elements."""
@@ -175,7 +183,7 @@ class _Scanner:
         ]
 
     def _load(self, position: PrimExpression) -> PrimExpression:
-        value = self.row.buffer[tuple(self.row.at(position))]
+        value = self.values(position)
         return value if dtype_of(value) == self.dtype else tirx.Cast(self.dtype, value)
 
     def _store(self, position: PrimExpression, value: PrimExpression) -> tirx.Stmt:

@@ -13,9 +13,8 @@ contiguous elements, a nest that is annotated as a :class:`PrefixScan` is comput
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import tvm_ffi
 from tvm import s_tir, tirx
@@ -42,6 +41,9 @@ _PARALLEL_WORK = 1 << 15
 
 _CHUNK = 256
 """Elements of the last dimension that one thread takes at once."""
+
+_ROWS = 8
+"""Rows that one thread takes at once: they hide how long a step takes."""
 
 
 def apply(function: PrimFunction, description: Description) -> PrimFunction | None:
@@ -94,6 +96,24 @@ class _Nest:
         """Whether it reads a buffer that it writes."""
         written = [store.buffer for store in self.stores]
         return any(load.source in written for load in loads(self.body))
+
+    def values(
+        self, known: Mapping[int, PrimExpression], axis: int
+    ) -> Callable[[PrimExpression], PrimExpression] | None:
+        """The value of each index of an axis, if the nest does nothing but store these."""
+        left = [var for var in self.loops if var not in [self.independent[n] for n in known]]
+        if self.is_recurrent or not isinstance(self.body, tirx.BufferStore) or len(left) != 1:
+            return None
+        (var,), index = left, self.body.indices[axis]
+        last = sizes.extent(self.body.buffer.shape[axis]) - 1
+        fixed = {self.independent[number]: value for number, value in known.items()}
+
+        def at(position: PrimExpression) -> PrimExpression:
+            place = position if index.same_as(var) else last - position
+            return substituted(self.body.value, {**fixed, var: place})
+
+        is_reverse = sizes.same(sizes.simplified(index + var), last)
+        return at if index.same_as(var) or is_reverse else None
 
     def fills_vectors(self, lane: tirx.Var) -> bool:
         """Whether TVM makes vectors of the steps of a loop: all are made, without values inside."""
@@ -170,8 +190,27 @@ def _groups(nests: Sequence[_Nest]) -> list[_Group]:
     return groups
 
 
-_Chunk: TypeAlias = "tuple[PrimExpression, sizes.Extent]"
-"""The first index of the lanes, and how many there are."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Inner:
+    """The innermost loop: over a shared dimension, so many elements at once in a task.
+
+    Contiguous elements are lanes of vectors. Others, as rows along which a nest is recurrent, are
+    written out: while the step of one row waits for the step before, those of others go on.
+    """
+
+    dimension: int
+    extent: sizes.Extent
+    width: sizes.Extent
+    is_contiguous: bool
+
+    def chunk(self, number: PrimExpression, dtype: str) -> tuple[PrimExpression, sizes.Extent]:
+        """The first index of a task, and how many there are."""
+        if sizes.same(self.width, self.extent):
+            return tirx.const(0, dtype), self.extent
+        width = tirx.const(self.width, dtype)
+        if sizes.is_divisible(self.extent, self.width):
+            return number * width, self.width
+        return number * width, tirx.min(width, self.extent - number * width)
 
 
 class _Emitter:
@@ -181,90 +220,128 @@ class _Emitter:
         self.nests, self.dimensions = group.nests, dict(group.dimensions)
         self.scan, self.description = scan, description
         self.dtype = dtype_of(next(iter(group.nests[0].loops)))
-        self.lane = self._lane()
+        self.inner = self._lanes() or self._rows()
 
-    def _lane(self) -> int | None:
+    def _lanes(self) -> _Inner | None:
         """The last dimension, if its neighbours are stored, and neighbours or the same are read."""
         last = max(len(store.buffer.shape) for nest in self.nests for store in nest.stores) - 1
-        if last not in self.dimensions or sizes.same(self.dimensions[last], 1):
+        extent = self.dimensions.get(last, 1)
+        if sizes.same(extent, 1):
             return None
         for nest in self.nests:
-            var = nest.independent[last]
-            ranks = {len(store.buffer.shape) - 1 for store in nest.stores}
-            if ranks != {last} or not all(
-                stride_of(load, var) in (0, 1) for load in loads(nest.body)
-            ):
+            var, ranks = nest.independent[last], {len(store.indices) for store in nest.stores}
+            if ranks != {last + 1}:
                 return None
-        return last
+            if not all(stride_of(load, var) in (0, 1) for load in loads(nest.body)):
+                return None
+        is_long = len(self.dimensions) == 1 and not sizes.is_at_most(extent, _CHUNK)
+        return _Inner(last, extent, _CHUNK if is_long else extent, is_contiguous=True)
+
+    def _rows(self) -> _Inner | None:
+        """The last shared dimension, unless each nest has vectors without it."""
+        long = [number for number, extent in self.dimensions.items() if not sizes.same(extent, 1)]
+        if not long or not any(nest.is_recurrent for nest in self.nests):
+            return None
+        if any(self._row(nest, dict.fromkeys(self.dimensions)) for nest in self.nests):
+            return None
+        extent = self.dimensions[long[-1]]
+        few = sizes.is_at_most(extent, _ROWS)
+        return _Inner(long[-1], extent, extent if few else _ROWS, is_contiguous=False)
+
+    def _row(self, nest: _Nest, known: Mapping[int, PrimExpression]) -> prefix_scan.Row | None:
+        """The row that a nest scans in vectors; None for other nests."""
+        if self.scan is None or not nest.is_recurrent:
+            return None
+        row = prefix_scan.Row(nest.stores[0].buffer, self.scan, known, self.dtype)
+        return row if row.has_vectors else None
 
     def statement(self) -> tirx.Stmt:
         """The shared loops, and the nests inside."""
-        outer = [number for number in self.dimensions if number != self.lane]
+        inner = self.inner
+        outer = [n for n in self.dimensions if inner is None or n != inner.dimension]
         counts = [self.dimensions[number] for number in outer]
-        chunked = self.lane is not None and not outer
-        if chunked:
-            counts.append(sizes.quotient_above(self.dimensions[self.lane], _CHUNK))
+        if inner is not None:
+            chunks = 1 if sizes.same(inner.width, inner.extent) else sizes.quotient_above(
+                inner.extent, inner.width)  # fmt: skip
+            counts.append(chunks)
 
         def task(indices: list[PrimExpression]) -> tirx.Stmt:
             known = dict(zip(outer, indices, strict=False))
-            chunk = self._chunk(indices[-1] if chunked else None)
-            return emit.sequence([self._nest(nest, known, chunk) for nest in self.nests])
+            return emit.sequence(self._nests(known, indices[-1] if indices else None))
 
         work = max(sizes.typical(sizes.product(nest.loops.values())) for nest in self.nests)
         parallel = bool(counts) and work >= _PARALLEL_WORK
         return emit.grid(counts, task, self.dtype, parallel=parallel)
 
-    def _chunk(self, number: PrimExpression | None) -> _Chunk:
-        """The lanes of a task, by its number; all of them without a number."""
-        count = None if self.lane is None else self.dimensions[self.lane]
-        if number is None:
-            return tirx.const(0, self.dtype), count
-        first = number * tirx.const(_CHUNK, self.dtype)
-        if sizes.is_divisible(count, _CHUNK):
-            return first, _CHUNK
-        if sizes.is_known(count) and count < _CHUNK:
-            return first, count
-        return first, tirx.min(tirx.const(_CHUNK, self.dtype), count - first)
+    def _nests(
+        self, known: Mapping[int, PrimExpression], number: PrimExpression
+    ) -> list[tirx.Stmt]:
+        """All nests at some indices of the outer dimensions."""
+        statements: list[tirx.Stmt] = []
+        for nest, before in zip(self.nests, (None, *self.nests), strict=False):
+            row = self._row(nest, known)
+            if row is None:
+                statements.append(self._loops(nest, known, number))
+                continue
+            values = None if before is None else before.values(known, self.scan.axis)
+            if values is not None:
+                statements.pop()
+            statements.append(row.statement(self.description, values))
+        return statements
 
-    def _nest(self, nest: _Nest, known: Mapping[int, PrimExpression], chunk: _Chunk) -> tirx.Stmt:
-        """A nest at some indices of the shared dimensions."""
-        if self.scan is not None and nest.is_recurrent:
-            buffer = nest.stores[0].buffer
-            row = prefix_scan.Row(buffer, self.scan, known, self.dtype)
-            if row.is_contiguous:
-                return row.statement(self.description)
-        values = {nest.independent[number]: index for number, index in known.items()}
-        moved = [
-            *values,
-            *(nest.independent[number] for number in (self.lane,) if number is not None),
-        ]
-        order = [var for var in nest.loops if var not in moved]
-        return self._ordered(nest, order, values, chunk)
+    def _loops(
+        self, nest: _Nest, known: Mapping[int, PrimExpression], number: PrimExpression
+    ) -> tirx.Stmt:
+        """The loops of a nest that are not outside of all nests."""
+        values = {nest.independent[dimension]: index for dimension, index in known.items()}
+        if self.inner is None:
+            return self._ordered(nest, values, lambda all_: substituted(nest.body, all_))
+        lane = nest.independent[self.inner.dimension]
+        first, count = self.inner.chunk(number, self.dtype)
+
+        def elements(known: Mapping[tirx.Var, PrimExpression]) -> tirx.Stmt:
+            def element(index: PrimExpression) -> tirx.Stmt:
+                return substituted(nest.body, {**known, lane: first + index})
+
+            return self._strip(nest, lane, count, element)
+
+        if self.inner.is_contiguous or nest.is_recurrent:
+            return self._ordered(nest, {**values, lane: None}, elements)
+
+        def row(index: PrimExpression) -> tirx.Stmt:
+            known = {**values, lane: first + index}
+            return self._ordered(nest, known, lambda all_: substituted(nest.body, all_))
+
+        return emit.loop(count, row, dtype=self.dtype)
 
     def _ordered(
         self,
         nest: _Nest,
-        order: Sequence[tirx.Var],
         values: Mapping[tirx.Var, PrimExpression],
-        chunk: _Chunk,
+        body: Callable[[Mapping[tirx.Var, PrimExpression]], tirx.Stmt],
     ) -> tirx.Stmt:
-        """The loops of a nest in order, and its lanes inside of them."""
-        if order:
-            var, *rest = order
+        """The loops over all variables without a value, in order."""
+        var = next((var for var in nest.loops if var not in values), None)
+        if var is None:
+            return body(values)
 
-            def step(index: PrimExpression) -> tirx.Stmt:
-                return self._ordered(nest, rest, {**values, var: index}, chunk)
+        def step(index: PrimExpression) -> tirx.Stmt:
+            return self._ordered(nest, {**values, var: index}, body)
 
-            return emit.loop(nest.loops[var], step, name=str(var.name), dtype=self.dtype)
-        if self.lane is None:
-            return substituted(nest.body, values)
-        lane, (first, count) = nest.independent[self.lane], chunk
+        return emit.loop(nest.loops[var], step, name=str(var.name), dtype=self.dtype)
 
-        def element(index: PrimExpression) -> tirx.Stmt:
-            return substituted(nest.body, {**values, lane: first + index})
-
+    def _strip(
+        self, nest: _Nest, lane: tirx.Var, count: sizes.Extent, element: emit.Body
+    ) -> tirx.Stmt:
+        """The innermost loop."""
+        serial = emit.loop(count, element, dtype=self.dtype)
         if not nest.is_recurrent or not nest.fills_vectors(lane):
             # LLVM finds the vectors of steps without dependences, also of those with conditions.
-            return emit.loop(count, element, dtype=self.dtype)
-        widest = max(bits_of(str(store.buffer.dtype)) for store in nest.stores)
-        return emit.strip(count, self.description.lanes(widest), element, self.dtype)
+            return serial
+        if self.inner.is_contiguous:
+            widest = max(bits_of(str(store.buffer.dtype)) for store in nest.stores)
+            return emit.strip(count, self.description.lanes(widest), element, self.dtype)
+        whole = emit.loop(self.inner.width, element, kind=tirx.ForKind.UNROLLED, dtype=self.dtype)
+        if sizes.is_known(count):
+            return whole
+        return tirx.IfThenElse(count >= self.inner.width, whole, serial)

@@ -103,10 +103,6 @@ def fibonacci(x: Array, y: Array, n: Array, i: int, j: int) -> None:
     y[i, j] += (y[i, j - 1] if j else 0) + (y[i, j - 2] if j > 1 else 0)
 
 
-def ahead(x: Array, y: Array, n: Array, i: int, j: int) -> None:
-    y[i, j] += y[i, j + 1] if j + 1 < y.shape[1] else 0
-
-
 def half_way(x: Array, y: Array, n: Array, i: int, j: int) -> None:
     y[i, j] += y[i, j // 2]
 
@@ -171,7 +167,7 @@ CASES = {
     "along an axis of data": Case(
         ROWS, COPY + "y[i,j] += y[|n[0,] == 0 ? i-1 : i|,|n[0,] == 0 ? j : j-1|]",
         (copy, axis_from_data)),
-    "next element": Case(ROWS, COPY + "y[i,j] += y[i,|j+1|]", (copy, ahead)),
+    "next element": Case(ROWS, COPY + "y[i,j] += y[i,|j+1|]", (copy, add_if_inside((0, 1)))),
     "half way back": Case(ROWS, COPY + "y[i,j] += y[i,j/2]", (copy, half_way)),
     "first element": Case(ROWS, COPY + "y[i,j] += y[i,0]", (copy, first)),
     "another row": Case(ROWS, COPY + "y[i,j] += y[0,|j-1|]", (copy, first_row)),

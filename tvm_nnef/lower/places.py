@@ -10,7 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm_nnef.graph.formula import Binary, Constant, Index, Local, Scalar, Statement, Unary
+from tvm_nnef.graph.formula import (
+    Binary,
+    Constant,
+    Index,
+    Local,
+    Scalar,
+    Statement,
+    Store,
+    Unary,
+)
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -71,6 +80,36 @@ def place(subscript: Scalar, statement: Statement) -> Place | None:
         reach = dimensions.mul(term.coefficient, dimensions.sub(term.extent, 1))
         behind = dimensions.add(behind, reach)
     return Place(offset, tuple(terms))
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A dimension of which each step of a loop writes one index, all of them in order."""
+
+    loop: str
+    is_reverse: bool
+
+
+def sweeps(store: Store, statement: Statement) -> list[Sweep] | None:
+    """How the loops of a statement cover the tensor of a store; None if they do not certainly.
+
+    Each loop covers one dimension, so that each element is written once.
+    """
+    loops = extents(statement)
+    found: list[Sweep] = []
+    for subscript, size in zip(store.subscripts, store.tensor.shape, strict=True):
+        index = linear(subscript.index, statement) if subscript.below is None else None
+        if loops is None or index is None or len(index[1]) != 1:
+            return None
+        ((loop, slope),) = index[1].items()
+        first = {1: 0, -1: dimensions.sub(size, 1)}.get(slope) if isinstance(slope, int) else None
+        if first is None or not dimensions.equal(index[0], first):
+            return None
+        if not dimensions.equal(loops[loop], size):
+            return None
+        found.append(Sweep(loop, slope == -1))
+    used = sorted(sweep.loop for sweep in found)
+    return found if loops is not None and used == sorted(loops) else None
 
 
 def is_single(extent: Dimension) -> bool:
