@@ -26,8 +26,8 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 _VECTORS = 4
 """Vectors that are scanned at once."""
 
-Values: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
-"""The element at a position along the axis."""
+Elements: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
+"""What computes the element at a position along the axis."""
 
 _COMBINE: Mapping[Combine, Combination] = {
     "sum": tirx.Add, "product": tirx.Mul, "max": greater, "min": smaller,
@@ -35,17 +35,6 @@ _COMBINE: Mapping[Combine, Combination] = {
 
 _ANY_ORDER = ("float32", "float64", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64")
 """The dtypes that are scanned in vectors."""
-
-
-def _neutral(combine: Combine, dtype: str) -> PrimExpression:
-    """What changes nothing; of the dtype in which to combine, in which integers wrap around."""
-    if combine in ("max", "min"):
-        return (least if combine == "max" else greatest)(dtype)
-    if dtype.startswith("int"):
-        dtype = f"u{dtype}"
-    # -0.0 + 0.0 is 0.0, and -0.0 + -0.0 is -0.0
-    zero = 0 if dtype.startswith("uint") else -0.0
-    return tirx.const(zero if combine == "sum" else 1, dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,58 +48,51 @@ class Row:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether the elements are neighbours whose order does not matter, in a row of their own."""
+        """Whether the elements are neighbours, may be combined in any order, and are one row."""
         dtype = str(self.buffer.dtype)
         if dtype not in _ANY_ORDER or (self.scan.combine, dtype[:5]) == ("product", "float"):
             return False
         shape = [sizes.extent(size) for size in self.buffer.shape]
-        others = [number for number in range(len(shape)) if number != self.scan.axis]
+        others = [axis for axis in range(len(shape)) if axis != self.scan.axis]
         last = all(sizes.same(size, 1) for size in shape[self.scan.axis + 1 :])
         return last and others == sorted(self.indices)
 
-    def statement(self, description: Description, values: Values | None) -> tirx.Stmt:
+    def statement(self, description: Description, elements: Elements | None) -> tirx.Stmt:
         """The loops: over blocks of vectors, over vectors, over the elements that are left.
 
-        The elements are those in the buffer, or ``values`` by their position.
+        The elements are in the buffer, or else ``elements`` computes them.
         """
         lanes = description.lanes(bits_of(str(self.buffer.dtype)))
-        scanner = _Scanner(self, lanes, values or (lambda position: self.buffer[self.at(position)]))
+        extent = sizes.extent(self.buffer.shape[self.scan.axis])
+        scanner = _Scanner(self, extent, lanes, elements or (lambda p: self.buffer[self.at(p)]))
         statements, done = [scanner.start()], 0
         for count in (_VECTORS, 1):
-            blocks = sizes.quotient(self.extent - done, count * lanes)
-            if not sizes.same(blocks, 0):
-                statements.append(scanner.blocks(blocks, count, done))
+            blocks = sizes.quotient(extent - done, count * lanes)
+            statements.append(scanner.blocks(blocks, count, done))
             done = done + blocks * (count * lanes)
         return emit.sequence([*statements, scanner.singles(done)])
-
-    @property
-    def extent(self) -> sizes.Extent:
-        """The number of elements."""
-        return sizes.extent(self.buffer.shape[self.scan.axis])
 
     def at(self, position: PrimExpression) -> tuple[PrimExpression, ...]:
         """The indices of an element."""
         indices = {**self.indices, self.scan.axis: position}
-        return tuple(indices[number] for number in sorted(indices))
+        return tuple(indices[axis] for axis in sorted(indices))
 
 
 class _Scanner:
     """Writes the loops over one row; ``carry`` has the total so far, in each lane."""
 
-    def __init__(self, row: Row, lanes: int, values: Values) -> None:
-        self.row, self.lanes, self.values = row, lanes, values
+    def __init__(self, row: Row, extent: sizes.Extent, lanes: int, elements: Elements) -> None:
+        self.row, self.extent, self.lanes, self.elements = row, extent, lanes, elements
+        self.reverse, self.combine = row.scan.reverse, _COMBINE[row.scan.combine]
         self.neutral = _neutral(row.scan.combine, str(row.buffer.dtype))
         self.dtype = dtype_of(self.neutral)
-        self.combine = _COMBINE[row.scan.combine]
         self.carry = self._local("carry", lanes)
 
     def start(self) -> tirx.Stmt:
         """Nothing is carried at first."""
-
-        def none(lane: PrimExpression) -> tirx.Stmt:
-            return tirx.BufferStore(self.carry, self.neutral, [lane])
-
-        return emit.sequence([tirx.AllocBuffer(self.carry), self._vectors(self.lanes, none)])
+        first = tirx.Broadcast(self.neutral, self.lanes)
+        stored = tirx.BufferStore(self.carry, first, [self._ramp(0)])
+        return emit.sequence([tirx.AllocBuffer(self.carry), stored])
 
     def blocks(self, number: sizes.Extent, count: int, done: sizes.Extent) -> tirx.Stmt:
         """A loop over blocks of ``count`` vectors, after some elements."""
@@ -118,8 +100,8 @@ class _Scanner:
 
         def block(index: PrimExpression) -> tirx.Stmt:
             first = self._number(done) + index * self._number(size)
-            if self.row.scan.reverse:
-                first = self._number(self.row.extent - size) - first
+            if self.reverse:
+                first = self._number(self.extent - size) - first
             return self._block(first, count)
 
         return emit.loop(number, block, name="block", dtype=self.row.index_type)
@@ -129,52 +111,47 @@ class _Scanner:
         total, zero = self._local("total", 1), self._number(0)
 
         def step(index: PrimExpression) -> tirx.Stmt:
-            last = self._number(self.row.extent - 1)
-            position = last - index if self.row.scan.reverse else index
-            new = self.combine(total[(zero,)], self._load(position))
+            position = self._number(self.extent - 1) - index if self.reverse else index
+            new = self.combine(total[(zero,)], self._element(position))
             stored = self._store(position, total[(zero,)])
             return emit.sequence([tirx.BufferStore(total, new, [zero]), stored])
 
-        return emit.sequence([
-            tirx.AllocBuffer(total),
-            tirx.BufferStore(total, self.carry[(zero,)], [zero]),
-            emit.loop(self.row.extent - done, step, name="step", start=done,
-                      dtype=self.row.index_type),
-        ])  # fmt: skip
+        first = tirx.BufferStore(total, self.carry[(zero,)], [zero])
+        left, dtype = self.extent - done, self.row.index_type
+        loop = emit.loop(left, step, name="step", start=done, dtype=dtype)
+        return emit.sequence([tirx.AllocBuffer(total), first, loop])
 
     def _block(self, first: PrimExpression, count: int) -> tirx.Stmt:
         """Some vectors from an element on."""
-        lanes, size, reverse = self.lanes, count * self.lanes, self.row.scan.reverse
+        lanes, size, dtype = self.lanes, count * self.lanes, self.row.index_type
         parts = self._local("parts", size)
-        whole = [tirx.Ramp(self._number(n * lanes), self._number(1), lanes) for n in range(count)]
+        vectors = [self._ramp(number * lanes) for number in range(count)]
 
         def read(index: PrimExpression) -> tirx.Stmt:
-            return tirx.BufferStore(parts, self._load(first + index), [index])
+            return tirx.BufferStore(parts, self._element(first + index), [index])
 
         def write(index: PrimExpression) -> tirx.Stmt:
             return self._store(first + index, parts[(index,)])
 
-        statements = [tirx.AllocBuffer(parts), self._vectors(size, read)]
+        statements = [tirx.AllocBuffer(parts), emit.vectors(size, lanes, read, dtype)]
         neutral, step = tirx.Broadcast(self.neutral, lanes), 1
         while step < lanes:
-            order = _shifted(lanes, -step if reverse else step)
-            for vector in whole:
+            order = _shifted(lanes, -step if self.reverse else step)
+            for vector in vectors:
                 moved = tirx.Shuffle([neutral, parts[(vector,)]], order)
                 new = self.combine(moved, parts[(vector,)])
                 statements.append(tirx.BufferStore(parts, new, [vector]))
             step *= 2
-        for vector in reversed(whole) if reverse else whole:
+        for vector in reversed(vectors) if self.reverse else vectors:
             statements += self._carried(parts, vector)
-        return emit.sequence([*statements, self._vectors(size, write)])
+        return emit.sequence([*statements, emit.vectors(size, lanes, write, dtype)])
 
     def _carried(self, parts: tirx.Buffer, vector: PrimExpression) -> list[tirx.Stmt]:
         """What combines a scanned vector with all before it."""
-        last = self._local("last", self.lanes)
-        lane = 0 if self.row.scan.reverse else self.lanes - 1
-        every = tirx.Ramp(self._number(0), self._number(1), self.lanes)
+        last, every = self._local("last", self.lanes), self._ramp(0)
         carry, part = self.carry[(every,)], parts[(vector,)]
-        # Only this one operation waits for the vector before: the lanes are moved in front of it.
-        total = tirx.Shuffle([part], [lane] * self.lanes)
+        # Only one operation waits for the vector before: the last lane is broadcast ahead of it.
+        total = tirx.Shuffle([part], [0 if self.reverse else self.lanes - 1] * self.lanes)
         return [
             tirx.AllocBuffer(last),
             tirx.BufferStore(last, total, [every]),
@@ -182,8 +159,8 @@ class _Scanner:
             tirx.BufferStore(self.carry, self.combine(carry, last[(every,)]), [every]),
         ]
 
-    def _load(self, position: PrimExpression) -> PrimExpression:
-        value = self.values(position)
+    def _element(self, position: PrimExpression) -> PrimExpression:
+        value = self.elements(position)
         return value if dtype_of(value) == self.dtype else tirx.Cast(self.dtype, value)
 
     def _store(self, position: PrimExpression, value: PrimExpression) -> tirx.Stmt:
@@ -191,8 +168,8 @@ class _Scanner:
         value = value if dtype == self.dtype else tirx.Cast(dtype, value)
         return tirx.BufferStore(self.row.buffer, value, self.row.at(position))
 
-    def _vectors(self, size: int, body: emit.Body) -> tirx.Stmt:
-        return emit.vectors(size, self.lanes, body, self.row.index_type)
+    def _ramp(self, first: int) -> PrimExpression:
+        return tirx.Ramp(self._number(first), self._number(1), self.lanes)
 
     def _local(self, name: str, size: int) -> tirx.Buffer:
         return tirx.decl_buffer((size,), self.dtype, name, scope="local")
@@ -204,3 +181,14 @@ class _Scanner:
 def _shifted(lanes: int, step: int) -> list[int]:
     """The lanes of two vectors, the neutral one and another, that shift the other by some lanes."""
     return [lanes + lane - step if 0 <= lane - step < lanes else lane for lane in range(lanes)]
+
+
+def _neutral(combine: Combine, dtype: str) -> PrimExpression:
+    """What changes nothing; of the dtype in which to combine, in which integers wrap around."""
+    if combine in ("max", "min"):
+        return (least if combine == "max" else greatest)(dtype)
+    if dtype.startswith("int"):
+        dtype = f"u{dtype}"
+    # -0.0 + 0.0 is 0.0, and -0.0 + -0.0 is -0.0
+    zero = 0 if dtype.startswith("uint") else -0.0
+    return tirx.const(zero if combine == "sum" else 1, dtype)

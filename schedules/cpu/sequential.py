@@ -3,12 +3,12 @@
 Input: a PrimFunc of serial loop nests, as lowering makes it of a formula that reads its own result.
 Output: one in which the nests still run one after the other, and their dependent loops in order.
 
-A dimension of the written buffers is independent if each access of a nest to any of them has the
-variable of one loop as its index there: different steps of that loop touch different elements.
-Consecutive nests share the loops over their independent dimensions: these are moved outside and
-run in parallel. That of the last dimension is moved innermost instead, in vector lanes. Along
-contiguous elements, a nest that is annotated as a :class:`PrefixScan` is computed in vectors
-(:mod:`prefix_scan`). Sums stay in their order, except for those.
+A dimension of the written buffers is independent if all accesses of a nest to them have the same
+index there, which is the variable of one loop or a fixed distance from it: different steps of that
+loop touch different elements. Consecutive nests share loops over independent dimensions, which are
+moved outside and run in parallel. One of them is moved innermost instead: that over contiguous
+elements, in vector lanes, or else a few rows at once. Along contiguous elements, a nest annotated
+as a :class:`PrefixScan` is computed in vectors (:mod:`prefix_scan`). Other sums stay in order.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ NAME = "cpu.sequential"
 _PARALLEL_WORK = 1 << 15
 
 _CHUNK = 256
-"""Elements of the last dimension that one thread takes at once."""
+"""Contiguous elements that one thread takes at once."""
 
 _ROWS = 8
-"""Rows that one thread takes at once: they hide how long a step takes."""
+"""Rows that one thread takes at once: while a step of one waits, those of others go on."""
 
 
 def apply(function: PrimFunction, description: Description) -> PrimFunction | None:
@@ -52,32 +52,33 @@ def apply(function: PrimFunction, description: Description) -> PrimFunction | No
     Nests that read nothing of what they write are taken only if all of their loops are
     independent: in another order the others may run across memory.
     """
-    block, nests = opaque_block(function), _nests(function)
+    nests = _nests(function)
     if nests is None:
         return None
-    scan = PrefixScan.of(function.attrs or {})
-    groups = _groups(nests)
-    gains = any(nest.is_recurrent and (group.dimensions or scan) for group in groups
-                for nest in group.nests)  # fmt: skip
-    whole = all(len(nest.independent) == len(nest.loops) for nest in nests)
-    if not gains and not whole:
+    scan, groups = PrefixScan.of(function.attrs or {}), _groups(nests)
+    gains = any(nest.is_recurrent and (group.dimensions or scan)
+                for group in groups for nest in group.nests)  # fmt: skip
+    if not gains and any(len(nest.independent) < len(nest.loops) for nest in nests):
         return None
     body = emit.sequence([_Emitter(group, scan, description).statement() for group in groups])
     written = {store.buffer for nest in nests for store in nest.stores}
     results = [parameter for parameter in function.params if parameter in written]
-    return with_opaque_body(function, results, list(block.alloc_buffers), body)
+    allocated = list(opaque_block(function).alloc_buffers)
+    return with_opaque_body(function, results, allocated, body)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nest:
     """Loops from 0, the outermost one first, and the body inside of all.
 
-    ``independent`` has the loop of each independent dimension.
+    ``independent`` has the loop of each independent dimension; it is in ``aligned``, too, if its
+    variable alone is the index.
     """
 
     loops: Mapping[tirx.Var, sizes.Extent]
     body: tirx.Stmt
     independent: Mapping[int, tirx.Var]
+    aligned: frozenset[int] = frozenset()
 
     def found(self, *kinds: type) -> Iterator[tirx.Stmt]:
         """The statements of some kinds inside."""
@@ -97,23 +98,24 @@ class _Nest:
         written = [store.buffer for store in self.stores]
         return any(load.source in written for load in loads(self.body))
 
-    def values(
-        self, known: Mapping[int, PrimExpression], axis: int
-    ) -> Callable[[PrimExpression], PrimExpression] | None:
-        """The value of each index of an axis, if the nest does nothing but store these."""
-        left = [var for var in self.loops if var not in [self.independent[n] for n in known]]
-        if self.is_recurrent or not isinstance(self.body, tirx.BufferStore) or len(left) != 1:
+    def at(self, indices: Mapping[int, PrimExpression]) -> dict[tirx.Var, PrimExpression]:
+        """The values of the loops over some dimensions."""
+        return {self.independent[dimension]: index for dimension, index in indices.items()}
+
+    def elements(self, row: prefix_scan.Row) -> prefix_scan.Elements | None:
+        """What computes the elements of a row, if the nest does nothing but store all of them."""
+        known, body, axis = self.at(row.indices), self.body, row.scan.axis
+        left = [var for var in self.loops if var not in known]
+        if self.is_recurrent or not isinstance(body, tirx.BufferStore) or len(left) != 1:
             return None
-        (var,), index = left, self.body.indices[axis]
-        last = sizes.extent(self.body.buffer.shape[axis]) - 1
-        fixed = {self.independent[number]: value for number, value in known.items()}
-
-        def at(position: PrimExpression) -> PrimExpression:
-            place = position if index.same_as(var) else last - position
-            return substituted(self.body.value, {**fixed, var: place})
-
-        is_reverse = sizes.same(sizes.simplified(index + var), last)
-        return at if index.same_as(var) or is_reverse else None
+        (var,), extent = left, sizes.extent(row.buffer.shape[axis])
+        if not body.buffer.same_as(row.buffer) or not sizes.same(self.loops[var], extent):
+            return None
+        if body.indices[axis].same_as(var):
+            return lambda position: substituted(body.value, {**known, var: position})
+        if not sizes.same(sizes.simplified(body.indices[axis] + var), extent - 1):
+            return None
+        return lambda position: substituted(body.value, {**known, var: extent - 1 - position})
 
     def fills_vectors(self, lane: tirx.Var) -> bool:
         """Whether TVM makes vectors of the steps of a loop: all are made, without values inside."""
@@ -127,7 +129,7 @@ class _Nest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """Nests that share the loops over some independent dimensions, by extent."""
+    """Nests that share the loops over some independent dimensions, given by their extents."""
 
     nests: tuple[_Nest, ...]
     dimensions: Mapping[int, sizes.Extent]
@@ -143,7 +145,7 @@ def _nests(function: PrimFunction) -> list[_Nest] | None:
     if len(nests) < len(statements):
         return None
     written = [store.buffer for nest in nests for store in nest.stores]
-    return [_Nest(nest.loops, nest.body, _independent(nest, written)) for nest in nests]
+    return [_with_independent(nest, written) for nest in nests]
 
 
 def _nest(statement: tirx.Stmt) -> _Nest | None:
@@ -160,31 +162,41 @@ def _nest(statement: tirx.Stmt) -> _Nest | None:
     return nest if loops and not any(nest.found(tirx.For, s_tir.SBlockRealize)) else None
 
 
-def _independent(nest: _Nest, written: Sequence[tirx.Buffer]) -> dict[int, tirx.Var]:
-    """The loop of each dimension in which all accesses to written buffers have its variable."""
+def _with_independent(nest: _Nest, written: Sequence[tirx.Buffer]) -> _Nest:
+    """The nest with its independent dimensions."""
     names = {each.var: each.value for each in nest.found(tirx.Bind) if not loads(each.value)}
     accesses = [store.indices for store in nest.stores]
     accesses += [load.indices for load in loads(nest.body) if load.source in written]
-    places = [[substituted(index, names) for index in indices] for indices in accesses]
     found: dict[int, tirx.Var] = {}
-    for dimension, indices in enumerate(zip(*places, strict=False)):
-        first, *others = indices
-        is_loop = first in nest.loops and first not in found.values()
-        if is_loop and all(first.same_as(other) for other in others):
-            found[dimension] = first
-    return found
+    aligned: set[int] = set()
+    for dimension, indices in enumerate(zip(*accesses, strict=False)):
+        first, *others = (substituted(index, names) for index in indices)
+        inside = [var for var in nest.loops if mentions(first, [var])]
+        if len(inside) != 1 or inside[0] in found.values() or loads(first):
+            continue
+        if not all(tvm_ffi.structural_equal(first, other) for other in others):
+            continue
+        distance = sizes.simplified(first - inside[0])
+        if sizes.is_known(distance) or not mentions(distance, inside):
+            found[dimension] = inside[0]
+            aligned |= {dimension} if first.same_as(inside[0]) else set()
+    return _Nest(nest.loops, nest.body, found, frozenset(aligned))
 
 
 def _groups(nests: Sequence[_Nest]) -> list[_Group]:
     """Consecutive nests joined as long as they share the loops over some dimension."""
     groups: list[_Group] = []
     for nest in nests:
-        own = {number: nest.loops[var] for number, var in nest.independent.items()}
-        last = groups[-1] if groups else _Group((), own)
-        shared = {number: extent for number, extent in last.dimensions.items()
-                  if number in own and sizes.same(extent, own[number])}  # fmt: skip
-        if shared and groups:
-            groups[-1] = _Group((*last.nests, nest), shared)
+        own = {dimension: nest.loops[var] for dimension, var in nest.independent.items()}
+        nests_, dimensions = (groups[-1].nests, groups[-1].dimensions) if groups else ((), {})
+        shared = {
+            dimension: extent
+            for dimension, extent in dimensions.items()
+            if all(dimension in each.aligned for each in (*nests_, nest))
+            and sizes.same(extent, own[dimension])
+        }
+        if shared:
+            groups[-1] = _Group((*nests_, nest), shared)
         else:
             groups.append(_Group((nest,), own))
     return groups
@@ -192,25 +204,30 @@ def _groups(nests: Sequence[_Nest]) -> list[_Group]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Inner:
-    """The innermost loop: over a shared dimension, so many elements at once in a task.
-
-    Contiguous elements are lanes of vectors. Others, as rows along which a nest is recurrent, are
-    written out: while the step of one row waits for the step before, those of others go on.
-    """
+    """The shared dimension whose loop is innermost; a task takes ``width`` elements of it."""
 
     dimension: int
     extent: sizes.Extent
     width: sizes.Extent
     is_contiguous: bool
 
-    def chunk(self, number: PrimExpression, dtype: str) -> tuple[PrimExpression, sizes.Extent]:
-        """The first index of a task, and how many there are."""
+    @property
+    def tasks(self) -> sizes.Extent:
+        """How many tasks there are."""
+        whole = sizes.same(self.width, self.extent)
+        return 1 if whole else sizes.quotient_above(self.extent, self.width)
+
+    def task(self, number: PrimExpression) -> tuple[PrimExpression, sizes.Extent]:
+        """The first element of a task, and how many there are."""
         if sizes.same(self.width, self.extent):
-            return tirx.const(0, dtype), self.extent
-        width = tirx.const(self.width, dtype)
+            return number * 0, self.extent
+        width = tirx.const(self.width, dtype_of(number))
         if sizes.is_divisible(self.extent, self.width):
             return number * width, self.width
         return number * width, tirx.min(width, self.extent - number * width)
+
+
+_Values = Mapping[tirx.Var, PrimExpression]
 
 
 class _Emitter:
@@ -224,124 +241,116 @@ class _Emitter:
 
     def _lanes(self) -> _Inner | None:
         """The last dimension, if its neighbours are stored, and neighbours or the same are read."""
-        last = max(len(store.buffer.shape) for nest in self.nests for store in nest.stores) - 1
+        last = max(len(store.indices) for nest in self.nests for store in nest.stores) - 1
         extent = self.dimensions.get(last, 1)
         if sizes.same(extent, 1):
             return None
         for nest in self.nests:
-            var, ranks = nest.independent[last], {len(store.indices) for store in nest.stores}
-            if ranks != {last + 1}:
+            if any(len(store.indices) <= last for store in nest.stores):
                 return None
+            var = nest.independent[last]
             if not all(stride_of(load, var) in (0, 1) for load in loads(nest.body)):
                 return None
         is_long = len(self.dimensions) == 1 and not sizes.is_at_most(extent, _CHUNK)
         return _Inner(last, extent, _CHUNK if is_long else extent, is_contiguous=True)
 
     def _rows(self) -> _Inner | None:
-        """The last shared dimension, unless each nest has vectors without it."""
+        """The last dimension of several rows, if a nest has to wait for the steps of each."""
         long = [number for number, extent in self.dimensions.items() if not sizes.same(extent, 1)]
         if not long or not any(nest.is_recurrent for nest in self.nests):
             return None
-        if any(self._row(nest, dict.fromkeys(self.dimensions)) for nest in self.nests):
+        if any(self._scanned(nest, self.dimensions) for nest in self.nests):
             return None
         extent = self.dimensions[long[-1]]
-        few = sizes.is_at_most(extent, _ROWS)
-        return _Inner(long[-1], extent, extent if few else _ROWS, is_contiguous=False)
+        width = min(extent, _ROWS) if sizes.is_known(extent) else _ROWS
+        return _Inner(long[-1], extent, width, is_contiguous=False)
 
-    def _row(self, nest: _Nest, known: Mapping[int, PrimExpression]) -> prefix_scan.Row | None:
+    def _scanned(
+        self, nest: _Nest, indices: Mapping[int, PrimExpression]
+    ) -> prefix_scan.Row | None:
         """The row that a nest scans in vectors; None for other nests."""
         if self.scan is None or not nest.is_recurrent:
             return None
-        row = prefix_scan.Row(nest.stores[0].buffer, self.scan, known, self.dtype)
+        row = prefix_scan.Row(nest.stores[0].buffer, self.scan, indices, self.dtype)
         return row if row.has_vectors else None
 
     def statement(self) -> tirx.Stmt:
         """The shared loops, and the nests inside."""
-        inner = self.inner
-        outer = [n for n in self.dimensions if inner is None or n != inner.dimension]
-        counts = [self.dimensions[number] for number in outer]
-        if inner is not None:
-            chunks = 1 if sizes.same(inner.width, inner.extent) else sizes.quotient_above(
-                inner.extent, inner.width)  # fmt: skip
-            counts.append(chunks)
+        inner = [] if self.inner is None else [self.inner.dimension]
+        outer = [dimension for dimension in self.dimensions if dimension not in inner]
+        counts = [self.dimensions[dimension] for dimension in outer]
+        counts += [] if self.inner is None else [self.inner.tasks]
 
         def task(indices: list[PrimExpression]) -> tirx.Stmt:
             known = dict(zip(outer, indices, strict=False))
-            return emit.sequence(self._nests(known, indices[-1] if indices else None))
+            return emit.sequence(self._task(known, indices[-1] if indices else None))
 
         work = max(sizes.typical(sizes.product(nest.loops.values())) for nest in self.nests)
         parallel = bool(counts) and work >= _PARALLEL_WORK
         return emit.grid(counts, task, self.dtype, parallel=parallel)
 
-    def _nests(
-        self, known: Mapping[int, PrimExpression], number: PrimExpression
+    def _task(
+        self, indices: Mapping[int, PrimExpression], number: PrimExpression | None
     ) -> list[tirx.Stmt]:
-        """All nests at some indices of the outer dimensions."""
+        """All nests at some indices of the outer dimensions, for one task of the inner one."""
         statements: list[tirx.Stmt] = []
         for nest, before in zip(self.nests, (None, *self.nests), strict=False):
-            row = self._row(nest, known)
+            row = self._scanned(nest, indices)
             if row is None:
-                statements.append(self._loops(nest, known, number))
+                statements.append(self._loops(nest, nest.at(indices), number))
                 continue
-            values = None if before is None else before.values(known, self.scan.axis)
-            if values is not None:
+            elements = before.elements(row) if before is not None else None
+            if elements is not None:
+                # The scan takes them before they are stored.
                 statements.pop()
-            statements.append(row.statement(self.description, values))
+            statements.append(row.statement(self.description, elements))
         return statements
 
-    def _loops(
-        self, nest: _Nest, known: Mapping[int, PrimExpression], number: PrimExpression
-    ) -> tirx.Stmt:
-        """The loops of a nest that are not outside of all nests."""
-        values = {nest.independent[dimension]: index for dimension, index in known.items()}
-        if self.inner is None:
-            return self._ordered(nest, values, lambda all_: substituted(nest.body, all_))
-        lane = nest.independent[self.inner.dimension]
-        first, count = self.inner.chunk(number, self.dtype)
+    def _loops(self, nest: _Nest, known: _Values, number: PrimExpression | None) -> tirx.Stmt:
+        """The loops of a nest in order, and the inner one."""
 
-        def elements(known: Mapping[tirx.Var, PrimExpression]) -> tirx.Stmt:
-            def element(index: PrimExpression) -> tirx.Stmt:
-                return substituted(nest.body, {**known, lane: first + index})
+        def step(values: _Values) -> tirx.Stmt:
+            return substituted(nest.body, values)
 
-            return self._strip(nest, lane, count, element)
-
-        if self.inner.is_contiguous or nest.is_recurrent:
-            return self._ordered(nest, {**values, lane: None}, elements)
+        if self.inner is None or number is None:
+            return self._ordered(nest, known, step)
+        var = nest.independent[self.inner.dimension]
+        first, count = self.inner.task(number)
 
         def row(index: PrimExpression) -> tirx.Stmt:
-            known = {**values, lane: first + index}
-            return self._ordered(nest, known, lambda all_: substituted(nest.body, all_))
+            return self._ordered(nest, {**known, var: first + index}, step)
 
+        def elements(values: _Values) -> tirx.Stmt:
+            return self._strip(nest, var, count, lambda i: step({**values, var: first + i}))
+
+        if nest.is_recurrent or self.inner.is_contiguous:
+            return self._ordered(nest, {**known, var: first}, elements)
         return emit.loop(count, row, dtype=self.dtype)
 
     def _ordered(
-        self,
-        nest: _Nest,
-        values: Mapping[tirx.Var, PrimExpression],
-        body: Callable[[Mapping[tirx.Var, PrimExpression]], tirx.Stmt],
+        self, nest: _Nest, known: _Values, body: Callable[[_Values], tirx.Stmt]
     ) -> tirx.Stmt:
         """The loops over all variables without a value, in order."""
-        var = next((var for var in nest.loops if var not in values), None)
+        var = next((var for var in nest.loops if var not in known), None)
         if var is None:
-            return body(values)
+            return body(known)
 
         def step(index: PrimExpression) -> tirx.Stmt:
-            return self._ordered(nest, {**values, var: index}, body)
+            return self._ordered(nest, {**known, var: index}, body)
 
         return emit.loop(nest.loops[var], step, name=str(var.name), dtype=self.dtype)
 
     def _strip(
-        self, nest: _Nest, lane: tirx.Var, count: sizes.Extent, element: emit.Body
+        self, nest: _Nest, var: tirx.Var, count: sizes.Extent, element: emit.Body
     ) -> tirx.Stmt:
-        """The innermost loop."""
+        """The innermost loop: vectors, a number of rows written out, or one after the other."""
         serial = emit.loop(count, element, dtype=self.dtype)
-        if not nest.is_recurrent or not nest.fills_vectors(lane):
+        if self.inner is None or not nest.is_recurrent or not nest.fills_vectors(var):
             # LLVM finds the vectors of steps without dependences, also of those with conditions.
             return serial
         if self.inner.is_contiguous:
             widest = max(bits_of(str(store.buffer.dtype)) for store in nest.stores)
             return emit.strip(count, self.description.lanes(widest), element, self.dtype)
-        whole = emit.loop(self.inner.width, element, kind=tirx.ForKind.UNROLLED, dtype=self.dtype)
-        if sizes.is_known(count):
-            return whole
-        return tirx.IfThenElse(count >= self.inner.width, whole, serial)
+        width = self.inner.width
+        whole = emit.loop(width, element, kind=tirx.ForKind.UNROLLED, dtype=self.dtype)
+        return whole if sizes.is_known(count) else tirx.IfThenElse(count >= width, whole, serial)

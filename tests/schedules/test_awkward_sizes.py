@@ -369,8 +369,8 @@ def extreme_places(axis, largest=True):
 
 TILE, PLANES, ROWS = "cpu.register_tile", "cpu.planes", "cpu.row_reduction"
 ELEMENTS, SAMPLING, PARTS = "cpu.elementwise", "cpu.sampling", "cpu.parts"
-FALLBACK, SCAN = "cpu.fallback", "cpu.scan"
-FREE, SELECTION, EXTREMES = "cpu.free_loops", "cpu.selection", "cpu.extreme_place"
+FALLBACK, SCAN = "cpu.fallback", "cpu.sequential"
+FREE, SELECTION, EXTREMES = "cpu.sequential", "cpu.selection", "cpu.extreme_place"
 
 BATCHES = (1, 2, 3)
 CHANNELS = (1, 2, 3, 5, 7, 13, 17, 33, 67)

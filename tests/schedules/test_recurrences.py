@@ -310,3 +310,42 @@ def test_integers_wrap_around_in_prefix_sums_and_products() -> None:
         wanted = [function(x, 1, dtype=dtype) for function in (np.cumsum, np.cumprod)]
         for pair in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(*pair)
+
+
+PARTS = {
+    "part of a row": (
+        "y[i,j] = x[i,j], i < 7, j < 40", lambda x: np.where(np.arange(67) < 40, x, 0)),
+    "part of a row, from the end": (
+        "y[i,66-j] = x[i,66-j], i < 7, j < 40",
+        lambda x: np.where(np.arange(67) > 26, x, 0)),
+    "some rows": ("y[i,j] = x[i,j], i < 3, j < 67", lambda x: np.where(np.c_[:7] < 3, x, 0)),
+    "columns of another order": (
+        "y[i,66-j] = x[i,j], i < 7, j < 67", lambda x: x[:, ::-1]),
+    "a diagonal": ("y[i,i] = x[i,i], i < 7", lambda x: x * np.eye(7, 67, dtype=x.dtype)),
+    "where positive": (
+        "y[i,j] = x[i,j], i < 7, j < 67 | x[i,j] > 0.0", lambda x: np.where(x > 0, x, 0)),
+    "a moved part": (
+        "y[i,j+3] = x[i,j], i < 7, j < 64", lambda x: np.c_[np.zeros((7, 3)), x[:, :64]]),
+}  # fmt: skip
+
+
+def test_prefix_sums_over_elements_that_are_written_in_part() -> None:
+    operators, lines = "", []
+    for number, (statement, _) in enumerate(PARTS.values()):
+        operators += (
+            f"operator f{number} {{ @input {{ x: real[7,67]; }}\n"
+            f"  @output {{ y: real[7,67]; z: real[7,67]; }} @lower {{ {statement};\n"
+            f"  z[i,j] = 2.0 * x[i,j], i < 7, j < 67;\n"
+            f"  y[i,j] += y[i,|j-1|], i < 7, j < 67; }} }}\n"
+        )
+        lines.append(f"y{number}, z{number} = f{number}(x);")
+    outputs = " ".join(f"y{n}: real[~..]; z{n}: real[~..];" for n in range(len(PARTS)))
+    made = tvm_nnef.build(
+        f"{operators} graph G {{ @input {{ x: real[7,67]; }} @output {{ {outputs} }}\n"
+        f"@compose {{ {' '.join(lines)} }} }}"
+    )
+    x = values(ROWS, "float32")
+    found = iter(made(x))
+    for name, (_, wanted) in PARTS.items():
+        np.testing.assert_array_equal(next(found), np.cumsum(wanted(x), 1), err_msg=name)
+        np.testing.assert_array_equal(next(found), 2 * x, err_msg=name)
