@@ -19,12 +19,9 @@ from tvm import tirx
 from tvm_nnef.function_attributes import Combine, PrefixScan
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
-
-_VECTORS = 4
-"""Vectors that are scanned at once."""
 
 Elements: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
 """What computes the element at a position along the axis."""
@@ -57,16 +54,16 @@ class Row:
         last = all(sizes.same(size, 1) for size in shape[self.scan.axis + 1 :])
         return last and others == sorted(self.indices)
 
-    def statement(self, description: Description, elements: Elements | None) -> tirx.Stmt:
+    def statement(self, machine: CpuModel, elements: Elements | None) -> tirx.Stmt:
         """The loops: over blocks of vectors, over vectors, over the elements that are left.
 
         The elements are in the buffer, or else ``elements`` computes them.
         """
-        lanes = description.lanes(bits_of(str(self.buffer.dtype)))
+        lanes = machine.lanes(bits_of(str(self.buffer.dtype)))
         extent = sizes.extent(self.buffer.shape[self.scan.axis])
         scanner = _Scanner(self, extent, lanes, elements or (lambda p: self.buffer[self.at(p)]))
         statements, done = [scanner.start()], 0
-        for count in (_VECTORS, 1):
+        for count in (machine.partial_sums, 1):
             blocks = sizes.quotient(extent - done, count * lanes)
             statements.append(scanner.blocks(blocks, count, done))
             done = done + blocks * (count * lanes)

@@ -24,8 +24,8 @@ from tvm_nnef.function_attributes import PrefixScan
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit, prefix_scan
 from tvm_nnef.schedules.cpu.accesses import stride_of
-from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
@@ -37,16 +37,14 @@ from tvm_nnef.tvm_support.compat import (
 
 NAME = "cpu.sequential"
 
-_PARALLEL_WORK = 1 << 15
+STEP_CYCLES = 8
+"""Cycles of a vector of steps."""
 
-_CHUNK = 256
-"""Contiguous elements that one thread takes at once."""
-
-_ROWS = 8
-"""Rows that one thread takes at once: while a step of one waits, those of others go on."""
+_CHUNK_VECTORS = 16
+"""Vectors of contiguous elements that one thread takes at once."""
 
 
-def apply(function: PrimFunction, description: Description) -> PrimFunction | None:
+def apply(function: PrimFunction, machine: CpuModel) -> PrimFunction | None:
     """The function with its independent loops in parallel and in lanes; None if it has none.
 
     Nests that read nothing of what they write are taken only if all of their loops are
@@ -60,7 +58,7 @@ def apply(function: PrimFunction, description: Description) -> PrimFunction | No
                 for group in groups for nest in group.nests)  # fmt: skip
     if not gains and any(len(nest.independent) < len(nest.loops) for nest in nests):
         return None
-    body = emit.sequence([_Emitter(group, scan, description).statement() for group in groups])
+    body = emit.sequence([_Emitter(group, scan, machine).statement() for group in groups])
     written = {store.buffer for nest in nests for store in nest.stores}
     results = [parameter for parameter in function.params if parameter in written]
     allocated = list(opaque_block(function).alloc_buffers)
@@ -233,9 +231,9 @@ _Values = Mapping[tirx.Var, PrimExpression]
 class _Emitter:
     """Writes the loops of one group."""
 
-    def __init__(self, group: _Group, scan: PrefixScan | None, description: Description) -> None:
+    def __init__(self, group: _Group, scan: PrefixScan | None, machine: CpuModel) -> None:
         self.nests, self.dimensions = group.nests, dict(group.dimensions)
-        self.scan, self.description = scan, description
+        self.scan, self.machine = scan, machine
         self.dtype = dtype_of(next(iter(group.nests[0].loops)))
         self.inner = self._lanes() or self._rows()
 
@@ -251,8 +249,9 @@ class _Emitter:
             var = nest.independent[last]
             if not all(stride_of(load, var) in (0, 1) for load in loads(nest.body)):
                 return None
-        is_long = len(self.dimensions) == 1 and not sizes.is_at_most(extent, _CHUNK)
-        return _Inner(last, extent, _CHUNK if is_long else extent, is_contiguous=True)
+        chunk = _CHUNK_VECTORS * self.machine.lanes(32)
+        is_long = len(self.dimensions) == 1 and not sizes.is_at_most(extent, chunk)
+        return _Inner(last, extent, chunk if is_long else extent, is_contiguous=True)
 
     def _rows(self) -> _Inner | None:
         """The last dimension of several rows, if a nest has to wait for the steps of each."""
@@ -262,7 +261,9 @@ class _Emitter:
         if any(self._scanned(nest, self.dimensions) for nest in self.nests):
             return None
         extent = self.dimensions[long[-1]]
-        width = min(extent, _ROWS) if sizes.is_known(extent) else _ROWS
+        # While a step of one row waits for the step before, those of others go on.
+        rows = self.machine.fma_in_flight
+        width = min(extent, rows) if sizes.is_known(extent) else rows
         return _Inner(long[-1], extent, width, is_contiguous=False)
 
     def _scanned(
@@ -286,7 +287,7 @@ class _Emitter:
             return emit.sequence(self._task(known, indices[-1] if indices else None))
 
         work = max(sizes.typical(sizes.product(nest.loops.values())) for nest in self.nests)
-        parallel = bool(counts) and work >= _PARALLEL_WORK
+        parallel = bool(counts) and work >= self.machine.parallel_work(STEP_CYCLES)
         return emit.grid(counts, task, self.dtype, parallel=parallel)
 
     def _task(
@@ -303,7 +304,7 @@ class _Emitter:
             if elements is not None:
                 # The scan takes them before they are stored.
                 statements.pop()
-            statements.append(row.statement(self.description, elements))
+            statements.append(row.statement(self.machine, elements))
         return statements
 
     def _loops(self, nest: _Nest, known: _Values, number: PrimExpression | None) -> tirx.Stmt:
@@ -350,7 +351,7 @@ class _Emitter:
             return serial
         if self.inner.is_contiguous:
             widest = max(bits_of(str(store.buffer.dtype)) for store in nest.stores)
-            return emit.strip(count, self.description.lanes(widest), element, self.dtype)
+            return emit.strip(count, self.machine.lanes(widest), element, self.dtype)
         width = self.inner.width
         whole = emit.loop(width, element, kind=tirx.ForKind.UNROLLED, dtype=self.dtype)
         return whole if sizes.is_known(count) else tirx.IfThenElse(count >= width, whole, serial)
