@@ -162,7 +162,8 @@ def _nest(statement: tirx.Stmt) -> _Nest | None:
 
 def _with_independent(nest: _Nest, written: Sequence[tirx.Buffer]) -> _Nest:
     """The nest with its independent dimensions."""
-    names = {each.var: each.value for each in nest.found(tirx.Bind) if not loads(each.value)}
+    bound = {each.var: each.value for each in nest.found(tirx.Bind)}
+    names = {var: value for var, value in bound.items() if not loads(value)}
     accesses = [store.indices for store in nest.stores]
     accesses += [load.indices for load in loads(nest.body) if load.source in written]
     found: dict[int, tirx.Var] = {}
@@ -170,7 +171,10 @@ def _with_independent(nest: _Nest, written: Sequence[tirx.Buffer]) -> _Nest:
     for dimension, indices in enumerate(zip(*accesses, strict=False)):
         first, *others = (substituted(index, names) for index in indices)
         inside = [var for var in nest.loops if mentions(first, [var])]
-        if len(inside) != 1 or inside[0] in found.values() or loads(first):
+        if len(inside) != 1 or inside[0] in found.values():
+            continue
+        if loads(first) or mentions(first, bound):
+            # They may differ from step to step.
             continue
         if not all(tvm_ffi.structural_equal(first, other) for other in others):
             continue
