@@ -24,7 +24,6 @@ from tvm_nnef.schedules.convolving import Window, channels_first, is_exact, padd
 from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
-from tvm_nnef.schedules.running import cumulative_product, cumulative_sum
 from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
     Module,
@@ -309,6 +308,4 @@ LEGALIZATIONS: Mapping[str, Legalization] = {
     "relax.argmin": _place(largest=False),
     "relax.maximum": _elementwise(greater, "maximum"),
     "relax.minimum": _elementwise(smaller, "minimum"),
-    "relax.cumsum": cumulative_sum,
-    "relax.cumprod": cumulative_product,
 }

@@ -6,7 +6,13 @@ Each is set in one pass and read in a later one; TVM keeps them and does not rea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any, Literal, TypeAlias, cast
+
+Combine: TypeAlias = Literal["sum", "product", "max", "min"]
+"""How a prefix scan combines elements; max and min keep NaN."""
 
 CONSTANTS_FROM = "constants_from"
 """Of a private Relax function: constants may be bound to its parameters from this number on, and
@@ -46,3 +52,33 @@ class FusionPattern(IntEnum):
     """Takes elementwise kernels that read its result in (``kOutEWiseFusable``)."""
     OPAQUE = 8
     """Is fused with nothing."""
+
+
+PREFIX_SCAN = "prefix_scan"
+"""Of a PrimFunc of serial loops: the :class:`PrefixScan` that its last statement is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixScan:
+    """Each element becomes its combination with all elements before it along ``axis``.
+
+    ``reverse`` scans begin at the end. The loop nest of a scan is the one that reads the buffer
+    that it writes.
+    """
+
+    axis: int
+    combine: Combine
+    reverse: bool = False
+
+    @property
+    def attribute(self) -> list[int | str]:
+        """The scan as a value of the attribute."""
+        return [self.axis, self.combine, int(self.reverse)]
+
+    @staticmethod
+    def of(attributes: Mapping[str, Any]) -> PrefixScan | None:
+        """The scan among the attributes of a PrimFunc; None if there is none."""
+        if PREFIX_SCAN not in attributes:
+            return None
+        axis, combine, reverse = attributes[PREFIX_SCAN]
+        return PrefixScan(int(axis), cast("Combine", str(combine)), bool(reverse))

@@ -1,4 +1,4 @@
-"""Trigonometric functions and their inverses, in vector lanes, in float32.
+"""Sine and cosine in vector lanes, in float32: positions are encoded by them.
 
 Each polynomial is the best one of its degree for the relative error of its function, fitted by
 weighted least squares with the weights moved to where the error is largest.
@@ -63,83 +63,3 @@ def _wave(number: Lanes, x: Expression, name: str, quarters: int) -> Expression:
         return number.bits(value ^ sign, "float32")
 
     return number.let(x, of_argument)
-
-
-_ATAN = (-0.0017936222951518116, 0.010914608463961705, -0.031177851097498634, 0.05795759904096447,
-         -0.08403450660629919, 0.10952185893055265, -0.14264241703373898, 0.1999854828647857,
-         -0.3333329908919668)  # fmt: skip
-"""(atan(x) / x - 1) / x^2 on [-1, 1], of x^2, the highest power first."""
-
-
-def atan(number: Lanes, x: Expression) -> Expression:
-    """The arc tangent; of more than 1 it is what the reciprocal's leaves of pi/2."""
-
-    def of_size(x: Expression, size: Expression) -> Expression:
-        one = number.real(1.0)
-        large = size > one
-        inside = tirx.Select(large, one, size) / tirx.Select(large, size, one)
-        angle = number.let(inside, lambda t: _near_identity(number, t, t * t, _ATAN))
-
-        def turned(angle: Expression) -> Expression:
-            return tirx.Select(large, number.real(math.pi / 2) - angle, angle)
-
-        return number.with_sign(number.let(angle, turned), x)
-
-    return number.let(x, lambda x: number.let(number.size(x), lambda size: of_size(x, size)))
-
-
-def _near_identity(
-    number: Lanes, x: Expression, square: Expression, coefficients: tuple[float, ...]
-) -> Expression:
-    return number.polynomial(square, coefficients) * square * x + x
-
-
-_ASIN = (0.042166308267051755, 0.024179514797571237, 0.04547037593460475, 0.07495297643251929,
-         0.1666675248201347)  # fmt: skip
-"""(asin(x) / x - 1) / x^2 on [-1/2, 1/2], of x^2, the highest power first."""
-
-
-_HALF_TURN = (1.5707963705062866, -4.371139000186241e-08)
-"""pi / 2 as a float32 and the rest."""
-
-
-def asin(number: Lanes, x: Expression) -> Expression:
-    """The arc sine; above 1/2 it is pi/2 without twice that of sqrt((1 - x) / 2)."""
-
-    def of_angle(x: Expression, large: Expression, angle: Expression) -> Expression:
-        far = number.real(_HALF_TURN[0]) - (angle + angle) + number.real(_HALF_TURN[1])
-        return number.with_sign(tirx.Select(large, far, angle), x)
-
-    return _arc(number, x, of_angle)
-
-
-def acos(number: Lanes, x: Expression) -> Expression:
-    """The arc cosine: what the arc sine leaves of pi/2, and without a difference near 1."""
-
-    def of_angle(x: Expression, large: Expression, angle: Expression) -> Expression:
-        twice, negative = angle + angle, x < number.real(0.0)
-        far = tirx.Select(negative, number.real(math.pi) - twice, twice)
-        return tirx.Select(large, far, number.real(math.pi / 2) - number.with_sign(angle, x))
-
-    return _arc(number, x, of_angle)
-
-
-def _arc(number: Lanes, x: Expression, of_angle: Expression) -> Expression:
-    """What a function makes of an argument, whether it is large, and an arc sine.
-
-    The arc sine is that of its size, or of sqrt((1 - size) / 2) where it is large.
-    """
-
-    def of_size(x: Expression, size: Expression) -> Expression:
-        half = number.real(0.5)
-        large = size > half
-        square = tirx.Select(large, (number.real(1.0) - size) * half, size * size)
-
-        def of_square(square: Expression) -> Expression:
-            inside = tirx.Select(large, number.square_root(square), size)
-            angle = number.let(inside, lambda t: _near_identity(number, t, square, _ASIN))
-            return number.let(angle, lambda angle: of_angle(x, large, angle))
-
-        return number.let(square, of_square)
-
-    return number.let(x, lambda x: number.let(number.size(x), lambda size: of_size(x, size)))

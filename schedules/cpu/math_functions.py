@@ -6,9 +6,9 @@ numbers alike. LLVM would call the C library once for each lane, which takes 6 t
 What has no such arithmetic here, or is no float32, is called for each lane.
 
 Accuracy, in units of the last place over all finite arguments, subnormal ones and results included
-(``tests/schedules/test_math.py``): ``exp``, ``log``, ``sin``, ``cos``, ``asin``, ``acos``, ``atan``
-2, ``tanh``, ``sigmoid`` 3, ``erf`` 7; ``fmod`` and whole powers of two are exact. NaN gives NaN,
-infinities and zeros what they give in C.
+(``tests/schedules/test_math.py``): ``exp``, ``log``, ``sin``, ``cos`` 2, ``tanh``, ``sigmoid`` 3,
+``erf`` 7; ``fmod`` and whole powers of two are exact. NaN gives NaN, infinities and zeros what they
+give in C.
 """
 
 from __future__ import annotations
@@ -168,9 +168,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Expression | None]] = {
     "erf": exponentials.erf,
     "sin": angles.sin,
     "cos": angles.cos,
-    "asin": angles.asin,
-    "acos": angles.acos,
-    "atan": angles.atan,
     "fmod": _fmod,
     "pow": _pow,
 }

@@ -8,14 +8,13 @@ from tvm_nnef.schedules.cpu import (
     copies,
     extreme_places,
     fallback,
-    free_loops,
     parts,
     planes,
     register_tile,
     row_reduction,
     sampling,
-    scan,
     selection,
+    sequential,
 )
 from tvm_nnef.schedules.cpu.conditions import with_numbers
 from tvm_nnef.schedules.cpu.description import Description, describe
@@ -37,12 +36,6 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (extreme_places.NAME, extreme_places.apply),
 )
 """The rules by name, in the order in which they are asked."""
-
-ORDERED: tuple[tuple[str, Callable[[PrimFunction, Description], PrimFunction | None]], ...] = (
-    (scan.NAME, scan.apply),
-    (free_loops.NAME, free_loops.apply),
-)
-"""The rules for loops that read what they wrote."""
 
 
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
@@ -70,10 +63,9 @@ def _scheduled(function: PrimFunction, target: Target) -> tuple[PrimFunction, st
         if scheduled is not None:
             return scheduled, parts.NAME
     if kernel is None:
-        for name, ordered in ORDERED:
-            scheduled = ordered(function, describe(target))
-            if scheduled is not None:
-                return scheduled, name
+        scheduled = sequential.apply(function, describe(target))
+        if scheduled is not None:
+            return scheduled, sequential.NAME
     return fallback.apply(with_first_values(function), target)
 
 

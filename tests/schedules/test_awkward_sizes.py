@@ -369,8 +369,8 @@ def extreme_places(axis, largest=True):
 
 TILE, PLANES, ROWS = "cpu.register_tile", "cpu.planes", "cpu.row_reduction"
 ELEMENTS, SAMPLING, PARTS = "cpu.elementwise", "cpu.sampling", "cpu.parts"
-FALLBACK, SCAN = "cpu.fallback", "cpu.scan"
-FREE, SELECTION, EXTREMES = "cpu.free_loops", "cpu.selection", "cpu.extreme_place"
+FALLBACK, SEQUENTIAL = "cpu.fallback", "cpu.sequential"
+SELECTION, EXTREMES = "cpu.selection", "cpu.extreme_place"
 
 BATCHES = (1, 2, 3)
 CHANNELS = (1, 2, 3, 5, 7, 13, 17, 33, 67)
@@ -515,16 +515,14 @@ TABLE = {
         "softmax along another axis": (middle_softmax, mixed(SHORT, SIZES, SIZES)),
         "two results": (two_results, PAIRS),
     },
-    SCAN: {
+    SEQUENTIAL: {
         "sums of rows": (ordered("y[i,j] = x[i,j]; y[i,j] += y[i,|j-1|]"), PAIRS),
         "sums of columns": (ordered("y[i,j] = x[i,j]; y[i,j] += y[|i-1|,j]"), PAIRS),
-        "greatest so far": (ordered("y[i,j] = x[i,j]; y[i,j] >= y[i,|j-1|]"), PAIRS),
+        "max so far": (ordered("y[i,j] = x[i,j]; y[i,j] >= y[i,|j-1|]"), PAIRS),
         "filter in the middle": (
             ordered("y[i,j,k] = x[i,j,k]; y[i,j,k] += 0.5 * y[i,|j-1|,k]"), VOLUMES),
-    },
-    FREE: {
         "diagonals": (ordered("y[i,j,k] = x[i,j,k]; y[i,j,k] += y[i,|j-1|,|k+1|]"), VOLUMES),
-        "what comes next": (ordered("y[i,j,k] = x[i,j,k]; y[i,j,k] += y[i,j,|k+1|]"), VOLUMES),
+        "next element": (ordered("y[i,j,k] = x[i,j,k]; y[i,j,k] += y[i,j,|k+1|]"), VOLUMES),
         "half way back": (ordered("y[i,j] = x[i,j]; y[i,j] += j > 0 ? y[i,j/2] : 0.0"), PAIRS),
     },
     SELECTION: {

@@ -12,11 +12,13 @@ from typing import Any
 
 from tvm import relax, te
 
+from tvm_nnef.function_attributes import PREFIX_SCAN
 from tvm_nnef.graph.formula import Constant, Formula, loads, scalars, walk
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
 from tvm_nnef.lower.long_sums import in_parts
 from tvm_nnef.lower.ordered import ordered_function
+from tvm_nnef.lower.prefix_scans import find_scan
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import PrimFunction, RelaxExpression
@@ -77,6 +79,9 @@ def call_formula(
     shapes = [tensor.shape for tensor in (*operands, *results)]
     extra = untold(shapes, used)
     kernel = ordered_function(formula, operands, types, name, extra)
+    scan = find_scan(formula)
+    if scan is not None and not any(map(types.is_unsigned, results)):
+        kernel = kernel.with_attr(PREFIX_SCAN, scan.attribute)
     if extra or occurring(extent for shape in shapes for extent in shape):
         kernel = compat.with_own_symbols(kernel)
     kinds = [compat.tensor_type(t.shape, types.stored[t]) for t in results]

@@ -2,8 +2,8 @@
 
 Takes every formula: computed left-hand sides, conditions that read the output, packed steps. The
 loops run one after another in the order in which they are written, so the result is right
-everywhere; it is fast where the schedules read a recurrence from them (``schedules/cpu/scan.py``,
-``free_loops.py``), and the build report names the others. Does not touch Relax.
+everywhere; schedules run those in parallel that do not depend on each other
+(``schedules/cpu/sequential.py``). Does not touch Relax.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef.graph.formula import Formula, Statement, Store
+from tvm_nnef.graph.formula import Fill, Formula, Statement, Store, loads
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.named_locals import named_locals
+from tvm_nnef.lower.places import sweeps
 from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, is_empty, literal
 from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.lower.unsigned import signed, unsigned
@@ -51,8 +52,14 @@ def ordered_function(
     buffers: dict[Tensor, Buffer] = dict(zip([*operands, *results], stored, strict=True))
     working = {tensor: _working(tensor, buffers[tensor], types) for tensor in results}
     inside = {**buffers, **working}
-    body = [_filled(fill.tensor, types, formula, inside) for fill in formula.fills]
-    body += [_nest(statement, inside, types) for statement in formula.statements]
+    fills = {fill.tensor: _fill(fill, types) for fill in formula.fills}
+    first = formula.statements[0] if formula.statements else None
+    covered = _covered(first)
+    body = [_filled(tensor, value, inside[tensor]) for tensor, value in fills.items()
+            if tensor is not covered]  # fmt: skip
+    for statement in formula.statements:
+        instead = fills[covered] if statement is first and covered is not None else None
+        body.append(_nest(statement, inside, types, instead))
     narrowed = [tensor for tensor in results if working[tensor] is not buffers[tensor]]
     body += [_copied(tensor, working[tensor], buffers[tensor]) for tensor in narrowed]
     written = stored[len(operands) :]
@@ -69,12 +76,23 @@ def _working(tensor: Tensor, stored: Buffer, types: FormulaTypes) -> Buffer:
     return compat.buffer(tensor.shape, dtype, "working")
 
 
-def _filled(
-    tensor: Tensor, types: FormulaTypes, formula: Formula, buffers: Mapping[Tensor, Buffer]
-) -> TirStatement:
-    value = next(fill.value for fill in formula.fills if fill.tensor is tensor)
-    number = literal(types.fill(tensor, value).value, types.computed[tensor.type])
-    return _elementwise(tensor, lambda axes: tirx.BufferStore(buffers[tensor], number, axes))
+def _fill(fill: Fill, types: FormulaTypes) -> PrimExpression:
+    number = types.fill(fill.tensor, fill.value).value
+    return literal(number, types.computed[fill.tensor.type])
+
+
+def _covered(statement: Statement | None) -> Tensor | None:
+    """The tensor of which a statement writes all elements, where conditions hold."""
+    if statement is None or len(statement.stores) > 1:
+        return None
+    (store,) = statement.stores
+    if store.operator != "=" or any(load.tensor is store.tensor for load in loads(statement)):
+        return None
+    return None if sweeps(store, statement) is None else store.tensor
+
+
+def _filled(tensor: Tensor, value: PrimExpression, buffer: Buffer) -> TirStatement:
+    return _elementwise(tensor, lambda axes: tirx.BufferStore(buffer, value, axes))
 
 
 def _copied(tensor: Tensor, source: Buffer, target: Buffer) -> TirStatement:
@@ -99,8 +117,12 @@ def _loops(loops: Sequence[tuple[Any, Any]], body: TirStatement) -> TirStatement
 
 
 def _nest(
-    statement: Statement, buffers: Mapping[Tensor, Buffer], types: FormulaTypes
+    statement: Statement,
+    buffers: Mapping[Tensor, Buffer],
+    types: FormulaTypes,
+    instead: PrimExpression | None,
 ) -> TirStatement:
+    """The loops of a statement, whose only store gets ``instead`` where conditions do not hold."""
     indices = {loop.index.name: tirx.Var(loop.index.name, INDEX_TYPE) for loop in statement.loops}
 
     def read(tensor: Tensor, positions: Sequence[PrimExpression]) -> PrimExpression:
@@ -115,8 +137,13 @@ def _nest(
     if not checked:
         emitter = _with_held_indices(statement, emitter, bindings)
     body = _step(statement, emitter, buffers, types)
+    other = None
+    if instead is not None:
+        (store,) = statement.stores
+        places = [emitter.position(part.index) for part in store.subscripts]
+        other = tirx.BufferStore(buffers[store.tensor], instead, places)
     for condition in reversed(emitter.conditions()):
-        body = tirx.IfThenElse(condition, body, None)
+        body = tirx.IfThenElse(condition, body, other)
     body = tirx.stmt_seq(*bindings, body)
     loops = [(indices[loop.index.name], emitter.position(loop.extent)) for loop in statement.loops]
     return _loops(loops, body)

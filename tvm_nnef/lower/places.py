@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm_nnef.graph.formula import Binary, Constant, Index, Let, Local, Scalar, Statement, Unary
+from tvm_nnef.graph.formula import (
+    Binary,
+    Constant,
+    Index,
+    Let,
+    Local,
+    Scalar,
+    Statement,
+    Store,
+    Unary,
+)
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -74,6 +84,36 @@ def place(subscript: Scalar, statement: Statement) -> Place | None:
     return Place(offset, tuple(terms))
 
 
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A dimension of which each step of a loop writes one index, all of them in order."""
+
+    loop: str
+    is_reverse: bool
+
+
+def sweeps(store: Store, statement: Statement) -> list[Sweep] | None:
+    """How the loops of a statement cover the tensor of a store; None if they do not certainly.
+
+    Each loop covers one dimension, so that each element is written once.
+    """
+    loops = extents(statement)
+    found: list[Sweep] = []
+    for subscript, size in zip(store.subscripts, store.tensor.shape, strict=True):
+        index = linear(subscript.index, statement) if subscript.below is None else None
+        if loops is None or index is None or len(index[1]) != 1:
+            return None
+        ((loop, slope),) = index[1].items()
+        first = {1: 0, -1: dimensions.sub(size, 1)}.get(slope) if isinstance(slope, int) else None
+        if first is None or not dimensions.equal(index[0], first):
+            return None
+        if not dimensions.equal(loops[loop], size):
+            return None
+        found.append(Sweep(loop, slope == -1))
+    used = sorted(sweep.loop for sweep in found)
+    return found if loops is not None and used == sorted(loops) else None
+
+
 def is_single(extent: Dimension) -> bool:
     """Whether a loop certainly makes no more than one step."""
     return dimensions.compare("le", extent, 1) is True
@@ -117,9 +157,9 @@ def linear(scalar: Scalar, lets: Sequence[Let] = ()) -> Linear | None:
     return None
 
 
-def _scaled(linear: Linear | None, factor: Dimension) -> Linear | None:
-    if linear is None:
+def _scaled(scalar: Linear | None, factor: Dimension) -> Linear | None:
+    if scalar is None:
         return None
-    offset, coefficients = linear
+    offset, coefficients = scalar
     scaled = {name: dimensions.mul(each, factor) for name, each in coefficients.items()}
     return dimensions.mul(offset, factor), scaled
