@@ -6,7 +6,11 @@ Each is set in one pass and read in a later one; TVM keeps them and does not rea
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import IntEnum
+from typing import TypeAlias
 
 CONSTANTS_FROM = "constants_from"
 """Of a private Relax function: constants may be bound to its parameters from this number on, and
@@ -46,3 +50,56 @@ class FusionPattern(IntEnum):
     """Takes elementwise kernels that read its result in (``kOutEWiseFusable``)."""
     OPAQUE = 8
     """Is fused with nothing."""
+
+
+ANNOTATION = "annotation"
+"""Of a PrimFunc: what it computes, an :class:`Annotation` in JSON. Its body is a definition of that
+in any loops, for targets without a schedule strategy for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """``(data, indices)``: in each row, which runs along the last axis, the indices of the first
+    elements in order; equal elements stay in their order.
+
+    NaN comes last, and so do reals that are not greater than ``above``, if there is one.
+    """
+
+    largest: bool
+    above: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArgReduction:
+    """``(data, indices)``: the first index of the max or the min over ``count`` axes from
+    ``first`` on, in row-major order of these axes.
+
+    A NaN at index 0 is the result, others are skipped. The dimensions of the result are those of
+    the data without the reduced ones, and any number of 1s.
+    """
+
+    first: int
+    count: int
+    largest: bool
+
+
+Annotation: TypeAlias = "Sort | ArgReduction"
+
+_ANNOTATIONS: Mapping[str, type[Sort] | type[ArgReduction]] = {
+    each.__name__: each for each in (Sort, ArgReduction)
+}
+
+
+def annotation_attributes(annotation: Annotation) -> dict[str, str | int]:
+    """The attributes of a PrimFunc with an annotation, which it loses if it is fused."""
+    text = json.dumps([type(annotation).__name__, asdict(annotation)])
+    return {ANNOTATION: text, OP_PATTERN: int(FusionPattern.OPAQUE)}
+
+
+def read_annotation(attributes: Mapping[str, object] | None) -> Annotation | None:
+    """The annotation in the attributes of a PrimFunc, if there is one."""
+    text = (attributes or {}).get(ANNOTATION)
+    if text is None:
+        return None
+    name, fields = json.loads(str(text))
+    return _ANNOTATIONS[name](**fields)

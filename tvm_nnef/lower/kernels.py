@@ -5,18 +5,24 @@ A kernel gets the symbols that the shapes of its tensors do not tell as scalars,
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvm import relax, te
+from tvm import relax, te, tirx
 
-from tvm_nnef.graph.formula import Constant, Formula, loads, scalars, walk
+from tvm_nnef.extremes import arg_reduction
+from tvm_nnef.function_attributes import ArgReduction, annotation_attributes
+from tvm_nnef.graph.formula import Constant, Formula, Load, loads, scalars, walk
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
+from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.long_sums import in_parts
 from tvm_nnef.lower.ordered import ordered_function
+from tvm_nnef.lower.scalars import INDEX_TYPE, literal
+from tvm_nnef.lower.searches import Search, find_search
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import PrimFunction, RelaxExpression
@@ -69,6 +75,9 @@ def call_formula(
         read |= {*types.tables.values()}
         rest = {tensor: value for tensor, value in values.items() if tensor in read}
         return call_formula(builder, second, [*rest], [*rest.values()], types, name)
+    search = find_search(formula)
+    if search is not None and not _reads_unsigned(search, types):
+        return _call_search(builder, formula, search, operands, arguments, types, name)
     used = occurring(_constants(formula))
     if is_plain(formula):
         function = tensor_expressions(formula, operands, types, name)
@@ -81,6 +90,66 @@ def call_formula(
         kernel = compat.with_own_symbols(kernel)
     kinds = [compat.tensor_type(t.shape, types.stored[t]) for t in results]
     return _call(builder, kernel, [*arguments, *extra], kinds, f"{name}_ordered")
+
+
+def _reads_unsigned(search: Search, types: FormulaTypes) -> bool:
+    """Whether values are computed from integers that their dtype does not hold."""
+    read = (scalar.tensor for scalar in walk(search.value) if isinstance(scalar, Load))
+    return search.operand() is None and any(map(types.is_unsigned, read))
+
+
+def _call_search(
+    builder: Any,
+    formula: Formula,
+    search: Search,
+    operands: Sequence[Tensor],
+    arguments: Sequence[RelaxExpression],
+    types: FormulaTypes,
+    name: str,
+) -> RelaxExpression:
+    """The call of an annotated kernel that finds the results of a formula."""
+    source = search.operand()
+    if source is None:
+        values = search.values(f"{name}.values")
+        (tensor,) = (fill.tensor for fill in values.fills)
+        computed = replace(types, stored={**types.stored, tensor: types.computed[tensor.type]})
+        data = call_formula(builder, values, operands, arguments, computed, f"{name}_values")
+        data, first = builder.emit(data), len(search.kept)
+    else:
+        data, first = dict(zip(operands, arguments, strict=True))[source[0]], source[1]
+    reduction = ArgReduction(first, len(search.searched), search.largest)
+    results = [fill.tensor for fill in formula.fills]
+    kinds = {types.stored[tensor] for tensor in results}
+    kind = kinds.pop() if len(kinds) == 1 and kinds <= {"int32", "int64"} else INDEX_TYPE
+    shape = [literal(size, INDEX_TYPE) for size in results[0].shape]
+
+    def indices(data: Any) -> Any:
+        return arg_reduction(data, reduction, shape, search.axes, kind)
+
+    attributes = annotation_attributes(reduction)
+    call = call_kernel(builder, indices, [data], name, attributes=attributes)
+    (sizes, stored) = [*search.searched.values()], [types.stored[tensor] for tensor in results]
+    if len(sizes) == 1 and stored == [kind]:
+        return call
+    one = literal(1, INDEX_TYPE)
+    # A quotient must not trap where a dynamic dimension is 0.
+    factors = [tirx.max(literal(size, INDEX_TYPE), one) for size in sizes]
+
+    def coordinates(numbers: Any) -> list[Any]:
+        made = []
+        for tensor, dtype in zip(results, stored, strict=True):
+            loop = [*search.searched].index(search.found[tensor])
+            after = math.prod(factors[loop + 1 :], start=one)
+
+            def element(*axes: Any, after: Any = after, size: Any = factors[loop]) -> Any:
+                index = tirx.floordiv(cast(numbers(*axes), INDEX_TYPE), after)
+                return cast(tirx.floormod(index, size), dtype)
+
+            made.append(te.compute(shape, element, name="coordinate"))
+        return made
+
+    symbols = occurring(sizes)
+    return call_kernel(builder, coordinates, [builder.emit(call)], f"{name}_at", symbols=symbols)
 
 
 def _call(
