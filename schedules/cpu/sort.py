@@ -90,36 +90,30 @@ class _Row:
         sorts_all = sizes.same(self.kept, self.length) or (known and self.length < 2 * groups)
         limit = IR.alloc_buffer((1,), self.key_type, scope="local")
         filled = IR.alloc_buffer((1,), "int64", scope="local")
-        last = tirx.max_value(self.key_type)
-        records = self._records(groups, sorts_all, few)
-        IR.buffer_store(limit, last - 1, [0])
-        if not sorts_all:
+        IR.buffer_store(limit, tirx.max_value(self.key_type) - 1, [0])
+        IR.buffer_store(filled, number(0), [0])
+        if sorts_all:
+            records = Records.allocate(self.length + 1, self.key_type, self.lanes)
+            self._collect(records, limit, filled, None)
+        else:
+            room = tirx.min(length + BLOCK, tirx.max(number(2 * groups), _ROOM) + BLOCK)
+            size = groups + 2 * BLOCK if few else sizes.simplified(room)
+            records = Records.allocate(size, self.key_type, self.lanes)
             with IR.If(length >= number(2 * groups)), IR.Then():
                 self._bound(records, limit, number(groups), kept)
-        IR.buffer_store(filled, number(0), [0])
-        self._collect(records, limit, filled, None if sorts_all else kept)
+            self._collect(records, limit, filled, kept)
         records.sort(filled[0], kept)
         with IR.serial(tirx.min(filled[0], kept)) as rank:
             self.put(rank, records.indices[0, rank])
+        if sorts_all:
+            with IR.serial(tirx.max(kept - filled[0], number(0))) as rank:
+                self.put(filled[0] + rank, records.indices[0, length - rank])
+            return
         with IR.If(filled[0] < kept), IR.Then(), IR.serial(length) as index:
-            appended = tirx.And(self.key(index).equal(last), filled[0] < kept)
-            with IR.If(appended), IR.Then():
+            is_last = self.key(index).equal(tirx.max_value(self.key_type))
+            with IR.If(tirx.And(is_last, filled[0] < kept)), IR.Then():
                 self.put(filled[0], index)
                 IR.buffer_store(filled, filled[0] + 1, [0])
-
-    def _records(self, groups: sizes.Extent, sorts_all: bool, few: bool) -> Records:
-        """Buffers for what is collected, always with room for another block."""
-        size: sizes.Extent
-        if few and not sorts_all:
-            size = groups + 2 * BLOCK
-        else:
-            size = self.length + BLOCK
-            if not sorts_all:
-                most = tirx.max(number(2 * groups), number(_ROOM)) + BLOCK
-                size = sizes.simplified(tirx.min(number(size), most))
-        if sorts_all and sizes.is_known(size):
-            size = self.length
-        return Records.allocate(size, self.key_type, self.lanes)
 
     def _bound(
         self, records: Records, limit: Buffer, groups: PrimExpression, kept: PrimExpression
@@ -151,13 +145,20 @@ class _Row:
     def _collect(
         self, records: Records, limit: Buffer, filled: Buffer, kept: PrimExpression | None
     ) -> None:
-        """Collect what is not above the limit; for ``kept`` the buffer may become full."""
+        """Collect what is not above the limit; for ``kept`` the buffer may become full.
+
+        Without it the buffer has one record more than the row, and the indices of what is above the
+        limit are stored from its end on.
+        """
         block = IR.alloc_buffer((BLOCK,), self.key_type, scope="local")
         lowest = IR.alloc_buffer((1,), self.key_type, scope="local")
         head = tirx.floormod(number(self.length), number(BLOCK))
 
         def take(key: PrimExpression, index: PrimExpression) -> None:
-            # A branch would be hard to predict: the record behind the last one is overwritten.
+            # A branch would be hard to predict: what is stored in vain is overwritten.
+            if kept is None:
+                end = number(self.length) - (index - filled[0])
+                IR.buffer_store(records.indices, tirx.Cast(PLACE, index), [0, end])
             records.put(filled[0], key, index)
             taken = tirx.Select(key <= limit[0], number(1), number(0))
             IR.buffer_store(filled, filled[0] + taken, [0])
