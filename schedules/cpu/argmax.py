@@ -22,9 +22,8 @@ from tvm_nnef.extremes import greatest, is_number, least
 from tvm_nnef.function_attributes import ArgReduction
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.description import Description, bits_of
-from tvm_nnef.schedules.cpu.row_reduction import PARALLEL_WORK
 from tvm_nnef.schedules.cpu.row_totals import joined
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     IR,
     Buffer,
@@ -43,13 +42,15 @@ _VECTORS = 4
 _STRIP = 2
 """Vectors of results that are found side by side: a few cache lines of each row."""
 
+_STEP_CYCLES = 8
+
 DTYPE = "int64"
 
 Value = Callable[[PrimExpression, PrimExpression], PrimExpression]
 """The element of a lane at an index along the reduced axes."""
 
 
-def apply(function: PrimFunction, reduction: ArgReduction, machine: Description) -> PrimFunction:
+def apply(function: PrimFunction, reduction: ArgReduction, machine: CpuModel) -> PrimFunction:
     """The function with loops that find each index."""
     data, indices = function.params
     shape = list(map(sizes.extent, data.shape))
@@ -64,12 +65,12 @@ def apply(function: PrimFunction, reduction: ArgReduction, machine: Description)
         # Short rows fill no vectors: each lane takes a row.
         source, declared = buffer_view(data, [outer, length])
         target, also = buffer_view(indices, [1, outer])
-        loops = _Loops(reduction.largest, compared, index_type, lanes, target, length)
+        loops = _Loops(reduction.largest, compared, index_type, lanes, target, length, machine)
         body = _columns(loops, 1, outer, lambda _, index, lane: source[lane, index])
     else:
         source, declared = buffer_view(data, [outer, length, inner])
         target, also = buffer_view(indices, [outer, inner])
-        loops = _Loops(reduction.largest, compared, index_type, lanes, target, length)
+        loops = _Loops(reduction.largest, compared, index_type, lanes, target, length, machine)
         if sizes.same(inner, 1):
             body = _rows(loops, outer, lambda row, index: source[row, index, 0])
         else:
@@ -98,6 +99,7 @@ class _Loops:
     lanes: int
     target: Buffer
     length: sizes.Extent
+    machine: CpuModel
 
     @property
     def worst(self) -> PrimExpression:
@@ -106,8 +108,9 @@ class _Loops:
 
     def grid(self, extents: list[sizes.Extent], task: Callable[..., None]) -> tirx.Stmt:
         """A task for each point of a grid, in parallel if that is worth it."""
-        work = sizes.typical(sizes.product(map(sizes.extent, self.target.shape)))
-        parallel = work * sizes.typical(self.length) >= PARALLEL_WORK
+        results = sizes.typical(sizes.product(map(sizes.extent, self.target.shape)))
+        work = results * sizes.typical(self.length)
+        parallel = work >= self.machine.parallel_work(_STEP_CYCLES)
         return emit.grid(
             extents, lambda where: statements(lambda: task(*where)), DTYPE, parallel=parallel
         )
@@ -175,9 +178,9 @@ class _Loops:
     ) -> None:
         """Store a result, which is 0 where the first value is NaN."""
         if self.value_type.startswith("float"):
-            if not sizes.is_known(self.length):
-                first = tirx.if_then_else(self.length > 0, first, tirx.const(0, first.dtype))
             value = tirx.Cast(self.value_type, first)
+            if not sizes.is_known(self.length):
+                value = tirx.if_then_else(self.length > 0, value, self.worst)
             index = tirx.Select(is_number(value), index, tirx.const(0, self.index_type))
         IR.buffer_store(self.target, tirx.Cast(self.target.dtype, index), list(where))
 

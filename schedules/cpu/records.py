@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu.description import bits_of
+from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression
 
 PLACE = "int32"

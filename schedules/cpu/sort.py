@@ -20,9 +20,9 @@ from tvm import tirx
 from tvm_nnef.function_attributes import Sort
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.description import Description, bits_of
 from tvm_nnef.schedules.cpu.records import BLOCK, PLACE, Records, number
 from tvm_nnef.schedules.cpu.sort_keys import key_of, key_type
+from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     IR,
     Buffer,
@@ -37,14 +37,13 @@ NAME = "cpu.sort"
 _ROOM = 512
 """So many elements are collected before they are sorted, where more are wanted than fit a block."""
 
-_PARALLEL_WORK = 1 << 17
-"""Fewer steps are not worth the start of threads."""
+_STEP_CYCLES = 2
 
 _STEPS = 64
 """The cost of an element that is wanted, in elements that are passed over."""
 
 
-def apply(function: PrimFunction, sort: Sort, machine: Description) -> PrimFunction:
+def apply(function: PrimFunction, sort: Sort, machine: CpuModel) -> PrimFunction:
     """The function with loops that sort each row."""
     data, indices = function.params
     *outer, length = map(sizes.extent, data.shape)
@@ -53,7 +52,7 @@ def apply(function: PrimFunction, sort: Sort, machine: Description) -> PrimFunct
 
     def row(where: Sequence[PrimExpression]) -> tirx.Stmt:
         def key_at(index: PrimExpression) -> PrimExpression:
-            return key_of(data[(*where, index)], sort)
+            return key_of(tirx.BufferLoad(data, [*where, index]), sort)
 
         def put(rank: PrimExpression, index: PrimExpression) -> None:
             IR.buffer_store(indices, tirx.Cast(PLACE, index), [*where, rank])
@@ -62,7 +61,7 @@ def apply(function: PrimFunction, sort: Sort, machine: Description) -> PrimFunct
 
     known = all(map(sizes.is_known, (*outer, length, kept)))
     work = sizes.product(outer) * (length + kept * _STEPS)
-    parallel = not known or work >= _PARALLEL_WORK
+    parallel = not known or work >= machine.parallel_work(_STEP_CYCLES)
     body = emit.grid(outer, row, "int64", parallel=bool(parallel))
     return with_opaque_body(function, [indices], [], body)
 
@@ -80,6 +79,15 @@ class _Row:
     kept: sizes.Extent
     key_type: str
     lanes: int
+
+    @property
+    def _lanes(self) -> int:
+        return min(self.lanes, BLOCK)
+
+    @property
+    def _vectors(self) -> range:
+        """Where the vectors of a block begin."""
+        return range(0, BLOCK, self._lanes)
 
     def write(self) -> None:
         """Collect, sort and store."""
@@ -121,20 +129,18 @@ class _Row:
         """Lower the limit to the k-th of the min keys of groups of elements."""
         steps = tirx.floordiv(number(self.length), groups)
         least = IR.alloc_buffer((BLOCK,), self.key_type, scope="local")
-        lanes = min(self.lanes, BLOCK)
-        vectors = range(0, BLOCK, lanes)
         with IR.serial(tirx.floordiv(groups, number(BLOCK))) as part:
-            for first in vectors:
-                with IR.vectorized(number(lanes)) as lane:
+            for first in self._vectors:
+                with IR.vectorized(number(self._lanes)) as lane:
                     IR.buffer_store(least, tirx.max_value(self.key_type), [lane + first])
             with IR.serial(steps) as step:
                 start = (part * steps + step) * BLOCK
-                for first in vectors:
-                    with IR.vectorized(number(lanes)) as lane:
+                for first in self._vectors:
+                    with IR.vectorized(number(self._lanes)) as lane:
                         key = tirx.min(least[lane + first], self.key(start + first + lane))
                         IR.buffer_store(least, key, [lane + first])
-            for first in vectors:
-                with IR.vectorized(number(lanes)) as lane:
+            for first in self._vectors:
+                with IR.vectorized(number(self._lanes)) as lane:
                     where = [0, part * BLOCK + first + lane]
                     IR.buffer_store(records.keys, least[lane + first], where)
         records.sort(groups, kept)
@@ -151,7 +157,6 @@ class _Row:
         limit are stored from its end on.
         """
         block = IR.alloc_buffer((BLOCK,), self.key_type, scope="local")
-        lowest = IR.alloc_buffer((1,), self.key_type, scope="local")
         head = tirx.floormod(number(self.length), number(BLOCK))
 
         def take(key: PrimExpression, index: PrimExpression) -> None:
@@ -163,22 +168,27 @@ class _Row:
             taken = tirx.Select(key <= limit[0], number(1), number(0))
             IR.buffer_store(filled, filled[0] + taken, [0])
 
+        def take_block(start: PrimExpression) -> None:
+            with IR.serial(number(BLOCK)) as element:
+                take(block[element], start + element)
+
         with IR.serial(head) as index:
             take(IR.Bind(self.key(index)), index)
         with IR.serial(tirx.floordiv(number(self.length), number(BLOCK))) as part:
             start = head + part * BLOCK
-            lanes = min(self.lanes, BLOCK)
-            for first in range(0, BLOCK, lanes):
-                with IR.vectorized(number(lanes)) as lane:
+            for first in self._vectors:
+                with IR.vectorized(number(self._lanes)) as lane:
                     IR.buffer_store(block, self.key(start + first + lane), [lane + first])
-            IR.buffer_store(lowest, tirx.max_value(self.key_type), [0])
-            with IR.serial(number(BLOCK)) as element:
-                IR.buffer_store(lowest, tirx.min(lowest[0], block[element]), [0])
-            with IR.If(lowest[0] <= limit[0]), IR.Then():
-                if kept is not None:
-                    self._make_room(records, limit, filled, kept)
+            if kept is None:
+                take_block(start)
+            else:
+                lowest = IR.alloc_buffer((1,), self.key_type, scope="local")
+                IR.buffer_store(lowest, tirx.max_value(self.key_type), [0])
                 with IR.serial(number(BLOCK)) as element:
-                    take(block[element], start + element)
+                    IR.buffer_store(lowest, tirx.min(lowest[0], block[element]), [0])
+                with IR.If(lowest[0] <= limit[0]), IR.Then():
+                    self._make_room(records, limit, filled, kept)
+                    take_block(start)
 
     def _make_room(
         self, records: Records, limit: Buffer, filled: Buffer, kept: PrimExpression

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tvm import tirx
 
 from tvm_nnef.function_attributes import Sort
-from tvm_nnef.schedules.cpu.description import bits_of
+from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 

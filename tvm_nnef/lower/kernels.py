@@ -25,7 +25,7 @@ from tvm_nnef.lower.scalars import INDEX_TYPE, literal
 from tvm_nnef.lower.searches import Search, find_search
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import PrimFunction, RelaxExpression
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, RelaxExpression
 
 
 def call_kernel(
@@ -113,43 +113,46 @@ def _call_search(
         values = search.values(f"{name}.values")
         (tensor,) = (fill.tensor for fill in values.fills)
         computed = replace(types, stored={**types.stored, tensor: types.computed[tensor.type]})
-        data = call_formula(builder, values, operands, arguments, computed, f"{name}_values")
-        data, first = builder.emit(data), len(search.kept)
+        call = call_formula(builder, values, operands, arguments, computed, f"{name}_values")
+        data, first = builder.emit(call), len(search.kept)
     else:
         data, first = dict(zip(operands, arguments, strict=True))[source[0]], source[1]
     reduction = ArgReduction(first, len(search.searched), search.largest)
     results = [fill.tensor for fill in formula.fills]
-    kinds = {types.stored[tensor] for tensor in results}
-    kind = kinds.pop() if len(kinds) == 1 and kinds <= {"int32", "int64"} else INDEX_TYPE
     shape = [literal(size, INDEX_TYPE) for size in results[0].shape]
+    dtypes = [types.stored[tensor] for tensor in results]
+    dtype = dtypes[0] if len(results) == 1 and dtypes[0] == "int32" else INDEX_TYPE
 
     def indices(data: Any) -> Any:
-        return arg_reduction(data, reduction, shape, search.axes, kind)
+        return arg_reduction(data, reduction, shape, search.axes, dtype)
 
     attributes = annotation_attributes(reduction)
     call = call_kernel(builder, indices, [data], name, attributes=attributes)
-    (sizes, stored) = [*search.searched.values()], [types.stored[tensor] for tensor in results]
-    if len(sizes) == 1 and stored == [kind]:
+    if dtypes == [dtype] and len(search.searched) == 1:
         return call
-    one = literal(1, INDEX_TYPE)
-    # A quotient must not trap where a dynamic dimension is 0.
-    factors = [tirx.max(literal(size, INDEX_TYPE), one) for size in sizes]
 
     def coordinates(numbers: Any) -> list[Any]:
-        made = []
-        for tensor, dtype in zip(results, stored, strict=True):
-            loop = [*search.searched].index(search.found[tensor])
-            after = math.prod(factors[loop + 1 :], start=one)
+        axes = [*search.searched]
+        found = [axes.index(search.found[tensor]) for tensor in results]
+        sizes = [literal(size, INDEX_TYPE) for size in search.searched.values()]
+        pairs = zip(found, dtypes, strict=True)
+        return [_coordinate(numbers, sizes, axis, kind) for axis, kind in pairs]
 
-            def element(*axes: Any, after: Any = after, size: Any = factors[loop]) -> Any:
-                index = tirx.floordiv(cast(numbers(*axes), INDEX_TYPE), after)
-                return cast(tirx.floormod(index, size), dtype)
-
-            made.append(te.compute(shape, element, name="coordinate"))
-        return made
-
-    symbols = occurring(sizes)
+    symbols = occurring(search.searched.values())
     return call_kernel(builder, coordinates, [builder.emit(call)], f"{name}_at", symbols=symbols)
+
+
+def _coordinate(numbers: Any, sizes: Sequence[PrimExpression], axis: int, dtype: str) -> Any:
+    """The tensor of coordinates along one axis, from row-major numbers over several axes."""
+    one = literal(1, INDEX_TYPE)
+    # A quotient must not trap where a dynamic dimension is 0.
+    size, *inner = (tirx.max(size, one) for size in sizes[axis:])
+
+    def element(*indices: PrimExpression) -> PrimExpression:
+        rows = tirx.floordiv(numbers(*indices), math.prod(inner, start=one))
+        return cast(tirx.floormod(rows, size), dtype)
+
+    return te.compute(numbers.shape, element, name="coordinate")
 
 
 def _call(

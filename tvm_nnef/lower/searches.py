@@ -138,8 +138,8 @@ def _axes(
     pairs = zip(store.subscripts, store.tensor.shape, strict=True)
     for axis, (subscript, extent) in enumerate(pairs):
         match subscript.index:
-            case Index(name) if (
-                name not in {**searched, **kept} and dimensions.equal(ranges[name], extent)
+            case Index(name) if name not in {**searched, **kept} and dimensions.equal(
+                ranges[name], extent
             ):
                 kept[name] = axis
             case Constant() as index if _is_zero(index) and dimensions.equal(extent, 1):
@@ -170,5 +170,3 @@ def _is_at_outputs(value: Scalar, other: Scalar, statement: Statement) -> bool:
         assert isinstance(store.value, Index)
         value = replaced(value, store.value, Load(store.tensor, store.subscripts))
     return value == other
-
-

@@ -217,10 +217,9 @@ def opaque_block(function: PrimFunction) -> Any:
 
 def statements(write: Callable[[], None]) -> Any:
     """The statements that a function writes by the functions of ``IR``."""
-    with IRBuilder() as written:
-        # One frame has to be around them.
-        with builder.seq_scope():
-            write()
+    # One frame has to be around them.
+    with IRBuilder() as written, builder.seq_scope():
+        write()
     return written.get().body
 
 
