@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tvm_nnef.schedules.cpu import rules, selection
+from tvm_nnef.schedules.cpu import rules, sort
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,
@@ -27,7 +27,7 @@ RULE = "schedule_rule"
 TUNED = "tuned"
 """The name of the rule of a kernel whose schedule was found by measuring."""
 
-SHORTCUTS = frozenset({selection.NAME})
+SHORTCUTS = frozenset({sort.NAME})
 """Rules whose kernels do far less than the formula asks for: no schedule of it comes near."""
 
 Tuned = Callable[[str, PrimFunction, Callable[[], tuple[PrimFunction, str]]], PrimFunction | None]

@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 import tvm_ffi
 from tvm import relax, sym, te, tirx
 
-from tvm_nnef.extremes import first_extreme
+from tvm_nnef.extremes import arg_reduction
+from tvm_nnef.function_attributes import ArgReduction, annotation_attributes
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.convolving import Window, channels_first, is_exact, padded
 from tvm_nnef.schedules.expressions import substituted
@@ -170,22 +171,21 @@ def _reduced(function: Combination, first: Callable[[Any], PrimExpression]) -> L
     return legalize
 
 
-def _place(*, largest: bool) -> Legalization:
-    """The legalization of an operator that tells where an extreme stands."""
+def _arg_reduction(*, largest: bool) -> Legalization:
+    """The legalization of argmax or argmin."""
 
     def legalize(builder: Any, call: Any) -> RelaxExpression:
-        gone, dtype = _gone(call), str(call.ty.dtype)
+        gone = _gone(call)
+        reduction = ArgReduction(gone[0], len(gone), largest)
+        rank = len(call.args[0].ty.shape)
+        kept = [axis for axis in range(rank) if axis not in gone]
+        kept = kept if call.attrs.keepdims else [*range(len(kept))]
 
         def found(symbols: Symbols, data: Any) -> Any:
-            return first_extreme(
-                _shape(call, symbols),
-                [data.shape[axis] for axis in gone],
-                lambda indices, places: data(*_joined(call, indices, places)),
-                dtype,
-                largest=largest,
-            )
+            return arg_reduction(data, reduction, _shape(call, symbols), kept, str(call.ty.dtype))
 
-        return call_te(builder, found, [call.args[0]], "place")
+        attributes = annotation_attributes(reduction)
+        return call_te(builder, found, [call.args[0]], "arg_reduction", attributes)
 
     return legalize
 
@@ -304,8 +304,8 @@ LEGALIZATIONS: Mapping[str, Legalization] = {
     "relax.reshape": _reshape,
     "relax.max": _reduced(greater, least),
     "relax.min": _reduced(smaller, greatest),
-    "relax.argmax": _place(largest=True),
-    "relax.argmin": _place(largest=False),
+    "relax.argmax": _arg_reduction(largest=True),
+    "relax.argmin": _arg_reduction(largest=False),
     "relax.maximum": _elementwise(greater, "maximum"),
     "relax.minimum": _elementwise(smaller, "minimum"),
 }

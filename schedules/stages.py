@@ -15,10 +15,10 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from tvm_nnef.function_attributes import read_annotation
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.extremes import extreme_of
-from tvm_nnef.schedules.places import Place, find_search, is_overwritten
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
 
 _COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min, tirx.Or, tirx.And)
@@ -54,8 +54,7 @@ class Axis:
 class Stage:
     """One buffer: ``buffer[axes] = value``, or ``combine(init, value over all reduced)``.
 
-    ``combine`` makes the expression of two partial results; None for a stage without reduction. A
-    :class:`Place` says instead that the result is where the first of the best values stands.
+    ``combine`` makes the expression of two partial results; None for a stage without reduction.
     """
 
     buffer: Any
@@ -69,11 +68,6 @@ class Stage:
     def dtype(self) -> str:
         """The dtype of the elements."""
         return str(self.buffer.dtype)
-
-    @property
-    def finds_place(self) -> bool:
-        """Whether it is where extremes stand."""
-        return isinstance(self.combine, Place)
 
     @property
     def work(self) -> int:
@@ -115,8 +109,10 @@ def extent_product(axes: Iterable[Axis]) -> int:
 
 
 def read_kernel(function: PrimFunction) -> Kernel | None:
-    """The stages of a function; None where it is of another kind."""
+    """The stages of a function; None where it is of another kind, or has an annotation."""
     realize = function.body
+    if read_annotation(function.attrs) is not None:
+        return None
     if not isinstance(realize, s_tir.SBlockRealize) or len(realize.block.iter_vars):
         return None
     body = realize.block.body
@@ -129,11 +125,6 @@ def read_kernel(function: PrimFunction) -> Kernel | None:
         stages.append(stage)
     types = {dtype_of(a.var) for s in stages for a in (*s.axes, *s.reduced)}
     written = [stage.buffer for stage in stages]
-    hidden = [stage.combine.values for stage in stages if stage.finds_place]
-    if any(b.same_as(p) for b in hidden for p in function.params) or any(
-        loads(stage.value, buffer) for buffer in hidden for stage in stages
-    ):
-        return None
     twice = any(a.same_as(b) for n, a in enumerate(written) for b in written[:n])
     if len(types) > 1 or twice:
         return None
@@ -270,6 +261,15 @@ def _stage(nest: Any) -> Stage | None:
     return _stored(block, tuple(axes), tuple(reduced))
 
 
+def _is_overwritten(value: Any, store: Any) -> bool:
+    """Whether a value is the element that a store overwrites."""
+    return (
+        isinstance(value, BUFFER_LOAD)
+        and value.source.same_as(store.buffer)
+        and all(a.same_as(b) for a, b in zip(value.indices, store.indices, strict=True))
+    )
+
+
 def _always(predicate: Any) -> bool:
     return isinstance(predicate, tirx.IntImm) and bool(predicate.value)
 
@@ -279,8 +279,7 @@ def _unit(bound: Any) -> int | None:
 
 
 def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> Stage | None:
-    search = find_search(block, [(axis.var, axis.extent) for axis in reduced])
-    store = block.body if search is None else search.store
+    store = block.body
     if not isinstance(store, tirx.BufferStore):
         return None
     if not len(store.indices):
@@ -289,8 +288,6 @@ def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> St
     ordered = _in_order(store.indices, axes)
     if ordered is None or not _covers(store.buffer, ordered):
         return None
-    if search is not None:
-        return Stage(store.buffer, ordered, search.value, reduced, search.init, search.place)
     if not reduced and block.init is None:
         if loads(store.value, store.buffer):
             return None
@@ -301,10 +298,10 @@ def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> St
     if found is None:
         return None
     combine, first, second = found
-    if not is_overwritten(first, store):
+    if not _is_overwritten(first, store):
         first, second = second, first
     value = second
-    if not is_overwritten(first, store):
+    if not _is_overwritten(first, store):
         return None
     if loads(value, store.buffer) or _uses(block.init.value, (*axes, *reduced)):
         return None

@@ -1,4 +1,4 @@
-"""The greater and the smaller of two numbers, which keep what is no number; where extremes stand.
+"""Max and min of two numbers, which keep NaN; argmax and argmin.
 
 TIR operands of one dtype in, an expression out. TVM's own lose a NaN depending on where it stands.
 """
@@ -10,14 +10,10 @@ from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
+from tvm_nnef.function_attributes import ArgReduction
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Combination: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
-
-Candidate: TypeAlias = (
-    "Callable[[Sequence[PrimExpression], Sequence[PrimExpression]], PrimExpression]"
-)
-"""The number at some indices of a result and some places among those that are compared."""
 
 
 def _is_real(dtype: str) -> bool:
@@ -69,38 +65,41 @@ def _unless_nan(tested: PrimExpression, other: PrimExpression, is_better: Any) -
     return tirx.Select(is_number(tested), better, tested)
 
 
-def first_extreme(
-    shape: Sequence[Any], extents: Sequence[Any], candidate: Candidate, dtype: str, *, largest: bool
+def arg_reduction(
+    data: Any, reduction: ArgReduction, shape: Sequence[Any], kept: Sequence[int], dtype: str
 ) -> Any:
-    """The tensor of the numbers of the first candidates that none is better than.
+    """The tensor that a reduction of a ``te`` tensor defines; 0 where a row is empty.
 
-    Candidates are numbered in row-major order over ``extents``. NaN is better than all in the first
-    place and passed over in the others, as a comparison with it is false. This is one reduction
-    over pairs of a number and a candidate; Relax's own gives -1 where all are infinite.
+    ``kept`` are the dimensions of the result, of the given shape, that the data have too; the
+    others are 1. This is one reduction over pairs of an index and a value; Relax's own gives -1
+    where all values are infinite.
     """
-    is_better, worst = (tirx.GT, least) if largest else (tirx.LT, greatest)
+    is_better, worst = (tirx.GT, least) if reduction.largest else (tirx.LT, greatest)
+    best = greatest if reduction.largest else least
 
     def combine(left: Any, right: Any) -> tuple[PrimExpression, PrimExpression]:
         earlier = tirx.And(tirx.EQ(left[1], right[1]), left[0] <= right[0])
         keep = tirx.Or(is_better(left[1], right[1]), earlier)
         return tirx.Select(keep, left[0], right[0]), tirx.Select(keep, left[1], right[1])
 
-    def null(place: str, value: str) -> tuple[PrimExpression, PrimExpression]:
-        return tirx.max_value(place), worst(value)
+    def null(index: str, value: str) -> tuple[PrimExpression, PrimExpression]:
+        # Where nothing is better than the worst value, index 0 is right.
+        return tirx.const(0, index), worst(value)
 
-    reducer = te.comm_reducer(combine, null, name="first_extreme")
-    loops = [te.reduce_axis((0, extent), "candidate") for extent in extents]
+    reducer = te.comm_reducer(combine, null, name="arg_reduction")
+    first, last = reduction.first, reduction.first + reduction.count
+    loops = [te.reduce_axis((0, size), "candidate") for size in data.shape[first:last]]
 
     def element(*indices: PrimExpression) -> Any:
-        value = candidate(indices, [loop.var for loop in loops])
-        place: PrimExpression = tirx.const(0, dtype)
-        for loop, extent in zip(loops, extents, strict=True):
-            place = place * tirx.Cast(dtype, extent) + tirx.Cast(dtype, loop.var)
+        outer = [indices[dimension] for dimension in kept]
+        value = data(*outer[:first], *(loop.var for loop in loops), *outer[first:])
+        index: PrimExpression = tirx.const(0, dtype)
+        for loop in loops:
+            index = index * tirx.Cast(dtype, loop.dom.extent) + tirx.Cast(dtype, loop.var)
         kind = dtype_of(value)
         if _is_real(kind):
-            best = (greatest if largest else least)(kind)
-            instead = tirx.Select(place < tirx.const(1, dtype), best, worst(kind))
+            instead = tirx.Select(index < tirx.const(1, dtype), best(kind), worst(kind))
             value = tirx.Select(is_number(value), value, instead)
-        return reducer((place, value), axis=loops)
+        return reducer((index, value), axis=loops)
 
-    return te.compute(shape, element, name="first_extreme")[0]
+    return te.compute(shape, element, name="arg_reduction")[0]

@@ -6,10 +6,11 @@ Each is set in one pass and read in a later one; TVM keeps them and does not rea
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 Combine: TypeAlias = Literal["sum", "product", "max", "min"]
 """How a prefix scan combines elements; max and min keep NaN."""
@@ -54,13 +55,41 @@ class FusionPattern(IntEnum):
     """Is fused with nothing."""
 
 
-PREFIX_SCAN = "prefix_scan"
-"""Of a PrimFunc of serial loops: the :class:`PrefixScan` that its last statement is."""
+ANNOTATION = "annotation"
+"""Of a PrimFunc: what it computes, an :class:`Annotation` in JSON. Its body is a definition of that
+in any loops, for targets without a schedule strategy for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """``(data, indices)``: in each row, which runs along the last axis, the indices of the first
+    elements in order; equal elements stay in their order.
+
+    NaN comes last, and so do reals that are not greater than ``above``, if there is one.
+    """
+
+    largest: bool
+    above: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArgReduction:
+    """``(data, indices)``: the first index of the max or the min over ``count`` axes from
+    ``first`` on, in row-major order of these axes.
+
+    A NaN at index 0 is the result, others are skipped. The dimensions of the result are those of
+    the data without the reduced ones, and any number of 1s.
+    """
+
+    first: int
+    count: int
+    largest: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixScan:
-    """Each element becomes its combination with all elements before it along ``axis``.
+    """Serial loops whose last statement is a prefix scan: each element becomes its combination with
+    all elements before it along ``axis``.
 
     ``reverse`` scans begin at the end. The loop nest of a scan is the one that reads the buffer
     that it writes.
@@ -70,15 +99,24 @@ class PrefixScan:
     combine: Combine
     reverse: bool = False
 
-    @property
-    def attribute(self) -> list[int | str]:
-        """The scan as a value of the attribute."""
-        return [self.axis, self.combine, int(self.reverse)]
 
-    @staticmethod
-    def of(attributes: Mapping[str, Any]) -> PrefixScan | None:
-        """The scan among the attributes of a PrimFunc; None if there is none."""
-        if PREFIX_SCAN not in attributes:
-            return None
-        axis, combine, reverse = attributes[PREFIX_SCAN]
-        return PrefixScan(int(axis), cast("Combine", str(combine)), bool(reverse))
+Annotation: TypeAlias = "Sort | ArgReduction | PrefixScan"
+
+_ANNOTATIONS: Mapping[str, type[Sort] | type[ArgReduction] | type[PrefixScan]] = {
+    each.__name__: each for each in (Sort, ArgReduction, PrefixScan)
+}
+
+
+def annotation_attributes(annotation: Annotation) -> dict[str, str | int]:
+    """The attributes of a PrimFunc with an annotation, which it loses if it is fused."""
+    text = json.dumps([type(annotation).__name__, asdict(annotation)])
+    return {ANNOTATION: text, OP_PATTERN: int(FusionPattern.OPAQUE)}
+
+
+def read_annotation(attributes: Mapping[str, object] | None) -> Annotation | None:
+    """The annotation in the attributes of a PrimFunc, if there is one."""
+    text = (attributes or {}).get(ANNOTATION)
+    if text is None:
+        return None
+    name, fields = json.loads(str(text))
+    return _ANNOTATIONS[name](**fields)

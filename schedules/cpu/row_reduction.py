@@ -72,7 +72,7 @@ def _with_cheap_inside(kernel: Kernel) -> Kernel:
 def rows_of(kernel: Kernel) -> Sequence[Axis] | None:
     """The axes that all stages have in front: those of the reductions' results."""
     reductions = [stage for stage in kernel.stages if stage.reduced]
-    if not reductions or any(stage.finds_place for stage in reductions):
+    if not reductions:
         return None
     ranks = {_row_rank(stage) for stage in reductions}
     rank = max(ranks)

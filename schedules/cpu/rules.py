@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tvm_nnef.function_attributes import ArgReduction, Sort, read_annotation
 from tvm_nnef.schedules.cpu import (
+    argmax,
     copies,
-    extreme_places,
     fallback,
     parts,
     planes,
     register_tile,
     row_reduction,
     sampling,
-    selection,
     sequential,
+    sort,
 )
 from tvm_nnef.schedules.cpu.conditions import with_numbers
 from tvm_nnef.schedules.cpu.description import Description, describe
@@ -27,13 +28,11 @@ from tvm_nnef.tvm_support.compat import PrimFunction, Target
 Rule = Callable[[PrimFunction, Kernel, Description], PrimFunction | None]
 
 RULES: tuple[tuple[str, Rule], ...] = (
-    (selection.NAME, selection.apply),
     (row_reduction.NAME, row_reduction.apply),
     (register_tile.NAME, register_tile.apply),
     (planes.NAME, planes.apply),
     (copies.NAME, copies.apply),
     (sampling.NAME, sampling.apply),
-    (extreme_places.NAME, extreme_places.apply),
 )
 """The rules by name, in the order in which they are asked."""
 
@@ -45,6 +44,11 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
 
 
 def _scheduled(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
+    match read_annotation(function.attrs):
+        case Sort() as rows:
+            return sort.apply(function, rows, describe(target)), sort.NAME
+        case ArgReduction() as reduction:
+            return argmax.apply(function, reduction, describe(target)), argmax.NAME
     kernel = read_kernel(function)
     if kernel is not None and not any(divides_data(stage.value) for stage in kernel.stages):
         kernel, description = with_numbers(kernel), describe(target)
@@ -72,11 +76,7 @@ def _scheduled(function: PrimFunction, target: Target) -> tuple[PrimFunction, st
 def _first(
     function: PrimFunction, kernel: Kernel, description: Description
 ) -> tuple[PrimFunction, str] | None:
-    searches = any(stage.finds_place for stage in kernel.stages)
     for name, rule in RULES:
-        # The others combine values by functions, which a place is not found by.
-        if (name == extreme_places.NAME) is not searches:
-            continue
         scheduled = rule(function, kernel, description)
         if scheduled is not None:
             return scheduled, name

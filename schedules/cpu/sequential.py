@@ -20,7 +20,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call
 
-from tvm_nnef.function_attributes import PrefixScan
+from tvm_nnef.function_attributes import PrefixScan, read_annotation
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.cpu import emit, prefix_scan
 from tvm_nnef.schedules.cpu.accesses import stride_of
@@ -53,7 +53,8 @@ def apply(function: PrimFunction, machine: CpuModel) -> PrimFunction | None:
     nests = _nests(function)
     if nests is None:
         return None
-    scan, groups = PrefixScan.of(function.attrs or {}), _groups(nests)
+    annotation, groups = read_annotation(function.attrs), _groups(nests)
+    scan = annotation if isinstance(annotation, PrefixScan) else None
     gains = any(nest.is_recurrent and (group.dimensions or scan)
                 for group in groups for nest in group.nests)  # fmt: skip
     if not gains and any(len(nest.independent) < len(nest.loops) for nest in nests):

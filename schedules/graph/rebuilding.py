@@ -12,7 +12,6 @@ from typing import Any
 import tvm_ffi
 from tvm import te, tirx
 
-from tvm_nnef.extremes import first_extreme
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import substituted
 from tvm_nnef.schedules.stages import Axis, Kernel, Stage, read_kernel
@@ -117,19 +116,11 @@ def tensor_of(
         places = orders.get(load.source, tuple(range(len(load.indices))))
         return tensor(*(load.indices[dimension] for dimension in places))
 
-    def value_at(indices: Sequence[Any], places: Sequence[Any]) -> Any:
+    def element(*indices: Any) -> Any:
         values = {**symbols}
         values.update({stage.axes[d].var: i for d, i in zip(order, indices, strict=True)})
-        values.update({a.var: p for a, p in zip(stage.reduced, places, strict=True)})
-        return tvm_ffi.structural_map(substituted(stage.value, values), (BUFFER_LOAD, loaded))
-
-    if stage.finds_place:
-        extents = [_extent(axis, symbols) for axis in stage.reduced]
-        largest = stage.combine.is_better is tirx.GT
-        return first_extreme(shape, extents, value_at, stage.dtype, largest=largest)
-
-    def element(*indices: Any) -> Any:
-        value = value_at(indices, [axis.var for axis in reduced])
+        values.update({a.var: r.var for a, r in zip(stage.reduced, reduced, strict=True)})
+        value = tvm_ffi.structural_map(substituted(stage.value, values), (BUFFER_LOAD, loaded))
         if not reduced:
             return value
         reducer = te.comm_reducer(

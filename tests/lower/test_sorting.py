@@ -7,7 +7,8 @@ import pytest
 
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.lower.sorting import places_in_order
+from tvm_nnef.function_attributes import Sort
+from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 SIZES = [(1, 1), (5, 5), (63, 3), (64, 64), (65, 1), (200, 33), (300, 128), (331, 129), (1000, 7)]
@@ -33,7 +34,7 @@ def rows(length, dtype):
 @pytest.mark.parametrize(("length", "count"), SIZES)
 def test_first_places(length, count, largest, dtype):
     data = rows(length, dtype)
-    kernel = places_in_order((1, ROWS, length), 2, count, dtype, most=count, largest=largest)
+    kernel = sorting_function((1, ROWS, length), count, dtype, Sort(largest))
     found = runtime_tensor(np.zeros((1, ROWS, count), "int32"))
     compile_kernel(kernel, resolve("native"))(runtime_tensor(data[None]), found)
     keys = np.where(np.isnan(data), np.inf, -data if largest else data)

@@ -9,7 +9,8 @@ import tvm
 from tvm import te, tirx
 
 from tvm_nnef import extremes
-from tvm_nnef.lower.sorting import places_in_order
+from tvm_nnef.function_attributes import ArgReduction, Sort
+from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.measurement.kernels import random_arguments
 from tvm_nnef.measurement.work import Work, work_of
 
@@ -60,36 +61,17 @@ def first_rows() -> Any:
 
 
 def order() -> Any:
-    return places_in_order((3, 100), 1, 7, "float32", most=7, largest=True)
+    return sorting_function((3, 100), 7, "float32", Sort(largest=True))
 
 
 def order_of_few() -> Any:
-    return places_in_order((100, 3), 0, 9, "float32", most=9, largest=True, above=0.5)
-
-
-def ranked() -> Any:
-    """All ranks, the places of the first two, and twice these."""
-    x = te.placeholder((8,), name="x")
-    other, place = (te.reduce_axis((0, 8), name=name) for name in ("other", "place"))
-    number = lambda value: tirx.const(value, "int64")  # noqa: E731
-
-    def rank(i: Any) -> Any:
-        ahead = tirx.any(x[other] > x[i], tirx.all(x[other].equal(x[i]), other.var < i))
-        return te.sum(tirx.Select(ahead, number(1), number(0)), axis=other)
-
-    def found(p: Any) -> Any:
-        there = ranks[place].equal(tirx.Cast("int64", p))
-        return te.sum(tirx.Select(there, tirx.Cast("int64", place.var), number(0)), axis=place)
-
-    ranks = te.compute((8,), rank, "ranks")
-    places = te.compute((2,), found, "places")
-    return function(x, ranks, places, te.compute((2,), lambda i: places[i] * 2, "doubled"))
+    return sorting_function((3, 100), 9, "float32", Sort(largest=True, above=0.5))
 
 
 def place_of_greatest() -> Any:
     x = te.placeholder((4, 6), name="x")
-    pick = lambda indices, places: x(*indices, *places)  # noqa: E731
-    return function(x, extremes.first_extreme((4,), (6,), pick, "int64", largest=True))
+    reduction = ArgReduction(1, 1, largest=True)
+    return function(x, extremes.arg_reduction(x, reduction, (4,), [0], "int64"))
 
 
 @pytest.mark.parametrize(
@@ -110,9 +92,7 @@ def place_of_greatest() -> Any:
         (first_rows, Work(0, 4 * 8)),
         # Each element is compared once, and each of the 7 that are found goes 3 steps to its place.
         (order, Work(3 * (100 + 7 * 3), 4 * (3 * 100 + 3 * 7))),
-        # What is not above a limit is left out before.
-        (order_of_few, Work(300 + 3 * (100 + 9 * 4), 4 * (300 + 27))),
-        (ranked, Work(8 + 8 * 3 + 2, 4 * 8 + 8 * (8 + 2 + 2))),
+        (order_of_few, Work(3 * (100 + 9 * 4), 4 * (300 + 27))),
         # Of each element and the best one so far, one stays, and one of their places.
         (place_of_greatest, Work(2 * 24, 4 * 24 + 8 * 4)),
     ],
@@ -126,7 +106,6 @@ def place_of_greatest() -> Any:
         "choice of indices",
         "order",
         "order of few",
-        "ranks and places",
         "place",
     ],
 )

@@ -20,8 +20,8 @@ from tvm import relax, te, tirx
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
-from tvm_nnef.extremes import first_extreme
-from tvm_nnef.lower.sorting import places_in_order
+from tvm_nnef.function_attributes import Sort
+from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.schedules.cpu import fallback
 from tvm_nnef.tvm_support.compat import prim_functions, update_functions
 
@@ -339,30 +339,21 @@ def called(function, dtype="float32", shape=None):
     return build
 
 
-def first_places(axis, part, dtype="float32"):
-    """The places of the first elements in order: all, or a part of an axis."""
+def first_places(part, dtype="float32"):
+    """The indices of the first elements of rows in order: all, or a part of them."""
 
     def kernel(*shape):
-        extents = list(shape)
-        extents[axis] = -(-extents[axis] // part)
-        options = {"most": None, "largest": part > 1}
-        function = places_in_order(shape, axis, extents[axis], dtype, **options)
+        extents = [*shape[:-1], -(-shape[-1] // part)]
+        function = sorting_function(shape, extents[-1], dtype, Sort(largest=part > 1))
         return called(function, "int32", extents), [(shape, dtype)]
 
     return kernel
 
 
-def extreme_places(axis, largest=True):
+def arg_reductions(axis, largest=True):
     def kernel(*shape):
-        def found(x):
-            rest = [extent for n, extent in enumerate(shape) if n != axis]
-
-            def candidate(indices, places):
-                return x(*indices[:axis], *places, *indices[axis:])
-
-            return first_extreme(rest, [shape[axis]], candidate, "int64", largest=largest)
-
-        return formula(found), [shape]
+        find = op.argmax if largest else op.argmin
+        return lambda x: find(x, axis), [shape]
 
     return kernel
 
@@ -370,7 +361,7 @@ def extreme_places(axis, largest=True):
 TILE, PLANES, ROWS = "cpu.register_tile", "cpu.planes", "cpu.row_reduction"
 ELEMENTS, SAMPLING, PARTS = "cpu.elementwise", "cpu.sampling", "cpu.parts"
 FALLBACK, SEQUENTIAL = "cpu.fallback", "cpu.sequential"
-SELECTION, EXTREMES = "cpu.selection", "cpu.extreme_place"
+SELECTION, EXTREMES = "cpu.sort", "cpu.argmax"
 
 BATCHES = (1, 2, 3)
 CHANNELS = (1, 2, 3, 5, 7, 13, 17, 33, 67)
@@ -526,15 +517,14 @@ TABLE = {
         "half way back": (ordered("y[i,j] = x[i,j]; y[i,j] += j > 0 ? y[i,j/2] : 0.0"), PAIRS),
     },
     SELECTION: {
-        "order of rows": (first_places(1, 1), PAIRS),
-        "order of columns": (first_places(0, 1), PAIRS),
-        "first ones of rows": (first_places(1, 3), PAIRS),
-        "first ones of int32": (first_places(1, 2, "int32"), PAIRS),
+        "order of rows": (first_places(1), PAIRS),
+        "first ones of rows": (first_places(3), PAIRS),
+        "first ones of int32": (first_places(2, "int32"), PAIRS),
     },
     EXTREMES: {
-        "greatest of rows": (extreme_places(1), PAIRS),
-        "least of columns": (extreme_places(0, largest=False), PAIRS),
-        "greatest in the middle": (extreme_places(1), VOLUMES),
+        "greatest of rows": (arg_reductions(1), PAIRS),
+        "least of columns": (arg_reductions(0, largest=False), PAIRS),
+        "greatest in the middle": (arg_reductions(1), VOLUMES),
     },
     FALLBACK: {
         "quotients of int64": (

@@ -1,6 +1,7 @@
 """Intrinsics of the module ``algo``: the first elements in order, and the boxes that lie apart.
 
-Both sort, for which Relax calls functions of TVM that its runtime library does not have.
+Both sort, for which Relax calls functions that are not in TVM's runtime library, only in a second
+one that an exported model would need, and that sort whole rows where a few elements are wanted.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.boxes import box_rows, boxes_apart
 from tvm_nnef.lower.checks import learn
 from tvm_nnef.lower.invocation import Invocation, Lowered
 from tvm_nnef.lower.loops import INDEX
 from tvm_nnef.lower.ops.common import forward
-from tvm_nnef.lower.sorting import PLACE, places_in_order
+from tvm_nnef.lower.sorting import PLACE, sorting_function
 from tvm_nnef.lower.symbols import own
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -28,27 +30,31 @@ def first_places(invocation: Invocation) -> Lowered:
     if any(dimensions.equal(extent, 0) for extent in shape):
         return relax.op.zeros(shape, dtype)
     axis = forward(invocation.number("axis"), len(shape))
-    largest, most = bool(invocation.attribute("largest")), invocation.attribute("k")
-    places = invocation.builder.normalize(
-        _in_order(invocation, 0, axis, shape[axis], most, largest=largest)
-    )
-    return places if dtype == PLACE else relax.op.astype(places, dtype)
+    sort = Sort(largest=bool(invocation.attribute("largest")))
+    indices = _sorted(invocation, 0, axis, shape[axis], invocation.attribute("k"), sort)
+    return indices if dtype == PLACE else relax.op.astype(indices, dtype)
 
 
-def _in_order(
-    invocation: Invocation, operand: int, axis: int, count: Dimension, most: Any, **options: Any
+def _sorted(
+    invocation: Invocation, operand: int, axis: int, count: Dimension, most: Any, sort: Sort
 ) -> RelaxExpression:
-    """The places of the first ``count`` elements of an operand, no more than ``most``."""
-    tensor = invocation.tensor(operand)
-    shape = (*tensor.shape[:axis], count, *tensor.shape[axis + 1 :])
-    known, kept, limit = (
-        [extent if dimensions.is_static(extent) else None for extent in part]
-        for part in (tensor.shape, [count], [most])
-    )
-    dtype = invocation.machine_types[tensor]
-    kernel = places_in_order(known, axis, kept[0], dtype, most=limit[0], **options)
-    arguments, result = [invocation.operands[operand]], (shape, PLACE)
-    return _call(invocation.builder, "places_in_order", kernel, arguments, [result])[0]
+    """The indices of the first ``count`` elements along an axis, no more than ``most``."""
+    builder, tensor = invocation.builder, invocation.tensor(operand)
+    last = len(tensor.shape) - 1
+    order = [*(n for n in range(last + 1) if n != axis), axis]
+    data = _wide(invocation, operand)
+    if axis != last:
+        data = builder.emit(relax.op.permute_dims(data, order))
+    shape = [tensor.shape[n] for n in order]
+    known = [size if dimensions.is_static(size) else None for size in (*shape, count, most)]
+    dtype = shape_and_dtype(data)[1]
+    kernel = sorting_function(known[:-2], known[-2], dtype, sort, most=known[-1])
+    result = [((*shape[:-1], count), PLACE)]
+    indices = builder.normalize(_call(builder, "sort", kernel, [data], result)[0])
+    if axis == last:
+        return indices
+    back = [order.index(n) for n in range(last + 1)]
+    return builder.emit(relax.op.permute_dims(indices, back))
 
 
 def _call(
@@ -84,7 +90,7 @@ def nonmax_suppress(invocation: Invocation) -> Lowered:
     (symbol,) = own(invocation.result.shape)
     builder, rows = invocation.builder, (batch, kinds)
     overlap, least = (invocation.real(f"{name}_threshold") for name in ("iou", "score"))
-    order = _in_order(invocation, 1, 2, count, count, largest=True, above=least)
+    order = _sorted(invocation, 1, 2, count, count, Sort(largest=True, above=least))
     operands = [_wide(invocation, number) for number in range(2)]
     kernel = boxes_apart(
         *(shape_and_dtype(operand)[1] for operand in operands),

@@ -1,9 +1,8 @@
 """Formulas as tensor expressions: a Formula in, a function over ``te`` tensors out.
 
 Takes every formula in which a position on a left-hand side tells the indices that it was made of
-(``lower/places.py``), and no statement reads what it writes, or only to find where an extreme
-stands (``lower/searches.py``). Such a formula says what each element is, in any order, so it can be
-scheduled. The others, and those whose values would be too large
+(``lower/places.py``), and no statement reads what it writes. Such a formula says what each element
+is, in any order, so it can be scheduled. The others, and those whose values would be too large
 without names for their parts, are refused here and become ordered loops (``lower/ordered.py``).
 Does not touch Relax.
 """
@@ -36,7 +35,6 @@ from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.padding import Padding, padded
 from tvm_nnef.lower.places import Place, extents, is_single, place
 from tvm_nnef.lower.scalars import INDEX_TYPE, ComputeTypes, Emitter, guarded, literal
-from tvm_nnef.lower.searches import Search, find_search, places_found
 from tvm_nnef.lower.unsigned import UNSIGNED, binary, signed, unsigned
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -118,8 +116,7 @@ class FormulaTypes:
 def is_plain(formula: Formula) -> bool:
     """Whether the formula can be lowered here, and built in reasonable time."""
     return len(formula.statements) <= _MOST_STATEMENTS and all(
-        _is_plain(statement) or find_search(formula, number) is not None
-        for number, statement in enumerate(formula.statements)
+        _is_plain(statement) for statement in formula.statements
     )
 
 
@@ -132,12 +129,8 @@ def tensor_expressions(
         values: dict[Tensor, Stage] = dict(zip(operands, arguments, strict=True))
         for fill in formula.fills:
             values[fill.tensor] = types.fill(fill.tensor, fill.value)
-        for number, statement in enumerate(formula.statements):
-            search = None if _is_plain(statement) else find_search(formula, number)
-            if search is None:
-                values.update(_after(statement, values, types, name))
-            else:
-                values.update(_after_search(search, values, types, name))
+        for statement in formula.statements:
+            values.update(_after(statement, values, types, name))
         return [_stored(fill.tensor, values[fill.tensor], types, name) for fill in formula.fills]
 
     return function
@@ -321,21 +314,6 @@ def _reduction(step: _Step, reduced: Mapping[str, Dimension]) -> TeTensor:
     if isinstance(old, Constant) and old.value == NULL_ELEMENT[operator]:
         return total
     return te.compute(shape, lambda *axes: combine(step.old(axes), total(*axes)), name=step.name)
-
-
-def _after_search(
-    search: Search, before: Mapping[Tensor, Stage], types: FormulaTypes, name: str
-) -> dict[Tensor, Stage]:
-    """The tensors that a search writes, as they are after it."""
-    step = _Step(search.statement, search.statement.stores[0], before, types, name)
-
-    def value(
-        axes: Sequence[PrimExpression], places: Mapping[str, PrimExpression]
-    ) -> PrimExpression:
-        emitter, _ = step.emitter(axes, places)
-        return emitter.value(search.value)
-
-    return places_found(search, value, _wide_shape(step.store.tensor), step.dtype)
 
 
 def _padding(step: _Step) -> Padding | None:

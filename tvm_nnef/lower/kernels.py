@@ -5,23 +5,28 @@ A kernel gets the symbols that the shapes of its tensors do not tell as scalars,
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvm import relax, te
+from tvm import relax, te, tirx
 
-from tvm_nnef.function_attributes import PREFIX_SCAN
-from tvm_nnef.graph.formula import Constant, Formula, loads, scalars, walk
+from tvm_nnef.extremes import arg_reduction
+from tvm_nnef.function_attributes import ArgReduction, annotation_attributes
+from tvm_nnef.graph.formula import Constant, Formula, Load, loads, scalars, walk
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
+from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.long_sums import in_parts
 from tvm_nnef.lower.ordered import ordered_function
 from tvm_nnef.lower.prefix_scans import find_scan
+from tvm_nnef.lower.scalars import INDEX_TYPE, literal
+from tvm_nnef.lower.searches import Search, find_search
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import PrimFunction, RelaxExpression
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, RelaxExpression
 
 
 def call_kernel(
@@ -71,6 +76,9 @@ def call_formula(
         read |= {*types.tables.values()}
         rest = {tensor: value for tensor, value in values.items() if tensor in read}
         return call_formula(builder, second, [*rest], [*rest.values()], types, name)
+    search = find_search(formula)
+    if search is not None and not _reads_unsigned(search, types):
+        return _call_search(builder, formula, search, operands, arguments, types, name)
     used = occurring(_constants(formula))
     if is_plain(formula):
         function = tensor_expressions(formula, operands, types, name)
@@ -81,11 +89,74 @@ def call_formula(
     kernel = ordered_function(formula, operands, types, name, extra)
     scan = find_scan(formula)
     if scan is not None and not any(map(types.is_unsigned, results)):
-        kernel = kernel.with_attr(PREFIX_SCAN, scan.attribute)
+        kernel = kernel.with_attrs(annotation_attributes(scan))
     if extra or occurring(extent for shape in shapes for extent in shape):
         kernel = compat.with_own_symbols(kernel)
     kinds = [compat.tensor_type(t.shape, types.stored[t]) for t in results]
     return _call(builder, kernel, [*arguments, *extra], kinds, f"{name}_ordered")
+
+
+def _reads_unsigned(search: Search, types: FormulaTypes) -> bool:
+    """Whether values are computed from integers that their dtype does not hold."""
+    read = (scalar.tensor for scalar in walk(search.value) if isinstance(scalar, Load))
+    return search.operand() is None and any(map(types.is_unsigned, read))
+
+
+def _call_search(
+    builder: Any,
+    formula: Formula,
+    search: Search,
+    operands: Sequence[Tensor],
+    arguments: Sequence[RelaxExpression],
+    types: FormulaTypes,
+    name: str,
+) -> RelaxExpression:
+    """The call of an annotated kernel that finds the results of a formula."""
+    source = search.operand()
+    if source is None:
+        values = search.values(f"{name}.values")
+        (tensor,) = (fill.tensor for fill in values.fills)
+        computed = replace(types, stored={**types.stored, tensor: types.computed[tensor.type]})
+        call = call_formula(builder, values, operands, arguments, computed, f"{name}_values")
+        data, first = builder.emit(call), len(search.kept)
+    else:
+        data, first = dict(zip(operands, arguments, strict=True))[source[0]], source[1]
+    reduction = ArgReduction(first, len(search.searched), search.largest)
+    results = [fill.tensor for fill in formula.fills]
+    shape = [literal(size, INDEX_TYPE) for size in results[0].shape]
+    dtypes = [types.stored[tensor] for tensor in results]
+    dtype = dtypes[0] if len(results) == 1 and dtypes[0] == "int32" else INDEX_TYPE
+
+    def indices(data: Any) -> Any:
+        return arg_reduction(data, reduction, shape, search.axes, dtype)
+
+    attributes = annotation_attributes(reduction)
+    call = call_kernel(builder, indices, [data], name, attributes=attributes)
+    if dtypes == [dtype] and len(search.searched) == 1:
+        return call
+
+    def coordinates(numbers: Any) -> list[Any]:
+        axes = [*search.searched]
+        found = [axes.index(search.found[tensor]) for tensor in results]
+        sizes = [literal(size, INDEX_TYPE) for size in search.searched.values()]
+        pairs = zip(found, dtypes, strict=True)
+        return [_coordinate(numbers, sizes, axis, kind) for axis, kind in pairs]
+
+    symbols = occurring(search.searched.values())
+    return call_kernel(builder, coordinates, [builder.emit(call)], f"{name}_at", symbols=symbols)
+
+
+def _coordinate(numbers: Any, sizes: Sequence[PrimExpression], axis: int, dtype: str) -> Any:
+    """The tensor of coordinates along one axis, from row-major numbers over several axes."""
+    one = literal(1, INDEX_TYPE)
+    # A quotient must not trap where a dynamic dimension is 0.
+    size, *inner = (tirx.max(size, one) for size in sizes[axis:])
+
+    def element(*indices: PrimExpression) -> PrimExpression:
+        rows = tirx.floordiv(numbers(*indices), math.prod(inner, start=one))
+        return cast(tirx.floormod(rows, size), dtype)
+
+    return te.compute(numbers.shape, element, name="coordinate")
 
 
 def _call(

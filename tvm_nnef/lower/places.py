@@ -100,7 +100,7 @@ def sweeps(store: Store, statement: Statement) -> list[Sweep] | None:
     loops = extents(statement)
     found: list[Sweep] = []
     for subscript, size in zip(store.subscripts, store.tensor.shape, strict=True):
-        index = linear(subscript.index, statement) if subscript.below is None else None
+        index = linear(subscript.index, statement.locals) if subscript.below is None else None
         if loops is None or index is None or len(index[1]) != 1:
             return None
         ((loop, slope),) = index[1].items()

@@ -1,101 +1,74 @@
-"""Sorting as a PrimFunc: the order of the elements along an axis, as a definition.
+"""Sorting as a PrimFunc: a definition in loops, annotated with what it computes.
 
-Enters: a shape, where None stands for any extent, and a dtype. Leaves: a function of buffers. How
-it is computed in time is for the schedules, which know an order by what it says; computed as it
-stands it is right on every target, in time quadratic in the length of a row. Does not touch Relax.
+Input: a shape, where None is a dynamic dimension, and a dtype. Output: a function of buffers. The
+definition takes time quadratic in the length of a row; schedules sort by the annotation. Does not
+touch Relax.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
-
 from tvm import te, tirx
 
-from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
-from tvm_nnef.lower.loops import INDEX, Shape, comparable, wide
+from tvm_nnef.function_attributes import Sort, annotation_attributes
+from tvm_nnef.lower.loops import INDEX, Shape, wide
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 PLACE = "int32"
-"""The dtype of places along an axis."""
+"""The dtype of indices along an axis."""
 
 
-def places_in_order(
-    shape: Shape,
-    axis: int,
-    count: int | None,
-    dtype: str,
-    *,
-    most: int | None,
-    largest: bool,
-    above: float | None = None,
+def sorting_function(
+    shape: Shape, count: int | None, dtype: str, sort: Sort, *, most: int | None = None
 ) -> PrimFunction:
-    """A function ``(data, places)``: the places, along an axis, of the first elements in order.
+    """A function ``(data, indices)`` that sorts rows along the last axis.
 
-    ``places`` is an int32 that has ``count`` elements along the axis; for None ``most``, as far as
-    there are so many, and any number for None as well. Of equal elements the first one is first,
-    and what is no number comes last, and so do reals that are not ``above`` something.
+    ``indices`` is an int32 with ``count`` elements in each row; for None ``most``, as far as there
+    are so many, and any number for None as well.
     """
-    extents = [
-        tirx.Var(f"extent{number}", INDEX) if extent is None else wide(extent)
-        for number, extent in enumerate(shape)
+    sizes = [
+        tirx.Var(f"extent{number}", INDEX) if size is None else wide(size)
+        for number, size in enumerate(shape)
     ]
-    data = values = te.placeholder(extents, dtype, "data")
-    if above is not None:
-        values = te.compute(extents, lambda *indices: _above(data(*indices), above), "values")
-    kept = _kept(extents[axis], count, most)
-    along = [te.reduce_axis((0, extents[axis]), name) for name in ("other", "place")]
-
-    def replaced(indices: Sequence[Any], index: Any) -> list[Any]:
-        return [*indices[:axis], index, *indices[axis + 1 :]]
-
-    def rank(*indices: Any) -> PrimExpression:
-        other = along[0]
-        pair = values(*replaced(indices, other.var)), values(*indices)
-        comes_first = _comes_first(pair, (other.var, indices[axis]), largest)
-        return te.sum(tirx.Select(comes_first, _place(1), _place(0)), axis=other)
-
-    ranks = te.compute(extents, rank, "ranks")
-
-    def place(*indices: Any) -> PrimExpression:
-        of = along[1]
-        found = ranks(*replaced(indices, of.var)).equal(tirx.Cast(PLACE, indices[axis]))
-        return te.sum(tirx.Select(found, tirx.Cast(PLACE, of.var), _place(0)), axis=of)
-
-    places = te.compute(replaced(extents, kept), place, "places")
-    function = te.create_prim_func([data, places], INDEX).without_attr("global_symbol")
-    return function.with_attr({OP_PATTERN: int(FusionPattern.OPAQUE)})
-
-
-def _above(value: PrimExpression, least: float) -> PrimExpression:
-    """A real that is greater than another one, else none."""
-    number = comparable(value)
-    unknown = tirx.const(math.nan, dtype_of(number))
-    return tirx.Select(number > tirx.const(least, dtype_of(number)), number, unknown)
-
-
-def _kept(length: PrimExpression, count: int | None, most: int | None) -> PrimExpression:
+    data = te.placeholder(sizes, dtype, "data")
+    length = sizes[-1]
     if count is not None:
-        return wide(count)
-    return tirx.Var("count", INDEX) if most is None else tirx.min(length, wide(most))
+        kept = wide(count)
+    else:
+        kept = tirx.Var("count", INDEX) if most is None else tirx.min(length, wide(most))
+    other, candidate = (te.reduce_axis((0, length), name) for name in ("other", "candidate"))
+
+    def rank(*indices: PrimExpression) -> PrimExpression:
+        *row, index = indices
+        before = _is_before(data(*row, other.var), data(*indices), other.var < index, sort)
+        return te.sum(tirx.Cast(PLACE, before), axis=other)
+
+    ranks = te.compute(sizes, rank, "ranks")
+
+    def index_of(*indices: PrimExpression) -> PrimExpression:
+        *row, wanted = indices
+        found = ranks(*row, candidate.var).equal(tirx.Cast(PLACE, wanted))
+        index = tirx.Cast(PLACE, candidate.var)
+        return te.sum(tirx.Select(found, index, tirx.const(0, PLACE)), axis=candidate)
+
+    indices = te.compute([*sizes[:-1], kept], index_of, "indices")
+    function = te.create_prim_func([data, indices], INDEX).without_attr("global_symbol")
+    return function.with_attr(annotation_attributes(sort))
 
 
-def _place(number: int) -> PrimExpression:
-    return tirx.const(number, PLACE)
-
-
-def _comes_first(
-    pair: tuple[PrimExpression, PrimExpression], places: tuple[Any, Any], largest: bool
+def _is_before(
+    first: PrimExpression, second: PrimExpression, earlier: PrimExpression, sort: Sort
 ) -> PrimExpression:
-    """Whether the first of a pair at two places comes before the second one."""
-    first, second = map(comparable, pair)
-    earlier = places[0] < places[1]
-    if not dtype_of(first).startswith("float"):
-        before = first > second if largest else first < second
-        return tirx.Or(before, tirx.And(first.equal(second), earlier))
-    last, unknown = tirx.isnan(first), tirx.isnan(second)
-    before = first > second if largest else first < second
-    same = tirx.Or(first.equal(second), tirx.And(last, unknown))
-    ahead = tirx.Or(before, tirx.And(unknown, tirx.Not(last)))
-    return tirx.Or(ahead, tirx.And(same, earlier))
+    """Whether one element comes before another; ``earlier``: its index is the smaller one."""
+    before = first > second if sort.largest else first < second
+    same = first.equal(second)
+    if dtype_of(first).startswith("float"):
+        last, is_last = (_comes_last(value, sort.above) for value in (first, second))
+        before = tirx.And(tirx.Not(last), tirx.Or(is_last, before))
+        same = tirx.Or(tirx.And(last, is_last), tirx.And(same, tirx.Not(is_last)))
+    return tirx.Or(before, tirx.And(same, earlier))
+
+
+def _comes_last(value: PrimExpression, above: float | None) -> PrimExpression:
+    if above is None:
+        return tirx.isnan(value)
+    return tirx.Not(value > tirx.const(above, dtype_of(value)))

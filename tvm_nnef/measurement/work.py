@@ -4,7 +4,7 @@ Counts what the formula asks for, not what a schedule makes of it: a convolution
 algorithm, or one computed twice at the edge of tiles, has the same work. What an expression says
 twice is computed once. Runs nothing.
 
-An order has no operations but the comparisons of a selection, though its formula compares each
+Sorting has no operations but the comparisons of a selection, though its definition compares each
 element with each: one for each of the elements, with a bound, and log2 k, rounded up, for each of
 the k that are wanted.
 """
@@ -12,15 +12,14 @@ the k that are wanted.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_nnef.schedules.orders import read_order
-from tvm_nnef.schedules.stages import read_kernel
+from tvm_nnef.function_attributes import Sort, read_annotation
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     CALL,
@@ -49,12 +48,8 @@ class Work:
 
 @dataclass(slots=True)
 class _Count:
-    """What was seen so far: operations, and by buffer how often it is accessed.
+    """What was seen so far: operations, and by buffer how often it is accessed."""
 
-    ``ordered`` are the buffers of the stages whose operations are those of an order.
-    """
-
-    ordered: Collection[Any]
     flop: int = 0
     accesses: dict[Any, int] = field(default_factory=dict)
 
@@ -68,8 +63,9 @@ def work_of(function: PrimFunction, bounds: Mapping[str, int]) -> Work | None:
     None where it depends on data, or on a symbol that has no value.
     """
     try:
-        ordered, comparisons = _ordered(function, bounds)
-        count = _Count(ordered, comparisons)
+        if isinstance(read_annotation(function.attrs), Sort):
+            return _sorting(function, bounds)
+        count = _Count()
         _statement(function.body, 1, count, bounds)
         sizes = {b: _bytes(b, bounds) for b in function.params if not is_scalar(b)}
     except _Unknown:
@@ -81,21 +77,13 @@ def work_of(function: PrimFunction, bounds: Mapping[str, int]) -> Work | None:
     return Work(count.flop, sum(moved))
 
 
-def _ordered(function: PrimFunction, bounds: Mapping[str, int]) -> tuple[list[Any], int]:
-    """The buffers of the stages that put rows in order, and the comparisons that it takes."""
-    kernel = read_kernel(function)
-    if kernel is None:
-        return [], 0
-    ends = range(len(kernel.stages), 0, -1)
-    parts = (replace(kernel, stages=kernel.stages[:end]) for end in ends)
-    order = next(filter(None, map(read_order, parts)), None)
-    if order is None:
-        return [], 0
-    length, kept = (_number(extent, bounds) for extent in (order.axis.extent, order.kept))
-    beside = [axis for axis in order.ranks.axes if axis is not order.axis]
-    rows = math.prod(_number(axis.extent, bounds) for axis in beside)
-    comparisons = rows * (length + kept * max(0, kept - 1).bit_length())
-    return [s.buffer for s in (order.ranks, order.places) if s is not None], comparisons
+def _sorting(function: PrimFunction, bounds: Mapping[str, int]) -> Work:
+    """The work of sorting ``(data, indices)``."""
+    data, indices = function.params
+    *rows, length = (_number(size, bounds) for size in data.shape)
+    kept = min(length, _number(indices.shape[-1], bounds))
+    comparisons = math.prod(rows) * (length + kept * max(0, kept - 1).bit_length())
+    return Work(comparisons, sum(_bytes(buffer, bounds) for buffer in (data, indices)))
 
 
 def extent_value(extent: Any, bounds: Mapping[str, int]) -> int | None:
@@ -167,11 +155,8 @@ def _statement(statement: Any, times: int, count: _Count, bounds: Mapping[str, i
         case tirx.BufferStore():
             count.access(statement.buffer, times)
             seen: dict[Any, bool] = {}
-            before = count.flop
             for part in (statement.value, *statement.indices):
                 _expression(part, times, count, seen)
-            if statement.buffer in count.ordered:
-                count.flop = before
         case tirx.Bind():
             _expression(statement.value, times, count, {})
         case tirx.While():

@@ -6,13 +6,15 @@ Input: NumPy arrays, shapes, dtype names. Output: TVM objects. Other packages im
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax, s_tir, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS, OP_PATTERN, POLLS_SIGNALS, FusionPattern
 
@@ -27,6 +29,12 @@ BUFFER_LOAD: Any = tvm.ir.TensorLoad
 
 BUFFER_TYPE: Any = tirx.buffer.BufferType
 """The class of the type of a buffer."""
+
+Buffer: TypeAlias = Any
+"""A buffer of TIR."""
+
+IR: Any = builder
+"""The functions of TVM's IRBuilder, which write statements (see :func:`statements`)."""
 
 PrimFunction: TypeAlias = Any
 """A ``tirx.PrimFunc``."""
@@ -205,6 +213,14 @@ def opaque_block(function: PrimFunction) -> Any:
         return None
     block = outer.block.body.block
     return None if len(block.iter_vars) or len(outer.block.alloc_buffers) else block
+
+
+def statements(write: Callable[[], None]) -> Any:
+    """The statements that a function writes by the functions of ``IR``."""
+    # One frame has to be around them.
+    with IRBuilder() as written, builder.seq_scope():
+        write()
+    return written.get().body
 
 
 def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:

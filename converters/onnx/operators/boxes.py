@@ -71,7 +71,8 @@ def _positions(extent: int, start: int, end: int, step: int) -> range:
 def _cut(x: Tensor, axis: int, start: Extent, end: Extent, step: int, builder: Builder) -> Tensor:
     """A part of a dimension, where only a run tells extent, start or end."""
     extent = x.shape[axis]
-    if step == 1 and _says_one(start, end) and not isinstance(extent, int):
+    is_dynamic = not isinstance(extent, int)
+    if step == 1 and is_dynamic and isinstance(start, int) and _says_one(start, end):
         return builder.one_slice(x, axis, start)
     begin = start + extent if isinstance(start, int) and start < 0 else start
     stop = end + extent if isinstance(end, int) and end < 0 else end

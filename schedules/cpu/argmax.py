@@ -1,0 +1,246 @@
+"""The strategy for argmax and argmin.
+
+Each lane of a vector holds the best value that it has met and the index at which its vector began,
+in integers of the same width, so that a step is a comparison and two selections for a whole vector.
+Only a better value replaces another, so a lane keeps the first of equal ones; a comparison with NaN
+is false. Along a row, the lanes hold neighbouring elements and are combined at its end: the best
+value, then the least index of the lanes that hold it. Otherwise each lane holds a result of its
+own.
+
+An end that fills no vector is covered by one that overlaps the last, as it changes nothing to meet
+an element twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tvm import tirx
+
+from tvm_nnef.extremes import greatest, is_number, least
+from tvm_nnef.function_attributes import ArgReduction
+from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules.cpu.row_totals import joined
+from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.tvm_support.compat import (
+    IR,
+    Buffer,
+    PrimExpression,
+    PrimFunction,
+    buffer_view,
+    statements,
+    with_opaque_body,
+)
+
+NAME = "cpu.argmax"
+
+_VECTORS = 4
+"""Vectors of a row that are filled in turns, as each comparison waits for the one before."""
+
+_STRIP = 2
+"""Vectors of results that are found side by side: a few cache lines of each row."""
+
+_STEP_CYCLES = 8
+
+DTYPE = "int64"
+
+Value = Callable[[PrimExpression, PrimExpression], PrimExpression]
+"""The element of a lane at an index along the reduced axes."""
+
+
+def apply(function: PrimFunction, reduction: ArgReduction, machine: CpuModel) -> PrimFunction:
+    """The function with loops that find each index."""
+    data, indices = function.params
+    shape = list(map(sizes.extent, data.shape))
+    first, last = reduction.first, reduction.first + reduction.count
+    parts = shape[:first], shape[first:last], shape[last:]
+    outer, length, inner = (sizes.product(part) for part in parts)
+    compared = _compared_as(str(data.dtype))
+    narrow = bits_of(compared) <= 32 and sizes.is_at_most(length, (1 << 31) - 1)
+    index_type = "int32" if narrow else "int64"
+    lanes = machine.lanes(max(bits_of(compared), bits_of(index_type)))
+    if sizes.same(inner, 1) and sizes.is_known(length) and length < lanes:
+        # Short rows fill no vectors: each lane takes a row.
+        source, declared = buffer_view(data, [outer, length])
+        target, also = buffer_view(indices, [1, outer])
+        loops = _Loops(reduction.largest, compared, index_type, lanes, target, length, machine)
+        body = _columns(loops, 1, outer, lambda _, index, lane: source[lane, index])
+    else:
+        source, declared = buffer_view(data, [outer, length, inner])
+        target, also = buffer_view(indices, [outer, inner])
+        loops = _Loops(reduction.largest, compared, index_type, lanes, target, length, machine)
+        if sizes.same(inner, 1):
+            body = _rows(loops, outer, lambda row, index: source[row, index, 0])
+        else:
+            body = _columns(loops, outer, inner, lambda *at: source[at])
+    return with_opaque_body(function, [indices], [], emit.sequence([declared, also, body]))
+
+
+def _compared_as(dtype: str) -> str:
+    """The dtype in which values are compared: one of the same order that processors compute in."""
+    if dtype in ("float16", "bfloat16"):
+        return "float32"
+    return "int32" if bits_of(dtype) < 32 else dtype
+
+
+def _number(value: sizes.Extent) -> PrimExpression:
+    return sizes.number(value, DTYPE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loops:
+    """Writes loops; ``target[outer, inner]`` are the results, rows have ``length`` elements."""
+
+    largest: bool
+    value_type: str
+    index_type: str
+    lanes: int
+    target: Buffer
+    length: sizes.Extent
+    machine: CpuModel
+
+    @property
+    def worst(self) -> PrimExpression:
+        """The value that nothing is worse than."""
+        return least(self.value_type) if self.largest else greatest(self.value_type)
+
+    def grid(self, extents: list[sizes.Extent], task: Callable[..., None]) -> tirx.Stmt:
+        """A task for each point of a grid, in parallel if that is worth it."""
+        results = sizes.typical(sizes.product(map(sizes.extent, self.target.shape)))
+        work = results * sizes.typical(self.length)
+        parallel = work >= self.machine.parallel_work(_STEP_CYCLES)
+        return emit.grid(
+            extents, lambda where: statements(lambda: task(*where)), DTYPE, parallel=parallel
+        )
+
+    def _vectors(self, width: int, body: Callable[[PrimExpression], None]) -> None:
+        for piece in emit.pieces(width, self.lanes):
+            with IR.vectorized(_number(piece.lanes)) as lane:
+                body(lane + piece.offset)
+
+    def start(self, width: int) -> tuple[Buffer, Buffer]:
+        """Buffers of so many lanes, which have met nothing: then index 0 is right."""
+        values = IR.alloc_buffer((width,), self.value_type, scope="local")
+        indices = IR.alloc_buffer((width,), self.index_type, scope="local")
+
+        def lane(at: PrimExpression) -> None:
+            IR.buffer_store(values, self.worst, [at])
+            IR.buffer_store(indices, tirx.const(0, self.index_type), [at])
+
+        self._vectors(width, lane)
+        return values, indices
+
+    def step(
+        self,
+        found: tuple[Buffer, Buffer],
+        index: PrimExpression,
+        value: Callable[[PrimExpression], PrimExpression],
+    ) -> None:
+        """Each lane after it has met the value at an index."""
+        values, indices = found
+        width = int(values.shape[0])
+        new = IR.alloc_buffer((width,), self.value_type, scope="local")
+
+        def lane(at: PrimExpression) -> None:
+            IR.buffer_store(new, tirx.Cast(self.value_type, value(at)), [at])
+            better = (tirx.GT if self.largest else tirx.LT)(new[at], values[at])
+            here = tirx.Cast(self.index_type, index)
+            IR.buffer_store(indices, tirx.Select(better, here, indices[at]), [at])
+            IR.buffer_store(values, tirx.Select(better, new[at], values[at]), [at])
+
+        self._vectors(width, lane)
+
+    def combined(self, found: tuple[Buffer, Buffer]) -> PrimExpression:
+        """The index of the best value of all lanes, which hold neighbouring elements."""
+        values, indices = found
+        width, (zero,) = int(values.shape[0]), [0]
+        lanes = min(self.lanes, width)
+        best = IR.alloc_buffer((1,), self.value_type, scope="local")
+        value = joined(tirx.max if self.largest else tirx.min, values, width, lanes, DTYPE)
+        IR.buffer_store(best, value, [zero])
+
+        def lane(at: PrimExpression) -> None:
+            index = indices[at] + tirx.Cast(self.index_type, at)
+            holds = values[at].equal(best[zero])
+            other = tirx.max_value(self.index_type)
+            IR.buffer_store(indices, tirx.Select(holds, index, other), [at])
+
+        self._vectors(width, lane)
+        return joined(tirx.min, indices, width, lanes, DTYPE)
+
+    def store(
+        self,
+        where: tuple[PrimExpression, PrimExpression],
+        index: PrimExpression,
+        first: PrimExpression,
+    ) -> None:
+        """Store a result, which is 0 where the first value is NaN."""
+        if self.value_type.startswith("float"):
+            value = tirx.Cast(self.value_type, first)
+            if not sizes.is_known(self.length):
+                value = tirx.if_then_else(self.length > 0, value, self.worst)
+            index = tirx.Select(is_number(value), index, tirx.const(0, self.index_type))
+        IR.buffer_store(self.target, tirx.Cast(self.target.dtype, index), list(where))
+
+
+def _rows(loops: _Loops, outer: sizes.Extent, value: Value) -> tirx.Stmt:
+    """Rows of neighbouring elements."""
+    length = _number(loops.length)
+
+    def search(row: PrimExpression, width: int) -> None:
+        found = loops.start(width)
+
+        def step(start: PrimExpression) -> None:
+            loops.step(found, start, lambda lane: value(row, start + lane))
+
+        with IR.serial(tirx.floordiv(length, _number(width))) as number:
+            step(number * width)
+        if not sizes.is_divisible(loops.length, width):
+            step(length - width)
+        loops.store((row, _number(0)), loops.combined(found), value(row, _number(0)))
+
+    def task(row: PrimExpression) -> None:
+        width = loops.lanes * _VECTORS
+        if sizes.is_known(loops.length):
+            while width > loops.length:
+                width //= 2
+            search(row, width)
+            return
+        with IR.If(length >= width):
+            with IR.Then():
+                search(row, width)
+            with IR.Else():
+                search(row, 1)
+
+    return loops.grid([outer], task)
+
+
+def _columns(
+    loops: _Loops, outer: sizes.Extent, inner: sizes.Extent, value: Callable[..., PrimExpression]
+) -> tirx.Stmt:
+    """Results beside each other, each of them in a lane."""
+
+    def strips(width: int) -> tirx.Stmt:
+        def task(row: PrimExpression, number: PrimExpression) -> None:
+            start = number * width
+            if not sizes.is_divisible(inner, width):
+                start = tirx.min(start, _number(inner) - width)
+            found = loops.start(width)
+            with IR.serial(_number(loops.length)) as index:
+                loops.step(found, index, lambda lane: value(row, index, start + lane))
+
+            def stored(lane: PrimExpression) -> None:
+                first = value(row, _number(0), start + lane)
+                loops.store((row, start + lane), found[1][lane], first)
+
+            loops._vectors(width, stored)
+
+        return loops.grid([outer, sizes.quotient_above(inner, width)], task)
+
+    if sizes.is_known(inner):
+        most = loops.lanes * _STRIP
+        count = -(-inner // most)
+        return strips(min(inner, -(-inner // (count * loops.lanes)) * loops.lanes))
+    return tirx.IfThenElse(inner >= loops.lanes, strips(loops.lanes), strips(1))
