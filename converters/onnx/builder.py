@@ -234,7 +234,7 @@ class Builder:
             axes=[axis], begin=[begin], end=[end], stride=None if stride == 1 else [stride],
         )  # fmt: skip
 
-    def one_slice(self, x: Tensor, axis: int, position: int) -> Tensor:
+    def one_slice(self, x: Tensor, axis: int, position: Extent) -> Tensor:
         """The first element (0) or the last one (-1) along a dynamic dimension, which has one."""
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
         return self.call("onnx.one_slice", x, as_shape=shape, axis=axis, place=position)
