@@ -165,7 +165,7 @@ def _onnx() -> list[bytes]:
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     weight = numpy_helper.from_array(np.ones((3, 4), np.float32), "w")
     shape = numpy_helper.from_array(np.array([2, -1], np.int64), "s")

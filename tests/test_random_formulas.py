@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import resource
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -27,3 +30,20 @@ def test_models_of_seeds_do_not_depend_on_the_order(fuzz: ModuleType) -> None:
     texts = [fuzz.model([seed]).text for seed in range(20)]
     assert [fuzz.model([seed]).text for seed in reversed(range(20))] == texts[::-1]
     assert len(set(texts)) == 20
+
+
+def test_a_formula_beyond_the_limit_is_a_finding(
+    fuzz: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def findings(seeds: list[int]) -> list[tuple[int, str]]:
+        time.sleep(60 if 101 in seeds else 0)
+        if 102 in seeds:
+            os._exit(3)
+        return []
+
+    monkeypatch.setattr(fuzz, "findings", findings)
+    monkeypatch.setattr(fuzz, "refused", lambda seed: False)
+    monkeypatch.setattr(fuzz, "MEMORY", resource.RLIM_INFINITY)
+    found = fuzz.reports([100, 101, 102], 1)
+    assert found.refused == 0
+    assert found.wrong == [(101, "takes more than 1 s"), (102, "ends the process with status 3")]

@@ -47,13 +47,14 @@ from tvm_nnef.tvm_support.compat import (
     prim_functions,
     update_functions,
 )
+from tvm_nnef.tvm_support.flattening import flattened
 from tvm_nnef.tvm_support.lowering import (
     compacted,
     keeping_buffers,
     polling,
     with_target,
 )
-from tvm_nnef.tvm_support.sound_indices import with_sound_indices
+from tvm_nnef.tvm_support.sound_indices import with_positive_divisors, with_sound_indices
 
 PHASES = ("bind", "graph", "fuse", "schedule", "bytecode", "lower", "code")
 """The phases in their order. The result of ``code`` is an executable, of all others a module."""
@@ -172,17 +173,20 @@ def _lowering(
         ("simplify_statements", stir.StmtSimplify()),
         ("annotate_irregular_loops", stir.AnnotateIrregularLoop()),
         ("lower_blocks", stir.LowerOpaqueBlock()),
-        ("flatten_buffers", tir.FlattenBuffer()),
+        ("make_divisors_positive", _on_functions(with_positive_divisors)),
+        ("flatten_buffers", flattened),
         ("widen_bfloat16", tir.BF16ComputeLegalize()),
         ("narrow_indices", tir.NarrowDataType(32)),
         ("partition_loops", stir.LoopPartition()),
         ("vectorize_loops", tir.VectorizeLoop(True)),
         ("reuse_memory", _unless(KEEPS_BUFFERS, tir.StorageRewrite())),
         ("unroll_loops", tir.UnrollLoop()),
+        ("make_new_divisors_positive", _on_functions(with_positive_divisors)),
         ("normalize_divisions", stir.RenormalizeSplitPattern()),
         ("simplify_again", tir.StmtSimplify()),
         ("remove_empty_statements", tir.RemoveNoOp()),
         ("make_selects_safe", stir.RewriteUnsafeSelect()),
+        ("make_last_divisors_positive", _on_functions(with_positive_divisors)),
         ("eliminate_common_subexpressions", tir.CommonSubexprElim()),
         ("verify_memory", tir.VerifyMemory()),
         ("mark_entry", tir.AnnotateEntryFunc()),

@@ -1,4 +1,4 @@
-"""Which indices of a statement are computed once and held, rather than written out where they occur.
+"""Which indices of a statement are computed once and held, rather than written out at each use.
 
 An index is tested against its bounds, and an index that is read at other indices contains those and
 their tests. Written out, such a nest grows exponentially with its depth, and so does the time that

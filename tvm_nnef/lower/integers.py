@@ -16,6 +16,7 @@ from typing import TypeAlias
 from tvm import tirx
 
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.sound_indices import floor_quotient, floor_remainder
 
 UnaryEmitter: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
 BinaryEmitter: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
@@ -99,7 +100,7 @@ def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     TVM would divide once by the product of the divisors (see ``opaque``).
     """
     if not _is_small_quotient(x, y):
-        return tirx.floordiv(x, y)
+        return floor_quotient(x, y)
     zero = tirx.const(0, dtype_of(x))
     return tirx.Select(x < zero, tirx.const(-1, dtype_of(x)), zero)
 
@@ -107,7 +108,7 @@ def _quotient_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
 def _remainder_again(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     """The remainder of :func:`_quotient_again`."""
     if not _is_small_quotient(x, y):
-        return tirx.floormod(x, y)
+        return floor_remainder(x, y)
     return tirx.Select(x < tirx.const(0, dtype_of(x)), x + y, x)
 
 

@@ -95,9 +95,9 @@ class Emitter:
 
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
     tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
-    the variables that stand for locals; ``held`` the int64 expressions of indices that were computed
-    before. What is read as uint64 stays without a sign
-    (:mod:`tvm_nnef.lower.unsigned`). ``bounds`` has the largest value of each symbol. If
+    the variables that stand for locals; ``held`` the int64 expressions of indices computed before.
+    What is read as uint64 stays without a sign (:mod:`tvm_nnef.lower.unsigned`). ``bounds`` has the
+    largest value of each symbol. If
     ``checked``, an index from data that is out of bounds becomes one that the compiled bounds
     checks find; the nearest in bounds otherwise.
     """

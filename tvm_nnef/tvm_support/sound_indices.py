@@ -11,7 +11,13 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.compat import (
+    BUFFER_LOAD,
+    PrimExpression,
+    PrimFunction,
+    dtype_of,
+    lanes_of,
+)
 
 
 def with_sound_indices(function: PrimFunction) -> PrimFunction:
@@ -73,29 +79,48 @@ def _found(value: PrimExpression, kind: Any) -> list[Any]:
     return parts
 
 
-def _positive_quotient(quotient: Any) -> PrimExpression:
-    """A quotient by a positive constant: TVM lowers others, and splits remainders of them, wrongly."""
-    divisor = _negated(quotient.b)
-    return quotient if divisor is None else tirx.FloorDiv(_opposite(quotient.a), divisor)
+def floor_quotient(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """A quotient rounded down; by a positive constant, as TVM takes constant divisors for positive.
 
-
-def _positive_remainder(remainder: Any) -> PrimExpression:
-    """A remainder by a positive constant, as :func:`_positive_quotient`."""
-    divisor = _negated(remainder.b)
+    ``x // -c`` is ``-ceil(x / c)``, and unlike ``-x // c`` computed without overflow.
+    """
+    divisor = _negated(y)
     if divisor is None:
-        return remainder
-    return _opposite(tirx.FloorMod(_opposite(remainder.a), divisor))
+        return tirx.floordiv(x, y)
+    roundup = tirx.floordiv(tirx.floormod(x, divisor) + (divisor - _like(x, 1)), divisor)
+    return _like(x, 0) - (tirx.floordiv(x, divisor) + roundup)
+
+
+def floor_remainder(x: PrimExpression, y: PrimExpression) -> PrimExpression:
+    """The remainder of :func:`floor_quotient`."""
+    divisor = _negated(y)
+    if divisor is None:
+        return tirx.floormod(x, y)
+    rest = tirx.floormod(divisor - tirx.floormod(x, divisor), divisor)
+    return _like(x, 0) - rest
 
 
 def _negated(divisor: Any) -> PrimExpression | None:
     """The positive constant of which the divisor is the negative, None for other divisors."""
-    if not isinstance(divisor, tirx.IntImm) or divisor.value >= 0:
+    number = divisor.value if isinstance(divisor, tirx.Broadcast) else divisor
+    if not isinstance(number, tirx.IntImm) or number.value >= 0:
         return None
-    return tirx.const(-divisor.value, dtype_of(divisor))
+    return _like(divisor, -int(number.value))
 
 
-def _opposite(value: PrimExpression) -> PrimExpression:
-    return tirx.const(0, dtype_of(value)) - value
+def _like(value: PrimExpression, number: int) -> PrimExpression:
+    """A constant of the type of a value, which may be a vector."""
+    lanes = lanes_of(value.ty)
+    constant = tirx.const(number, dtype_of(value).split("x")[0])
+    return constant if lanes == 1 else tirx.Broadcast(constant, lanes)
+
+
+def _positive_quotient(quotient: Any) -> PrimExpression:
+    return quotient if _negated(quotient.b) is None else floor_quotient(quotient.a, quotient.b)
+
+
+def _positive_remainder(remainder: Any) -> PrimExpression:
+    return remainder if _negated(remainder.b) is None else floor_remainder(remainder.a, remainder.b)
 
 
 _POSITIVE = ((tirx.FloorDiv, _positive_quotient), (tirx.FloorMod, _positive_remainder))
