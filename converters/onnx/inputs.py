@@ -12,7 +12,14 @@ from tvm_nnef.converters.onnx.limits import MAX_RANK
 from tvm_nnef.converters.onnx.reading import OnnxModel
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, symbol
 from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import NUMBER_OF, Open, OpenShape, Type, dimension_name, type_name
+from tvm_nnef.converters.onnx.types import (
+    NUMBER_OF,
+    Open,
+    OpenShape,
+    Type,
+    dimension_name,
+    type_name,
+)
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 

@@ -1,4 +1,4 @@
-"""Buffers of dynamic sizes that are allocated in each step of a while loop, allocated once before it.
+"""Buffers of dynamic sizes of a while loop: allocated once before it, not in each of its steps.
 
 Input: a PrimFunc whose loops are lowered. Output: the same, such allocations before the loop. TVM
 frees them after the loop, where the variable that holds the last one is not defined.

@@ -14,7 +14,13 @@ from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.schedules import sizes
 from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.schedules.stages import Kernel, Stage, read_kernel
-from tvm_nnef.tvm_support.compat import Module, PrimFunction, is_scalar, prim_functions, update_functions
+from tvm_nnef.tvm_support.compat import (
+    Module,
+    PrimFunction,
+    is_scalar,
+    prim_functions,
+    update_functions,
+)
 
 
 def annotate(mod: Module) -> Module:
