@@ -1,4 +1,4 @@
-"""Buffers of dynamic sizes that are allocated in each step of a while loop, allocated once before it.
+"""Buffers of dynamic sizes of a while loop: allocated once before it, not in each of its steps.
 
 Input: a PrimFunc whose loops are lowered. Output: the same, such allocations before the loop. TVM
 frees them after the loop, where the variable that holds the last one is not defined.
@@ -27,11 +27,15 @@ def _hoisted(loop: Any) -> Any:
     tvm_ffi.structural_walk(
         loop.body, (tirx.For, lambda each: parallel.extend(_buffers_of_threads(each)))
     )
+    defined: list[Any] = []
+    tvm_ffi.structural_walk(loop.body, (tirx.Bind, lambda each: defined.append(each.var)))
+    tvm_ffi.structural_walk(loop.body, (tirx.For, lambda each: defined.append(each.loop_var)))
     hoisted: list[Any] = []
 
     def moved(allocation: Any) -> Any:
         own = any(allocation.buffer.same_as(buffer) for buffer in parallel)
-        if own or not any(variables(extent) for extent in allocation.buffer.shape):
+        symbols = [var for extent in allocation.buffer.shape for var in variables(extent)]
+        if own or not symbols or any(var in defined for var in symbols):
             return allocation
         hoisted.append(allocation)
         return tirx.Evaluate(0)

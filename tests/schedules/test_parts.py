@@ -86,23 +86,7 @@ def long_row(x):
     )
 
 
-def in_groups(x):
-    """Sums over groups of channels, of integers: no strategy takes them but the fallback."""
-    steps = te.reduce_axis((0, 4), "k")
-    whole = te.compute(x.shape, lambda *i: x(*i).astype("int32"), name="whole")
-    total = te.compute(
-        x.shape, lambda i, j, k: te.sum(whole[i, j // 4 * 4 + steps, k], steps), name="sum"
-    )
-    return folded(te.compute(x.shape, lambda *i: total(*i).astype("float32"), name="real"))
-
-
-def sums_of_groups(x):
-    whole = x.astype("int32").reshape(2, 3, 4, 12)
-    return whole.sum(2).repeat(4, 1).astype("float32")
-
-
 LONG = {
-    "after a sum that the fallback schedules": (in_groups, lambda f, x: f(sums_of_groups(x))),
     "elementwise": (folded, lambda f, x: f(x)),
     "turned": (lambda x: folded(x, lambda i, j, k: (i, k, j)), None),
     "after a sum": (lambda x: folded(summed(x)), lambda f, x: f(x.sum(1))),
