@@ -137,14 +137,6 @@ def are_plain(
     return True
 
 
-def is_whole(load: Any, axis: Axis) -> bool:
-    """Whether an axis runs through all of a dimension of a load."""
-    return any(
-        index.same_as(axis.var) and sizes.same(axis.extent, sizes.extent(extent))
-        for index, extent in zip(load.indices, load.source.shape, strict=True)
-    )
-
-
 def _is_unit(index: Any, extent: sizes.Extent) -> bool:
     """Whether a dimension has one element, and that is read."""
     zero = isinstance(index, tirx.IntImm) and index.value == 0

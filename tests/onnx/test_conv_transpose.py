@@ -80,9 +80,19 @@ def rules(source: Any) -> set[str | None]:
     return {kernel.rule for kernel in schedules.report(mod)}
 
 
-@pytest.mark.parametrize("route", ["mapped", "formula"])
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("name", CASES)
+# With a convolution for each phase, a build with dynamic sizes takes seconds.
+QUICK = {"kernel a multiple of the stride", "depthwise", "one dimension"}
+RUNS = [
+    pytest.param(
+        name, dynamic, route, marks=[pytest.mark.slow] if dynamic and name not in QUICK else []
+    )
+    for name in CASES
+    for dynamic in (False, True)
+    for route in ("mapped", "formula")
+]
+
+
+@pytest.mark.parametrize(("name", "dynamic", "route"), RUNS)
 def test_conv_transpose_gives_the_numbers_of_onnx_runtime(
     name: str, dynamic: bool, route: Any
 ) -> None:
