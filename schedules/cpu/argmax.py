@@ -13,7 +13,7 @@ an element twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tvm import tirx
@@ -115,21 +115,17 @@ class _Loops:
             extents, lambda where: statements(lambda: task(*where)), DTYPE, parallel=parallel
         )
 
-    def _vectors(self, width: int, body: Callable[[PrimExpression], None]) -> None:
-        for piece in emit.pieces(width, self.lanes):
-            with IR.vectorized(_number(piece.lanes)) as lane:
-                body(lane + piece.offset)
+    def lanes_of(self, width: int) -> Iterator[PrimExpression]:
+        """The numbers of so many lanes, a vector at a time."""
+        return emit.lanes_in_vectors(width, self.lanes)
 
     def start(self, width: int) -> tuple[Buffer, Buffer]:
         """Buffers of so many lanes, which have met nothing: then index 0 is right."""
         values = IR.alloc_buffer((width,), self.value_type, scope="local")
         indices = IR.alloc_buffer((width,), self.index_type, scope="local")
-
-        def lane(at: PrimExpression) -> None:
-            IR.buffer_store(values, self.worst, [at])
-            IR.buffer_store(indices, tirx.const(0, self.index_type), [at])
-
-        self._vectors(width, lane)
+        for lane in self.lanes_of(width):
+            IR.buffer_store(values, self.worst, [lane])
+            IR.buffer_store(indices, tirx.const(0, self.index_type), [lane])
         return values, indices
 
     def step(
@@ -142,32 +138,26 @@ class _Loops:
         values, indices = found
         width = int(values.shape[0])
         new = IR.alloc_buffer((width,), self.value_type, scope="local")
-
-        def lane(at: PrimExpression) -> None:
-            IR.buffer_store(new, tirx.Cast(self.value_type, value(at)), [at])
-            better = (tirx.GT if self.largest else tirx.LT)(new[at], values[at])
+        for lane in self.lanes_of(width):
+            IR.buffer_store(new, tirx.Cast(self.value_type, value(lane)), [lane])
+            better = (tirx.GT if self.largest else tirx.LT)(new[lane], values[lane])
             here = tirx.Cast(self.index_type, index)
-            IR.buffer_store(indices, tirx.Select(better, here, indices[at]), [at])
-            IR.buffer_store(values, tirx.Select(better, new[at], values[at]), [at])
-
-        self._vectors(width, lane)
+            IR.buffer_store(indices, tirx.Select(better, here, indices[lane]), [lane])
+            IR.buffer_store(values, tirx.Select(better, new[lane], values[lane]), [lane])
 
     def combined(self, found: tuple[Buffer, Buffer]) -> PrimExpression:
         """The index of the best value of all lanes, which hold neighbouring elements."""
         values, indices = found
-        width, (zero,) = int(values.shape[0]), [0]
+        width = int(values.shape[0])
         lanes = min(self.lanes, width)
         best = IR.alloc_buffer((1,), self.value_type, scope="local")
         value = joined(tirx.max if self.largest else tirx.min, values, width, lanes, DTYPE)
-        IR.buffer_store(best, value, [zero])
-
-        def lane(at: PrimExpression) -> None:
-            index = indices[at] + tirx.Cast(self.index_type, at)
-            holds = values[at].equal(best[zero])
+        IR.buffer_store(best, value, [0])
+        for lane in self.lanes_of(width):
+            index = indices[lane] + tirx.Cast(self.index_type, lane)
+            holds = values[lane].equal(best[0])
             other = tirx.max_value(self.index_type)
-            IR.buffer_store(indices, tirx.Select(holds, index, other), [at])
-
-        self._vectors(width, lane)
+            IR.buffer_store(indices, tirx.Select(holds, index, other), [lane])
         return joined(tirx.min, indices, width, lanes, DTYPE)
 
     def store(
@@ -230,12 +220,9 @@ def _columns(
             found = loops.start(width)
             with IR.serial(_number(loops.length)) as index:
                 loops.step(found, index, lambda lane: value(row, index, start + lane))
-
-            def stored(lane: PrimExpression) -> None:
+            for lane in loops.lanes_of(width):
                 first = value(row, _number(0), start + lane)
                 loops.store((row, start + lane), found[1][lane], first)
-
-            loops._vectors(width, stored)
 
         return loops.grid([outer, sizes.quotient_above(inner, width)], task)
 

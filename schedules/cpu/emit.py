@@ -6,14 +6,14 @@ What all rules share that write their loops themselves. Knows nothing of stages.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
-from tvm_nnef.tvm_support.compat import PrimExpression
+from tvm_nnef.tvm_support.compat import IR, PrimExpression
 
 Statement = Any
 Body = Callable[[Any], Statement]
@@ -82,6 +82,13 @@ def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statem
         kind = tirx.ForKind.UNROLLED
         statements.append(loop(len(parts), part, name="part", kind=kind, dtype=dtype))
     return sequence(statements)
+
+
+def lanes_in_vectors(extent: int, lanes: int, dtype: str = "int64") -> Iterator[PrimExpression]:
+    """The numbers of some elements, a vector at a time, for statements that ``IR`` writes."""
+    for piece in pieces(extent, lanes):
+        with IR.vectorized(tirx.const(piece.lanes, dtype)) as lane:
+            yield lane + piece.offset
 
 
 def strip(

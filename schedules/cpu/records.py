@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tvm import tirx
 
 from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.cpu import emit
 from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression
 
@@ -18,9 +19,6 @@ PLACE = "int32"
 
 BLOCK = 64
 """So many keys are compared at once, and the size of a buffer is a multiple of it."""
-
-_FEW = 3 * BLOCK
-"""Up to so many records are sorted by counting."""
 
 _DIGIT = 8
 """The bits of a digit: as many counters stay in the first cache."""
@@ -35,20 +33,24 @@ def number(value: sizes.Extent) -> PrimExpression:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """Buffers ``[side, number]`` of ``size`` keys and their indices; the records are on side 0."""
+    """Buffers ``[side, number]`` of ``size`` keys and their indices; the records are on side 0.
+
+    Usually few of them are sorted if ``counts``: by counting, in time quadratic in their number.
+    """
 
     size: sizes.Extent
     keys: Buffer
     indices: Buffer
     key_type: str
     lanes: int
+    counts: bool
 
     @staticmethod
-    def allocate(size: sizes.Extent, key_type: str, lanes: int) -> Records:
+    def allocate(size: sizes.Extent, key_type: str, lanes: int, *, counts: bool) -> Records:
         """New buffers."""
         shape = (2, number(sizes.quotient_above(size, BLOCK) * BLOCK))
         keys, indices = IR.alloc_buffer(shape, key_type), IR.alloc_buffer(shape, PLACE)
-        return Records(size, keys, indices, key_type, lanes)
+        return Records(size, keys, indices, key_type, lanes, counts)
 
     def put(
         self, position: PrimExpression, key: PrimExpression, index: PrimExpression, side: int = 0
@@ -59,33 +61,26 @@ class Records:
 
     def sort(self, count: PrimExpression, kept: PrimExpression) -> None:
         """Sort the first ``count`` records, of which the first ``kept`` stay."""
-        if sizes.is_at_most(self.size, _FEW):
+        if self.counts:
             self._sort_few(count, kept)
         else:
             self._sort_by_digits(count, kept)
 
     def _sort_few(self, count: PrimExpression, kept: PrimExpression) -> None:
         """Each record goes where the number of those before it says; lanes are the records."""
-        lanes, key_type = min(self.lanes, BLOCK), self.key_type
+        key_type = self.key_type
         ranks = IR.alloc_buffer((BLOCK,), key_type, scope="local")
-
-        def each_lane() -> list[int]:
-            return list(range(0, BLOCK, lanes))
-
         with IR.serial(tirx.floordiv(count + (BLOCK - 1), number(BLOCK))) as block:
             start = block * BLOCK
-            for first in each_lane():
-                with IR.vectorized(number(lanes)) as lane:
-                    IR.buffer_store(ranks, tirx.const(0, key_type), [lane + first])
+            for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
+                IR.buffer_store(ranks, tirx.const(0, key_type), [lane])
             with IR.serial(count) as other:
-                for first in each_lane():
-                    with IR.vectorized(number(lanes)) as lane:
-                        position = start + first + lane
-                        theirs, ours = self.keys[0, other], self.keys[0, position]
-                        earlier = tirx.Cast(key_type, other) < tirx.Cast(key_type, position)
-                        before = tirx.Or(theirs < ours, tirx.And(theirs.equal(ours), earlier))
-                        rank = ranks[lane + first] + tirx.Cast(key_type, before)
-                        IR.buffer_store(ranks, rank, [lane + first])
+                for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
+                    theirs, ours = self.keys[0, other], self.keys[0, start + lane]
+                    earlier = tirx.Cast(key_type, other) < tirx.Cast(key_type, start + lane)
+                    before = tirx.Or(theirs < ours, tirx.And(theirs.equal(ours), earlier))
+                    rank = ranks[lane] + tirx.Cast(key_type, before)
+                    IR.buffer_store(ranks, rank, [lane])
             with IR.serial(tirx.min(count - start, number(BLOCK))) as lane:
                 here, rank = start + lane, tirx.Cast("int64", ranks[lane])
                 self.put(rank, self.keys[0, here], self.indices[0, here], 1)

@@ -80,15 +80,6 @@ class _Row:
     key_type: str
     lanes: int
 
-    @property
-    def _lanes(self) -> int:
-        return min(self.lanes, BLOCK)
-
-    @property
-    def _vectors(self) -> range:
-        """Where the vectors of a block begin."""
-        return range(0, BLOCK, self._lanes)
-
     def write(self) -> None:
         """Collect, sort and store."""
         length, kept = number(self.length), tirx.min(number(self.kept), number(self.length))
@@ -101,12 +92,13 @@ class _Row:
         IR.buffer_store(limit, tirx.max_value(self.key_type) - 1, [0])
         IR.buffer_store(filled, number(0), [0])
         if sorts_all:
-            records = Records.allocate(self.length + 1, self.key_type, self.lanes)
+            size, counts = self.length + 1, sizes.is_at_most(self.length, BLOCK)
+            records = Records.allocate(size, self.key_type, self.lanes, counts=counts)
             self._collect(records, limit, filled, None)
         else:
             room = tirx.min(length + BLOCK, tirx.max(number(2 * groups), _ROOM) + BLOCK)
             size = groups + 2 * BLOCK if few else sizes.simplified(room)
-            records = Records.allocate(size, self.key_type, self.lanes)
+            records = Records.allocate(size, self.key_type, self.lanes, counts=few)
             with IR.If(length >= number(2 * groups)), IR.Then():
                 self._bound(records, limit, number(groups), kept)
             self._collect(records, limit, filled, kept)
@@ -130,19 +122,14 @@ class _Row:
         steps = tirx.floordiv(number(self.length), groups)
         least = IR.alloc_buffer((BLOCK,), self.key_type, scope="local")
         with IR.serial(tirx.floordiv(groups, number(BLOCK))) as part:
-            for first in self._vectors:
-                with IR.vectorized(number(self._lanes)) as lane:
-                    IR.buffer_store(least, tirx.max_value(self.key_type), [lane + first])
+            for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
+                IR.buffer_store(least, tirx.max_value(self.key_type), [lane])
             with IR.serial(steps) as step:
                 start = (part * steps + step) * BLOCK
-                for first in self._vectors:
-                    with IR.vectorized(number(self._lanes)) as lane:
-                        key = tirx.min(least[lane + first], self.key(start + first + lane))
-                        IR.buffer_store(least, key, [lane + first])
-            for first in self._vectors:
-                with IR.vectorized(number(self._lanes)) as lane:
-                    where = [0, part * BLOCK + first + lane]
-                    IR.buffer_store(records.keys, least[lane + first], where)
+                for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
+                    IR.buffer_store(least, tirx.min(least[lane], self.key(start + lane)), [lane])
+            for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
+                IR.buffer_store(records.keys, least[lane], [0, part * BLOCK + lane])
         records.sort(groups, kept)
         # A dynamic number of wanted elements may be 0.
         key = records.keys[0, tirx.max(kept - 1, number(0))]
@@ -176,9 +163,8 @@ class _Row:
             take(IR.Bind(self.key(index)), index)
         with IR.serial(tirx.floordiv(number(self.length), number(BLOCK))) as part:
             start = head + part * BLOCK
-            for first in self._vectors:
-                with IR.vectorized(number(self._lanes)) as lane:
-                    IR.buffer_store(block, self.key(start + first + lane), [lane + first])
+            for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
+                IR.buffer_store(block, self.key(start + lane), [lane])
             if kept is None:
                 take_block(start)
             else:
