@@ -21,7 +21,6 @@ from tvm_nnef.lower.checks import outside
 from tvm_nnef.schedules import RULE, Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.bounds_checks import with_bounds_checks
 from tvm_nnef.schedules.cpu import math_functions, packing, pairs
-from tvm_nnef.schedules.cpu.balancing import balanced
 from tvm_nnef.schedules.cpu.index_remainders import with_opaque_remainders
 from tvm_nnef.schedules.cpu.loop_buffers import with_hoisted_buffers
 from tvm_nnef.schedules.cpu.named_values import with_named_values
@@ -202,7 +201,6 @@ def _lowering(
             ("load_strided_vectors", _on_functions(sorted_in_registers)),
             ("hoist_dynamic_buffers", _on_functions(with_hoisted_buffers)),
             ("put_buffers_on_stack", _on_functions(on_stack)),
-            ("balance_threads", _on_functions(balanced)),
             ("hide_remainders", _on_functions(with_opaque_remainders)),
         ),
         *_if(checked, ("check_indices", _on_functions(_with_checks))),
