@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.catalogue import standard_entries
 
 IMPORTS = "import math; import layout;\n"
 MAKE = "ys = for v : x do..(n) math.add(v, 1.0);"  # 1, 2, 3 … as far as n says
@@ -62,6 +64,31 @@ UNTIL = (
 ])  # fmt: skip
 def test_values(body: str, n: int, m: int, expected: Any) -> None:
     np.testing.assert_array_equal(agreeing(body, n, m), np.array(expected, np.float32))
+
+
+OWN = """import layout, own;
+graph G { @input { x: real[s|5, 2]; } @output { a: real[2, s]; b: real[s, 2]; }
+@compose {
+    d..(s) = own.cut{axis=0, count=s}(x);
+    e..(s) = own.apart{axis=0}(x);
+    a = own.pile{axis=1}(e);
+    b = own.chain{axis=0}(d);
+} }
+"""
+OWN_NAMES = {"stack": "pile", "concat": "chain", "unstack": "apart", "split": "cut"}
+
+
+def test_copies_of_the_standard_operators_take_and_give_such_packs(tmp_path: Path) -> None:
+    copied = [
+        entry.text.replace(f"operator {entry.name} ", f"operator {OWN_NAMES[entry.name]} ")
+        for entry in standard_entries()
+        if entry.module == "layout" and entry.name in OWN_NAMES
+    ]
+    (tmp_path / "own.sknd").write_text("\n".join(copied))
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    a, b = tvm_nnef.evaluate(OWN, x, search_path=[tmp_path])
+    np.testing.assert_array_equal(a, x.T)
+    np.testing.assert_array_equal(b, x)
 
 
 def test_returned_as_a_list() -> None:

@@ -287,16 +287,11 @@ class Composer:
                 label or "",
                 inner.trace,
                 definition.is_public,
-                self.standard_name(definition) is not None,
+                self.program.modules[definition.module].is_standard,
                 helper_values(definition, env),
             )
         )
         return results
-
-    def standard_name(self, definition: CheckedDefinition) -> str | None:
-        """The name of an operator of the standard library, not of one that replaces it."""
-        module = self.program.modules[definition.module]
-        return definition.qualified_name if module.is_standard else None
 
     def _body(
         self,

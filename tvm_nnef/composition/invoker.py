@@ -28,9 +28,6 @@ class Invoker(Protocol):
     def label(self, targets: Sequence[nodes.Target]) -> str | None:
         """The name of the single result, if there is just one."""
 
-    def standard_name(self, definition: CheckedDefinition) -> str | None:
-        """The name of an operator of the standard library, not of one that replaces it."""
-
     def as_tensors(
         self, value: Value, frame: Frame, span: Span, name: str | None = None
     ) -> Operand:

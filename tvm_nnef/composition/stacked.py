@@ -14,7 +14,8 @@ from tvm_nnef.composition.binding import Invocation
 from tvm_nnef.composition.values import Environment
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.nodes import Operand, Tensor
-from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.semantics.program import CheckedDefinition, PackRole, Program
+from tvm_nnef.semantics.properties import PACKS
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import is_symbolic
 from tvm_nnef.syntax import nodes
@@ -32,20 +33,20 @@ def joined(
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...] | None:
-    """The result of ``layout.stack`` and ``layout.concat`` of such a pack; None for any other.
+    """The result of an operator that stacks or concatenates such a pack; None for other packs.
 
     Raises NnefError where another operator is given such a pack.
     """
     pack = _stacked(definition, invocation, frame.env)
     if pack is None:
         return None
-    name, span = composer.standard_name(definition), call.span
+    role, span = _role(definition, composer.program), call.span
     axis, squeeze = invocation.attributes.get("axis"), invocation.attributes.get("squeeze")
-    if name not in ("layout.stack", "layout.concat") or not isinstance(axis, int) or squeeze:
+    if role not in ("stack", "concat") or not isinstance(axis, int) or squeeze:
         hint = "make a tensor of it, with layout.stack or layout.concat"
         raise error("a pack whose length only a run tells", span, hint=hint)
     rank = pack.rank - 1
-    limit = rank if name == "layout.stack" else rank - 1
+    limit = rank if role == "stack" else rank - 1
     place = axis + rank if axis < 0 else axis
     if not 0 <= place <= limit:
         message = f"'axis' is out of range for inputs of rank {rank}; axis = {axis}"
@@ -54,10 +55,10 @@ def joined(
     if place:
         order = (*range(1, place + 1), 0, *range(place + 1, rank + 1))
         steps.append(("transpose", {"perm": order}))
-    if name == "layout.concat":
+    if role == "concat":
         total = dimensions.mul(pack.shape[0], pack.shape[place + 1])
         steps.append(("reshape", {"axis": place, "rank": 2, "shape": (total,)}))
-    return (_invoked(composer, steps, pack, definition, call, frame, targets),)
+    return (_invoked(composer, steps, pack, call, frame, targets),)
 
 
 def taken_apart(
@@ -68,19 +69,20 @@ def taken_apart(
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> tuple[Operand, ...] | None:
-    """The result of ``layout.unstack``, or of ``layout.split`` by a count, where only a run tells
-    the number of items; None for any other."""
-    name, given = composer.standard_name(definition), invocation.attributes
-    if name not in ("layout.unstack", "layout.split"):
-        return None
-    (operand,), axis = invocation.operands, given.get("axis")
+    """The result of an operator that unstacks, or splits by a count, into a dynamic number of
+    items; None for any other."""
+    given = invocation.attributes
+    operand, axis = next(iter(invocation.operands), None), given.get("axis")
     if not isinstance(operand, Tensor) or not isinstance(axis, int):
+        return None
+    role = _role(definition, composer.program)
+    if role not in ("unstack", "split"):
         return None
     if not -operand.rank <= axis < operand.rank:
         return None
     extent, place, rank = operand.shape[axis], axis % operand.rank, operand.rank
     steps: list[_Step] = []
-    if name == "layout.split":
+    if role == "split":
         number = given.get("count")
         if not is_symbolic(number) or "sizes" in given:
             return None
@@ -94,11 +96,27 @@ def taken_apart(
         return None
     order = (place, *(other for other in range(rank) if other != place))
     steps.append(("transpose", {"perm": order}))
-    if name == "layout.unstack" and given.get("squeeze") is False:
+    if role == "unstack" and given.get("squeeze") is False:
         steps.append(("unsqueeze", {"axes": (place + 1,)}))
-    result = _invoked(composer, steps, operand, definition, call, frame, targets)
+    result = _invoked(composer, steps, operand, call, frame, targets)
     frame.env.symbols.stacked.add(result)
     return (result,)
+
+
+_LAYOUT = "layout"
+"""The standard module of the operators that are invoked instead."""
+
+
+def _role(definition: CheckedDefinition, program: Program) -> PackRole | None:
+    """What an operator does to packs: a standard one, or a user's with the same blocks."""
+    layout = program.modules.get(_LAYOUT)
+    if program.modules[definition.module].is_standard:
+        return definition.pack_role
+    if layout is None or not layout.is_standard:
+        return None
+    twins = (layout.definitions[name.removeprefix("layout.")] for name in PACKS)
+    blocks = definition.node.blocks
+    return next((twin.pack_role for twin in twins if twin.node.blocks == blocks), None)
 
 
 _Step: TypeAlias = "tuple[str, dict[str, object]]"
@@ -109,15 +127,13 @@ def _invoked(
     composer: Invoker,
     steps: Sequence[_Step],
     tensor: Tensor,
-    definition: CheckedDefinition,
     call: nodes.Call,
     frame: Frame,
     targets: Sequence[nodes.Target],
 ) -> Tensor:
     """What operators make of a tensor, one after the other."""
     for number, (operator, attributes) in enumerate(steps):
-        path = nodes.Path((operator,), span=call.span)
-        step = composer.program.resolve(definition.module, path)
+        step = composer.program.modules[_LAYOUT].definitions[operator]
         given = Invocation(attributes, (tensor,), {}, call.span)
         last = number == len(steps) - 1
         (result,) = composer.invoke_bound(step, given, call, frame, targets if last else ())

@@ -12,13 +12,20 @@ from tvm_nnef.diagnostics import Note
 from tvm_nnef.semantics.binding import bind_inputs
 from tvm_nnef.semantics.names import Report
 from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.semantics.properties import DYNAMIC, PACKS
 from tvm_nnef.syntax import nodes
 
 _Statement = TypeVar("_Statement", bound=nodes.Node)
 
 
-def sort_blocks(module: str, node: nodes.Definition) -> CheckedDefinition:
-    """The definition with its statements by block; those of a doubled block are joined."""
+def sort_blocks(
+    module: str, node: nodes.Definition, *, standard: bool = False
+) -> CheckedDefinition:
+    """The definition with its statements by block; those of a doubled block are joined.
+
+    ``standard`` tells whether its module belongs to the standard library.
+    """
+    name = f"{module}.{node.name.name}" if standard else ""
     attributes = _statements(node, "attrib", nodes.Parameter)
     inputs = _statements(node, "input", nodes.Parameter)
     binding = bind_inputs(attributes, inputs)
@@ -37,6 +44,10 @@ def sort_blocks(module: str, node: nodes.Definition) -> CheckedDefinition:
         components=_statements(node, "compose", nodes.Component),
         updates=_statements(node, "update", nodes.Component),
         quantizations=_statements(node, "quantize", nodes.Quantization),
+        dynamic=DYNAMIC.get(name, frozenset()).union(
+            attribute.name.name for attribute in attributes if attribute.type.dynamic
+        ),
+        pack_role=PACKS.get(name),
         binding_order=binding.order,
         deferred=binding.deferred,
     )

@@ -108,7 +108,7 @@ def _checked(module: LoadedModule) -> CheckedModule:
         named.setdefault(definition.name.name, definition)
 
     def build(node: nodes.Definition) -> CheckedDefinition:
-        return sort_blocks(module.name, node)
+        return sort_blocks(module.name, node, standard=module.is_standard)
 
     return CheckedModule(
         module.name, module.source, module.node, module.imports, LazyDefinitions(named, build)

@@ -33,9 +33,10 @@ def check_definition(
     Returns the context of its names, those of ``@compose`` included.
     """
     check_blocks(node, report)
-    definition = sort_blocks(module, node)
+    standard = program.modules[module].is_standard
+    definition = sort_blocks(module, node, standard=standard)
     generics = declare_generics(definition.dtypes, report)
-    tools = program.dialect == "tools" and not program.modules[module].is_standard
+    tools = program.dialect == "tools" and not standard
     context = Context(
         infer, Names(), report, generics, elsewhere=_later_names(definition), tools=tools
     )

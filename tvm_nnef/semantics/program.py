@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from tvm_nnef.diagnostics import NnefError, Source, did_you_mean, error
 from tvm_nnef.syntax import nodes
@@ -18,13 +19,19 @@ STDLIB_PREFIX = "<stdlib>/"
 OVERLAY_PREFIX = f"{STDLIB_PREFIX}tools/"
 
 
+PackRole: TypeAlias = Literal["stack", "concat", "unstack", "split"]
+"""How an operator makes one tensor of a pack, or a pack of one tensor, along its ``axis``."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedDefinition:
     """An operator or a graph, its statements by block; ``()`` where a block is absent.
 
     ``binding_order`` holds indices into ``inputs`` in the order in which their shapes are bound
     (2.6.1). ``deferred`` names the attributes whose default is no constant expression (2.5); they
-    are evaluated after the inputs are bound, in the order of their declaration.
+    are evaluated after the inputs are bound, in the order of their declaration. ``dynamic`` names
+    the attributes that take values known only at run time. ``pack_role`` is that of an operator
+    that takes or gives packs of dynamic length.
     """
 
     module: str
@@ -43,6 +50,8 @@ class CheckedDefinition:
     quantizations: tuple[nodes.Quantization, ...] = ()
     binding_order: tuple[int, ...] = ()
     deferred: frozenset[str] = frozenset()
+    dynamic: frozenset[str] = frozenset()
+    pack_role: PackRole | None = None
 
     @property
     def name(self) -> str:

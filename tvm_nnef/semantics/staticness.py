@@ -3,14 +3,13 @@
 Enters: a definition of such a model. Leaves: complaints about values that depend on extents that
 are not declared ``static``, where a value must be known when the model is composed. What the text
 does not settle (``is``, null tests, uniform values) counts as known: only what is certainly wrong
-is reported. The standard modules are written without these words; :data:`DYNAMIC` has theirs.
+is reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.semantics.affine import affine
@@ -19,26 +18,6 @@ from tvm_nnef.semantics.program import CheckedDefinition, Program
 from tvm_nnef.semantics.targets import target_names
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import parts, walk
-
-DYNAMIC: Final[Mapping[str, frozenset[str]]] = {
-    "layout.tensor": frozenset({"shape", "value"}),
-    "layout.uniform": frozenset({"shape"}),
-    "layout.range": frozenset({"first", "last"}),
-    "layout.reshape": frozenset({"shape"}),
-    "layout.unflatten": frozenset({"shape"}),
-    "layout.split": frozenset({"count", "sizes"}),
-    "layout.broadcast": frozenset({"shape"}),
-    "layout.slice": frozenset({"begin", "end"}),
-    "layout.pad": frozenset({"padding"}),
-    "image.nearest_resize": frozenset({"size"}),
-    "image.linear_resize": frozenset({"size"}),
-    "image.cubic_resize": frozenset({"size"}),
-    "image.resize": frozenset({"size"}),
-    "algo.top_k": frozenset({"k"}),
-    "algo.nonmax_suppress": frozenset({"max_outputs_per_class"}),
-}
-"""The attributes of standard operators that take values which only a run knows."""
-
 
 _NUMBERS = (nodes.Identifier, nodes.Property, nodes.Unary, nodes.Binary, nodes.Cast)
 """Arguments that are numbers where they depend on extents."""
@@ -64,7 +43,7 @@ def check_static(
             dynamic |= {name.name for name in target_names((using.target,))}
     scope = _Scope(program, module, frozenset(dynamic), report)
     for attribute in definition.attributes:
-        if attribute.default is not None and not attribute.type.dynamic:
+        if attribute.default is not None and attribute.name.name not in definition.dynamic:
             _expect_static(attribute.default, f"the default of '{attribute.name.name}'", scope)
     for parameter in (*definition.constants, *definition.variables):
         for part in _sizes(parameter.type):
@@ -80,7 +59,7 @@ def check_static(
 def _declared(definition: CheckedDefinition) -> set[str]:
     """Dynamic attributes, and the extents and pack lengths of inputs that are not ``static``."""
     known = {attribute.name.name for attribute in definition.attributes}
-    dynamic = {a.name.name for a in definition.attributes if a.type.dynamic}
+    dynamic = set(definition.dynamic)
     static: set[str] = set()
     for parameter in definition.inputs:
         sizes = [(e.value, e.static) for e in parameter.type.shape or ()]
@@ -151,11 +130,9 @@ def _check_call(call: nodes.Call, scope: _Scope) -> None:
     except NnefError:
         return
     declared = {attribute.name.name: attribute for attribute in callee.attributes}
-    standard = scope.program.modules[callee.module].is_standard
-    open_ = DYNAMIC.get(callee.qualified_name, frozenset()) if standard else frozenset()
     for item in call.attributes:
         attribute = declared.get(item.name.name)
-        if attribute is None or attribute.type.dynamic or item.name.name in open_:
+        if attribute is None or item.name.name in callee.dynamic:
             continue
         what = f"attribute '{item.name.name}' of '{callee.name}'"
         _expect_static(item.value, what, scope)
