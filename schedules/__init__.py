@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tvm_nnef.schedules.cpu import rules, sort
+from tvm_nnef.schedules.cpu import sort, strategies
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,
@@ -80,6 +80,6 @@ def report(mod: Module) -> list[Kernel]:
 
 
 _STRATEGIES: Mapping[str, Callable[[PrimFunction, Target], tuple[PrimFunction, str]]] = {
-    "llvm": rules.apply,
+    "llvm": strategies.apply,
 }
 """What schedules a PrimFunc, by the kind of the target."""

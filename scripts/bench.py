@@ -99,8 +99,8 @@ def measured(name: str, file: Path, flop: int | None, seconds: float, counts: li
     from tvm_nnef.compilation.target import native
     from tvm_nnef.diagnostics import error
     from tvm_nnef.measurement.onnx_runtime import largest_relative_error, open_session
+    from tvm_nnef.measurement.peak import fma_peak
     from tvm_nnef.measurement.turns import timed_in_turns
-    from tvm_nnef.schedules.cpu.peak import fma_peak
     from tvm_nnef.tvm_support.threads import use_threads
 
     start = time.process_time()

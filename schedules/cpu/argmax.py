@@ -20,9 +20,9 @@ from tvm import tirx
 
 from tvm_nnef.extremes import greatest, is_number, least
 from tvm_nnef.function_attributes import ArgReduction
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.row_totals import joined
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.cpu.row_accumulation import joined
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     IR,

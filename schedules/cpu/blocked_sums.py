@@ -15,8 +15,8 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
 
 LONGEST = 4096
 """As many numbers are added up one after the other."""

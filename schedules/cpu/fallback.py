@@ -15,8 +15,8 @@ import tvm
 import tvm_ffi
 from tvm import IRModule, s_tir, tirx
 
-from tvm_nnef.schedules.cpu.accesses import contiguity, is_cheap
-from tvm_nnef.schedules.expressions import LONGEST_EXPRESSION, loads, size
+from tvm_nnef.schedules.analysis.accesses import contiguity, is_cheap
+from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 FALLBACK = "cpu.fallback"

@@ -17,9 +17,9 @@ from typing import TypeAlias
 from tvm import tirx
 
 from tvm_nnef.function_attributes import Combine, PrefixScan
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.extremes import Combination, greater, greatest, least, smaller
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.min_max import Combination, greater, greatest, least, smaller
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 

@@ -12,7 +12,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.expressions import loads
+from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 _QUOTIENTS = (tirx.Div, tirx.FloorDiv)

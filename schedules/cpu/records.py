@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression
 

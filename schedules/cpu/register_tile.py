@@ -23,14 +23,14 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.copies import copy_statement
-from tvm_nnef.schedules.cpu.reduction import Border, Reduction, read_reduction
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.kernel import Kernel, extent_product
+from tvm_nnef.schedules.analysis.reduction import Border, Reduction, read_reduction
+from tvm_nnef.schedules.cpu.elementwise import copy_statement
 from tvm_nnef.schedules.cpu.tile_body import TileBody
 from tvm_nnef.schedules.cpu.tile_plan import Plan, make_plan
 from tvm_nnef.schedules.machine import CpuModel
-from tvm_nnef.schedules.stages import Kernel, extent_product
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, with_opaque_body
 
 NAME = "cpu.register_tile"

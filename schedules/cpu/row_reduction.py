@@ -3,7 +3,7 @@
 All stages of such a kernel run for one row before the next row begins, so the row stays in the
 first cache however many stages read it, and what a stage gives for the row stays in registers or
 in a small buffer of its own. Rows run in parallel. What is divided by a number of the row is
-multiplied by its reciprocal. How the elements of a row are combined stands in :mod:`row_totals`.
+multiplied by its reciprocal. :mod:`row_accumulation` combines the elements of a row.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.accesses import is_cheap
-from tvm_nnef.schedules.cpu.row_totals import Total, total_statements
-from tvm_nnef.schedules.cpu.sharing import with_shared_stages
-from tvm_nnef.schedules.expressions import loads, mentions, substituted
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import is_cheap
+from tvm_nnef.schedules.analysis.common_subexpressions import with_shared_stages
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined, is_short
+from tvm_nnef.schedules.cpu.row_accumulation import Total, total_statements
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, inlined, is_short
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, is_conditional, with_opaque_body
 
 NAME = "cpu.row_reduction"

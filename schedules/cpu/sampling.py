@@ -18,11 +18,11 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
 
-from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.reduction import Reduction, read_reduction
-from tvm_nnef.schedules.expressions import loads, mentions, substituted
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
+from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.schedules.stages import Axis, Kernel, extent_product
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     PrimExpression,

@@ -21,10 +21,11 @@ from tvm import s_tir, tirx
 from tvm.ir import Call
 
 from tvm_nnef.function_attributes import PrefixScan, read_annotation
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit, prefix_scan
-from tvm_nnef.schedules.cpu.accesses import stride_of
-from tvm_nnef.schedules.expressions import loads, mentions, substituted
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import stride_of
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
+from tvm_nnef.schedules.cpu import prefix_scan
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from tvm import tirx
 
 from tvm_nnef.function_attributes import Sort
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.cpu.records import BLOCK, PLACE, Records, number
 from tvm_nnef.schedules.cpu.sort_keys import key_of, key_type
 from tvm_nnef.schedules.machine import CpuModel, bits_of

@@ -14,15 +14,20 @@ from typing import Any
 import tvm_ffi
 from tvm import sym, tirx
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import (
+    loads,
+    mentions,
+    substituted,
+    with_simple_indices,
+)
+from tvm_nnef.schedules.analysis.index_splitting import between
+from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
+from tvm_nnef.schedules.analysis.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.blocked_sums import blocked_loops, innermost, is_blocked
-from tvm_nnef.schedules.cpu.cuts import between
-from tvm_nnef.schedules.cpu.reduction import Border, Reduction
 from tvm_nnef.schedules.cpu.tile_plan import Plan
-from tvm_nnef.schedules.expressions import loads, mentions, substituted, with_simple_indices
 from tvm_nnef.schedules.machine import CpuModel
-from tvm_nnef.schedules.stages import Axis, extent_product
 from tvm_nnef.tvm_support.compat import PrimExpression, prefetch
 
 _RowBody = Callable[[Any, Any], Any]

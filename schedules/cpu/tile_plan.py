@@ -12,15 +12,15 @@ from typing import Any
 
 from tvm import sym, tirx
 
-from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import stride_of
+from tvm_nnef.schedules.analysis.expressions import loads, substituted
+from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
+from tvm_nnef.schedules.analysis.merging import count
+from tvm_nnef.schedules.analysis.reduction import Reduction
+from tvm_nnef.schedules.codegen.strided_loads import WIDEST
 from tvm_nnef.schedules.cpu import tiles
-from tvm_nnef.schedules.cpu.accesses import stride_of
-from tvm_nnef.schedules.cpu.merging import count
-from tvm_nnef.schedules.cpu.reduction import Reduction
-from tvm_nnef.schedules.cpu.strided_loads import WIDEST
-from tvm_nnef.schedules.expressions import loads, substituted
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.schedules.stages import Axis, extent_product
 
 _MANY = 1 << 20
 """Rows of which only a run tells the number: tiles are as high as is good for many of them."""

@@ -12,13 +12,13 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import emit
-from tvm_nnef.schedules.cpu.accesses import stride_of
-from tvm_nnef.schedules.cpu.merging import count
-from tvm_nnef.schedules.cpu.strided_loads import WIDEST
-from tvm_nnef.schedules.expressions import loads, substituted
-from tvm_nnef.schedules.stages import Axis
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import stride_of
+from tvm_nnef.schedules.analysis.expressions import loads, substituted
+from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.schedules.analysis.merging import count
+from tvm_nnef.schedules.codegen.strided_loads import WIDEST
 
 _BLOCK = 16
 """Rows and columns of a block at most: a line of the cache has as many."""

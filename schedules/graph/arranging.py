@@ -12,10 +12,10 @@ from typing import Any
 import tvm_ffi
 from tvm import relax
 
-from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.graph.windows import Operand, Window
-from tvm_nnef.schedules.stages import Axis
 from tvm_nnef.tvm_support.compat import RelaxExpression, shape_and_dtype
 
 CONVOLUTIONS = {

@@ -13,11 +13,11 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.expressions import mentions
+from tvm_nnef.schedules.analysis.expressions import mentions
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, is_plain
+from tvm_nnef.schedules.analysis.padding import read_guard
 from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import Operand, Window, are_plain, operand_of
-from tvm_nnef.schedules.padding import read_guard
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, is_plain
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD
 
 _DTYPES = ("float32", "int32")

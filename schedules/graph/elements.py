@@ -13,11 +13,11 @@ from typing import Any
 
 from tvm import relax, tirx
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.expressions import loads
-from tvm_nnef.schedules.extremes import extreme_of, greater, smaller
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.kernel import Stage
+from tvm_nnef.schedules.analysis.min_max import extreme_of, greater, smaller
 from tvm_nnef.schedules.graph.rewriting import Operands
-from tvm_nnef.schedules.stages import Stage
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     CALL,

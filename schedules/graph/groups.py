@@ -12,8 +12,8 @@ from typing import Any
 from tvm import sym, tirx
 from tvm.ir import Range
 
-from tvm_nnef.schedules.expressions import substituted
-from tvm_nnef.schedules.stages import Axis
+from tvm_nnef.schedules.analysis.expressions import substituted
+from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.tvm_support.compat import dtype_of
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.graph.placement import Placed, Rule, Walk, extent_of
 from tvm_nnef.tvm_support.compat import shape_and_dtype
 

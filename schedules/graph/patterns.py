@@ -11,9 +11,9 @@ from typing import Any
 from tvm import tirx
 
 from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.expressions import loads
-from tvm_nnef.schedules.stages import Kernel, Stage, read_kernel
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, read_kernel
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,

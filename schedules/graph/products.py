@@ -11,7 +11,8 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.graph.arranging import (
     CONVOLUTIONS,
     arranged,
@@ -23,7 +24,6 @@ from tvm_nnef.schedules.graph.arranging import (
 )
 from tvm_nnef.schedules.graph.contractions import Contraction, convolution_axes, matrix_axes
 from tvm_nnef.schedules.graph.rewriting import Operands
-from tvm_nnef.schedules.stages import Axis
 from tvm_nnef.tvm_support.compat import RelaxExpression, shape_and_dtype
 
 Values = Mapping[Any, RelaxExpression]

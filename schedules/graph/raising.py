@@ -19,14 +19,14 @@ import numpy as np
 import tvm_ffi
 from tvm import relax
 
-from tvm_nnef.schedules.expressions import loads
+from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, inlined, read_kernel
 from tvm_nnef.schedules.graph.contractions import Contraction, contractions
 from tvm_nnef.schedules.graph.elements import as_operators, is_elementwise
 from tvm_nnef.schedules.graph.products import as_product
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensor_of
 from tvm_nnef.schedules.graph.reductions import Reduction, as_reduction, reduction, volume
 from tvm_nnef.schedules.graph.rewriting import Operands, Rewrite, operator_name, rewritten
-from tvm_nnef.schedules.stages import Kernel, Stage, inlined, read_kernel
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     Module,

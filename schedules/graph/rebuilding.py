@@ -12,9 +12,9 @@ from typing import Any
 import tvm_ffi
 from tvm import te, tirx
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.expressions import substituted
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage, read_kernel
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import substituted
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, read_kernel
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     PrimFunction,

@@ -16,8 +16,9 @@ from typing import Any
 import tvm_ffi
 from tvm import relax, tirx
 
-from tvm_nnef.schedules.expressions import loads
-from tvm_nnef.schedules.extremes import greater, greatest, least, smaller
+from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
+from tvm_nnef.schedules.analysis.min_max import greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.arranging import (
     cut,
     extents_of,
@@ -26,7 +27,6 @@ from tvm_nnef.schedules.graph.arranging import (
 )
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.graph.windows import Operand, operand_of
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, RelaxExpression
 
 _REDUCTIONS: tuple[tuple[Any, Callable[[str], Any], Callable[..., Any]], ...] = (

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_nnef.schedules import sizes
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.graph import constants, convolutions
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_support.compat import Module, RelaxExpression, constant, shape_and_dtype

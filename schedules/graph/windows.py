@@ -14,10 +14,10 @@ from typing import Any
 import tvm_ffi
 from tvm import sym, tirx
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.expressions import mentions
-from tvm_nnef.schedules.padding import Padding, read_padding
-from tvm_nnef.schedules.stages import Axis, Kernel, Stage
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import mentions
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
+from tvm_nnef.schedules.analysis.padding import Padding, read_padding
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD
 
 

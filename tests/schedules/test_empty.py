@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import te, tirx
 
-from tvm_nnef.schedules.empty import with_first_values
+from tvm_nnef.schedules.empty_reductions import with_first_values
 
 
 def sums(length: object) -> object:

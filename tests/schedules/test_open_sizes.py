@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from tvm import relax, tirx
 
-from tvm_nnef.schedules import sizes
-from tvm_nnef.schedules.cpu import cuts
-from tvm_nnef.schedules.stages import Axis
+from tvm_nnef.schedules.analysis import index_splitting, sizes
+from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.tvm_support.compat import prim_functions, runtime_tensor
 
 N, H, W = (tirx.Var(name, "int64") for name in "nhw")
@@ -146,14 +145,14 @@ def test_an_axis_is_cut_where_conditions_change():
     axis = Axis(tirx.Var("i", "int64"), H + 5)
     inside = tirx.And(axis.var >= 2, axis.var < H + 2)
     value = tirx.if_then_else(inside, tirx.const(1.0), tirx.const(0.0))
-    parts = cuts.parts(value, axis)
+    parts = index_splitting.parts(value, axis)
     ends = [sizes.simplified(last - H) for _, last in parts[1:]]
     assert parts[0] == (0, 2) and ends == [2, 5]
-    known = [cuts.between(value, [axis], [part]) for part in parts]
+    known = [index_splitting.between(value, [axis], [part]) for part in parts]
     assert [float(each.value) for each in known] == [0, 1, 0]
 
 
 def test_an_axis_is_whole_where_the_order_of_cuts_is_uncertain():
     axis = Axis(tirx.Var("i", "int64"), H)
     value = tirx.Select(tirx.And(axis.var < 3, axis.var >= H - 2), 1, 0)
-    assert cuts.parts(value, axis) == [(0, H)]
+    assert index_splitting.parts(value, axis) == [(0, H)]

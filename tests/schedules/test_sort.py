@@ -13,9 +13,9 @@ from tvm_nnef.compilation.passes import compile_kernel, run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
-from tvm_nnef.schedules.cpu import rules
-from tvm_nnef.schedules.divisions import with_hidden_dividends
-from tvm_nnef.schedules.extents import with_named_extents
+from tvm_nnef.schedules.cpu import strategies
+from tvm_nnef.schedules.dimension_names import with_named_extents
+from tvm_nnef.schedules.dividends import with_hidden_dividends
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 KINDS = 7
@@ -62,7 +62,7 @@ def compiled(
     function = sorting_function(shape, count, dtype, Sort(**options), most=most)
     prepared = with_hidden_dividends(with_named_extents(function))
     resolved = resolve(target)
-    scheduled, strategy = rules.apply(prepared, resolved)
+    scheduled, strategy = strategies.apply(prepared, resolved)
     assert strategy != "cpu.fallback"
     return compile_kernel(scheduled, resolved)
 

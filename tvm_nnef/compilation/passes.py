@@ -19,25 +19,26 @@ from tvm_nnef.compilation.weights import with_bound_weights
 from tvm_nnef.function_attributes import KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
 from tvm_nnef.schedules import RULE, Tuned, schedule_kernels, unscheduled
-from tvm_nnef.schedules.bounds_checks import with_bounds_checks
-from tvm_nnef.schedules.cpu import math_functions, packing, pairs
-from tvm_nnef.schedules.cpu.index_remainders import with_opaque_remainders
-from tvm_nnef.schedules.cpu.loop_buffers import with_hoisted_buffers
-from tvm_nnef.schedules.cpu.named_values import with_named_values
-from tvm_nnef.schedules.cpu.row_fusion import with_joined_rows
-from tvm_nnef.schedules.cpu.stack import on_stack
-from tvm_nnef.schedules.cpu.strided_loads import sorted_in_registers
-from tvm_nnef.schedules.cpu.whole_loops import with_whole_loops
-from tvm_nnef.schedules.divisions import with_hidden_dividends
-from tvm_nnef.schedules.extents import with_named_extents
+from tvm_nnef.schedules.codegen import dot_products, math_functions
+from tvm_nnef.schedules.codegen.bounds_checks import with_bounds_checks
+from tvm_nnef.schedules.codegen.index_remainders import with_opaque_remainders
+from tvm_nnef.schedules.codegen.loop_buffers import with_hoisted_buffers
+from tvm_nnef.schedules.codegen.named_values import with_named_values
+from tvm_nnef.schedules.codegen.stack import on_stack
+from tvm_nnef.schedules.codegen.strided_loads import sorted_in_registers
+from tvm_nnef.schedules.dimension_names import with_named_extents
+from tvm_nnef.schedules.dividends import with_hidden_dividends
+from tvm_nnef.schedules.graph import packing
 from tvm_nnef.schedules.graph.layout import channels_last
+from tvm_nnef.schedules.graph.legalization import LEGALIZATIONS, with_plain_shapes
+from tvm_nnef.schedules.graph.loop_kernels import with_whole_loops
+from tvm_nnef.schedules.graph.parameters import with_prepared_parameters
 from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_to_operators
+from tvm_nnef.schedules.graph.reduction_fusion import with_joined_rows
 from tvm_nnef.schedules.graph.simplify import simplify
-from tvm_nnef.schedules.graph.specialising import with_bound_constants
-from tvm_nnef.schedules.legalization import LEGALIZATIONS, with_plain_shapes
+from tvm_nnef.schedules.graph.specialization import with_bound_constants
 from tvm_nnef.schedules.machine import cpu_model
-from tvm_nnef.schedules.parameters import with_prepared_parameters
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import (
     Module,
@@ -195,7 +196,7 @@ def _lowering(
         *_if(inspect is not None, ("inspect", _on_functions(_inspecting(inspect)))),
         *_if(
             scheduled,
-            ("use_dot_instructions", _on_functions(pairs.expand)),
+            ("use_dot_instructions", _on_functions(dot_products.expand)),
             ("expand_math_functions", _on_functions(math_functions.expand)),
             ("name_values", _on_functions(with_named_values)),
             ("load_strided_vectors", _on_functions(sorted_in_registers)),

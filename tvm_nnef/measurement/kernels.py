@@ -18,8 +18,8 @@ from tvm import relax, tirx
 from tvm_nnef import schedules
 from tvm_nnef.measurement.kernel_report import KernelReport, KernelRow
 from tvm_nnef.measurement.work import extent_value, work_of
+from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.cpu.quotients import divides_data
-from tvm_nnef.schedules.expressions import loads
 from tvm_nnef.tvm_support import build, compat
 from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
 from tvm_nnef.tvm_support.threads import use_threads

@@ -1,0 +1,1 @@
+"""What kernels compute, whatever the machine: stages, index maps, guards, reductions, windows."""

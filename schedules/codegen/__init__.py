@@ -1,0 +1,1 @@
+"""Passes after lowering: vector functions, special instructions, registers, bounds checks."""
