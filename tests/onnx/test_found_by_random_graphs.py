@@ -127,3 +127,17 @@ def test_joined_functions_of_what_only_one_part_has(make_model: Any) -> None:
     )
     generator = np.random.default_rng(0)
     agree(proto, [generator.standard_normal((110, 2)).astype(np.float32) for _ in range(2)])
+
+
+def test_joined_booleans_without_a_result_of_elements(make_model: Any) -> None:
+    """TVM gave a buffer of booleans that only vectors access another type, without views too."""
+    proto = make_model(
+        [
+            node("Concat", ["x", "x", "x"], ["a"], axis=3),
+            node("Split", ["a", "sizes"], ["y", "z", "none"], axis=0),
+        ],
+        [("x", "bool", [17, 1, 2, 4, 4, 1])],
+        [("none", "bool", [0, 1, 2, 12, 4, 1])],
+        {"sizes": np.array([15, 2, 0])},
+    )
+    agree(proto, [np.random.default_rng(0).random((17, 1, 2, 4, 4, 1)) < 0.5])

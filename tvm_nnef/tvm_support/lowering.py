@@ -60,8 +60,7 @@ def _reuse_is_unsound(function: PrimFunction) -> bool:
     """Whether a PrimFunc reuses memory in a way that TVM does not understand.
 
     It has several buffers, of dynamic sizes, or with views, or with loops whose last vectors start
-    at a minimum and overlap the ones before; or it has booleans, which are stored as other types,
-    with views.
+    at a minimum and overlap the ones before; or it has booleans, which are stored as other types.
     """
     allocated: list[Any] = []
     views: list[Any] = []
@@ -73,9 +72,7 @@ def _reuse_is_unsound(function: PrimFunction) -> bool:
     tvm_ffi.structural_walk(function.body, (tirx.Min, minima.append))
     has_bools = any(str(buffer.dtype) == "bool" for buffer in allocated)
     dynamic = any(not isinstance(size, tirx.IntImm) for each in allocated for size in each.shape)
-    if len(allocated) > 1 and (dynamic or bool(minima)):
-        return True
-    return (len(allocated) > 1 or has_bools) and bool(views)
+    return has_bools or (len(allocated) > 1 and (dynamic or bool(minima) or bool(views)))
 
 
 def polling(function: PrimFunction) -> PrimFunction:
