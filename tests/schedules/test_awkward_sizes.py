@@ -547,7 +547,12 @@ def kernels_of(rule, form, numbers=slice(None)):
 
 @pytest.mark.parametrize(
     ("target", "numbers"),
-    [("native", slice(None)), pytest.param("llvm", slice(1, 6, 4), marks=pytest.mark.slow)],
+    [
+        ("native", slice(0, None, 3)),
+        pytest.param("native", slice(1, None, 3), marks=pytest.mark.slow),
+        pytest.param("native", slice(2, None, 3), marks=pytest.mark.slow),
+        pytest.param("llvm", slice(1, 6, 4), marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize(("rule", "form"), FORMS)
 def test_a_rule_changes_no_result(kernels, rule, form, target, numbers):
