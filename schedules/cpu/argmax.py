@@ -30,6 +30,7 @@ from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
     buffer_view,
+    buffers_of,
     statements,
     with_opaque_body,
 )
@@ -52,7 +53,7 @@ Value = Callable[[PrimExpression, PrimExpression], PrimExpression]
 
 def apply(function: PrimFunction, reduction: ArgReduction, machine: CpuModel) -> PrimFunction:
     """The function with loops that find each index."""
-    data, indices = function.params
+    data, indices = buffers_of(function)
     shape = list(map(sizes.extent, data.shape))
     first, last = reduction.first, reduction.first + reduction.count
     parts = shape[:first], shape[first:last], shape[last:]

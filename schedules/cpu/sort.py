@@ -28,6 +28,7 @@ from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,
     PrimFunction,
+    buffers_of,
     statements,
     with_opaque_body,
 )
@@ -45,7 +46,7 @@ _STEPS = 64
 
 def apply(function: PrimFunction, sort: Sort, machine: CpuModel) -> PrimFunction:
     """The function with loops that sort each row."""
-    data, indices = function.params
+    data, indices = buffers_of(function)
     *outer, length = map(sizes.extent, data.shape)
     kept = sizes.extent(indices.shape[-1])
     key = key_type(str(data.dtype))

@@ -141,3 +141,22 @@ def test_joined_booleans_without_a_result_of_elements(make_model: Any) -> None:
         {"sizes": np.array([15, 2, 0])},
     )
     agree(proto, [np.random.default_rng(0).random((17, 1, 2, 4, 4, 1)) < 0.5])
+
+
+def test_indices_along_dimensions_that_are_expressions(make_model: Any) -> None:
+    """The kernels of ArgMin and TopK have the symbols of such dimensions as parameters."""
+    proto = make_model(
+        [
+            node("Concat", ["x", "x", "y"], ["a"], axis=0),
+            node("ArgMin", ["a"], ["i"], axis=0, keepdims=0),
+            node("TopK", ["a", "two"], ["v", "j"], axis=0),
+        ],
+        [("x", "float32", ["n", 5]), ("y", "float32", ["m", 5])],
+        [("i", "int64", [5]), ("v", "float32", [2, 5]), ("j", "int64", [2, 5])],
+        {"two": np.array([2])},
+    )
+    generator, runs = np.random.default_rng(0), []
+    for n, m in ((3, 4), (1, 9)):
+        shapes = (n, 5), (m, 5)
+        runs.append([generator.standard_normal(shape).astype(np.float32) for shape in shapes])
+    agree(proto, *runs)

@@ -163,6 +163,11 @@ def is_scalar(parameter: Any) -> bool:
     return isinstance(parameter.ty, tvm.ir.PrimType)
 
 
+def buffers_of(function: PrimFunction) -> list[Any]:
+    """The parameters of a PrimFunc that are buffers; the others are sizes in their shapes."""
+    return [parameter for parameter in function.params if not is_scalar(parameter)]
+
+
 def opaque_function(
     name: str,
     parameters: Sequence[Any],
