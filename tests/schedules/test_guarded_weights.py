@@ -131,6 +131,7 @@ def moved(case, array):
     return np.ascontiguousarray(np.moveaxis(array, 1, -1)) if case.last else array
 
 
+@pytest.mark.slow
 def test_nothing_outside_of_the_data_is_multiplied(tmp_path):
     given, inputs, variables, results, lines = {}, [], [], [], []
     for number, (name, case) in enumerate(CASES.items()):
