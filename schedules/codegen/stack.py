@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.machine import GENERIC, bits_of, cpu_model
-from tvm_nnef.tvm_support.compat import PrimFunction
+from tvm_nnef.tvm_support.compat import PrimFunction, with_mapped_body
 
 _MARK = "disable_lower_builtin"
 """TVM's annotation for what is not to become a call of its runtime."""
@@ -35,8 +34,7 @@ def on_stack(function: PrimFunction) -> PrimFunction:
             return allocation
         return kept_on_stack(allocation)
 
-    body = tvm_ffi.structural_map(function.body, (tirx.AllocBuffer, marked), order="post")
-    return function.with_body(body)
+    return with_mapped_body(function, (tirx.AllocBuffer, marked))
 
 
 def kept_on_stack(allocation: Any) -> Any:

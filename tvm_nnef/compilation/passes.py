@@ -111,8 +111,8 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             *_if(is_cpu, ("fuse_reductions", with_joined_rows)),
         ],
         "schedule": [
-            ("name_dimensions", _on_unscheduled(with_named_extents)),
-            ("hide_dividends", _on_unscheduled(with_hidden_dividends)),
+            ("name_dimensions", _on_functions(with_named_extents, unscheduled)),
+            ("hide_dividends", _on_functions(with_hidden_dividends, unscheduled)),
             ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned)),
             *_if(is_cpu, ("make_loop_kernels", lambda mod: with_whole_loops(mod, RULE))),
         ],
@@ -259,20 +259,13 @@ def _in_target(run: Callable[[Any], Any], target: Target, mod: Any) -> Any:
         return run(mod)
 
 
-def _on_functions(change: OnFunction) -> Callable[[Module], Module]:
-    """A pass that changes each PrimFunc by itself."""
+def _on_functions(
+    change: OnFunction, select: Callable[[Module], dict[str, PrimFunction]] = prim_functions
+) -> Callable[[Module], Module]:
+    """A pass that changes each PrimFunc of those selected by itself."""
 
     def run(mod: Module) -> Module:
-        return update_functions(mod, {n: change(f) for n, f in prim_functions(mod).items()})
-
-    return run
-
-
-def _on_unscheduled(change: OnFunction) -> Callable[[Module], Module]:
-    """A pass that changes each PrimFunc that has no schedule yet."""
-
-    def run(mod: Module) -> Module:
-        return update_functions(mod, {n: change(f) for n, f in unscheduled(mod).items()})
+        return update_functions(mod, {n: change(f) for n, f in select(mod).items()})
 
     return run
 

@@ -327,6 +327,12 @@ def with_own_symbols(function: Any) -> Any:
     return relax.utils.copy_with_new_vars(function)
 
 
+def with_mapped_body(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:
+    """The function with the nodes of some classes replaced, those inside before those around."""
+    body = tvm_ffi.structural_map(function.body, list(rewrites), order="post")
+    return function if body.same_as(function.body) else function.with_body(body)
+
+
 def update_functions(mod: Module, functions: Mapping[str, Any]) -> Module:
     """A copy of the module in which the named functions are replaced."""
     updated = tvm.IRModule(mod.functions, attrs=mod.attrs)

@@ -20,6 +20,7 @@ from tvm_nnef.tvm_support.compat import (
     dtype_of,
     prim_functions,
     update_functions,
+    with_mapped_body,
 )
 
 
@@ -30,7 +31,9 @@ def flattened(mod: Module) -> Module:
     mod = tirx.transform.FlattenBuffer()(update_functions(mod, renamed))
     variables = {new: old for old, new in names.items()}
     back = (tirx.Var, lambda variable: variables.get(variable, variable))
-    plain = {name: _mapped(function, back) for name, function in prim_functions(mod).items()}
+    plain = {
+        name: with_mapped_body(function, back) for name, function in prim_functions(mod).items()
+    }
     return update_functions(mod, plain)
 
 
@@ -47,9 +50,4 @@ def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:
     def renamed(quotient: Any) -> PrimExpression:
         return tvm_ffi.structural_map(quotient, rename)
 
-    return _mapped(function, (tirx.FloorDiv, renamed), (tirx.FloorMod, renamed))
-
-
-def _mapped(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:
-    body = tvm_ffi.structural_map(function.body, list(rewrites), order="post")
-    return function if body.same_as(function.body) else function.with_body(body)
+    return with_mapped_body(function, (tirx.FloorDiv, renamed), (tirx.FloorMod, renamed))

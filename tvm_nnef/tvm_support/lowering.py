@@ -16,6 +16,7 @@ from tvm_nnef.tvm_support.compat import (
     Target,
     prim_functions,
     update_functions,
+    with_mapped_body,
 )
 
 
@@ -89,5 +90,4 @@ def polling(function: PrimFunction) -> PrimFunction:
         kind = tvm.ir.StringImm("EnvErrorAlreadySet")
         return tirx.AssertStmt(call == 0, kind, [tvm.ir.StringImm("")])
 
-    body = tvm_ffi.structural_map(function.body, (tirx.Evaluate, checked), order="post")
-    return function.with_body(body)
+    return with_mapped_body(function, (tirx.Evaluate, checked))

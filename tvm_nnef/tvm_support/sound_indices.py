@@ -17,24 +17,18 @@ from tvm_nnef.tvm_support.compat import (
     PrimFunction,
     dtype_of,
     lanes_of,
+    with_mapped_body,
 )
 
 
 def with_sound_indices(function: PrimFunction) -> PrimFunction:
     """The function with positive divisors only, and with conditions that hide."""
-    return _mapped(function, *_POSITIVE, (tirx.Select, _hiding))
+    return with_mapped_body(function, *_POSITIVE, (tirx.Select, _hiding))
 
 
 def with_positive_divisors(function: PrimFunction) -> PrimFunction:
     """The function with positive divisors only; TVM's simplification makes negative ones anew."""
-    return _mapped(function, *_POSITIVE)
-
-
-def _mapped(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:
-    if not isinstance(function, tirx.PrimFunc):
-        return function
-    body = tvm_ffi.structural_map(function.body, list(rewrites), order="post")
-    return function if body.same_as(function.body) else function.with_body(body)
+    return with_mapped_body(function, *_POSITIVE)
 
 
 def _hiding(choice: Any) -> PrimExpression:
