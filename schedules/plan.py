@@ -1,0 +1,46 @@
+"""What a strategy decides about a kernel, before any loop is written.
+
+A strategy is a function ``match(kernel, machine) -> Plan | None``. Of the plans for a kernel the
+one with the lowest estimated cost wins, and writes its loops (:meth:`Plan.emit`) with the helpers
+of :mod:`~tvm_nnef.schedules.emit`, which targets share. Plans are values: printed by
+``build --verbose`` and varied by ``tune``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+
+from tvm_nnef.tvm_support.compat import PrimFunction
+
+
+class Plan(ABC):
+    """How one kernel is computed: tiles, order of loops, staging, bindings, handling of tails."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def strategy(self) -> str:
+        """The name of the strategy, such as ``cpu.register_tile``."""
+
+    @property
+    @abstractmethod
+    def cost(self) -> float:
+        """The estimated time of a call in cycles of one core, symbols at their typical sizes."""
+
+    @abstractmethod
+    def decisions(self) -> Mapping[str, int | str]:
+        """What was decided, by name, as ``build --verbose`` prints it: ``{"tile": "6x64"}``."""
+
+    @abstractmethod
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with its loops written as decided."""
+
+    def alternatives(self) -> Iterator[Plan]:
+        """Other plans of the same strategy for the same kernel, for ``tune`` to measure."""
+        return iter(())
+
+    def __str__(self) -> str:
+        decisions = ", ".join(f"{name} {value}" for name, value in self.decisions().items())
+        return f"{self.strategy}: {decisions}" if decisions else self.strategy
