@@ -74,8 +74,9 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
 def report(mod: Module) -> list[Kernel]:
     """The kernels of a module in the order of their names."""
     return [
-        Kernel(name, str(function.attrs[RULE]) if RULE in (function.attrs or {}) else None)
+        Kernel(name, None if rule is None else str(rule))
         for name, function in prim_functions(mod).items()
+        for rule in ((function.attrs or {}).get(RULE),)
     ]
 
 

@@ -61,7 +61,7 @@ def _is_formula(extent: PrimExpression) -> bool:
 
 
 def _name(
-    expression: PrimExpression, names: Sequence[tuple[PrimExpression, Any]]
+    expression: PrimExpression, names: Sequence[tuple[PrimExpression, PrimExpression]]
 ) -> PrimExpression | None:
     """The symbol of an extent, and what an expression is more than that; None for others."""
     for extent, var in names:

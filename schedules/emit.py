@@ -13,9 +13,8 @@ from typing import Any
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.tvm_support.compat import IR, PrimExpression
+from tvm_nnef.tvm_support.compat import IR, PrimExpression, Statement
 
-Statement = Any
 Body = Callable[[Any], Statement]
 
 

@@ -28,7 +28,8 @@ def with_first_values(function: PrimFunction) -> PrimFunction:
         if all(isinstance(block.iter_vars[n].dom.extent, tirx.IntImm) for n in numbers):
             continue
         sch.decompose_reduction(handle, loops[len(block.iter_vars) - len(reduced)])
-    return sch.mod["main"].without_attr("global_symbol")
+    scheduled: PrimFunction = sch.mod["main"]
+    return scheduled.without_attr("global_symbol")
 
 
 def _has_root(function: PrimFunction) -> bool:

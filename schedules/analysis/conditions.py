@@ -29,7 +29,7 @@ def with_numbers(kernel: Kernel) -> Kernel:
 
 def _in_numbers(stage: Stage) -> Iterator[Stage]:
     combine = _COMBINERS.get(stage.combine)
-    if combine is None:
+    if combine is None or stage.init is None:
         yield stage
         return
     shape = [axis.extent for axis in stage.axes]

@@ -7,19 +7,21 @@ leaves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr
 
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, Statement, dtype_of
+
+_Node = TypeVar("_Node", PrimExpression, Statement)
 
 LONGEST_EXPRESSION = 1 << 12
 """So many nodes an expression of a kernel may have when all that it reads is written out."""
 
 
-def loads(expression: PrimExpression, buffer: Any = None) -> list[Any]:
+def loads(expression: PrimExpression | Statement, buffer: Any = None) -> list[Any]:
     """The loads in an expression, of one buffer where it is given."""
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (BUFFER_LOAD, found.append), order="post")
@@ -53,7 +55,7 @@ def mentions(expression: Any, wanted: Iterable[Any]) -> bool:
     return any(var in known for var in variables(expression))
 
 
-def with_simple_indices(expression: Any, analyzer: Any) -> Any:
+def with_simple_indices(expression: _Node, analyzer: Any) -> _Node:
     """The expression with the indices of its loads simplified by an analyzer."""
 
     def simple(load: Any) -> Any:
@@ -62,7 +64,7 @@ def with_simple_indices(expression: Any, analyzer: Any) -> Any:
     return tvm_ffi.structural_map(expression, (BUFFER_LOAD, simple), order="post")
 
 
-def substituted(expression: Any, values: Mapping[Any, Any]) -> Any:
+def substituted(expression: _Node, values: Mapping[Any, Any]) -> _Node:
     """The expression or statement with variables replaced.
 
     What a ``Let`` in it binds is bound to variables of its own.

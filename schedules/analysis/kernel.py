@@ -205,7 +205,7 @@ def is_short(expression: PrimExpression, stages: Mapping[Any, Stage]) -> bool:
 def _without_loads(expression: PrimExpression, stage: Stage, name: Any = None) -> PrimExpression:
     """The expression with what a stage computes, or its name, in place of loads of its buffer."""
 
-    def value(load: Any) -> PrimExpression:
+    def value(load: BUFFER_LOAD) -> PrimExpression:
         if not load.source.same_as(stage.buffer):
             return load
         return at(stage, load.indices) if name is None else name

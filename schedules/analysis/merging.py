@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, variables
 from tvm_nnef.schedules.analysis.kernel import Axis
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, buffer_view
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression, buffer_view
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,10 +60,10 @@ def _merged(merged: Merged, position: int, index_type: str) -> Merged | None:
         if count(expression, outer) != together or count(expression, inner) != together:
             return None
     both = Axis(tirx.Var("m", index_type), sizes.product((outer.extent, inner.extent)))
-    views: dict[Any, Any] = {}
+    views: dict[Any, Buffer] = {}
     statements: list[Any] = []
 
-    def viewed(load: Any) -> PrimExpression:
+    def viewed(load: BUFFER_LOAD) -> PrimExpression:
         place = _place(load, outer, inner)
         if place is None:
             return load

@@ -18,14 +18,14 @@ from tvm import sym, tirx
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import variables
 from tvm_nnef.schedules.analysis.kernel import Stage
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, dtype_of, is_conditional
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, CALL, dtype_of, is_conditional
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
     """``source`` where each axis is in its half-open range of ``inside``, else ``value``."""
 
-    source: Any
+    source: BUFFER_LOAD
     value: Any
     inside: list[tuple[int, sizes.Extent]]
 
@@ -105,7 +105,7 @@ def _in_terms_of(test: Any, index: Any, var: Any, moving: Sequence[Any]) -> Any:
 def read_padding(stage: Stage) -> Padding | None:
     """What a stage pads, and by what; None for a stage of another kind."""
     value = stage.value
-    if stage.reduced or not is_conditional(value):
+    if stage.reduced or not isinstance(value, CALL) or not is_conditional(value):
         return None
     condition, source, other = value.args
     if not isinstance(source, BUFFER_LOAD) or not isinstance(other, (tirx.FloatImm, tirx.IntImm)):

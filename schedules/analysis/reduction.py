@@ -90,6 +90,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
         return None
     inputs, copies = _prologue(stage, before)
     value = inlined(stage.value, {s.buffer: s for s in inputs})
+    assert stage.init is not None
     found = Reduction(
         axes=stage.axes,
         reduced=stage.reduced,
@@ -111,7 +112,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
 
 
 def _epilogue(
-    stage: Stage, result: Stage, others: Mapping[Any, Stage], total: Any
+    stage: Stage, result: Stage, others: Mapping[Any, Stage], total: PrimExpression
 ) -> PrimExpression | None:
     """The result as an expression of the total, at the axes of the reduction."""
     if result is stage:
@@ -130,7 +131,7 @@ def _epilogue(
     if not own or not plain:
         return None
 
-    def replaced(load: Any) -> PrimExpression:
+    def replaced(load: BUFFER_LOAD) -> PrimExpression:
         return total if load.source.same_as(stage.buffer) else load
 
     return tvm_ffi.structural_map(expression, (BUFFER_LOAD, replaced))
@@ -365,6 +366,7 @@ def _with_merged_axes(reduction: Reduction, kernel: Kernel) -> Reduction:
         keep=(*bordered, *reduction.axes[-1:]),
     )
     term, epilogue, written = merged.expressions
+    assert isinstance(written, BUFFER_LOAD)
     return replace(
         reduction,
         axes=merged.axes,

@@ -190,7 +190,7 @@ def _positions(index: PrimExpression) -> list[PrimExpression]:
     return [index] if lanes == 1 else [_lane(index, lane) for lane in range(lanes)]
 
 
-def _lane(value: Any, lane: int) -> PrimExpression:
+def _lane(value: PrimExpression, lane: int) -> PrimExpression:
     """One lane of a vector."""
     if lanes_of(value.ty) == 1:
         return value
@@ -208,5 +208,6 @@ def _lane(value: Any, lane: int) -> PrimExpression:
     if isinstance(value, BUFFER_LOAD) and any(lanes_of(each.ty) > 1 for each in value.indices):
         return value.source[tuple(_lane(index, lane) for index in value.indices)]
     if hasattr(value, "b"):
-        return type(value)(_lane(value.a, lane), _lane(value.b, lane))
+        kind: Callable[..., PrimExpression] = type(value)
+        return kind(*(_lane(part, lane) for part in _parts(value)))
     return tirx.Shuffle([value], [lane])

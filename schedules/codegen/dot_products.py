@@ -48,7 +48,7 @@ def expand(function: PrimFunction) -> PrimFunction:
     if not machine.widest(Special.DOT_INT16):
         return function
 
-    def expanded(total: Any) -> PrimExpression:
+    def expanded(total: tirx.Add) -> PrimExpression:
         return _expanded(total, machine)
 
     return tvm_ffi.structural_map(function, [(tirx.Add, expanded)])
@@ -59,7 +59,7 @@ def lanes(machine: CpuModel) -> int:
     return machine.widest(Special.DOT_INT16)
 
 
-def _expanded(total: Any, machine: CpuModel) -> PrimExpression:
+def _expanded(total: tirx.Add, machine: CpuModel) -> PrimExpression:
     """``total + a * b + c * d`` of halves of one vector and of another, as an instruction."""
     name = machine.intrinsic(Special.DOT_INT16, lanes_of(total.ty))
     if name is None or not dtype_of(total).startswith("int32"):
@@ -83,7 +83,7 @@ def _expanded(total: Any, machine: CpuModel) -> PrimExpression:
     return rest.a + tirx.call_llvm_pure_intrin(total.ty, name, *pairs)
 
 
-def _half(value: Any, *, upper: bool) -> PrimExpression | None:
+def _half(value: PrimExpression, *, upper: bool) -> PrimExpression | None:
     """The vector of pairs that a value is the upper or the lower halves of."""
     if isinstance(value, tirx.Broadcast):
         pair = _half(value.value, upper=upper)
@@ -92,7 +92,7 @@ def _half(value: Any, *, upper: bool) -> PrimExpression | None:
     return inner if inner is None or upper else _shifted(inner, tirx.LShift)
 
 
-def _shifted(value: Any, kind: Any) -> Any:
+def _shifted(value: Any, kind: Any) -> PrimExpression | None:
     """What is moved by half a pair in a direction; None for everything else."""
     if not isinstance(value, kind):
         return None

@@ -13,9 +13,9 @@ from tvm import tirx
 
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.machine.model import Special
-from tvm_nnef.tvm_support.compat import lanes_of, typed
+from tvm_nnef.tvm_support.compat import PrimExpression, lanes_of, typed
 
-Expression: TypeAlias = Any
+Expression: TypeAlias = PrimExpression
 
 ROUND = 1.5 * 2**23
 """Added to a number and taken away again it leaves the nearest whole one, also in its low bits."""

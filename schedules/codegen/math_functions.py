@@ -32,10 +32,10 @@ def expand(function: PrimFunction) -> PrimFunction:
     target = (function.attrs or {}).get("target")
     machine = GENERIC if target is None else cpu_model(target)
 
-    def expanded(call: Any) -> PrimExpression:
+    def expanded(call: PrimExpression) -> PrimExpression:
         return _expanded(call, machine)
 
-    def remainder(modulus: Any) -> PrimExpression:
+    def remainder(modulus: tirx.Mod) -> PrimExpression:
         if str(modulus.ty.dtype).split("x")[0] not in ("float16", "float32", "float64"):
             return modulus
         return expanded(tirx.call_intrin(modulus.ty, "tirx.fmod", modulus.a, modulus.b))
@@ -43,7 +43,8 @@ def expand(function: PrimFunction) -> PrimFunction:
     return tvm_ffi.structural_map(function, [(Call, expanded), (tirx.Mod, remainder)])
 
 
-def _expanded(call: Any, machine: CpuModel) -> PrimExpression:
+def _expanded(call: PrimExpression, machine: CpuModel) -> PrimExpression:
+    assert isinstance(call, Call)
     name = str(getattr(call.op, "name", "")).removeprefix("tirx.")
     if name not in _FUNCTIONS and name not in _ONLY_SCALAR:
         return call

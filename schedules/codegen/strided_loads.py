@@ -155,10 +155,10 @@ def _split(index: Any) -> tuple[Any, int]:
     match index:
         case tirx.IntImm():
             return tirx.const(0, dtype_of(index)), int(index.value)
-        case tirx.Add(b=tirx.IntImm()):
-            return index.a, int(index.b.value)
-        case tirx.Sub(b=tirx.IntImm()):
-            return index.a, -int(index.b.value)
+        case tirx.Add(a=rest, b=tirx.IntImm(value=number)):
+            return rest, int(number)
+        case tirx.Sub(a=rest, b=tirx.IntImm(value=number)):
+            return rest, -int(number)
     return index, 0
 
 

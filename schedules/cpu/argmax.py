@@ -137,7 +137,7 @@ class _Loops:
     ) -> None:
         """Each lane after it has met the value at an index."""
         values, indices = found
-        width = int(values.shape[0])
+        width = sizes.extent(values.shape[0])
         new = IR.alloc_buffer((width,), self.value_type, scope="local")
         for lane in self.lanes_of(width):
             IR.buffer_store(new, tirx.Cast(self.value_type, value(lane)), [lane])
@@ -149,7 +149,7 @@ class _Loops:
     def combined(self, found: tuple[Buffer, Buffer]) -> PrimExpression:
         """The index of the best value of all lanes, which hold neighbouring elements."""
         values, indices = found
-        width = int(values.shape[0])
+        width = sizes.extent(values.shape[0])
         lanes = min(self.lanes, width)
         best = IR.alloc_buffer((1,), self.value_type, scope="local")
         value = joined(tirx.max if self.largest else tirx.min, values, width, lanes, DTYPE)
@@ -169,7 +169,7 @@ class _Loops:
     ) -> None:
         """Store a result, which is 0 where the first value is NaN."""
         if self.value_type.startswith("float"):
-            value = tirx.Cast(self.value_type, first)
+            value: PrimExpression = tirx.Cast(self.value_type, first)
             if not sizes.is_known(self.length):
                 value = tirx.if_then_else(self.length > 0, value, self.worst)
             index = tirx.Select(is_number(value), index, tirx.const(0, self.index_type))

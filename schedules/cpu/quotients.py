@@ -38,7 +38,7 @@ def divides_data(expression: Any) -> bool:
     return any(dtype_of(node).startswith(("int", "uint")) and loads(node.b) for node in found)
 
 
-def _replaced(division: Any) -> PrimExpression:
+def _replaced(division: tirx.BinaryOpExpr) -> PrimExpression:
     if dtype_of(division) != "int32" or not loads(division.b):
         return division
     dividend, divisor = (tirx.Cast("float64", each) for each in (division.a, division.b))

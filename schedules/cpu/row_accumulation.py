@@ -22,6 +22,7 @@ from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.min_max import greater, smaller
 from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,7 +242,7 @@ def _union(
     return tirx.IfThenElse(finite, stored(plain), tested)
 
 
-def joined(combine: Any, partial: Any, width: int, lanes: int, dtype: str) -> Any:
+def joined(combine: Any, partial: Buffer, width: int, lanes: int, dtype: str) -> PrimExpression:
     """All ``width`` partial results in one: vectors first, then the halves of the last vector."""
     if lanes == 1:
         parts = [partial[(tirx.const(n, dtype),)] for n in range(width)]
@@ -256,7 +257,7 @@ def joined(combine: Any, partial: Any, width: int, lanes: int, dtype: str) -> An
     return _halved(combine, total, lanes)
 
 
-def _halved(combine: Any, vector: Any, lanes: int) -> Any:
+def _halved(combine: Any, vector: PrimExpression, lanes: int) -> PrimExpression:
     if lanes == 1:
         return vector
     var = tirx.Var("v", vector.ty)

@@ -127,7 +127,7 @@ class _Tables:
         """How many elements of a row the tables have."""
         return min(_PIECE, int(self.reduction.axes[-1].extent))
 
-    def read(self, value: Any) -> PrimExpression:
+    def read(self, value: PrimExpression) -> PrimExpression:
         """A value that reads tables, by step and lane; ``_Unsafe`` where that is not safe."""
         inside = loads(value)
         if not inside and not _mentions(value, self.channels):
@@ -146,7 +146,7 @@ class _Tables:
             return type(value)(self.read(value.a), self.read(value.b))
         raise _Unsafe
 
-    def _gathered(self, load: Any) -> Any:
+    def _gathered(self, load: Any) -> PrimExpression:
         """A load at a place from a table, of a buffer of one dimension."""
         shape = [
             int(extent) if isinstance(extent, tirx.IntImm) else 0 for extent in load.source.shape
@@ -169,12 +169,13 @@ class _Tables:
         flat, view = buffer_view(load.source, [math.prod(shape)])
         self.views.append(view)
         place = tirx.Cast(self.dtype, self._table(tirx.Cast(_PLACE, told)))
-        return flat[(self.analyzer.simplify(known) + place,)]
+        element: PrimExpression = flat[(self.analyzer.simplify(known) + place,)]
+        return element
 
     def _number(self, value: int) -> Any:
         return tirx.const(value, self.dtype)
 
-    def _checked(self, load: Any) -> Any:
+    def _checked(self, load: PrimExpression) -> PrimExpression:
         self._check(load)
         return load
 
@@ -194,7 +195,7 @@ class _Tables:
         if loads(index) or not self.analyzer.can_prove(tirx.And(index >= zero, index < extent)):
             raise _Unsafe
 
-    def _table(self, value: Any) -> Any:
+    def _table(self, value: Any) -> PrimExpression:
         """A load of a table that holds a value for each step and lane; conditions as 1 and 0."""
         if dtype_of(value) == "bool":
             one, zero = (tirx.const(number, _PLACE) for number in (1, 0))

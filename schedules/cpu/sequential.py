@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import tvm_ffi
 from tvm import s_tir, tirx
@@ -43,6 +44,8 @@ STEP_CYCLES = 8
 
 _CHUNK_VECTORS = 16
 """Vectors of contiguous elements that one thread takes at once."""
+
+_Node = TypeVar("_Node")
 
 
 def apply(function: PrimFunction, machine: CpuModel) -> PrimFunction | None:
@@ -80,9 +83,9 @@ class _Nest:
     independent: Mapping[int, tirx.Var]
     aligned: frozenset[int] = frozenset()
 
-    def found(self, *kinds: type) -> Iterator[tirx.Stmt]:
+    def found(self, *kinds: type[_Node]) -> Iterator[_Node]:
         """The statements of some kinds inside."""
-        found: list[tirx.Stmt] = []
+        found: list[_Node] = []
         tvm_ffi.structural_walk(self.body, (kinds, found.append), order="post")
         return iter(found)
 
@@ -119,7 +122,7 @@ class _Nest:
 
     def fills_vectors(self, lane: tirx.Var) -> bool:
         """Whether TVM makes vectors of the steps of a loop: all are made, without values inside."""
-        conditions = [test.condition for test in self.found(tirx.IfThenElse)]
+        conditions: list[PrimExpression] = [test.condition for test in self.found(tirx.IfThenElse)]
         conditions += [call.args[0] for call in self.found(Call) if is_conditional(call)]
         if any(mentions(condition, [lane]) for condition in conditions):
             return False

@@ -185,6 +185,6 @@ class _Row:
             records.sort(filled[0], kept)
             IR.buffer_store(filled, kept, [0])
             # What equals the last wanted key comes after it, and is not wanted any more.
-            key = records.keys[0, tirx.max(kept - 1, number(0))]
-            key = tirx.max(key, tirx.min_value(self.key_type) + 1) - 1
+            last = records.keys[0, tirx.max(kept - 1, number(0))]
+            key = tirx.max(last, tirx.min_value(self.key_type) + 1) - 1
             IR.buffer_store(limit, key, [0])

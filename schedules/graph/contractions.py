@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis.expressions import mentions
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, is_plain
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import read_guard
 from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import Operand, Window, are_plain, operand_of
@@ -74,7 +74,9 @@ def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
     product, init = stage.value if guard is None else guard.product, stage.init
     if stage.combine is not tirx.Add or not isinstance(product, tirx.Mul):
         return None
-    if stage.dtype not in _DTYPES or init is None or not is_plain(init) or init.value != 0:
+    if stage.dtype not in _DTYPES or not isinstance(init, (tirx.FloatImm, tirx.IntImm)):
+        return None
+    if init.value != 0:
         return None
     operands = (product.a, product.b)
     if not all(isinstance(operand, BUFFER_LOAD) for operand in operands):

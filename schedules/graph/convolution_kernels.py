@@ -112,7 +112,12 @@ class Window:
         return tirx.all(*tests)
 
     def product(
-        self, value: Any, weight: Any, position: Sequence[Any], spatial: Sequence[Any], exact: bool
+        self,
+        value: PrimExpression,
+        weight: PrimExpression,
+        position: Sequence[Any],
+        spatial: Sequence[Any],
+        exact: bool,
     ) -> PrimExpression:
         """What a step of a window adds; ``exact`` where the weight may be no finite number."""
         if not exact or not self.is_padded:

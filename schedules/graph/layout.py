@@ -154,15 +154,20 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
         before = self.before(operand, order) if placed is None else None
         if before is not None:
             return self.in_order(*before)
-        found = self.visit_expr(operand)
+        found: RelaxExpression = self.visit_expr(operand)
         if list(order) == sorted(order):
             return found
         shape = shape_and_dtype(found)[0]
         moved = [d for d in order if shape[d] != 1]
         if moved == sorted(moved) and all(isinstance(extent, int) for extent in shape):
-            return self.builder_.emit(relax.op.reshape(found, tuple(shape[d] for d in order)))
-        return self.builder_.emit(relax.op.permute_dims(found, list(order)))
+            return self._emitted(relax.op.reshape(found, tuple(shape[d] for d in order)))
+        return self._emitted(relax.op.permute_dims(found, list(order)))
+
+    def _emitted(self, expression: RelaxExpression) -> RelaxExpression:
+        variable: RelaxExpression = self.builder_.emit(expression)
+        return variable
 
     def normal(self, expression: RelaxExpression) -> RelaxExpression:
         """The expression with its type."""
-        return self.builder_.normalize(expression)
+        normal: RelaxExpression = self.builder_.normalize(expression)
+        return normal

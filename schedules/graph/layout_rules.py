@@ -170,7 +170,8 @@ def _aligned(walk: Walk, operand: Any, order: Order, rank: int) -> RelaxExpressi
     """An operand that broadcasts as before against tensors in the order."""
     shape = shape_and_dtype(operand)[0]
     if not shape:
-        return walk.visit_expr(operand)
+        scalar: RelaxExpression = walk.visit_expr(operand)
+        return scalar
     if len(shape) < rank:
         wide = (1,) * (rank - len(shape)) + tuple(shape)
         array = constant_array(operand)

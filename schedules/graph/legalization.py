@@ -27,6 +27,8 @@ from tvm_nnef.schedules.graph.convolution_kernels import Window, channels_first,
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
+    CALL,
+    BlockBuilder,
     Module,
     PrimExpression,
     RelaxExpression,
@@ -36,26 +38,26 @@ from tvm_nnef.tvm_support.compat import (
     with_shape,
 )
 
-Legalization: TypeAlias = "Callable[[Any, Any], RelaxExpression]"
+Legalization: TypeAlias = "Callable[[BlockBuilder, CALL], RelaxExpression]"
 """From a ``relax.BlockBuilder`` and a call to an expression."""
 
 
-def _max_pool(builder: Any, call: Any) -> RelaxExpression:
+def _max_pool(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     """The greatest element of each window."""
     reducer = te.comm_reducer(lambda x, y: greater(x, y), least, name="maximum")
     windows = _Windows.of(call)
 
-    def pooled(symbols: Symbols, data: Any) -> Any:
+    def pooled(symbols: Symbols, data: te.Tensor) -> Any:
         return windows.reduced(_shape(call, symbols), data, reducer, least(data.dtype), "max_pool")
 
     return call_te(builder, pooled, [call.args[0]], "max_pool")
 
 
-def _avg_pool(builder: Any, call: Any) -> RelaxExpression:
+def _avg_pool(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     """The sum of each window, by its size or by how many of its elements are no padding."""
     windows, every = _Windows.of(call), bool(call.attrs.count_include_pad)
 
-    def pooled(symbols: Symbols, data: Any) -> Any:
+    def pooled(symbols: Symbols, data: te.Tensor) -> Any:
         shape = _shape(call, symbols)
         sums = windows.reduced(shape, data, te.sum, tirx.const(0, data.dtype), "sum_pool")
 
@@ -83,7 +85,7 @@ class _Windows:
     ceil: bool
 
     @staticmethod
-    def of(call: Any) -> _Windows:
+    def of(call: CALL) -> _Windows:
         """The windows that the attributes of a pooling describe."""
         attributes = call.attrs
         axes = [n for n, letter in enumerate(str(attributes.layout)) if letter in "DHW"]
@@ -95,8 +97,13 @@ class _Windows:
         return _Windows(axes, sizes, strides, dilation, before, after, bool(attributes.ceil_mode))
 
     def reduced(
-        self, shape: Sequence[Any], data: Any, reducer: Any, neutral: Any, name: str
-    ) -> Any:
+        self,
+        shape: Sequence[Any],
+        data: Any,
+        reducer: Callable[..., PrimExpression],
+        neutral: Any,
+        name: str,
+    ) -> te.Tensor:
         """What a reducer makes of each window, in a frame of what changes nothing."""
         source = padded(data, self.axes, self.before, self._behind(shape, data), neutral)
 
@@ -120,7 +127,7 @@ class _Windows:
         behind = tirx.floordiv(start + data.shape[axis] + (step - 1), step)
         return tirx.min(behind, self.sizes[place]) - first
 
-    def _behind(self, shape: Sequence[Any], data: Any) -> list[int]:
+    def _behind(self, shape: Sequence[Any], data: te.Tensor) -> list[int]:
         """The padding behind the data, which the last window may reach beyond (``ceil_mode``)."""
         behind = list(self.after)
         for place, (axis, size, stride, step) in enumerate(
@@ -135,7 +142,7 @@ class _Windows:
         return behind
 
 
-def _convolution(builder: Any, call: Any) -> RelaxExpression:
+def _convolution(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     """A convolution that leaves out what lies in its padding, where weights may not be finite."""
     attributes, weights = call.attrs, call.args[1]
     layout, (shape, dtype) = str(attributes.data_layout), shape_and_dtype(weights)
@@ -145,7 +152,7 @@ def _convolution(builder: Any, call: Any) -> RelaxExpression:
     same = shape_and_dtype(call)[1] == dtype and all(map(sizes.is_known, shape))
     exact = window.is_padded and is_exact(constant_array(weights), dtype)
     if not (plain and same and exact):
-        return call.op.get_attr("FLegalize")(builder, call)
+        return _standard(builder, call)
     function = channels_first(window, int(attributes.groups), exact=True)
     return builder.call_te(function, *call.args[:2], primfunc_name_hint="conv")
 
@@ -153,10 +160,10 @@ def _convolution(builder: Any, call: Any) -> RelaxExpression:
 def _reduced(function: Combination, first: Callable[[Any], PrimExpression]) -> Legalization:
     """The legalization of an operator over whole dimensions."""
 
-    def legalize(builder: Any, call: Any) -> RelaxExpression:
+    def legalize(builder: BlockBuilder, call: CALL) -> RelaxExpression:
         gone = _gone(call)
 
-        def reduced(symbols: Symbols, data: Any) -> Any:
+        def reduced(symbols: Symbols, data: te.Tensor) -> Any:
             loops = [te.reduce_axis((0, data.shape[axis]), "step") for axis in gone]
             reducer = te.comm_reducer(lambda x, y: function(x, y), first, name="extreme")
 
@@ -174,14 +181,14 @@ def _reduced(function: Combination, first: Callable[[Any], PrimExpression]) -> L
 def _arg_reduction(*, largest: bool) -> Legalization:
     """The legalization of argmax or argmin."""
 
-    def legalize(builder: Any, call: Any) -> RelaxExpression:
+    def legalize(builder: BlockBuilder, call: CALL) -> RelaxExpression:
         gone = _gone(call)
         reduction = ArgReduction(gone[0], len(gone), largest)
         rank = len(call.args[0].ty.shape)
         kept = [axis for axis in range(rank) if axis not in gone]
         kept = kept if call.attrs.keepdims else [*range(len(kept))]
 
-        def found(symbols: Symbols, data: Any) -> Any:
+        def found(symbols: Symbols, data: te.Tensor) -> Any:
             return arg_reduction(data, reduction, _shape(call, symbols), kept, str(call.ty.dtype))
 
         attributes = annotation_attributes(reduction)
@@ -190,7 +197,7 @@ def _arg_reduction(*, largest: bool) -> Legalization:
     return legalize
 
 
-def _gone(call: Any) -> list[int]:
+def _gone(call: CALL) -> list[int]:
     """The dimensions that a call reduces."""
     rank, axis = len(call.args[0].ty.shape), call.attrs.axis
     if axis is None:
@@ -220,7 +227,7 @@ def _elementwise(function: Combination, name: str) -> Legalization:
 
 
 def _combined(
-    builder: Any, call: Any, operands: Sequence[Any], function: Combination, name: str
+    builder: BlockBuilder, call: Any, operands: Sequence[Any], function: Combination, name: str
 ) -> RelaxExpression:
     """A function of the elements of two operands; a constant of rank 0 becomes a number."""
     numbers = [_number(operand) for operand in operands]
@@ -228,7 +235,7 @@ def _combined(
         numbers[0] = None
     tensors = [o for o, number in zip(operands, numbers, strict=True) if number is None]
 
-    def combined(symbols: Symbols, *data: Any) -> Any:
+    def combined(symbols: Symbols, *data: te.Tensor) -> Any:
         def element(*indices: PrimExpression) -> PrimExpression:
             rest = iter(data)
             left, right = (
@@ -246,13 +253,13 @@ def _number(operand: Any) -> PrimExpression | None:
     return None if array is None or array.ndim else tirx.const(array.item(), str(array.dtype))
 
 
-def _broadcast(data: Any, indices: Sequence[PrimExpression]) -> PrimExpression:
+def _broadcast(data: te.Tensor, indices: Sequence[PrimExpression]) -> PrimExpression:
     own = indices[len(indices) - len(data.shape) :]
     ones = [isinstance(extent, tirx.IntImm) and extent.value == 1 for extent in data.shape]
     return data(*(0 if one else index for one, index in zip(ones, own, strict=True)))
 
 
-def _relu(builder: Any, call: Any) -> RelaxExpression:
+def _relu(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     zero = relax.const(0, str(call.ty.dtype))
     return _combined(builder, call, [call.args[0], zero], greater, "relu")
 
@@ -287,12 +294,18 @@ def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:
     return [sym.Analyzer().simplify(extent) for extent in shape]
 
 
-def _reshape(builder: Any, call: Any) -> RelaxExpression:
+def _standard(builder: BlockBuilder, call: CALL) -> RelaxExpression:
+    """The legalization of TVM."""
+    made: RelaxExpression = call.op.get_attr("FLegalize")(builder, call)
+    return made
+
+
+def _reshape(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     """A view, where a kernel would divide by symbols to find each element."""
     before, after = shape_and_dtype(call.args[0])[0], shape_and_dtype(call)[0]
     plain = all(map(sizes.is_known, (*before, *after)))
     if plain or sizes.groups(before, after) is not None:
-        return call.op.get_attr("FLegalize")(builder, call)
+        return _standard(builder, call)
     return call
 
 

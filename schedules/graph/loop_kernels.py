@@ -163,7 +163,8 @@ class _Loop:
         results = _bindings(function).get(function.body.body)
         fields = results.fields if isinstance(results, relax.Tuple) else ()
         for buffer, value in zip(self.carried, fields[1:], strict=False):
-            if operator_name(_bindings(function).get(value)) != "call_tir_inplace":
+            made = _bindings(function).get(value)
+            if made is None or operator_name(made) != "call_tir_inplace":
                 yield buffer
 
     def _read(

@@ -45,7 +45,7 @@ def _with_main(lifted: Module, main: Any) -> Module:
         ]
         inputs = parameters[: len(parameters) - count]
         builder.emit_func_output(builder.emit(relax.Call(prepared, [*inputs, *items])))
-    made = builder.get()
-    joined = with_own_symbols(made[_JOINED]).with_attrs(dict(main.attrs))
-    made.update_func(made.get_global_var("main"), joined)
-    return relax.transform.DeadCodeElimination()(made)
+    whole = builder.get()
+    joined = with_own_symbols(whole[_JOINED]).with_attrs(dict(main.attrs))
+    whole.update_func(whole.get_global_var("main"), joined)
+    return relax.transform.DeadCodeElimination()(whole)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name
-from tvm_nnef.tvm_support.compat import RelaxExpression, is_tensor, shape_and_dtype
+from tvm_nnef.tvm_support.compat import CALL, RelaxExpression, is_tensor, shape_and_dtype
 
 Range = tuple[int, int]
 
@@ -33,7 +33,9 @@ def range_of(
     if array is not None:
         whole = array.dtype.kind in "iu" and array.size
         return (int(array.min()), int(array.max())) if whole else None
-    name = operator_name(found) if depth else ""
+    if not depth or not isinstance(found, CALL):
+        return _of_dtype(found)
+    name = operator_name(found)
     if name in _SAME or (name == "astype" and _holds(found, found.args[0])):
         return range_of(operands, found.args[0], depth - 1)
     if name in ("add", "subtract"):

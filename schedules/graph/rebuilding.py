@@ -17,6 +17,7 @@ from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, read_kernel
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
+    BlockBuilder,
     PrimFunction,
     RelaxExpression,
     dtype_of,
@@ -61,7 +62,7 @@ def _symbols(kernel: Kernel) -> list[Any]:
 
 
 def call_te(
-    builder: Any,
+    builder: BlockBuilder,
     function: Callable[..., Any],
     arguments: Sequence[RelaxExpression],
     name: str,

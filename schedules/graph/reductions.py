@@ -122,9 +122,11 @@ def _is_pool(stage: Stage, data: Operand) -> bool:
 def _mean(stage: Stage, kernel: Kernel) -> Stage | None:
     """The stage that divides a sum over windows by their size, if that alone reads it."""
     readers = [s for s in kernel.stages if loads(s.value, stage.buffer)]
-    if len(readers) != 1 or not isinstance(readers[0].value, tirx.Div):
+    if len(readers) != 1:
         return None
     (mean,) = readers
+    if not isinstance(mean.value, tirx.Div):
+        return None
     total, size = mean.value.a, mean.value.b
     if not isinstance(total, BUFFER_LOAD) or not isinstance(size, tirx.FloatImm):
         return None

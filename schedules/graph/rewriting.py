@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_nnef.tvm_support.compat import Module, RelaxExpression, constant_array
+from tvm_nnef.tvm_support.compat import CALL, BlockBuilder, Module, RelaxExpression, constant_array
 
 Rewrite = Callable[["Operands", Any], RelaxExpression | None]
 
@@ -23,7 +23,7 @@ Rewrite = Callable[["Operands", Any], RelaxExpression | None]
 class Operands:
     """Looks through variables at what they are bound to, and counts the uses of old ones."""
 
-    def __init__(self, builder: Any, function: Any = None) -> None:
+    def __init__(self, builder: BlockBuilder, function: Any = None) -> None:
         """Takes the builder of the new function, and the old one if uses are asked for."""
         self.builder = builder
         self._function = function
@@ -45,7 +45,7 @@ class Operands:
         """The value of a constant tensor, also where it is permuted or reshaped by calls."""
         found = self.definition(expression)
         name = operator_name(found)
-        if name not in ("permute_dims", "reshape"):
+        if name not in ("permute_dims", "reshape") or not isinstance(found, CALL):
             return constant_array(found)
         inner = self.view(found.args[0])
         if inner is None:
@@ -128,7 +128,8 @@ def rewritten(mod: Module, rewrite: Rewrite) -> Module:
     for variable, function in list(mod.functions.items()):
         if isinstance(function, relax.Function):
             walk.builder_.update_func(variable, walk.begin(function))
-    return walk.builder_.get()
+    made: Module = walk.builder_.get()
+    return made
 
 
 def without_dataflow(mod: Module) -> Module:

@@ -17,7 +17,7 @@ from tvm import relax
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.graph import constants, convolutions
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
-from tvm_nnef.tvm_support.compat import Module, RelaxExpression, constant, shape_and_dtype
+from tvm_nnef.tvm_support.compat import CALL, Module, RelaxExpression, constant, shape_and_dtype
 
 
 def simplify(mod: Module) -> Module:
@@ -37,13 +37,14 @@ def _rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
     return rule(operands, node) if rule else None
 
 
-def _item(operands: Operands, node: Any) -> RelaxExpression | None:
+def _item(operands: Operands, node: relax.TupleGetItem) -> RelaxExpression | None:
     """The first result of batch normalisation and of dropout."""
     if int(node.index) != 0:
         return None
     dropout = operands.call(node.tuple_value, "nn.dropout")
     if dropout is not None:
-        return dropout.args[0]
+        first: RelaxExpression = dropout.args[0]
+        return first
     norm = operands.call(node.tuple_value, "nn.batch_norm")
     return None if norm is None or norm.attrs.training else _batch_norm(operands, norm)
 
@@ -115,6 +116,8 @@ def _scaled(
     if not operands.is_used_once(expression):
         return None
     found = operands.definition(expression)
+    if not isinstance(found, CALL):
+        return None
     match operator_name(found):
         case "add" if _is_affine(operands, found, factor):
             inner = _scaled(operands, found.args[0], factor)
@@ -182,6 +185,7 @@ def _stacked_sum(operands: Operands, call: Any) -> RelaxExpression | None:
     if int(axes[0]) % rank != int(stack.attrs.axis or 0) % rank:
         return None
     items = operands.definition(stack.args[0])
+    assert isinstance(items, relax.Tuple)
     total = items.fields[0]
     for item in items.fields[1:]:
         total = operands.emit(relax.op.add(total, item))
@@ -212,7 +216,8 @@ def _permute(operands: Operands, call: Any) -> RelaxExpression | None:
     axes = call.attrs.axes
     if axes is None or [int(axis) for axis in axes] != list(range(len(axes))):
         return None
-    return call.args[0]
+    operand: RelaxExpression = call.args[0]
+    return operand
 
 
 _RULES: Mapping[str, Callable[[Operands, Any], RelaxExpression | None]] = {

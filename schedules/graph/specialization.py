@@ -63,10 +63,11 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
         rest = [a for number, a in enumerate(visited.args) if number not in bound]
         return relax.Call(self._copy(visited.op, function, bound), rest)
 
-    def _constant(self, argument: Any) -> RelaxExpression | None:
+    def _constant(self, argument: RelaxExpression) -> RelaxExpression | None:
         """An argument as a constant; also one that is a constant in another order."""
         if constant_array(argument) is not None or argument in self.constants:
-            return self.constants.get(argument, argument)
+            known: RelaxExpression = self.constants.get(argument, argument)
+            return known
         array = Operands(self.builder_).view(argument)
         if array is not None:
             self.constants[argument] = constant(array)

@@ -67,7 +67,7 @@ def operand_of(
     if not are_plain(load, windows, stage, times or {}):
         return None
     copied = kernel.stage_of(load.source)
-    if copied is not None and _is_copy(copied):
+    if copied is not None and isinstance(copied.value, BUFFER_LOAD) and _is_copy(copied):
         return Operand(load, windows, None, copied.value.source)
     padding = read_padding(copied) if copied is not None and any(windows) else None
     if padding is not None and copied is not None:

@@ -274,7 +274,7 @@ def _unless(attribute: str, transform: Callable[[Module], Module]) -> Callable[[
     """A pass over the PrimFuncs that do not have an attribute."""
 
     def run(mod: Module) -> Module:
-        chosen = {n: f for n, f in prim_functions(mod).items() if attribute not in f.attrs}
+        chosen = {n: f for n, f in prim_functions(mod).items() if attribute not in (f.attrs or {})}
         return update_functions(mod, prim_functions(transform(build.module_like(mod, chosen))))
 
     return run

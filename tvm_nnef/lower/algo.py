@@ -21,7 +21,13 @@ from tvm_nnef.lower.sorting import PLACE, sorting_function
 from tvm_nnef.lower.symbols import own
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
-from tvm_nnef.tvm_support.compat import PrimFunction, RelaxExpression, shape_and_dtype, tensor_type
+from tvm_nnef.tvm_support.compat import (
+    BlockBuilder,
+    PrimFunction,
+    RelaxExpression,
+    shape_and_dtype,
+    tensor_type,
+)
 
 
 def first_places(invocation: Invocation) -> Lowered:
@@ -58,7 +64,7 @@ def _sorted(
 
 
 def _call(
-    builder: Any,
+    builder: BlockBuilder,
     name: str,
     kernel: PrimFunction,
     arguments: Sequence[RelaxExpression],
@@ -76,7 +82,7 @@ def _call(
 
 def _wide(invocation: Invocation, operand: int) -> RelaxExpression:
     """An operand in a type in which the processor computes: TVM loses names of halves."""
-    value = invocation.operands[operand]
+    value = invocation.expression(operand)
     if invocation.machine_types[invocation.tensor(operand)] not in ("float16", "bfloat16"):
         return value
     return invocation.builder.emit(relax.op.astype(value, "float32"))

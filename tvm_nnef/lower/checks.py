@@ -24,7 +24,7 @@ from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol, occurring, sizes
 from tvm_nnef.symbolic.dimensions import text
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import RelaxExpression
+from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 
 MARK = "nnef check"
 """The first item of the list in the text of an error."""
@@ -47,7 +47,7 @@ def decides(graph: Graph, known: Container[str]) -> bool:
 
 
 @contextmanager
-def block(builder: Any, *, pure: bool) -> Iterator[Callable[[Any], RelaxExpression]]:
+def block(builder: BlockBuilder, *, pure: bool) -> Iterator[Callable[[Any], RelaxExpression]]:
     """The body of a function that is being built; gives what emits its result, at its end."""
     if pure:
         with builder.dataflow():
@@ -56,7 +56,7 @@ def block(builder: Any, *, pure: bool) -> Iterator[Callable[[Any], RelaxExpressi
         yield builder.emit
 
 
-def require(builder: Any, check: Check) -> None:
+def require(builder: BlockBuilder, check: Check) -> None:
     """Checks a condition, of whose symbols all are known, from here on."""
     symbols = occurring([check.condition, *check.message])
     arguments = sizes(symbols)
@@ -73,12 +73,14 @@ def require(builder: Any, check: Check) -> None:
     builder.emit(relax.Call(function, arguments))
 
 
-def _failure(builder: Any, check: Check, arguments: list[RelaxExpression]) -> Any:
+def _failure(builder: BlockBuilder, check: Check, arguments: list[RelaxExpression]) -> Any:
     """A function that raises an error with the message of a check.
 
     It asks for a shape where there is none, which is an error with a text that can be made here.
     """
-    items = [part if occurring([part]) else compat.string(_text(part)) for part in check.message]
+    items: list[Any] = [
+        part if occurring([part]) else compat.string(_text(part)) for part in check.message
+    ]
     parameters = _parameters(arguments)
     with builder.function("check_failed", parameters, private=True, pure=False):
         head = [compat.string(MARK), compat.string(place(check.span))]
@@ -96,7 +98,7 @@ def outside(kernel: str, buffer: str) -> str:
     return json.dumps([MARK, "", message])
 
 
-def learn(builder: Any, count: RelaxExpression, symbol: Symbol) -> None:
+def learn(builder: BlockBuilder, count: RelaxExpression, symbol: Symbol) -> None:
     """Defines a symbol by a count, an int64 of rank 0; one that is defined must be equal."""
     listed = builder.emit(relax.op.reshape(count, (1,)))
     unknown = relax.ShapeType(ndim=1)
@@ -104,7 +106,7 @@ def learn(builder: Any, count: RelaxExpression, symbol: Symbol) -> None:
     builder.match_cast(shape, relax.ShapeType([symbol]))
 
 
-def learn_shape(builder: Any, value: RelaxExpression, shape: Sequence[Symbol]) -> None:
+def learn_shape(builder: BlockBuilder, value: RelaxExpression, shape: Sequence[Symbol]) -> None:
     """Defines symbols, one for each dimension, by the shape of a tensor."""
     kind = relax.ShapeType(ndim=len(shape))
     found = builder.emit(_packed("vm.builtin.shape_of", kind, value))

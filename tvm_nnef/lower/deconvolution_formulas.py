@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tvm_nnef.graph.formula import (
     Binary,
@@ -29,7 +28,7 @@ from tvm_nnef.lower.ops.common import permuted
 from tvm_nnef.lower.ops.deconvolution import CONVOLUTIONS, Axis, deconvolution
 from tvm_nnef.lower.places import extents, linear
 from tvm_nnef.symbolic.dimensions import Dimension, equal, is_static
-from tvm_nnef.tvm_support.compat import RelaxExpression
+from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 
 _MOST_LOCALS = 8
 _GROUP, _IN_GROUP = Index("group of o"), Index("o in its group")
@@ -55,7 +54,7 @@ class DeconvolutionFormula:
     rest: Formula | None
 
     def lowered(
-        self, builder: Any, data: RelaxExpression, weights: RelaxExpression
+        self, builder: BlockBuilder, data: RelaxExpression, weights: RelaxExpression
     ) -> RelaxExpression:
         """The transposed convolution as a Relax expression."""
         of_data, of_weights, of_result = self.orders

@@ -162,8 +162,9 @@ def _power(x: PrimExpression, y: PrimExpression) -> PrimExpression:
         case 3:
             return x * x * x
     # TVM prints a warning for exponents from 3 on, each time that it looks at one.
-    known = exponent is not None and 3 < exponent < math.inf
-    return tirx.call_intrin(dtype_of(x), "tirx.pow", x, hidden_real(y) if known else y)
+    if isinstance(y, tirx.FloatImm) and 3 < y.value < math.inf:
+        y = hidden_real(y)
+    return tirx.call_intrin(dtype_of(x), "tirx.pow", x, y)
 
 
 def _equal(x: PrimExpression, y: PrimExpression) -> PrimExpression:

@@ -44,7 +44,7 @@ def _hidden(pattern: int, dtype: str) -> PrimExpression:
     return tirx.call_intrin(dtype, "tirx.reinterpret", tirx.const(pattern % 2**bits, f"uint{bits}"))
 
 
-def hidden_real(value: PrimExpression) -> PrimExpression:
+def hidden_real(value: tirx.FloatImm) -> PrimExpression:
     """A constant of float32 or float64, hidden from TVM."""
     layout = {"float32": "fi", "float64": "dq"}[dtype_of(value)]
     (pattern,) = struct.unpack(layout[1], struct.pack(layout[0], value.value))
@@ -55,17 +55,20 @@ def multiplied(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     """A product; a constant joins the one that is there, wrapping around (see ``opaque``)."""
     if isinstance(y, tirx.IntImm) and isinstance(x, tirx.Mul) and isinstance(x.b, tirx.IntImm):
         return x.a * opaque(x.b * y)
-    return operator.mul(*_kept_apart(operator.mul, x, y))
+    first, second = _kept_apart(operator.mul, x, y)
+    return first * second
 
 
 def added(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     """A sum, whose terms TVM cannot join into more than their type holds (see ``opaque``)."""
-    return operator.add(*_kept_apart(operator.add, x, y))
+    first, second = _kept_apart(operator.add, x, y)
+    return first + second
 
 
 def subtracted(x: PrimExpression, y: PrimExpression) -> PrimExpression:
     """A difference, as :func:`added` makes a sum."""
-    return operator.sub(*_kept_apart(operator.add, x, y))
+    first, second = _kept_apart(operator.add, x, y)
+    return first - second
 
 
 def _kept_apart(

@@ -17,7 +17,7 @@ from tvm_nnef.lower.sized import cut
 from tvm_nnef.lower.symbols import occurring, own, untold
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import PrimFunction, opaque_function, tensor_type
+from tvm_nnef.tvm_support.compat import PrimFunction, Statement, opaque_function, tensor_type
 
 
 def _nonzero(invocation: Invocation) -> Lowered:
@@ -30,7 +30,7 @@ def _nonzero(invocation: Invocation) -> Lowered:
         kernel = compat.with_own_symbols(kernel)
     function = builder.add_func(kernel, "nonzero")
     kinds = [tensor_type(room, dtype), tensor_type((), INDEX_TYPE)]
-    made = builder.emit(relax.call_tir(function, [invocation.operands[0], *extra], kinds))
+    made = builder.emit(relax.call_tir(function, [invocation.expression(0), *extra], kinds))
     positions, count = (builder.emit(relax.TupleGetItem(made, place)) for place in range(2))
     (symbol,) = own(invocation.result.shape)
     return cut(builder, positions, count, symbol, invocation.result.shape)
@@ -55,7 +55,7 @@ def _positions(
         for row, axis in enumerate(axes)
     ]
     step = tirx.stmt_seq(*stores, tirx.BufferStore(count, column + one, []))
-    body = tirx.IfThenElse(cast(tirx.BufferLoad(data, axes), "bool"), step, None)
+    body: Statement = tirx.IfThenElse(cast(tirx.BufferLoad(data, axes), "bool"), step, None)
     for axis, extent in reversed(list(zip(axes, shape, strict=True))):
         last = literal(extent, INDEX_TYPE)
         body = tirx.For(axis, zero, last, tirx.ForKind.SERIAL, body)
@@ -65,7 +65,8 @@ def _positions(
 
 def _front(invocation: Invocation) -> Lowered:
     """The first items of a buffer, as many as the count says."""
-    builder, (buffer, count) = invocation.builder, invocation.operands
+    builder = invocation.builder
+    buffer, count = invocation.expression(0), invocation.expression(1)
     wide = builder.emit(relax.op.astype(count, INDEX_TYPE))
     shape = invocation.result.shape
     (symbol,) = (each for each in own(shape) if each not in occurring(invocation.shape(0)))

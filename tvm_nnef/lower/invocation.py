@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tvm_nnef.graph.arguments import Arguments
 from tvm_nnef.graph.nodes import Operand, Operation, Tensor, tensors
-from tvm_nnef.tvm_support.compat import RelaxExpression
+from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 
 LoweredOperand: TypeAlias = "RelaxExpression | tuple[RelaxExpression, ...] | None"
 """As the operand: an expression, a tuple of them for a pack, or None."""
@@ -25,7 +25,7 @@ class Invocation(Arguments):
     of it. Nothing is inferred here: attributes, shapes and machine types are those of the Graph.
     """
 
-    builder: Any
+    builder: BlockBuilder
     operation: Operation
     operands: tuple[LoweredOperand, ...]
     machine_types: Mapping[Tensor, str]
@@ -34,6 +34,24 @@ class Invocation(Arguments):
     def dtype(self) -> str:
         """The machine type of the only result."""
         return self.machine_types[self.result]
+
+    def expression(self, number: int) -> RelaxExpression:
+        """An operand that is one tensor."""
+        operand = self.optional(number)
+        assert operand is not None
+        return operand
+
+    def optional(self, number: int) -> RelaxExpression | None:
+        """An operand that is one tensor, or null."""
+        operand = self.operands[number]
+        assert not isinstance(operand, tuple)
+        return operand
+
+    def pack(self, number: int) -> tuple[RelaxExpression, ...]:
+        """The items of an operand that is a pack."""
+        operand = self.operands[number]
+        assert isinstance(operand, tuple)
+        return operand
 
     def dtypes(self) -> set[str]:
         """The machine types of all operands and results."""

@@ -26,11 +26,11 @@ from tvm_nnef.lower.scalars import INDEX_TYPE, literal
 from tvm_nnef.lower.searches import Search, find_search
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, RelaxExpression
+from tvm_nnef.tvm_support.compat import BlockBuilder, PrimExpression, PrimFunction, RelaxExpression
 
 
 def call_kernel(
-    builder: Any,
+    builder: BlockBuilder,
     function: Callable[..., Any],
     arguments: Sequence[RelaxExpression],
     name: str,
@@ -57,7 +57,7 @@ def call_kernel(
 
 
 def call_formula(
-    builder: Any,
+    builder: BlockBuilder,
     formula: Formula,
     operands: Sequence[Tensor],
     arguments: Sequence[RelaxExpression],
@@ -103,7 +103,7 @@ def _reads_unsigned(search: Search, types: FormulaTypes) -> bool:
 
 
 def _call_search(
-    builder: Any,
+    builder: BlockBuilder,
     formula: Formula,
     search: Search,
     operands: Sequence[Tensor],
@@ -118,7 +118,8 @@ def _call_search(
         (tensor,) = (fill.tensor for fill in values.fills)
         computed = replace(types, stored={**types.stored, tensor: types.computed[tensor.type]})
         call = call_formula(builder, values, operands, arguments, computed, f"{name}_values")
-        data, first = builder.emit(call), len(search.kept)
+        data: RelaxExpression = builder.emit(call)
+        first = len(search.kept)
     else:
         data, first = dict(zip(operands, arguments, strict=True))[source[0]], source[1]
     reduction = ArgReduction(first, len(search.searched), search.largest)
@@ -160,7 +161,7 @@ def _coordinate(numbers: Any, sizes: Sequence[PrimExpression], axis: int, dtype:
 
 
 def _call(
-    builder: Any,
+    builder: BlockBuilder,
     kernel: PrimFunction,
     arguments: Sequence[RelaxExpression],
     kinds: Sequence[Any],

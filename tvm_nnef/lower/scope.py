@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from tvm_nnef.graph.nodes import Graph, Tensor
 from tvm_nnef.lower.symbols import Symbol
-from tvm_nnef.tvm_support.compat import RelaxExpression
+from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 
 
 class Scope(Protocol):
     """The part of :class:`tvm_nnef.lower.walk.Walk` that branches and loops use."""
 
     @property
-    def builder(self) -> Any:
+    def builder(self) -> BlockBuilder:
         """The ``relax.BlockBuilder``."""
 
     @property

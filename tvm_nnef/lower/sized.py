@@ -11,11 +11,11 @@ from tvm_nnef.lower.checks import learn
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.symbolic.dimensions import Dimension
-from tvm_nnef.tvm_support.compat import RelaxExpression
+from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 
 
 def cut(
-    builder: Any,
+    builder: BlockBuilder,
     buffer: RelaxExpression,
     count: RelaxExpression,
     symbol: Symbol,

@@ -51,7 +51,9 @@ def sorting_function(
         return te.sum(tirx.Select(found, index, tirx.const(0, PLACE)), axis=candidate)
 
     indices = te.compute([*sizes[:-1], kept], index_of, "indices")
-    function = te.create_prim_func([data, indices], INDEX).without_attr("global_symbol")
+    function: PrimFunction = te.create_prim_func([data, indices], INDEX).without_attr(
+        "global_symbol"
+    )
     return function.with_attr(annotation_attributes(sort))
 
 

@@ -8,7 +8,7 @@ know of loops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from tvm import relax, te
 from tvm_ffi import structural_equal
@@ -18,7 +18,7 @@ from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import occurring, sizes, untold
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import RelaxExpression, in_place_store
+from tvm_nnef.tvm_support.compat import CALL, BlockBuilder, RelaxExpression, in_place_store
 
 _ITEM = "stack_item"
 """The attribute, and the name, of the kernel that takes an item by its index."""
@@ -26,7 +26,7 @@ _ITEM = "stack_item"
 _MOST_SLICES = 64
 
 
-def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
+def stacked(builder: BlockBuilder, items: Sequence[RelaxExpression]) -> RelaxExpression:
     """The stack of at least one item.
 
     The items are stored one by one by the same kernel, however many there are, in a function of
@@ -49,7 +49,7 @@ def stacked(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression:
     return builder.emit(relax.Call(function, arguments))
 
 
-def whole_stack(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpression | None:
+def whole_stack(builder: BlockBuilder, items: Sequence[RelaxExpression]) -> RelaxExpression | None:
     """The stack of items that are all parts of one tensor; None for others.
 
     Parts that lie in it in another order are taken out in that order. An extent that only a run
@@ -73,7 +73,7 @@ def whole_stack(builder: Any, items: Sequence[RelaxExpression]) -> RelaxExpressi
     return builder.emit(relax.op.take(stack, relax.const(order, "int64"), axis=0))
 
 
-def _part(builder: Any, value: RelaxExpression) -> tuple[RelaxExpression, int, int] | None:
+def _part(builder: BlockBuilder, value: RelaxExpression) -> tuple[RelaxExpression, int, int] | None:
     """A tensor, which of its parts along its first dimension a value is, and how many there are."""
     found = _definition(builder, value)
     while _calls(found, "relax.reshape"):
@@ -108,11 +108,11 @@ def _split_part(split: RelaxExpression, number: int) -> tuple[RelaxExpression, i
     return (data, number, len(split.ty.fields)) if in_order else None
 
 
-def _calls(value: RelaxExpression, name: str) -> bool:
+def _calls(value: RelaxExpression, name: str) -> TypeGuard[CALL]:
     return str(getattr(getattr(value, "op", None), "name", "")) == name
 
 
-def _definition(builder: Any, value: RelaxExpression) -> RelaxExpression:
+def _definition(builder: BlockBuilder, value: RelaxExpression) -> RelaxExpression:
     """What a variable is bound to; anything else itself."""
     while isinstance(value, relax.Var):
         bound = builder.lookup_binding(value)
@@ -122,7 +122,7 @@ def _definition(builder: Any, value: RelaxExpression) -> RelaxExpression:
     return value
 
 
-def empty(builder: Any, shape: Sequence[Dimension], dtype: str) -> RelaxExpression:
+def empty(builder: BlockBuilder, shape: Sequence[Dimension], dtype: str) -> RelaxExpression:
     """A stack of its own to be written by :func:`stored`, with anything in it.
 
     Not of zeros: what is computed twice alike is shared, and then two loops write into one.
@@ -131,7 +131,7 @@ def empty(builder: Any, shape: Sequence[Dimension], dtype: str) -> RelaxExpressi
     return builder.emit(relax.op.builtin.alloc_tensor(whole, dtype, 0))
 
 
-def item(builder: Any, stack: RelaxExpression, index: RelaxExpression) -> RelaxExpression:
+def item(builder: BlockBuilder, stack: RelaxExpression, index: RelaxExpression) -> RelaxExpression:
     """The item at an index, which must be in bounds."""
     (_, *shape), _ = compat.shape_and_dtype(stack)
 
@@ -144,7 +144,7 @@ def item(builder: Any, stack: RelaxExpression, index: RelaxExpression) -> RelaxE
     return builder.emit(call_kernel(builder, taken, [stack, index], _ITEM, attributes=attributes))
 
 
-def part(builder: Any, stack: RelaxExpression, number: int) -> RelaxExpression:
+def part(builder: BlockBuilder, stack: RelaxExpression, number: int) -> RelaxExpression:
     """The item of a number that is known.
 
     Of few items each is a slice, which fuses with what reads it; of many all share one kernel.
@@ -157,7 +157,7 @@ def part(builder: Any, stack: RelaxExpression, number: int) -> RelaxExpression:
 
 
 def stored(
-    builder: Any, stack: RelaxExpression, value: RelaxExpression, index: RelaxExpression
+    builder: BlockBuilder, stack: RelaxExpression, value: RelaxExpression, index: RelaxExpression
 ) -> RelaxExpression:
     """The stack with an item replaced: the same memory, so nobody may read ``stack`` any more."""
     shape, dtype = compat.shape_and_dtype(stack)

@@ -40,7 +40,7 @@ from tvm_nnef.lower.symbols import Symbol, occurring, own
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import RelaxExpression
+from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 
 Route: TypeAlias = Literal["mapped", "formula"]
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -71,7 +71,7 @@ class Walk:
     function, by name, ``bounds`` those of all; ``pending`` are checks that wait for theirs.
     """
 
-    builder: Any
+    builder: BlockBuilder
     values: dict[Tensor, RelaxExpression]
     weights: Mapping[Tensor, Array]
     machine_types: Mapping[Tensor, str]
@@ -347,10 +347,10 @@ def _adapted(function: UserLowering) -> LoweringFunction:
 def _matched(operation: Operation, lowered: Lowered) -> list[tuple[Tensor, RelaxExpression]]:
     """The result tensors of an operation, each with its expression."""
     results = operation.results
-    aligned = lowered if isinstance(lowered, tuple) else (lowered,)
+    aligned: tuple[Any, ...] = lowered if isinstance(lowered, tuple) else (lowered,)
     if len(results) == 1 and isinstance(results[0], tuple) and len(aligned) != 1:
         aligned = (aligned,)
-    pairs = []
+    pairs: list[tuple[Tensor, RelaxExpression]] = []
     for result, expression in zip(results, aligned, strict=True):
         match result:
             case None:

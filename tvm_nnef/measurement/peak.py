@@ -14,7 +14,13 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.machine import CpuModel, cpu_model
-from tvm_nnef.tvm_support.compat import PrimFunction, Target, opaque_function, runtime_tensor
+from tvm_nnef.tvm_support.compat import (
+    PrimExpression,
+    PrimFunction,
+    Target,
+    opaque_function,
+    runtime_tensor,
+)
 
 _STEPS = 1 << 16
 _SECONDS = 0.2
@@ -55,7 +61,7 @@ def _function(machine: CpuModel, threads: int) -> PrimFunction:
     factors = tirx.decl_buffer((2,), "float32", "factors")
     result = tirx.decl_buffer((threads * width,), "float32", "result")
 
-    def number(value: int) -> tirx.IntImm:
+    def number(value: int) -> PrimExpression:
         return tirx.const(value, "int64")
 
     def task(indices: list[tirx.Var]) -> tirx.Stmt:

@@ -155,8 +155,8 @@ def _statement(statement: Any, times: int, count: _Count, bounds: Mapping[str, i
         case tirx.BufferStore():
             count.access(statement.buffer, times)
             seen: dict[Any, bool] = {}
-            for part in (statement.value, *statement.indices):
-                _expression(part, times, count, seen)
+            for each in (statement.value, *statement.indices):
+                _expression(each, times, count, seen)
         case tirx.Bind():
             _expression(statement.value, times, count, {})
         case tirx.While():
@@ -209,6 +209,7 @@ def _tells_numbers(condition: PrimExpression) -> bool:
 def _parts(expression: PrimExpression) -> list[Any]:
     """The expressions that an expression is made of."""
     names = ("a", "b", "condition", "true_value", "false_value", "value", "body")
+    parts: list[Any]
     if isinstance(expression, CALL):
         parts = list(expression.args)
     else:

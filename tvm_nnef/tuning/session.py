@@ -145,8 +145,8 @@ def _searches(
         if rule[1] in _WITHOUT_LOOPS or not calls.get(name, 0):
             left_out.append(name)
         elif key in found:
-            first, number, *rest = found[key]
-            found[key] = (first, number + calls[name], rest[0], rest[1])
+            first, number, same, scheduled = found[key]
+            found[key] = (first, number + calls[name], same, scheduled)
         else:
             found[key] = (name, calls[name], function, rule)
 

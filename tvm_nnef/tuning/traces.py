@@ -95,7 +95,8 @@ def as_module(function: PrimFunction) -> IRModule:
 
 def function_of(schedule: Any) -> PrimFunction:
     """The PrimFunc of a schedule, without the name that :func:`as_module` gave it."""
-    return schedule.mod["main"].without_attr("global_symbol")
+    function: PrimFunction = schedule.mod["main"]
+    return function.without_attr("global_symbol")
 
 
 def trace_of(schedule: Any) -> Trace:

@@ -95,7 +95,8 @@ def accesses(function: PrimFunction) -> int:
 
     def see(access: Any) -> None:
         nonlocal count
-        lanes, stride = 1, 1
+        lanes = 1
+        stride: Any = 1
         for index in access.indices:
             if isinstance(index, tirx.Ramp):
                 lanes, stride = int(index.lanes), index.stride

@@ -7,7 +7,7 @@ Input: NumPy arrays, shapes, dtype names. Output: TVM objects. Other packages im
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import tvm
@@ -18,37 +18,48 @@ from tvm.tirx.script import builder
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS, OP_PATTERN, POLLS_SIGNALS, FusionPattern
 
-RelaxExpression: TypeAlias = Any
-"""A Relax expression (``relax.Expr``); TVM ships no types, so its checks end here."""
+RelaxExpression: TypeAlias = relax.Expr
+"""A Relax expression."""
 
-PrimExpression: TypeAlias = Any
+PrimExpression: TypeAlias = tirx.Expr
 """A scalar expression of TIR."""
 
-BUFFER_LOAD: Any = tvm.ir.TensorLoad
+BUFFER_LOAD: TypeAlias = tvm.ir.TensorLoad
 """The class of a load from a buffer, whose ``source`` is the buffer."""
 
 BUFFER_TYPE: Any = tirx.buffer.BufferType
 """The class of the type of a buffer."""
 
-Buffer: TypeAlias = Any
-"""A buffer of TIR."""
+Var: TypeAlias = tirx.Var
+"""A variable of TIR."""
+
+Buffer: TypeAlias = tirx.Var
+"""A buffer of TIR: since TVM 0.27 a variable of the type ``BUFFER_TYPE``."""
+
+Statement: TypeAlias = tirx.Stmt
+"""A statement of TIR."""
 
 IR: Any = builder
 """The functions of TVM's IRBuilder, which write statements (see :func:`statements`)."""
 
-PrimFunction: TypeAlias = Any
+PrimFunction: TypeAlias = tirx.PrimFunc
 """A ``tirx.PrimFunc``."""
 
 LIFTED = "main_transform_params"
 """The name that TVM gives to the function that computes what depends on weights alone."""
 
-Module: TypeAlias = Any
+Module: TypeAlias = tvm.IRModule
 """A ``tvm.IRModule``."""
+
+_Function = TypeVar("_Function", bound=tvm.ir.BaseFunc)
+
+BlockBuilder: TypeAlias = relax.BlockBuilder
+"""What Relax functions are built with."""
 
 # Else an interrupt in a Python function that TVM calls comes out of TVM as a RuntimeError.
 tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
 
-CALL: Any = tvm.ir.Call
+CALL: TypeAlias = tvm.ir.Call
 """The class of a call, of an operator or intrinsic on arguments."""
 
 Target: TypeAlias = Any
@@ -220,12 +231,13 @@ def opaque_block(function: PrimFunction) -> Any:
     return None if len(block.iter_vars) or len(outer.block.alloc_buffers) else block
 
 
-def statements(write: Callable[[], None]) -> Any:
+def statements(write: Callable[[], None]) -> Statement:
     """The statements that a function writes by the functions of ``IR``."""
     # One frame has to be around them.
     with IRBuilder() as written, builder.seq_scope():
         write()
-    return written.get().body
+    body: Statement = written.get().body
+    return body
 
 
 def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:
@@ -320,11 +332,13 @@ def prim_functions(mod: Module) -> dict[str, PrimFunction]:
     return dict(sorted(found.items()))
 
 
-def with_own_symbols(function: Any) -> Any:
+def with_own_symbols(function: _Function) -> _Function:
     """A copy of a Relax function or PrimFunc that shares no symbols with any other function."""
     if isinstance(function, tirx.PrimFunc):
-        return s_tir.renew_defs(function)
-    return relax.utils.copy_with_new_vars(function)
+        renewed: _Function = s_tir.renew_defs(function)
+        return renewed
+    copied: _Function = relax.utils.copy_with_new_vars(function)
+    return copied
 
 
 def with_mapped_body(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:

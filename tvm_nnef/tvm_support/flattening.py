@@ -47,7 +47,7 @@ def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:
     names |= {each: tirx.Var(f"{each.name}_index", dtype_of(each)) for each in loops}
     rename = (tirx.Var, lambda variable: names.get(variable, variable))
 
-    def renamed(quotient: Any) -> PrimExpression:
+    def renamed(quotient: PrimExpression) -> PrimExpression:
         return tvm_ffi.structural_map(quotient, rename)
 
     return with_mapped_body(function, (tirx.FloorDiv, renamed), (tirx.FloorMod, renamed))

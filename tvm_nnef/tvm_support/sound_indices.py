@@ -31,7 +31,7 @@ def with_positive_divisors(function: PrimFunction) -> PrimFunction:
     return with_mapped_body(function, *_POSITIVE)
 
 
-def _hiding(choice: Any) -> PrimExpression:
+def _hiding(choice: tirx.Select) -> PrimExpression:
     """A ``Select`` whose condition TVM does not use to simplify indices in its branches.
 
     TVM takes the condition for granted in the first branch, and drops what limits an index there.

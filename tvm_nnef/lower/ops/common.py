@@ -95,7 +95,8 @@ def aligned(invocation: Invocation, alignments: Sequence[str]) -> list[RelaxExpr
         len(shape) == len(full[0]) or not fits for shape, fits in zip(shapes, short, strict=True)
     ):
         short[0] = False
+    operands = map(invocation.expression, range(len(shapes)))
     return [
         operand if fits else reshaped(invocation, operand, target)
-        for operand, fits, target in zip(invocation.operands, short, full, strict=False)
+        for operand, fits, target in zip(operands, short, full, strict=False)
     ]

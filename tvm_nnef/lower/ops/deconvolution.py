@@ -28,6 +28,7 @@ from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.ops.common import permuted
 from tvm_nnef.symbolic.dimensions import Dimension, equal, is_static, mul, sub
 from tvm_nnef.tvm_support.compat import (
+    BlockBuilder,
     PrimExpression,
     RelaxExpression,
     constant,
@@ -134,7 +135,7 @@ class Axis:
 
 
 def deconvolution(
-    builder: Any,
+    builder: BlockBuilder,
     data: RelaxExpression,
     weights: RelaxExpression,
     axes: Sequence[Axis],
@@ -174,7 +175,8 @@ def deconvolution(
                 if part not in tensors:
                     return tirx.const(0, dtype)
                 number = _number(part, remainders)
-                count, group, inner = math.prod(len(run.phases) for run in part), 0, channel
+                count = math.prod(len(run.phases) for run in part)
+                group, inner = tirx.const(0, dtype_of(channel)), channel
                 if groups > 1 and count > 1:
                     group, inner = tirx.floordiv(channel, outputs), tirx.floormod(channel, outputs)
                 own = (group * count + number) * outputs + inner if count > 1 else channel
@@ -223,7 +225,7 @@ def _chosen(
 
 
 def _convolved(
-    builder: Any,
+    builder: BlockBuilder,
     data: RelaxExpression,
     weights: RelaxExpression,
     axes: Sequence[Axis],
@@ -248,7 +250,7 @@ def _convolved(
 
 
 def _kernel(
-    builder: Any, weights: RelaxExpression, phase: Sequence[Phase], shape: Sequence[int]
+    builder: BlockBuilder, weights: RelaxExpression, phase: Sequence[Phase], shape: Sequence[int]
 ) -> RelaxExpression:
     """The weights of one phase as those of a convolution, ``[G, O, C, K...]``.
 
@@ -277,7 +279,7 @@ def _kernel(
 
 
 def _joined(
-    builder: Any, kernels: Sequence[RelaxExpression], shape: Sequence[int]
+    builder: BlockBuilder, kernels: Sequence[RelaxExpression], shape: Sequence[int]
 ) -> RelaxExpression:
     """The weights ``[G, O, C, K...]`` of several phases as those of one convolution."""
     arrays = [array for array in map(constant_array, kernels) if array is not None]

@@ -22,7 +22,7 @@ from tvm_nnef.tvm_support.compat import constant, constant_array
 
 def _view(invocation: Invocation) -> Lowered:
     """Everything that keeps the row-major order: the shape of the result says it all."""
-    return reshaped(invocation, invocation.operands[0], invocation.result.shape)
+    return reshaped(invocation, invocation.expression(0), invocation.result.shape)
 
 
 def _constant(invocation: Invocation) -> Lowered:
@@ -56,11 +56,11 @@ def _cast(invocation: Invocation) -> Lowered:
     narrow = "float16" in (source, target)
     if invocation.result.type == "bool" or narrow or DTYPES[source] != invocation.result.type:
         return None
-    return relax.op.astype(invocation.operands[0], target)
+    return relax.op.astype(invocation.expression(0), target)
 
 
 def _concat(invocation: Invocation) -> Lowered:
-    (items,) = invocation.operands
+    items = invocation.pack(0)
     if not isinstance(items, tuple) or not items:
         return None
     axis = forward(invocation.number("axis"), invocation.result.rank)
@@ -68,7 +68,7 @@ def _concat(invocation: Invocation) -> Lowered:
 
 
 def _stack(invocation: Invocation) -> Lowered:
-    (items,) = invocation.operands
+    items = invocation.pack(0)
     if not isinstance(items, tuple) or not items:
         return None
     (pack,) = invocation.operation.operands
@@ -102,12 +102,12 @@ def _parts(invocation: Invocation, axis: int, cuts: list[int]) -> Lowered:
     (pack,) = invocation.operation.results
     results = tensors(pack)
     if len(results) < 2:
-        whole = (reshaped(invocation, invocation.operands[0], r.shape) for r in results)
+        whole = (reshaped(invocation, invocation.expression(0), r.shape) for r in results)
         return (tuple(whole),)
     # Relax takes no empty part
     if any(0 in result.shape for result in results):
         return None
-    parts = invocation.builder.emit(relax.op.split(invocation.operands[0], cuts, axis))
+    parts = invocation.builder.emit(relax.op.split(invocation.expression(0), cuts, axis))
     shaped = (reshaped(invocation, parts[n], result.shape) for n, result in enumerate(results))
     return (tuple(shaped),)
 
@@ -119,7 +119,7 @@ def _transpose(invocation: Invocation) -> Lowered:
         return None
     axis = forward(invocation.number("axis"), rank)
     order = [forward(item, rank) for item in invocation.numbers("perm")]
-    return permuted(invocation.operands[0], [*range(axis), *order])
+    return permuted(invocation.expression(0), [*range(axis), *order])
 
 
 def _slice(invocation: Invocation) -> Lowered:
@@ -136,11 +136,11 @@ def _slice(invocation: Invocation) -> Lowered:
         begin + (result[axis] - 1) * stride + 1
         for axis, begin, stride in zip(axes, begins, strides, strict=True)
     ]
-    return relax.op.strided_slice(invocation.operands[0], axes, begins, ends, strides)
+    return relax.op.strided_slice(invocation.expression(0), axes, begins, ends, strides)
 
 
 def _pad(invocation: Invocation) -> Lowered:
-    value = invocation.operands[1]
+    value = invocation.optional(1)
     number = constant_array(value) if value is not None else None
     if invocation.attribute("method") != "CONSTANT" or (value is not None and number is None):
         return None
@@ -154,7 +154,7 @@ def _pad(invocation: Invocation) -> Lowered:
         widths[2 * axis] = padding[position]
         widths[2 * axis + 1] = padding[position + len(axes)]
     filling = float(number.item()) if number is not None else 0.0
-    return relax.op.nn.pad(invocation.operands[0], widths, "constant", filling)
+    return relax.op.nn.pad(invocation.expression(0), widths, "constant", filling)
 
 
 def _tile(invocation: Invocation) -> Lowered:
@@ -162,11 +162,11 @@ def _tile(invocation: Invocation) -> Lowered:
     if 0 in shape or not shape:
         return None
     repeats = [after // before for before, after in zip(shape, result, strict=True)]
-    return relax.op.tile(invocation.operands[0], repeats)
+    return relax.op.tile(invocation.expression(0), repeats)
 
 
 def _broadcast(invocation: Invocation) -> Lowered:
-    return relax.op.broadcast_to(invocation.operands[0], invocation.result.shape)
+    return relax.op.broadcast_to(invocation.expression(0), invocation.result.shape)
 
 
 MAPPINGS: Mapping[str, LoweringFunction] = {

@@ -15,14 +15,16 @@ def linear(invocation: Invocation) -> Lowered:
     """``nn.linear``: input, filter of one row for each output channel, bias."""
     if not computes_natively(invocation) or 0 in invocation.shape(0):
         return None
-    data, weights, bias = invocation.operands
+    data, weights = invocation.expression(0), invocation.expression(1)
+    bias = invocation.optional(2)
     product = relax.op.matmul(data, permuted(weights, (1, 0)))
     return product if bias is None else relax.op.add(product, bias)
 
 
 def _dot(invocation: Invocation) -> Lowered:
     """``dot`` and ``matvec``: a product, and an addend or None."""
-    left, right, addend = invocation.operands
+    left, right = invocation.expression(0), invocation.expression(1)
+    addend = invocation.optional(2)
     if not computes_natively(invocation) or 0 in (*invocation.shape(0), *invocation.shape(1)):
         return None
     transposed = invocation.operation.attributes.get("transA", False)
@@ -35,10 +37,10 @@ def _matmul(invocation: Invocation) -> Lowered:
     if not computes_natively(invocation) or 0 in left or 0 in right:
         return None
     product = relax.op.matmul(
-        _transposed(invocation.operands[0], len(left), invocation.attribute("transA")),
-        _transposed(invocation.operands[1], len(right), invocation.attribute("transB")),
+        _transposed(invocation.expression(0), len(left), invocation.attribute("transA")),
+        _transposed(invocation.expression(1), len(right), invocation.attribute("transB")),
     )
-    addend = invocation.operands[2]
+    addend = invocation.optional(2)
     return product if addend is None else relax.op.add(product, addend)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from tvm import relax
@@ -23,7 +23,7 @@ from tvm_nnef.lower.ops.common import aligned, computes_natively, forward, scala
 from tvm_nnef.symbolic.dimensions import is_static
 from tvm_nnef.tvm_support.compat import RelaxExpression, constant_array
 
-Function: Any = Callable[..., RelaxExpression]
+Function: TypeAlias = Callable[..., RelaxExpression]
 
 _BINARY_ALIGNMENTS = ("lhs_align", "rhs_align")
 _SELECT_ALIGNMENTS = ("cond_align", "lhs_align", "rhs_align")
@@ -34,7 +34,7 @@ def elementwise(function: Function) -> LoweringFunction:
     """The mapping of an operator of one operand that is ``function`` of its operand."""
 
     def mapping(invocation: Invocation) -> Lowered:
-        return function(invocation.operands[0]) if computes_natively(invocation) else None
+        return function(invocation.expression(0)) if computes_natively(invocation) else None
 
     return mapping
 
@@ -54,13 +54,13 @@ def _broadcasting(function: Function, kinds: frozenset[str]) -> LoweringFunction
 
 
 def _identity(invocation: Invocation) -> Lowered:
-    return invocation.operands[0]
+    return invocation.expression(0)
 
 
 def _reciprocal(invocation: Invocation) -> Lowered:
     if not computes_natively(invocation):
         return None
-    return relax.op.divide(scalar(1, invocation.dtype), invocation.operands[0])
+    return relax.op.divide(scalar(1, invocation.dtype), invocation.expression(0))
 
 
 def _select(invocation: Invocation) -> Lowered:
@@ -100,7 +100,8 @@ def _unless_zero(function: Function, kinds: frozenset[str]) -> LoweringFunction:
     mapping = _broadcasting(function, kinds)
 
     def checked(invocation: Invocation) -> Lowered:
-        arrays = [constant_array(operand) for operand in invocation.operands]
+        operands = (invocation.expression(number) for number in range(len(invocation.operands)))
+        arrays = [constant_array(operand) for operand in operands]
         zero = any(array is not None and array.ndim == 0 and not array for array in arrays)
         return None if zero else mapping(invocation)
 
@@ -144,7 +145,7 @@ def _clamp(invocation: Invocation) -> Lowered:
 
     Out of order, the operator gives the lower bound for small and the upper one for large values.
     """
-    low, high = (constant_array(invocation.operands[number]) for number in (1, 2))
+    low, high = (constant_array(invocation.expression(number)) for number in (1, 2))
     if low is None or high is None or low.size != 1 or high.size != 1 or low.item() > high.item():
         return None
     if not computes_natively(invocation):
@@ -160,7 +161,7 @@ def _pack(function: Function, kinds: frozenset[str]) -> LoweringFunction:
     """The mapping of an operator that folds a pack of one of ``kinds`` with ``function``."""
 
     def mapping(invocation: Invocation) -> Lowered:
-        (items,) = invocation.operands
+        items = invocation.pack(0)
         if not isinstance(items, tuple) or not items or not computes_natively(invocation):
             return None
         if invocation.result.type not in kinds:
@@ -186,7 +187,7 @@ def _reduction(function: Function, kinds: frozenset[str]) -> LoweringFunction:
         if empty or tensor.type not in kinds or not computes_natively(invocation):
             return None
         kept = not invocation.attribute("squeeze")
-        return function(invocation.operands[0], axis=axes, keepdims=kept)
+        return function(invocation.expression(0), axis=axes, keepdims=kept)
 
     return mapping
 

@@ -10,7 +10,7 @@ which the formula skips, and an infinity times 0 is no number.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
@@ -123,7 +123,8 @@ def _conv(invocation: Invocation) -> Lowered:
     found = windows(invocation, input_shape[2:], filter_shape[2:], output_shape[2:])
     if found is None:
         return None
-    data, weights, bias = invocation.operands
+    data, weights = invocation.expression(0), invocation.expression(1)
+    bias = invocation.optional(2)
     if any(found.padding) and not _may_be_finite(weights):
         return None
     result = convolution(
@@ -161,7 +162,8 @@ def _deconv(invocation: Invocation) -> Lowered:
     groups = invocation.number("groups") or inputs[1]
     if len(axes) < rank - 2 or not is_static(groups):
         return None
-    data, weights, bias = invocation.operands
+    data, weights = invocation.expression(0), invocation.expression(1)
+    bias = invocation.optional(2)
     data, weights = permuted(data, data_order), permuted(weights, filter_order)
     result = deconvolution(invocation.builder, data, weights, axes, outputs, groups)
     if bias is not None:
@@ -193,7 +195,7 @@ def _may_be_finite(weights: RelaxExpression) -> bool:
 
 
 def _pooled(
-    invocation: Invocation, pools: Mapping[int, Any], **options: object
+    invocation: Invocation, pools: Mapping[int, Callable[..., RelaxExpression]], **options: object
 ) -> RelaxExpression | None:
     """A pooling over all dimensions between or behind batch and channels, else None."""
     rank = invocation.tensor(0).rank
@@ -207,7 +209,7 @@ def _pooled(
     if found is None or _has_empty_window(found, invocation.numbers("size"), inputs, outputs):
         return None
     return pools[len(axes)](
-        invocation.operands[0],
+        invocation.expression(0),
         pool_size=invocation.numbers("size"),
         strides=found.stride,
         dilation=found.dilation,
@@ -251,7 +253,7 @@ def _relu(invocation: Invocation) -> Lowered:
     """max(min(x, max), alpha * x), with 0 for a null alpha."""
     if not computes_natively(invocation):
         return None
-    (x,) = invocation.operands
+    x = invocation.expression(0)
     alpha, limit = invocation.real("alpha"), invocation.real("max")
     limited = x if limit is None else relax.op.minimum(x, scalar(limit, invocation.dtype))
     if alpha is None:
@@ -270,14 +272,16 @@ def _gelu(invocation: Invocation) -> Lowered:
     function = _GELU.get(str(invocation.attribute("approximate")))
     if function is None or not computes_natively(invocation):
         return None
-    return function(invocation.operands[0])
+    return function(invocation.expression(0))
 
 
 def _softmax(invocation: Invocation) -> Lowered:
     axes = invocation.numbers("axes")
     if len(axes) != 1 or 0 in invocation.shape(0) or not computes_natively(invocation):
         return None
-    return relax.op.nn.softmax(invocation.operands[0], forward(axes[0], invocation.tensor(0).rank))
+    return relax.op.nn.softmax(
+        invocation.expression(0), forward(axes[0], invocation.tensor(0).rank)
+    )
 
 
 def _batch_norm(invocation: Invocation) -> Lowered:
@@ -290,13 +294,16 @@ def _batch_norm(invocation: Invocation) -> Lowered:
     """
     if not computes_natively(invocation):
         return None
-    data, mean, variance, bias, scale = invocation.operands
+    data, mean, variance = (invocation.expression(number) for number in range(3))
+    bias, scale = invocation.optional(3), invocation.optional(4)
     axis = forward(invocation.number("channel_axis"), invocation.tensor(0).rank)
     shape = [1] * invocation.tensor(0).rank
     shape[axis] = invocation.shape(0)[axis]
     epsilon = invocation.real("epsilon") or 0.0
     given = [item for item in (mean, variance, bias, scale) if item is not None]
-    arrays = [None if item is None else constant_array(item) for item in invocation.operands[1:]]
+    arrays = [
+        None if item is None else constant_array(item) for item in (mean, variance, bias, scale)
+    ]
     if all(constant_array(item) is not None for item in given):
         factor, shift, is_near = _folded(arrays, epsilon, invocation.dtype)
         if not all(np.isfinite(array).all() for array in (factor, shift)):
