@@ -1,48 +1,50 @@
-"""Speed of compiled models beside ONNX Runtime: a table, and the geometric mean of the ratios.
+"""Speed of compiled models beside ONNX Runtime and OpenVINO: a table, and geometric means.
 
-Each model of ``bench_models`` is converted, built, and run in the same process as ONNX Runtime, in
-turns, once with one thread and once with all; the best of many runs counts, on one thread in
-processor time, so that other processes disturb little. A ratio above 1 says that we are faster,
-``peak`` is the share of what a loop of multiplications and additions in registers reaches. Building
-is from reading the ONNX file to the executable, in processor time. Memory is the largest that the
-process took for conversion and building, before ONNX Runtime came. What fails is named, and left
-out of the mean. Ctrl-C ends with what was measured until then.
+Each model of ``bench_models`` is converted and built, and run in each runtime that is installed,
+each alone in its process (``bench_runtimes.py``), in rounds: warm, back to back (``busy``) and
+after idling (``idle``), with one thread and with all. The median counts. A ratio above 1
+says that we are faster; ``peak`` is the share of what a loop of multiplications and additions in
+registers reaches. Building is from reading the ONNX file to the executable, in processor time;
+memory is the most that this takes. A model that fails is named, and left out of the means. Ctrl-C
+ends with what was measured until then.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-import resource
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_models import SEED, Entry, suite
+from bench_models import Entry, suite
+from bench_runtimes import ONNX_RUNTIME, OPENVINO, OURS, installed
 
 MEBIBYTE = 1 << 20
 FLOOR = 0.8
+ROUNDS = 3
+NAMES = {ONNX_RUNTIME: "ORT", OPENVINO: "OV"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """The best times with some number of threads: ours and ONNX Runtime's, in seconds."""
+    """Median seconds of each runtime with some number of threads, busy and after idling."""
 
     threads: int
-    ours: float
-    theirs: float
+    busy: Mapping[str, float]
+    idle: Mapping[str, float]
     peak: float
 
-    @property
-    def ratio(self) -> float:
-        """How many times faster we are."""
-        return self.theirs / self.ours
+    def ratio(self, runtime: str, kind: str = "busy") -> float:
+        """How many times faster we are than a runtime."""
+        times: Mapping[str, float] = getattr(self, kind)
+        return times[runtime] / times[OURS]
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,11 @@ class Row:
         """A line of the table."""
         cells = [f"{self.name:18}"]
         for run in self.runs:
-            share = "" if self.flop is None else f"{self.flop / run.ours / run.peak:.0%}"
-            cells.append(
-                f"{1e3 * run.theirs:10.3f}{1e3 * run.ours:10.3f}{run.ratio:7.2f}{share:>6}"
-            )
+            share = "" if self.flop is None else f"{self.flop / run.busy[OURS] / run.peak:.0%}"
+            cells.append(f"{1e3 * run.busy[OURS]:10.3f}{share:>6}")
+            for runtime in run.busy:
+                if runtime != OURS:
+                    cells += [f"{run.ratio(runtime, kind):9.2f}" for kind in ("busy", "idle")]
         memory = f"{self.memory / MEBIBYTE:7.0f}{' >' if self.memory > self.allowed else ' <'}"
         cells.append(f"{self.error:10.1e}{self.build:8.1f}{memory}{self.allowed / MEBIBYTE:5.0f}")
         return "".join(cells)
@@ -87,48 +90,74 @@ class Failure:
         return f"{self.name:18} failed: {self.failed[:200]}"
 
 
-def header(threads: Sequence[int]) -> str:
+class Failed(Exception):
+    """A process ended with an error; the last line that it printed."""
+
+
+def header(threads: Sequence[int], others: Sequence[str]) -> str:
     """The head of the table."""
-    runs = "".join(f"{f'ORT ms @{n}':>10}{'ours ms':>10}{'ratio':>7}{'peak':>6}" for n in threads)
+    ratios = "".join(f"{NAMES[other]:>9}{'idle':>9}" for other in others)
+    runs = "".join(f"{f'ours ms @{n}':>10}{'peak':>6}{ratios}" for n in threads)
     return f"{'':18}{runs}{'error':>10}{'build s':>8}{'MiB':>7}{'allowed':>8}"
 
 
-def measured(name: str, file: Path, flop: int | None, seconds: float, counts: list[int]) -> Row:
-    """One line of the table, by building and running a model in this process."""
-    import tvm_nnef
-    from tvm_nnef.compilation.target import native
-    from tvm_nnef.diagnostics import error
-    from tvm_nnef.measurement.onnx_runtime import largest_relative_error, open_session
-    from tvm_nnef.measurement.peak import fma_peak
-    from tvm_nnef.measurement.turns import timed_in_turns
-    from tvm_nnef.tvm_support.threads import use_threads
+def in_process(task: str, **arguments: object) -> dict[str, Any]:
+    """The result of a task of ``bench_runtimes.py``, in a process of its own."""
+    script = Path(__file__).with_name("bench_runtimes.py")
+    command = [sys.executable, str(script), json.dumps({"task": task, **arguments})]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        reasons = done.stderr.strip().splitlines() if done.returncode > 0 else []
+        raise Failed((reasons or [f"it ended with status {done.returncode}"])[-1])
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
 
-    start = time.process_time()
-    executable = tvm_nnef.build(tvm_nnef.convert(file), progress=False)
-    build = time.process_time() - start
-    memory = peak_memory()
-    values = [random_input(port) for port in executable.inputs]
+
+@functools.cache
+def peak(threads: int) -> float:
+    """The multiplications and additions per second of this machine."""
+    return float(in_process("peak", threads=threads)["peak"])
+
+
+def measured(
+    name: str, file: Path, flop: int | None, others: Sequence[str], options: argparse.Namespace
+) -> Row:
+    """One line of the table, from an ONNX file in a folder of its own."""
+    library, inputs = (str(file.with_name(each)) for each in ("model.so", "inputs.npz"))
+    common = {"file": str(file), "library": library, "inputs": inputs}
+    built = in_process("build", **common, dynamic=options.dynamic)
     runs, largest = [], 0.0
-    for threads in counts:
-        session = open_session(file, threads)
-        executable.threads = threads
-        theirs = session.prepared_in_order(values)
-        for found, expected in zip(flat(executable(*values)), theirs(), strict=True):
-            if emptiness := what_hides_errors(np.asarray(expected, "float64")):
-                raise error(f"an output is {emptiness}, so that no error would be seen")
-            largest = max(largest, largest_relative_error(found, expected))
-        calls = [executable.prepared(*values), theirs]
-        times = timed_in_turns(calls, seconds, alone=threads == 1)
-        use_threads(threads)
-        peak = fma_peak(native(), threads) if flop else 1.0
-        runs.append(Run(threads, times[0].minimum, times[1].minimum, peak))
-    return Row(name, tuple(runs), largest, build, memory, file.stat().st_size, flop)
+    runtimes = (OURS, *others)
+    for threads in options.threads:
+        rounds = []
+        for _ in range(ROUNDS):
+            found = {}
+            for runtime in runtimes:
+                outputs = str(file.with_name(f"{runtime}.npz"))
+                arguments = {"runtime": runtime, "outputs": outputs, "threads": threads}
+                seconds = options.seconds / ROUNDS
+                found[runtime] = in_process("run", **common, **arguments, seconds=seconds)
+            rounds.append(found)
+        largest = max(largest, largest_error(file.parent))
+        busy, idle = (
+            {each: float(np.median([r[each][kind] for r in rounds])) for each in runtimes}
+            for kind in ("busy", "idle")
+        )
+        runs.append(Run(threads, busy, idle, peak(threads) if flop else 1.0))
+    return Row(name, tuple(runs), largest, **built, flop=flop)
 
 
-def flat(outputs: Sequence[Any]) -> list[Any]:
-    """The arrays of outputs, those of packs one by one."""
-    lists = [output if isinstance(output, list) else [output] for output in outputs]
-    return [array for each in lists for array in each]
+def largest_error(folder: Path) -> float:
+    """The largest difference of our outputs from those of ONNX Runtime, relative to the largest."""
+    from tvm_nnef.measurement.onnx_runtime import largest_relative_error
+
+    errors = []
+    with np.load(folder / f"{OURS}.npz") as ours, np.load(folder / f"{ONNX_RUNTIME}.npz") as theirs:
+        for name in theirs.files:
+            if emptiness := what_hides_errors(theirs[name].astype("float64")):
+                raise Failed(f"an output is {emptiness}, so that no error would be seen")
+            errors.append(largest_relative_error(ours[name], theirs[name]))
+    return max(errors)
 
 
 def what_hides_errors(output: np.ndarray) -> str | None:
@@ -141,86 +170,61 @@ def what_hides_errors(output: np.ndarray) -> str | None:
     return "one number and many zeros" if sizes.max() > 0.9 * sizes.sum() else None
 
 
-def peak_memory() -> int:
-    """The most bytes that this process ever held."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # What getrusage tells begins with what the parent held.
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def random_input(port: Any) -> Any:
-    """Random numbers for an input, small indices where it takes such."""
-    generator = np.random.default_rng(SEED)
-    if port.dtype.startswith("int"):
-        return generator.integers(0, 1000, port.shape).astype(port.dtype)
-    return generator.random(port.shape, dtype="float32").astype(port.dtype)
-
-
-def rows(entries: dict[str, Entry | Path], options: argparse.Namespace) -> Iterator[Row | Failure]:
-    """Each model in a process of its own, which bounds what one can do to the next."""
+def rows(
+    entries: Mapping[str, Entry | Path], others: Sequence[str], options: argparse.Namespace
+) -> Iterator[Row | Failure]:
+    """Each model, with its files in a temporary folder."""
     import onnx
 
     for name, entry in entries.items():
         with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.onnx"
             flop = None
             if isinstance(entry, Path):
-                file = entry
+                onnx.save(onnx.load(entry), file)
             else:
-                file, flop = Path(folder) / "model.onnx", entry.flop
+                flop = entry.flop
                 onnx.save(entry.make(), file)
-            task = {"name": name, "file": str(file), "flop": flop, "counts": options.threads}
-            command = [sys.executable, __file__, "--one", json.dumps(task)]
-            command += ["--seconds", str(options.seconds)]
-            done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            reasons = done.stderr.strip().splitlines() if done.returncode > 0 else []
-            yield Failure(name, (reasons or [f"it ended with status {done.returncode}"])[-1])
-            continue
-        found = json.loads(done.stdout.strip().splitlines()[-1])
-        yield Row(**{**found, "runs": tuple(Run(**run) for run in found["runs"])})
+            try:
+                yield measured(name, file, flop, others, options)
+            except Failed as problem:
+                yield Failure(name, str(problem))
 
 
-def summary(found: Sequence[Row | Failure], counts: Sequence[int]) -> Iterator[str]:
+def summary(
+    found: Sequence[Row | Failure], counts: Sequence[int], others: Sequence[str]
+) -> Iterator[str]:
     """Geometric means, and the models that are behind, or failed."""
     measured_rows = [row for row in found if isinstance(row, Row)]
-    for place, threads in enumerate(counts if measured_rows else ()):
-        ratios = {row.name: row.runs[place].ratio for row in measured_rows}
-        mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
-        yield f"{threads} thread(s): geometric mean {mean:.2f}"
-        for what, low, high in (("below 0.8", 0.0, FLOOR), ("0.8 to 1", FLOOR, 1.0)):
-            names = [
-                f"{name} {ratio:.2f}"
-                for name, ratio in sorted(ratios.items(), key=lambda pair: pair[1])
-                if low <= ratio < high
-            ]
-            yield f"  {what}: {', '.join(names) or 'none'}"
+    for position, threads in enumerate(counts if measured_rows else ()):
+        for other in others:
+            ratios = {row.name: row.runs[position].ratio(other) for row in measured_rows}
+            idle = [row.runs[position].ratio(other, "idle") for row in measured_rows]
+            means = [float(np.exp(np.mean(np.log(each)))) for each in ([*ratios.values()], idle)]
+            yield (
+                f"{threads} thread(s), beside {NAMES[other]}: "
+                f"geometric mean {means[0]:.2f}, after idling {means[1]:.2f}"
+            )
+            for what, low, high in (("below 0.8", 0.0, FLOOR), ("0.8 to 1", FLOOR, 1.0)):
+                names = [
+                    f"{name} {ratio:.2f}"
+                    for name, ratio in sorted(ratios.items(), key=lambda pair: pair[1])
+                    if low <= ratio < high
+                ]
+                yield f"  {what}: {', '.join(names) or 'none'}"
     if failures := [row.name for row in found if isinstance(row, Failure)]:
         yield f"failed: {', '.join(failures)}"
 
 
-def one(task: dict[str, Any], seconds: float) -> None:
-    """Measures a model in this process and prints what came out as JSON; ends with the reason."""
-    from tvm_nnef.diagnostics import NnefError
-
-    try:
-        row = measured(**{**task, "file": Path(task["file"])}, seconds=seconds)
-    except NnefError as problem:
-        sys.exit(str(problem).splitlines()[0])
-    print(json.dumps(asdict(row)))
-
-
 def measured_one_by_one(
-    chosen: dict[str, Entry | Path], options: argparse.Namespace
+    chosen: Mapping[str, Entry | Path], others: Sequence[str], options: argparse.Namespace
 ) -> tuple[list[Row | Failure], bool]:
-    """What each model came to, told and kept at once, and whether that was interrupted."""
+    """The result of each model, printed and kept at once, and whether that was interrupted."""
     from tvm_nnef.storage.output import write_file
 
     found: list[Row | Failure] = []
     try:
-        for row in rows(chosen, options):
+        for row in rows(chosen, others, options):
             print(row, flush=True)
             found.append(row)
             if options.json:
@@ -248,9 +252,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--threads", type=thread_count, nargs="+", help="numbers of threads (default: 1, all)"
     )
-    parser.add_argument("--seconds", type=float, default=4.0, help="how long each model runs")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="how long each runtime runs each model"
+    )
+    parser.add_argument("--dynamic", action="store_true", help="make the batch dynamic")
     parser.add_argument("--json", help="a file to write what was measured to")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     return parser
 
 
@@ -260,9 +266,6 @@ def main() -> int:
 
     parser = make_parser()
     options = parser.parse_args()
-    if options.one:
-        one(options.one, options.seconds)
-        return 0
     options.threads = options.threads or sorted({1, default_threads()})
     if options.json and (Path(options.json).is_dir() or not Path(options.json).parent.is_dir()):
         parser.error(f"cannot write '{options.json}'")
@@ -271,9 +274,12 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown models {', '.join(unknown)}; there are {', '.join(models)}")
     chosen = {n: models[n] if n in models else Path(n) for n in options.models or models}
-    print(header(options.threads))
-    found, interrupted = measured_one_by_one(chosen, options)
-    print(*summary(found, options.threads), sep="\n")
+    others = [runtime for runtime in NAMES if installed(runtime)]
+    if OPENVINO not in others:
+        print("OpenVINO is not installed (pip install openvino), and is left out", file=sys.stderr)
+    print(header(options.threads, others))
+    found, interrupted = measured_one_by_one(chosen, others, options)
+    print(*summary(found, options.threads, others), sep="\n")
     if interrupted:
         return 130
     return 0 if all(isinstance(row, Row) for row in found) else 1
