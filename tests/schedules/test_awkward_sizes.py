@@ -20,6 +20,7 @@ from tvm import relax, te, tirx
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.verify import verify_kernels
 from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.schedules.cpu import fallback
@@ -552,6 +553,9 @@ def kernels_of(rule, form, numbers=slice(None)):
         pytest.param("native", slice(1, None, 3), marks=pytest.mark.slow),
         pytest.param("native", slice(2, None, 3), marks=pytest.mark.slow),
         pytest.param("llvm", slice(1, 6, 4), marks=pytest.mark.slow),
+        pytest.param("x86-64-v2", slice(0, 6, 4), marks=pytest.mark.slow),
+        pytest.param("x86-64-v3", slice(2, 7, 4), marks=pytest.mark.slow),
+        pytest.param("x86-64-v4", slice(3, 8, 4), marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize(("rule", "form"), FORMS)
@@ -583,6 +587,21 @@ def test_the_fallback_changes_no_result_of_any_form(kernels, rule):
     assert {taken for _, taken in done.values()} <= {FALLBACK, "ordered"}
     made = update_functions(fused, {name: function for name, (function, _) in done.items()})
     kernels.compare([fused], kernels.machine(made, "llvm"), cases)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", TABLE)
+def test_all_forms_agree_on_an_emulated_cpu(kernels, rule, emulated_aarch64):
+    cases = {
+        f"f{number}": kernel
+        for number, form in enumerate(TABLE[rule])
+        for kernel in kernels_of(rule, form, slice(1, 2)).values()
+    }
+    target = kernels.resolved("aarch64")
+    fused = kernels.fused(kernels.functions(cases), "aarch64")
+    made = run_phases(fused, target, "schedule", "schedule")
+    code = run_phases(made, target, "bytecode", "code")
+    verify_kernels(fused, made, emulated_aarch64(code, [*prim_functions(fused)]))
 
 
 def test_every_rule_has_rows():

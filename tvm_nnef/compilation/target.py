@@ -20,6 +20,7 @@ from tvm_nnef.tvm_support.compat import Target
 NATIVE = "native"
 
 SHORT_NAMES: Mapping[str, Mapping[str, Any]] = {
+    "x86-64-v2": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v2"},
     "x86-64-v3": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v3"},
     "x86-64-v4": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "x86-64-v4"},
     "aarch64": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"},
