@@ -31,6 +31,10 @@ _IDLE = 0.1
 """Seconds of sleep before a run that is timed after idling: threads of all runtimes are asleep."""
 
 
+_LARGEST_BATCH = 32
+"""The bound of a dynamic batch."""
+
+
 def installed(runtime: str) -> bool:
     """Whether a runtime can be imported."""
     return importlib.util.find_spec(runtime) is not None
@@ -45,7 +49,8 @@ def build(file: str, library: str, inputs: str, dynamic: bool) -> dict[str, Any]
         with_dynamic_batch(Path(file))
     start = time.process_time()
     try:
-        executable = tvm_nnef.build(tvm_nnef.convert(file), progress=False)
+        model = tvm_nnef.convert(file, bounds=_LARGEST_BATCH if dynamic else 0)
+        executable = tvm_nnef.build(model, progress=False)
     except NnefError as problem:
         sys.exit(str(problem).splitlines()[0])
     seconds, memory = time.process_time() - start, peak_memory()
