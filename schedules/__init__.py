@@ -1,17 +1,18 @@
 """Kernels scheduled for a target: IRModule in, IRModule out.
 
-:func:`schedule_kernels` gives every PrimFunc a schedule; :func:`report` names the strategies. The
-passes around it are listed in ``compilation.passes``. Knows TVM only, and nothing of the language
-that a module came from.
+:func:`schedule_kernels` gives every PrimFunc a schedule; :func:`report` names the strategies and
+plans. The passes around it are listed in ``compilation.passes``. Knows TVM only, and nothing of the
+language that a module came from.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tvm_nnef.schedules.cpu import sort, strategies
+from tvm_nnef.schedules.plan import Choice
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,
@@ -22,27 +23,37 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 RULE = "schedule_rule"
-"""The attribute of a PrimFunc that names the rule by which it was scheduled."""
+"""The attribute of a PrimFunc that names the strategy by which it was scheduled."""
+
+PLAN = "schedule_plan"
+"""The attribute of a PrimFunc with the plan of its schedule and why it was taken, for people."""
 
 TUNED = "tuned"
-"""The name of the rule of a kernel whose schedule was found by measuring."""
+"""The name of the strategy of a kernel whose schedule was found by measuring."""
 
 SHORTCUTS = frozenset({sort.NAME})
-"""Rules whose kernels do far less than the formula asks for: no schedule of it comes near."""
+"""Strategies whose kernels do far less than the formula asks for: no schedule of it comes near."""
 
-Tuned = Callable[[str, PrimFunction, Callable[[], tuple[PrimFunction, str]]], PrimFunction | None]
+Scheduled = tuple[PrimFunction, Choice]
+"""A scheduled PrimFunc and its plan."""
+
+Tuned = Callable[[str, PrimFunction, Callable[[], Scheduled]], PrimFunction | None]
 """A tuned schedule of a PrimFunc, or None for none.
 
-Gets its name, the PrimFunc as the rules see it, and what applies the rules to it, once.
+Gets its name, the PrimFunc as the strategies see it, and what applies the strategies to it, once.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A PrimFunc of a scheduled module, and the rule that scheduled it (None: none did)."""
+    """A PrimFunc of a scheduled module, and the strategy that scheduled it (None: none did).
+
+    ``plan`` is the text of its plan and of why it was taken.
+    """
 
     name: str
     rule: str | None
+    plan: str = field(default="", compare=False)
 
 
 def unscheduled(mod: Module) -> dict[str, PrimFunction]:
@@ -51,13 +62,13 @@ def unscheduled(mod: Module) -> dict[str, PrimFunction]:
 
 
 def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) -> Module:
-    """Every PrimFunc scheduled, with the name of its strategy in the attribute ``RULE``.
+    """Every PrimFunc scheduled, with its strategy and plan in the attributes ``RULE`` and ``PLAN``.
 
     The result of ``tuned`` for a kernel comes first. Raises NotImplementedError for a kind of
     target that there are no strategies for.
     """
-    strategies = _STRATEGIES.get(str(target.kind.name))
-    if strategies is None:
+    schedule = _STRATEGIES.get(str(target.kind.name))
+    if schedule is None:
         raise NotImplementedError(f"there are no schedules for the target '{target.kind.name}' yet")
     scheduled: dict[str, PrimFunction] = {}
     for name, function in unscheduled(mod).items():
@@ -65,22 +76,27 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
         if tuned is not None:
             # A schedule may change the loops of the PrimFunc that it is given.
             copy = with_own_symbols(function)
-            found = tuned(name, function, functools.partial(strategies, copy, target))
-        result, strategy = strategies(function, target) if found is None else (found, TUNED)
-        scheduled[name] = result.with_attr(RULE, strategy)
+            found = tuned(name, function, functools.partial(schedule, copy, target))
+        if found is not None:
+            scheduled[name] = found.with_attr(RULE, TUNED)
+        else:
+            result, choice = schedule(function, target)
+            scheduled[name] = result.with_attr({RULE: choice.plan.strategy, PLAN: str(choice)})
     return update_functions(mod, scheduled)
 
 
 def report(mod: Module) -> list[Kernel]:
     """The kernels of a module in the order of their names."""
-    return [
-        Kernel(name, None if rule is None else str(rule))
-        for name, function in prim_functions(mod).items()
-        for rule in ((function.attrs or {}).get(RULE),)
-    ]
+    found = []
+    for name, function in prim_functions(mod).items():
+        attributes = function.attrs or {}
+        rule = attributes.get(RULE)
+        plan = str(attributes.get(PLAN, ""))
+        found.append(Kernel(name, None if rule is None else str(rule), plan))
+    return found
 
 
-_STRATEGIES: Mapping[str, Callable[[PrimFunction, Target], tuple[PrimFunction, str]]] = {
+_STRATEGIES: Mapping[str, Callable[[PrimFunction, Target], Scheduled]] = {
     "llvm": strategies.apply,
 }
 """What schedules a PrimFunc, by the kind of the target."""

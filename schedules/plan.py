@@ -1,15 +1,16 @@
 """What a strategy decides about a kernel, before any loop is written.
 
 A strategy is a function ``match(kernel, machine) -> Plan | None``. Of the plans for a kernel the
-one with the lowest estimated cost wins, and writes its loops (:meth:`Plan.emit`) with the helpers
-of :mod:`~tvm_nnef.schedules.emit`, which targets share. Plans are values: printed by
-``build --verbose`` and varied by ``tune``.
+one with the lowest estimated cost wins (:func:`cheapest`), and writes its loops
+(:meth:`Plan.emit`) with the helpers of :mod:`~tvm_nnef.schedules.emit`, which targets share. Plans
+are values: printed by ``build --verbose`` and varied by ``tune``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from tvm_nnef.tvm_support.compat import PrimFunction
 
@@ -44,3 +45,51 @@ class Plan(ABC):
     def __str__(self) -> str:
         decisions = ", ".join(f"{name} {value}" for name, value in self.decisions().items())
         return f"{self.strategy}: {decisions}" if decisions else self.strategy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenPlan(Plan):
+    """The plan of a strategy that writes its loops while it matches."""
+
+    name: str
+    cycles: float
+    function: PrimFunction
+
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy."""
+        return self.name
+
+    @property
+    def cost(self) -> float:
+        """The cycles that it was made with."""
+        return self.cycles
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """Nothing: what was decided is in the loops only."""
+        return {}
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function as it was written."""
+        return self.function
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """The plan of a kernel, and why it was taken."""
+
+    plan: Plan
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.plan} ({self.reason})"
+
+
+def cheapest(plans: Iterable[Plan | None]) -> Choice | None:
+    """The plan with the lowest estimated cost, the first of equal ones; None if there is none."""
+    found = [plan for plan in plans if plan is not None]
+    if not found:
+        return None
+    best = min(found, key=lambda plan: plan.cost)
+    others = [f"{plan.strategy} {plan.cost:.2g}" for plan in found if plan is not best]
+    return Choice(best, "; ".join([f"{best.cost:.2g} cycles", *others]))

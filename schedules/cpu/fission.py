@@ -13,44 +13,78 @@ as the rounding and the saturation of quantized networks do, and TVM visits ever
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
+from tvm_nnef.schedules.plan import Choice, Plan
 from tvm_nnef.tvm_support.compat import PrimFunction, opaque_block, with_opaque_body
 
 NAME = "cpu.parts"
 
-Schedule = Callable[[PrimFunction, Kernel], PrimFunction | None]
+Match = Callable[[Kernel], Choice | None]
+"""Returns the cheapest plan of a part."""
 
 
-def apply(
-    function: PrimFunction, kernel: Kernel, schedule: Schedule, long: Sequence[Stage]
-) -> PrimFunction | None:
-    """The parts one after the other; None where there is one part, or no rule takes one of them.
+@dataclass(frozen=True, slots=True, eq=False)
+class PartsPlan(Plan):
+    """A plan for each part of a kernel, in order; ``kept`` stages live in memory between parts."""
 
-    ``schedule`` applies the rules to a part; ``long`` are the :func:`long_values` of the kernel.
+    kernel: Kernel
+    kept: tuple[Stage, ...]
+    parts: tuple[Choice, ...]
+
+    @property
+    def strategy(self) -> str:
+        """``cpu.parts``."""
+        return NAME
+
+    @property
+    def cost(self) -> float:
+        """The sum over all parts."""
+        return sum(part.plan.cost for part in self.parts)
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The plan of each part."""
+        return {str(number): f"[{part.plan}]" for number, part in enumerate(self.parts, 1)}
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with the loops of one part after the other."""
+        results = self.kernel.results
+        allocated = [stage.buffer for stage in self.kept if stage not in results]
+        statements = []
+        for part in self.parts:
+            block = opaque_block(part.plan.emit(function))
+            allocated += block.alloc_buffers
+            statements.append(block.body)
+        written = [stage.buffer for stage in results]
+        return with_opaque_body(function, written, allocated, emit.sequence(statements))
+
+
+def match(kernel: Kernel, match_part: Match, long: Sequence[Stage]) -> Choice | None:
+    """A plan for each part; None if there is one part, or no strategy matches one of them.
+
+    ``long`` are the :func:`long_values` of the kernel.
     """
     kept = [stage for stage in kernel.stages if stage in long or _is_kept(stage, kernel)]
-    return _in_parts(function, kernel, kept, schedule)
+    return _in_parts(kernel, kept, match_part, "no strategy matches the whole kernel")
 
 
-def divided(
-    function: PrimFunction, kernel: Kernel, schedule: Schedule, long: Sequence[Stage]
-) -> PrimFunction | None:
-    """A kernel with long expressions in parts; None where it has none, or as for :func:`apply`.
+def match_long(kernel: Kernel, match_part: Match, long: Sequence[Stage]) -> Choice | None:
+    """A plan for each part of a kernel with long expressions; None if it has none, or no plan.
 
     A reduction stays together with what follows it, up to the first value that is kept.
     """
     if not long:
         return None
     kept = [stage for stage in kernel.stages if stage in long or stage in kernel.results]
-    made = _in_parts(function, kernel, _without_repeats(kernel, kept), schedule)
-    return apply(function, kernel, schedule, long) if made is None else made
+    reason = "its expressions are too long for one part"
+    found = _in_parts(kernel, _without_repeats(kernel, kept), match_part, reason)
+    return match(kernel, match_part, long) if found is None else found
 
 
 def long_values(kernel: Kernel) -> list[Stage]:
@@ -94,24 +128,20 @@ def _without_repeats(kernel: Kernel, kept: list[Stage]) -> list[Stage]:
 
 
 def _in_parts(
-    function: PrimFunction, kernel: Kernel, kept: Sequence[Stage], schedule: Schedule
-) -> PrimFunction | None:
+    kernel: Kernel, kept: Sequence[Stage], match_part: Match, reason: str
+) -> Choice | None:
     """The kept stages one after the other, each as a kernel of its own."""
     if len(kept) < 2:
         return None
-    statements: list[Any] = []
-    allocated = [stage.buffer for stage in kept if stage not in kernel.results]
+    parts: list[Choice] = []
     for stage in kept:
         stages = (*_needed(stage, kernel, kept), stage)
         part = replace(kernel, parameters=(*kernel.parameters, stage.buffer), stages=stages)
-        made = schedule(function, part)
-        if made is None:
+        found = match_part(part)
+        if found is None:
             return None
-        block = opaque_block(made)
-        allocated += block.alloc_buffers
-        statements.append(block.body)
-    results = [stage.buffer for stage in kernel.results]
-    return with_opaque_body(function, results, allocated, emit.sequence(statements))
+        parts.append(found)
+    return Choice(PartsPlan(kernel, tuple(kept), tuple(parts)), reason)
 
 
 def _is_kept(stage: Stage, kernel: Kernel) -> bool:

@@ -1,8 +1,8 @@
-"""Which rule takes a PrimFunc: the first that can, and the fallback for the rest."""
+"""Which strategy schedules a PrimFunc: the one with the cheapest plan, or the fallback."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tvm_nnef.function_attributes import ArgReduction, Sort, read_annotation
 from tvm_nnef.schedules.analysis.conditions import with_numbers
@@ -23,61 +23,80 @@ from tvm_nnef.schedules.cpu.bfloat16_broadcasts import without_repeated_bfloat16
 from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
 from tvm_nnef.schedules.empty_reductions import with_first_values
 from tvm_nnef.schedules.machine import CpuModel, cpu_model
+from tvm_nnef.schedules.plan import Choice, Plan, WrittenPlan, cheapest
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
-Rule = Callable[[PrimFunction, Kernel, CpuModel], PrimFunction | None]
+Match = Callable[[Kernel, CpuModel], Plan | None]
+Apply = Callable[[PrimFunction, Kernel, CpuModel], PrimFunction | None]
 
-RULES: tuple[tuple[str, Rule], ...] = (
+_WRITING: tuple[tuple[str, Apply], ...] = (
     (row_reduction.NAME, row_reduction.apply),
     (register_tile.NAME, register_tile.apply),
     (staged_windows.NAME, staged_windows.apply),
     (elementwise.NAME, elementwise.apply),
     (sampling.NAME, sampling.apply),
 )
-"""The rules by name, in the order in which they are asked."""
+"""Strategies that write their loops while they match; of these the first that matches counts."""
+
+STRATEGIES: tuple[Match, ...] = ()
+"""The strategies that return plans; of plans of equal cost the first one wins."""
 
 
-def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
-    """The scheduled function, and the name of the rule that took it."""
-    scheduled, name = _scheduled(with_real_quotients(function), target)
-    return without_repeated_bfloat16(scheduled), name
+def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]:
+    """The scheduled function, and the plan that it was scheduled by."""
+    function = with_real_quotients(function)
+    choice = _choice(function, target)
+    return without_repeated_bfloat16(choice.plan.emit(function)), choice
 
 
-def _scheduled(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
+def _choice(function: PrimFunction, target: Target) -> Choice:
+    machine = cpu_model(target)
     match read_annotation(function.attrs):
         case Sort() as rows:
-            return sort.apply(function, rows, cpu_model(target)), sort.NAME
+            return _only(sort.NAME, sort.apply(function, rows, machine))
         case ArgReduction() as reduction:
-            return argmax.apply(function, reduction, cpu_model(target)), argmax.NAME
+            return _only(argmax.NAME, argmax.apply(function, reduction, machine))
     kernel = read_kernel(function)
-    if kernel is not None and not any(divides_data(stage.value) for stage in kernel.stages):
-        kernel, machine = with_numbers(kernel), cpu_model(target)
-
-        def part(function: PrimFunction, kernel: Kernel) -> PrimFunction | None:
-            made = _first(function, kernel, machine)
-            return None if made is None else made[0]
-
-        long = fission.long_values(kernel)
-        scheduled = fission.divided(function, kernel, part, long)
-        found = None if scheduled is not None else _first(function, kernel, machine)
-        if found is not None:
-            return found
-        if scheduled is None:
-            scheduled = fission.apply(function, kernel, part, long)
-        if scheduled is not None:
-            return scheduled, fission.NAME
     if kernel is None:
-        scheduled = sequential.apply(function, cpu_model(target))
+        scheduled = sequential.apply(function, machine)
         if scheduled is not None:
-            return scheduled, sequential.NAME
-    return fallback.apply(with_first_values(function), target)
+            return _only(sequential.NAME, scheduled)
+    elif not any(divides_data(stage.value) for stage in kernel.stages):
+        choice = _matching(function, with_numbers(kernel), machine)
+        if choice is not None:
+            return choice
+    scheduled, name = fallback.apply(with_first_values(function), target)
+    return _only(name, scheduled)
 
 
-def _first(
-    function: PrimFunction, kernel: Kernel, machine: CpuModel
-) -> tuple[PrimFunction, str] | None:
-    for name, rule in RULES:
-        scheduled = rule(function, kernel, machine)
+def _only(strategy: str, scheduled: PrimFunction) -> Choice:
+    return Choice(WrittenPlan(strategy, 0.0, scheduled), "no other strategy matches")
+
+
+def _matching(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> Choice | None:
+    """The cheapest plan for a kernel; one for each of its parts if it has to be split."""
+
+    def match(kernel: Kernel) -> Choice | None:
+        return cheapest(_plans(function, kernel, machine))
+
+    long = fission.long_values(kernel)
+    return (
+        fission.match_long(kernel, match, long)
+        or match(kernel)
+        or fission.match(kernel, match, long)
+    )
+
+
+def _plans(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> Iterator[Plan | None]:
+    for name, write in _WRITING:
+        scheduled = write(function, kernel, machine)
         if scheduled is not None:
-            return scheduled, name
-    return None
+            yield WrittenPlan(name, _vectors(kernel, machine), scheduled)
+            break
+    for match in STRATEGIES:
+        yield match(kernel, machine)
+
+
+def _vectors(kernel: Kernel, machine: CpuModel) -> float:
+    """The vectors that a kernel computes, as an estimate of cycles."""
+    return sum(stage.work for stage in kernel.stages) / machine.lanes(32)

@@ -84,9 +84,9 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], Any]], N
     def install(change: Callable[[Any], Any]) -> None:
         right = schedules._STRATEGIES["llvm"]
 
-        def apply(function: Any, target: Any) -> tuple[Any, str]:
-            scheduled, name = right(function, target)
-            return scheduled.with_body(change(scheduled.body)), name
+        def apply(function: Any, target: Any) -> schedules.Scheduled:
+            scheduled, choice = right(function, target)
+            return scheduled.with_body(change(scheduled.body)), choice
 
         monkeypatch.setattr(schedules, "_STRATEGIES", {"llvm": apply})
 

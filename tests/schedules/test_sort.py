@@ -62,8 +62,8 @@ def compiled(
     function = sorting_function(shape, count, dtype, Sort(**options), most=most)
     prepared = with_hidden_dividends(with_named_extents(function))
     resolved = resolve(target)
-    scheduled, strategy = strategies.apply(prepared, resolved)
-    assert strategy != "cpu.fallback"
+    scheduled, choice = strategies.apply(prepared, resolved)
+    assert choice.plan.strategy != "cpu.fallback"
     return compile_kernel(scheduled, resolved)
 
 

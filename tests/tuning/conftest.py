@@ -10,6 +10,7 @@ from tvm import relax, te
 
 import tvm_nnef.schedules as schedules
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.schedules.plan import Choice, WrittenPlan
 
 EXTENT = 96
 
@@ -39,7 +40,9 @@ def tuning(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """``module``, the native target, and ``slow``, which takes the good rules away."""
 
     def slow() -> None:
-        lazy = {"llvm": lambda function, target: (function, "lazy")}
-        monkeypatch.setattr(schedules, "_STRATEGIES", lazy)
+        def lazy(function: Any, target: Any) -> schedules.Scheduled:
+            return function, Choice(WrittenPlan("lazy", 0.0, function), "for tests")
+
+        monkeypatch.setattr(schedules, "_STRATEGIES", {"llvm": lazy})
 
     return SimpleNamespace(module=module, target=resolve("native"), slow=slow)

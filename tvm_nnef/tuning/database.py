@@ -23,6 +23,7 @@ from typing import Any
 import tvm_ffi
 
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.schedules import Scheduled
 from tvm_nnef.storage.output import write_file
 from tvm_nnef.tuning.traces import Trace, complaint, function_of, scheduled_by
 from tvm_nnef.tvm_support import compat
@@ -161,7 +162,7 @@ class Database:
         write_json(self._file(function), content)
 
     def tuned(
-        self, name: str, function: PrimFunction, by_rules: Callable[[], tuple[PrimFunction, str]]
+        self, name: str, function: PrimFunction, by_rules: Callable[[], Scheduled]
     ) -> PrimFunction | None:
         """The tuned schedule of a PrimFunc; None where there is none that beats the rules.
 

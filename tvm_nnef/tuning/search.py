@@ -15,7 +15,7 @@ from tvm import s_tir
 from tvm.s_tir import meta_schedule
 
 from tvm_nnef.measurement.kernels import random_arguments
-from tvm_nnef.schedules import SHORTCUTS
+from tvm_nnef.schedules import SHORTCUTS, Scheduled
 from tvm_nnef.tuning import trial
 from tvm_nnef.tuning.database import MAX_TRACES, Database, Measured, Record, hash_of
 from tvm_nnef.tuning.traces import as_module, complaint, function_of, scheduled_by, trace_of
@@ -37,7 +37,7 @@ class KernelSearch:
     """
 
     def __init__(
-        self, name: str, calls: int, function: PrimFunction, rule: tuple[PrimFunction, str],
+        self, name: str, calls: int, function: PrimFunction, rule: Scheduled,
         target: Target, threads: int, known: Record | None,
     ) -> None:  # fmt: skip
         """Times the rule's schedule; ValueError where the kernel cannot be called alone."""
@@ -50,9 +50,9 @@ class KernelSearch:
         self._by_rule = by_rule, trial.is_parallel(rule[0])
         self._threads = threads
         self._context: Any = None
-        self.exhausted = rule[1] in SHORTCUTS
+        self.exhausted = rule[1].plan.strategy in SHORTCUTS
         seconds = trial.seconds_of(by_rule, arguments)
-        fresh = Record(name, rule[1], hash_of(rule[0]), threads, 0, seconds)
+        fresh = Record(name, rule[1].plan.strategy, hash_of(rule[0]), threads, 0, seconds)
         self.record = fresh
         if known is not None:
             self.record = replace(fresh, trials=known.trials, traces=known.traces)

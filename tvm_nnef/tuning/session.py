@@ -11,12 +11,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve, runs_here
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernels import calls_of
+from tvm_nnef.schedules import Scheduled
 from tvm_nnef.tuning.database import Database, Record, hash_of
 from tvm_nnef.tuning.report import State, Told, TunedKernel, TuningReport
 from tvm_nnef.tuning.search import BATCH, KernelSearch, kept
@@ -136,13 +136,13 @@ def _searches(
     """A search for each kernel that can be searched, and the names of the others."""
     fused = run_phases(mod, target, last="fuse")
     calls = calls_of(fused)
-    found: dict[str, tuple[str, int, PrimFunction, tuple[PrimFunction, str]]] = {}
+    found: dict[str, tuple[str, int, PrimFunction, Scheduled]] = {}
     left_out: list[str] = []
 
-    def see(name: str, function: PrimFunction, by_rules: Callable[[], Any]) -> None:
+    def see(name: str, function: PrimFunction, by_rules: Callable[[], Scheduled]) -> None:
         rule = by_rules()
         key = hash_of(function)
-        if rule[1] in _WITHOUT_LOOPS or not calls.get(name, 0):
+        if rule[1].plan.strategy in _WITHOUT_LOOPS or not calls.get(name, 0):
             left_out.append(name)
         elif key in found:
             first, number, same, scheduled = found[key]
