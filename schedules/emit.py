@@ -1,6 +1,7 @@
-"""Small pieces of loops: extents and functions of an index in, statements out.
+"""Loops as statements: extents and functions of an index in, statements out.
 
-What all rules share that write their loops themselves. Knows nothing of stages.
+The one place where plans of all targets become loops: grids, tiles with their tails
+(:class:`Tail`), vectors, staging. Knows nothing of stages.
 """
 
 from __future__ import annotations
@@ -8,19 +9,45 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
 
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.tvm_support.compat import IR, PrimExpression, Statement
+from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression, Statement
 
-Body = Callable[[Any], Statement]
+Body = Callable[[PrimExpression], Statement]
+"""Returns the statement for an index."""
+
+AtPoint = Callable[[list[PrimExpression]], Statement]
+"""Returns the statement for a point of a grid."""
+
+TileBody = Callable[[PrimExpression, sizes.Extent], Statement]
+"""Returns the statement for a tile: its first element, and how many it has."""
+
+
+class Tail(Enum):
+    """What happens at the end of an axis that tiles do not divide."""
+
+    NARROWER = "narrower"
+    """The rest is computed in ever narrower tiles."""
+
+    OVERLAP = "overlap"
+    """The last tile begins earlier, so some elements are computed twice; an axis shorter than a
+    tile has two tiles of half its size that overlap, and so on."""
+
+    GUARD = "guard"
+    """The last tile has fewer elements: as many as there are."""
+
+
+def tail_for(extent: sizes.Extent) -> Tail:
+    """The cheapest tail of an axis in vectors whose elements may be computed twice."""
+    return Tail.NARROWER if sizes.is_known(extent) else Tail.OVERLAP
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some lanes of a row: where they begin, and how many there are (a power of two)."""
+    """Some lanes of a row: the first one, and how many there are (a power of two)."""
 
     offset: int
     lanes: int
@@ -38,23 +65,140 @@ def pieces(extent: int, lanes: int) -> list[Piece]:
 
 
 def loop(
-    extent: PrimExpression | int,
+    extent: sizes.Extent,
     body: Body,
     *,
     name: str = "i",
     kind: tirx.ForKind = tirx.ForKind.SERIAL,
     dtype: str = "int64",
-    start: PrimExpression | int = 0,
+    start: sizes.Extent = 0,
+    thread: str | None = None,
 ) -> Statement:
-    """A loop, or its body alone where it runs once."""
-    if isinstance(extent, int) and isinstance(start, int) and extent == 1:
+    """A loop, or its body alone if it runs once; ``thread`` binds it to ``threadIdx.x``, ..."""
+    if thread is not None:
+        kind = tirx.ForKind.THREAD_BINDING
+    elif isinstance(extent, int) and isinstance(start, int) and extent == 1:
         return body(tirx.const(start, dtype))
     var = tirx.Var(name, dtype)
     first, count = sizes.number(start, dtype), sizes.number(extent, dtype)
-    return tirx.For(var, first, count, kind, body(var))
+    if thread is None:
+        return tirx.For(var, first, count, kind, body(var))
+    axis = tirx.IterVar(None, tirx.Var(name, dtype), tirx.IterVar.ThreadIndex, thread)
+    return tirx.For(var, first, count, kind, body(var), axis)
 
 
-def _vector(first: Any, lanes: int, body: Body, dtype: str) -> Statement:
+def split(
+    extent: sizes.Extent,
+    size: int,
+    body: TileBody,
+    tail: Tail,
+    dtype: str = "int64",
+    *,
+    name: str = "tile",
+    kind: tirx.ForKind = tirx.ForKind.SERIAL,
+) -> Statement:
+    """An axis in tiles: ``body`` gets the first element and the number of elements of each."""
+    step = tirx.const(size, dtype)
+
+    def whole(number: PrimExpression) -> Statement:
+        return body(number * step, size)
+
+    if tail is Tail.GUARD and not sizes.is_known(extent):
+
+        def limited(number: PrimExpression) -> Statement:
+            return body(number * step, tirx.min(step, extent - number * step))
+
+        divided = sizes.is_divisible(extent, size)
+        each = whole if divided else limited
+        return loop(sizes.quotient_above(extent, size), each, name=name, kind=kind, dtype=dtype)
+    full = sizes.quotient(extent, size)
+    if sizes.is_known(extent) and not full:
+        return sequence(_ends(extent, 0, size, body, tail, dtype))
+    tiles = loop(full, whole, name=name, kind=kind, dtype=dtype)
+    if sizes.is_known(extent):
+        return sequence([tiles, *_ends(extent - full * size, full * size, size, body, tail, dtype)])
+    rest = _overlapping if tail is Tail.OVERLAP else _narrower
+    return rest(extent, size, body, tiles, dtype)
+
+
+def _ends(
+    rest: int, first: int, size: int, body: TileBody, tail: Tail, dtype: str
+) -> list[Statement]:
+    """The static rest of an axis after ``first`` elements in tiles."""
+    if not rest:
+        return []
+    if tail is Tail.GUARD:
+        return [body(tirx.const(first, dtype), rest)]
+    if tail is Tail.OVERLAP:
+        width = size if first else 1 << (rest.bit_length() - 1)
+        starts = dict.fromkeys((first, rest - width) if not first else (first + rest - width,))
+        return [body(tirx.const(start, dtype), width) for start in starts]
+    groups = itertools.groupby(pieces(rest, size), key=lambda piece: piece.lanes)
+    return [_unrolled(first, list(group), body, dtype) for _, group in groups]
+
+
+def _unrolled(first: int, group: Sequence[Piece], body: TileBody, dtype: str) -> Statement:
+    """Tiles of one size, written out one after the other."""
+    width, offset = group[0].lanes, tirx.const(first + group[0].offset, dtype)
+
+    def part(number: PrimExpression) -> Statement:
+        return body(number * tirx.const(width, dtype) + offset, width)
+
+    return loop(len(group), part, name="part", kind=tirx.ForKind.UNROLLED, dtype=dtype)
+
+
+def _narrower(
+    extent: sizes.Extent, size: int, body: TileBody, tiles: Statement, dtype: str
+) -> Statement:
+    """The tiles of a dynamic axis, and loops of ever narrower ones, the last one of elements."""
+    statements = [tiles]
+    last = size
+    for width in dict.fromkeys((max(1, size // 2), max(1, size // 8), 1)):
+        if width == last or sizes.is_divisible(extent, last):
+            break
+        done = tirx.const(last, dtype) * sizes.number(sizes.quotient(extent, last), dtype)
+
+        def narrow(
+            number: PrimExpression, width: int = width, done: PrimExpression = done
+        ) -> Statement:
+            return body(done + number * tirx.const(width, dtype), width)
+
+        count = sizes.quotient(extent - done, width)
+        statements.append(loop(count, narrow, name="tile", dtype=dtype))
+        last = width
+    return sequence(statements)
+
+
+def _overlapping(
+    extent: sizes.Extent, size: int, body: TileBody, tiles: Statement, dtype: str
+) -> Statement:
+    """The tiles of a dynamic axis, and one up to its end; narrower ones for a shorter axis."""
+
+    def fewer(width: int) -> Statement:
+        if width <= 1:
+            return loop(extent, lambda index: body(index, 1), name="element", dtype=dtype)
+        edge = tirx.const(width, dtype)
+        two = [body(tirx.const(0, dtype), width), body(extent - edge, width)]
+        return tirx.IfThenElse(extent >= edge, sequence(two), fewer(width // 2))
+
+    if sizes.is_divisible(extent, size):
+        return tiles
+    edge = tirx.const(size, dtype)
+    rest = tirx.IfThenElse(tirx.floormod(extent, edge) > 0, body(extent - edge, size), None)
+    return tirx.IfThenElse(extent >= edge, sequence([tiles, rest]), fewer(size // 2))
+
+
+def tile_start(
+    number: PrimExpression, extent: sizes.Extent, size: int, dtype: str
+) -> PrimExpression:
+    """The first element of a tile of an axis that has at least ``size``; the last one overlaps."""
+    first = number * tirx.const(size, dtype)
+    if sizes.is_divisible(extent, size):
+        return first
+    return tirx.min(first, sizes.number(extent - size, dtype))
+
+
+def vector(first: PrimExpression, lanes: int, body: Body, dtype: str = "int64") -> Statement:
     """The body for the elements from the first one on, as one vector."""
     return loop(
         lanes,
@@ -70,17 +214,11 @@ def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statem
 
     Vectors of one width are written out one after the other.
     """
-    statements = []
-    for width, group in itertools.groupby(pieces(extent, lanes), key=lambda piece: piece.lanes):
-        parts = list(group)
+    return sequence(_ends(extent, 0, lanes, _in_vectors(body, dtype), Tail.NARROWER, dtype))
 
-        def part(number: Any, width: int = width, first: int = parts[0].offset) -> Statement:
-            offset = number * tirx.const(width, dtype) + tirx.const(first, dtype)
-            return _vector(offset, width, body, dtype)
 
-        kind = tirx.ForKind.UNROLLED
-        statements.append(loop(len(parts), part, name="part", kind=kind, dtype=dtype))
-    return sequence(statements)
+def _in_vectors(body: Body, dtype: str) -> TileBody:
+    return lambda first, width: vector(first, width, body, dtype)
 
 
 def lanes_in_vectors(extent: int, lanes: int, dtype: str = "int64") -> Iterator[PrimExpression]:
@@ -91,73 +229,32 @@ def lanes_in_vectors(extent: int, lanes: int, dtype: str = "int64") -> Iterator[
 
 
 def strip(
-    extent: sizes.Extent, lanes: int, body: Body, dtype: str = "int64", *, again: bool = False
+    extent: sizes.Extent,
+    lanes: int,
+    body: Body,
+    dtype: str = "int64",
+    *,
+    tail: Tail = Tail.NARROWER,
 ) -> Statement:
-    """The body for each element of a row of any length: a loop of vectors, then narrower ones.
-
-    Where only a run tells the length, some elements may get it ``again``, if that is allowed.
-    """
-    if not isinstance(extent, int):
-        strips = _overlapping_strip if again else _symbolic_strip
-        return strips(extent, lanes, body, dtype)
-    wide = lanes * 2 if extent >= lanes * 2 else lanes
-    full, rest = divmod(extent, wide)
-
-    def whole(number: Any) -> Statement:
-        return _vector(number * tirx.const(wide, dtype), wide, body, dtype)
-
-    statements = [loop(full, whole, name="vector", dtype=dtype)] if full else []
-    if rest:
-        start = tirx.const(full * wide, dtype)
-        statements.append(vectors(rest, lanes, lambda index: body(start + index), dtype))
-    return sequence(statements)
+    """The body for each element of a row of any length, in vectors."""
+    # Two vectors at a time; with an overlapping end they would make more rows short.
+    long = tail is Tail.NARROWER and not (sizes.is_known(extent) and extent < 2 * lanes)
+    size = 2 * lanes if long else lanes
+    return split(extent, size, _in_vectors(body, dtype), tail, dtype, name="vector")
 
 
-def _symbolic_strip(extent: sizes.Extent, lanes: int, body: Body, dtype: str) -> Statement:
-    """A row whose length only a run tells: loops of ever narrower vectors, the last one of ones."""
-    statements: list[Statement] = []
-    done: Any = tirx.const(0, dtype)
-    for width in dict.fromkeys((lanes * 2, lanes, max(1, lanes // 4), 1)):
-
-        def whole(number: Any, width: int = width, start: Any = done) -> Statement:
-            return _vector(start + number * tirx.const(width, dtype), width, body, dtype)
-
-        left = extent - done if statements else extent
-        count = sizes.quotient(left, width)
-        statements.append(loop(count, whole, name="vector", dtype=dtype))
-        if sizes.is_divisible(extent, width):
-            break
-        done = tirx.const(width, dtype) * sizes.number(sizes.quotient(extent, width), dtype)
-    return sequence(statements)
-
-
-def _overlapping_strip(extent: sizes.Extent, lanes: int, body: Body, dtype: str) -> Statement:
-    """A row whose length only a run tells: vectors, the last one up to the end of the row.
-
-    Less than a vector are two of half its width, and so on.
-    """
-
-    def vector(first: Any, width: int) -> Statement:
-        return _vector(first, width, body, dtype)
-
-    def fewer(width: int) -> Statement:
-        if width == 1:
-            return loop(extent, lambda index: body(index), name="element", dtype=dtype)
-        edge = tirx.const(width, dtype)
-        two = [vector(tirx.const(0, dtype), width), vector(extent - edge, width)]
-        return tirx.IfThenElse(extent >= edge, sequence(two), fewer(width // 2))
-
-    edge = tirx.const(lanes, dtype)
-    whole = loop(
-        sizes.quotient(extent, lanes),
-        lambda number: vector(number * edge, lanes),
-        name="vector",
-        dtype=dtype,
-    )
-    if sizes.is_divisible(extent, lanes):
-        return whole
-    rest = tirx.IfThenElse(tirx.floormod(extent, edge) > 0, vector(extent - edge, lanes), None)
-    return tirx.IfThenElse(extent >= edge, sequence([whole, rest]), fewer(lanes // 2))
+def staged(
+    shape: Sequence[sizes.Extent],
+    dtype: str,
+    fill: Callable[[Buffer], Statement],
+    use: Callable[[Buffer], Statement],
+    *,
+    name: str = "staged",
+    scope: str = "local",
+) -> Statement:
+    """A buffer that is allocated in a scope, filled, and used."""
+    buffer = tirx.decl_buffer(shape, dtype, name, scope=scope)
+    return sequence([tirx.AllocBuffer(buffer), fill(buffer), use(buffer)])
 
 
 def sequence(statements: Sequence[Statement]) -> Statement:
@@ -170,12 +267,12 @@ def sequence(statements: Sequence[Statement]) -> Statement:
 
 def grid(
     extents: Sequence[sizes.Extent],
-    body: Callable[[list[Any]], Statement],
+    body: AtPoint,
     dtype: str,
     *,
     parallel: bool = False,
 ) -> Statement:
-    """The loops over all points of a grid; a single one, in parallel, where asked for."""
+    """The loops over all points of a grid; a single, parallel one if ``parallel``."""
     total = sizes.product(extents)
     if not parallel or (sizes.is_known(total) and total <= 1):
         return _nested(extents, body, [], dtype)
@@ -189,30 +286,37 @@ def grid(
 
 
 def at_point(
-    number: Any, extents: Sequence[sizes.Extent], body: Callable[[list[Any]], Statement], dtype: str
+    number: PrimExpression, extents: Sequence[sizes.Extent], body: AtPoint, dtype: str
 ) -> Statement:
     """The body at the point of a grid that has a number.
 
-    Where only a run tells the extents the indices are computed once, in a small buffer: a name
-    TVM replaces by its value in every index, and simplifies each anew, for seconds. Into what is
-    loaded it does not look.
+    The indices of a dynamic grid are computed once, in a small buffer: TVM replaces a variable by
+    its value in every index, and simplifies each anew, for seconds; it does not look into loads.
     """
     indices = decoded(number, extents, dtype)
     if len(indices) == 1 or all(map(sizes.is_known, extents)):
         return body(indices)
-    point = tirx.decl_buffer((len(indices),), dtype, "point", scope="local")
-    places = [(tirx.const(place, "int32"),) for place in range(len(indices))]
-    stores = [tirx.BufferStore(point, *each) for each in zip(indices, places, strict=True)]
-    return sequence([tirx.AllocBuffer(point), *stores, body([point[place] for place in places])])
+    offsets = [(tirx.const(offset, "int32"),) for offset in range(len(indices))]
+
+    def fill(point: Buffer) -> Statement:
+        pairs = zip(indices, offsets, strict=True)
+        return sequence([tirx.BufferStore(point, *each) for each in pairs])
+
+    def use(point: Buffer) -> Statement:
+        return body([point[offset] for offset in offsets])
+
+    return staged((len(indices),), dtype, fill, use, name="point")
 
 
-def decoded(number: Any, extents: Sequence[sizes.Extent], dtype: str) -> list[Any]:
+def decoded(
+    number: PrimExpression, extents: Sequence[sizes.Extent], dtype: str
+) -> list[PrimExpression]:
     """The point of a grid that has a number."""
-    indices: list[Any] = []
-    for place, extent in enumerate(extents):
-        behind = _divisor(sizes.product(extents[place + 1 :]), dtype)
-        index = number if behind is None else tirx.floordiv(number, behind)
-        number = number if behind is None else tirx.floormod(number, behind)
+    indices: list[PrimExpression] = []
+    for position, extent in enumerate(extents):
+        inner = _divisor(sizes.product(extents[position + 1 :]), dtype)
+        index = number if inner is None else tirx.floordiv(number, inner)
+        number = number if inner is None else tirx.floormod(number, inner)
         unit = sizes.is_known(extent) and extent == 1
         indices.append(tirx.const(0, dtype) if unit else index)
     return indices
@@ -220,8 +324,8 @@ def decoded(number: Any, extents: Sequence[sizes.Extent], dtype: str) -> list[An
 
 def _nested(
     extents: Sequence[sizes.Extent],
-    body: Callable[[list[Any]], Statement],
-    outer: list[Any],
+    body: AtPoint,
+    outer: list[PrimExpression],
     dtype: str,
 ) -> Statement:
     """A loop for each dimension, so that what depends on outer ones is computed outside."""

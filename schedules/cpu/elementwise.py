@@ -1,7 +1,7 @@
-"""The rule for kernels without reduction: everything element by element, and copies.
+"""The strategy for kernels without reduction: elementwise code, copies, relayouts, gathers.
 
 The innermost axis runs in vectors, the others in one parallel loop; neighbouring axes that all
-accesses run through together are one. A row that no vector divides ends in narrower vectors.
+accesses run through together are one.
 
 Conditions that compare an axis with a number (concatenation, padding) divide the axis: each part
 has its own loop, without a condition in it, so that a concatenation becomes plain copies.
@@ -9,56 +9,86 @@ has its own loop, without a condition in it, so that a concatenation becomes pla
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis import index_splitting, regrouping, sizes
+from tvm_nnef.schedules.analysis import index_splitting, regrouping
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined, is_pointwise
-from tvm_nnef.schedules.analysis.merging import merge_axes
-from tvm_nnef.schedules.cpu import replicated_loads, transposition
+from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
+from tvm_nnef.schedules.cpu.replicated_loads import ReplicatedPlan, replication, with_joined_end
+from tvm_nnef.schedules.cpu.stage_plan import STEP_CYCLES, Assignment, RowsPlan, StagePlan
+from tvm_nnef.schedules.cpu.transposition import FEWEST, BlocksPlan, block_edges, crossing
+from tvm_nnef.schedules.emit import Statement, tail_for
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.tvm_support.compat import (
-    PrimFunction,
-    dtype_of,
-    with_opaque_body,
-)
+from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
 
 NAME = "cpu.elementwise"
-
-STEP_CYCLES = 4
-"""Cycles to load, compute and store one vector, about."""
 
 _LOADED = 2
 """Vectors that are loaded for one of the result at most: bools are narrower than what they tell."""
 
 
-def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunction | None:
-    """The function in vectors and in parallel; None where something is reduced."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ElementwisePlan(Plan):
+    """A plan for each of the ``kept`` stages; the others are computed where they are read."""
+
+    kernel: Kernel
+    kept: tuple[Stage, ...]
+    stages: tuple[StagePlan, ...]
+
+    @property
+    def strategy(self) -> str:
+        """``cpu.elementwise``."""
+        return NAME
+
+    @property
+    def cost(self) -> float:
+        """The sum over the kept stages."""
+        return sum(stage.cycles for stage in self.stages)
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The form of each kept stage."""
+        pairs = zip(self.kept, self.stages, strict=True)
+        return {str(stage.buffer.name): f"in {plan.describe()}" for stage, plan in pairs}
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with the loops of one kept stage after the other."""
+        results = self.kernel.results
+        body = emit.sequence([stage.statement() for stage in self.stages])
+        allocated = [stage.buffer for stage in self.kept if stage not in results]
+        return with_opaque_body(function, [stage.buffer for stage in results], allocated, body)
+
+    def alternatives(self) -> Iterator[Plan]:
+        """The same with another plan for one of the stages."""
+        for number, stage in enumerate(self.stages):
+            for other in stage.alternatives():
+                stages = (*self.stages[:number], other, *self.stages[number + 1 :])
+                yield replace(self, stages=stages)
+
+
+def match(kernel: Kernel, machine: CpuModel) -> ElementwisePlan | None:
+    """A plan for a kernel in which nothing is reduced; None for others."""
     if any(stage.reduced for stage in kernel.stages):
         return None
     results = kernel.results
     named = _named(kernel)
-    kept = [
+    kept = tuple(
         s for s in kernel.stages if s in results or (s not in named and _is_needed_often(s, kernel))
-    ]
-    inside = {s.buffer: s for s in kernel.stages if s not in kept}
-    statements = []
-    for stage in kept:
-        value = inlined(stage.value, inside, stage.axes)
-        flat = Stage(stage.buffer, stage.axes, value)
-        statements.append(copy_statement(flat, kernel.index_type, machine))
-    allocated = [s.buffer for s in kept if s not in results]
-    return with_opaque_body(
-        function, [s.buffer for s in results], allocated, emit.sequence(statements)
     )
+    inside = {s.buffer: s for s in kernel.stages if s not in kept}
+    values = [inlined(stage.value, inside, stage.axes) for stage in kept]
+    stages = tuple(
+        stage_plan(Stage(stage.buffer, stage.axes, value), kernel.index_type, machine)
+        for stage, value in zip(kept, values, strict=True)
+    )
+    return ElementwisePlan(kernel, kept, stages)
 
 
 def _is_needed_often(stage: Stage, kernel: Kernel) -> bool:
@@ -78,109 +108,99 @@ def _named(kernel: Kernel) -> list[Stage]:
     return found
 
 
-def _divides_by_integers(value: Any) -> bool:
+def _nodes(value: PrimExpression, *kinds: type) -> list[PrimExpression]:
+    """The nodes of some kinds in an expression."""
+    found: list[PrimExpression] = []
+    tvm_ffi.structural_walk(value, (kinds, found.append), order="post")
+    return found
+
+
+def _divides_by_integers(value: PrimExpression) -> bool:
     """Whether reals are divided by what is made of integers.
 
     In a comparison TVM looks for the bounds of such a divisor, as if it were an integer, and stops
-    where that may be 0: so the quotient is held in memory instead.
+    if that may be 0: so the quotient is held in memory instead.
     """
-    quotients: list[Any] = []
-    tvm_ffi.structural_walk(value, (tirx.Div, quotients.append), order="post")
-    casts: list[Any] = []
-    for quotient in quotients:
-        tvm_ffi.structural_walk(quotient.b, (tirx.Cast, casts.append), order="post")
+    divisors = [quotient.b for quotient in _nodes(value, tirx.Div)]
+    casts = [cast for divisor in divisors for cast in _nodes(divisor, tirx.Cast)]
     return any("int" in dtype_of(cast.value) for cast in casts)
 
 
-def copy_statement(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = True) -> Any:
-    """The loops that compute a stage without reduction, on several threads where it may be."""
+def copy_statement(
+    stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = True
+) -> Statement:
+    """The loops that compute a stage without reduction, on several threads if that pays."""
+    return stage_plan(stage, dtype, machine, threads=threads).statement()
+
+
+def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = True) -> StagePlan:
+    """A plan for a stage without reduction, on several threads if they are allowed and pay."""
     unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.is_unit}
     axes = [axis for axis in stage.axes if not axis.is_unit]
     indices = tuple(unit.get(axis.var, axis.var) for axis in stage.axes)
     value = substituted(stage.value, unit)
-    divided = {axis: index_splitting.parts(value, axis) for axis in axes}
-    whole = not any(len(parts) > 1 for parts in divided.values())
-    target = stage.buffer[indices] if indices else None
-    if target is None:
-        return tirx.BufferStore(stage.buffer, value, [])
-    repeats = replicated_loads.repeats(value, axes, stage.dtype) if whole else None
-    # Regrouped, the last axis would be as short as what neighbours share is long.
-    even = whole and repeats is None
-    merged = regrouping.regrouped(axes, value, target, dtype) if even else None
-    if merged is None:
-        kept = [axis for axis in axes if len(divided[axis]) > 1]
-        merged = merge_axes(axes, (value, target), dtype, keep=kept)
-    value, target = merged.expressions
-    lanes = 1 if _divides_by_symbols(value) else _lanes(stage, machine)
     parallel = threads and stage.work >= machine.parallel_work(STEP_CYCLES)
-    crossing = transposition.crossing(value, merged.axes)
-    boxes = _Boxes(merged.axes, divided, value, target, dtype, lanes, parallel, machine)
-    if repeats is not None and lanes > 1:
-        loops = replicated_loads.rows(
-            merged.axes, repeats, value, target, dtype, lanes, parallel=parallel
-        )
-    elif crossing is not None and whole and lanes > 1:
-        loops = transposition.blocks(
-            merged.axes, crossing, value, target, dtype, lanes, parallel=parallel
-        )
-        room = transposition.fits(merged.axes, crossing, lanes)
-        loops = loops if room is None else tirx.IfThenElse(room, loops, boxes.statement())
-    else:
-        loops = boxes.statement()
-    return emit.sequence([*merged.views, loops])
+    if not indices:
+        single = Assignment((), stage.buffer, (), value, dtype)
+        return _rows(single, {}, 1, parallel, machine)
+    divided = {axis: index_splitting.parts(value, axis) for axis in axes}
+    divided = {axis: parts for axis, parts in divided.items() if len(parts) > 1}
+    target = stage.buffer[indices]
+    count = None if divided else replication(value, axes, stage.dtype)
+    merged = _merged(axes, value, target, dtype, divided, regroup=count is None)
+    if count is None and not divided:
+        joined = with_joined_end(merged, dtype)
+        count = replication(joined.expressions[0], joined.axes, stage.dtype)
+        merged = merged if count is None else joined
+    value, target = merged.expressions
+    assignment = Assignment(
+        merged.axes, target.source, tuple(target.indices), value, dtype, merged.views
+    )
+    lanes = 1 if _divides_by_symbols(value) else _lanes(stage, machine)
+    rows = _rows(assignment, divided, lanes, parallel, machine)
+    across = None if divided else crossing(value, merged.axes)
+    if count is not None and lanes > 1:
+        tail = tail_for(merged.axes[-1].extent)
+        return ReplicatedPlan(assignment, lanes, parallel, count, tail)
+    if across is not None and lanes > 1:
+        edges = block_edges(merged.axes, across, lanes)
+        return BlocksPlan(assignment, lanes, parallel, across, edges, otherwise=rows)
+    return rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Boxes:
-    """Writes the loops over all axes, which are ``divided`` into parts."""
+def _rows(
+    assignment: Assignment,
+    parts: Mapping[Axis, Sequence[index_splitting.Part]],
+    lanes: int,
+    parallel: bool,
+    machine: CpuModel,
+) -> RowsPlan:
+    tail = tail_for(assignment.axes[-1].extent if assignment.axes else 1)
+    chunk = max(lanes, machine.parallel_work(STEP_CYCLES) // 8)
+    return RowsPlan(assignment, lanes, parallel, tail, chunk, parts)
 
-    axes: Sequence[Axis]
-    divided: Mapping[Axis, Sequence[index_splitting.Part]]
-    value: Any
-    target: Any
-    dtype: str
-    lanes: int
-    parallel: bool
-    machine: CpuModel
 
-    def statement(self) -> Any:
-        """The loops over one part of each outer axis and all parts of the inner one, for each."""
-        if not self.axes:
-            return tirx.BufferStore(self.target.source, self.value, list(self.target.indices))
-        parts = [self.divided.get(axis, [(0, axis.extent)]) for axis in self.axes]
-        return emit.sequence([self._box(box, parts[-1]) for box in itertools.product(*parts[:-1])])
-
-    def _box(
-        self, box: Sequence[index_splitting.Part], parts: Sequence[index_splitting.Part]
-    ) -> Any:
-        *outer, inner = self.axes
-
-        def row(indices: list[Any]) -> Any:
-            where = {
-                axis.var: index + sizes.number(first, self.dtype)
-                for axis, index, (first, _) in zip(outer, indices, box, strict=True)
-            }
-            return emit.sequence([strip(where, part) for part in parts])
-
-        def strip(where: Mapping[Any, Any], part: index_splitting.Part) -> Any:
-            simple = index_splitting.between(self.value, self.axes, [*box, part])
-            first = sizes.number(part[0], self.dtype)
-
-            def element(index: Any) -> Any:
-                here = {**where, inner.var: index + first}
-                return tirx.BufferStore(
-                    self.target.source,
-                    substituted(simple, here),
-                    [substituted(i, here) for i in self.target.indices],
-                )
-
-            return _row(index_splitting.length(part), self.lanes, element, self.dtype)
-
-        if not outer and self.parallel and len(parts) == 1:
-            chunk = max(self.lanes, self.machine.parallel_work(STEP_CYCLES) // 8)
-            return _long_row(inner, self.value, self.target, self.dtype, self.lanes, chunk)
-        lengths = [index_splitting.length(part) for part in box]
-        return emit.grid(lengths, row, self.dtype, parallel=self.parallel)
+def _merged(
+    axes: Sequence[Axis],
+    value: PrimExpression,
+    target: PrimExpression,
+    dtype: str,
+    divided: Mapping[Axis, Sequence[index_splitting.Part]],
+    *,
+    regroup: bool,
+) -> Merged:
+    """The axes with neighbours merged, and those that indices divide as several if that helps."""
+    merged = merge_axes(axes, (value, target), dtype, keep=list(divided))
+    if divided or not regroup:
+        return merged
+    regrouped = regrouping.regrouped(axes, value, target, dtype)
+    if regrouped is None:
+        return merged
+    # Blocks of what the last axis is divided into would be too narrow for registers.
+    narrow = regrouped.axes and regrouped.axes[-1].extent < FEWEST
+    if narrow and crossing(merged.expressions[0], merged.axes) is not None:
+        return merged
+    return regrouped
 
 
 def _lanes(stage: Stage, machine: CpuModel) -> int:
@@ -190,76 +210,13 @@ def _lanes(stage: Stage, machine: CpuModel) -> int:
     return min(machine.lanes(own), _LOADED * machine.lanes(widest))
 
 
-def _divides_by_symbols(value: Any) -> bool:
-    """Whether integers are divided by what only a run tells, as where open extents are regrouped.
+def _divides_by_symbols(value: PrimExpression) -> bool:
+    """Whether integers are divided by dynamic ones, as when dynamic dimensions are regrouped.
 
     No machine divides integers in vectors, and LLVM takes minutes to take such vectors apart.
     """
-    found: list[Any] = []
-    for kind in (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod):
-        tvm_ffi.structural_walk(value, (kind, found.append), order="post")
+    divisions = _nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
     return any(
         dtype_of(each).startswith(("int", "uint")) and not isinstance(each.b, tirx.IntImm)
-        for each in found
+        for each in divisions
     )
-
-
-def _row(extent: sizes.Extent, lanes: int, element: emit.Body, dtype: str) -> Any:
-    """The elements of a row, in vectors where there are lanes."""
-    if lanes > 1:
-        return emit.strip(extent, lanes, element, dtype, again=True)
-    return emit.loop(extent, element, name="element", dtype=dtype)
-
-
-def _long_row(inner: Axis, value: Any, target: Any, dtype: str, lanes: int, chunk: int) -> Any:
-    """One row, divided among threads in chunks."""
-    if not inner.is_known:
-        return _symbolic_long_row(inner, value, target, dtype, lanes, chunk)
-    full, rest = divmod(inner.extent, chunk)
-
-    element_at = _element_at(inner, value, target)
-    statements = []
-    if full:
-        statements.append(
-            emit.grid(
-                [full],
-                lambda i: _row(chunk, lanes, element_at(i[0] * tirx.const(chunk, dtype)), dtype),
-                dtype,
-                parallel=True,
-            )
-        )
-    if rest:
-        start = tirx.const(full * chunk, dtype)
-        statements.append(_row(rest, lanes, element_at(start), dtype))
-    return emit.sequence(statements)
-
-
-def _symbolic_long_row(
-    inner: Axis, value: Any, target: Any, dtype: str, lanes: int, chunk: int
-) -> Any:
-    """One row whose length only a run tells, divided among threads."""
-    element_at = _element_at(inner, value, target)
-
-    def task(indices: list[Any]) -> Any:
-        start = indices[0] * tirx.const(chunk, dtype)
-        length = tirx.min(tirx.const(chunk, dtype), inner.extent - start)
-        return _row(length, lanes, element_at(start), dtype)
-
-    return emit.grid([sizes.quotient_above(inner.extent, chunk)], task, dtype, parallel=True)
-
-
-def _element_at(inner: Axis, value: Any, target: Any) -> Any:
-    """What stores the element of a number behind a start."""
-
-    def element_at(start: Any) -> Any:
-        def element(index: Any) -> Any:
-            here = {inner.var: start + index}
-            return tirx.BufferStore(
-                target.source,
-                substituted(value, here),
-                [substituted(i, here) for i in target.indices],
-            )
-
-        return element
-
-    return element_at

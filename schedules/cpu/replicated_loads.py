@@ -1,33 +1,116 @@
-"""Loops over a last axis of which several neighbours read the same element of something.
+"""Plans for a last axis along which neighbours read the same element, as in nearest upsampling.
 
-Enters: the axes and the expression of a stage without reduction that has a quotient ``i // count``
-of the last axis as an index, such as images that grow to twice their size. Leaves: its loops. Lanes
-run along the quotient, where elements are contiguous, once for each remainder; what they give is
-interleaved in registers and stored in one piece. LLVM would load each lane by itself. Elements that
-are not shared lie ``count`` apart for one remainder: those of all remainders share their vectors
-(:mod:`strided_loads`).
+An index of something is a quotient ``i // count`` of the last axis. Lanes run along the quotient,
+where elements are contiguous, once for each remainder; the results are interleaved in registers and
+stored in one piece. LLVM would load each lane by itself. Elements that are not shared lie ``count``
+apart for one remainder: those of all remainders share their vectors (:mod:`strided_loads`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from tvm import sym, tirx
-from tvm.ir import Range
 
 from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, substituted, with_simple_indices
 from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.schedules.analysis.merging import Merged
+from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
+from tvm_nnef.schedules.emit import Statement, Tail
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, buffer_view, dtype_of
 
 _MOST = 4
 """So many vectors at most are interleaved."""
 
 
-def repeats(value: Any, axes: Sequence[Axis], kind: str) -> int | None:
-    """How many neighbours along the last axis share an element; None where lanes would not do."""
-    if not axes or not axes[-1].is_known or kind == "bool":
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplicatedPlan(StagePlan):
+    """Vectors of quotients of the last axis by ``count``, interleaved."""
+
+    count: int
+    tail: Tail
+
+    @property
+    def form(self) -> str:
+        """How many neighbours share an element."""
+        return f"rows interleaved from {self.count} vectors each,"
+
+    def loops(self) -> Statement:
+        """The loops over all axes, the last one in interleaved vectors."""
+        assignment = self.assignment
+        *outer, last = assignment.axes
+        quotient = _quotient(last, self.count)
+        values = [
+            at_remainder(assignment.value, last, quotient, self.count, remainder)
+            for remainder in range(self.count)
+        ]
+        done = sizes.product((quotient.extent, self.count))
+        shared = self.parallel and not outer
+        kind = tirx.ForKind.PARALLEL if shared else tirx.ForKind.SERIAL
+
+        def row(indices: list[PrimExpression]) -> Statement:
+            where = {axis.var: index for axis, index in zip(outer, indices, strict=True)}
+
+            def piece(first: PrimExpression, width: sizes.Extent) -> Statement:
+                return self._piece(where, quotient, values, first, int(width))
+
+            def single(index: PrimExpression) -> Statement:
+                return assignment.at({**where, last.var: assignment.number(done) + index})
+
+            dtype = assignment.index_type
+            pieces = emit.split(quotient.extent, self.lanes, piece, self.tail, dtype, kind=kind)
+            if sizes.is_divisible(last.extent, self.count):
+                return pieces
+            rest = emit.loop(last.extent - done, single, name="element", dtype=dtype)
+            return emit.sequence([pieces, rest])
+
+        extents = [axis.extent for axis in outer]
+        return emit.grid(extents, row, assignment.index_type, parallel=self.parallel)
+
+    def _piece(
+        self,
+        where: Values,
+        quotient: Axis,
+        values: Sequence[PrimExpression],
+        first: PrimExpression,
+        width: int,
+    ) -> Statement:
+        """Neighbouring quotients: one vector for each remainder, then all of them in one."""
+        assignment, count = self.assignment, self.count
+        number = assignment.number
+
+        def read(held: Buffer, remainder: int) -> Statement:
+            def stored(lane: PrimExpression) -> Statement:
+                point = {**where, quotient.var: first + lane}
+                found = substituted(values[remainder], point)
+                return tirx.BufferStore(held, found, [number(remainder * width) + lane])
+
+            return emit.vectors(width, width, stored, assignment.index_type)
+
+        def fill(held: Buffer) -> Statement:
+            return emit.sequence([read(held, remainder) for remainder in range(count)])
+
+        def use(held: Buffer) -> Statement:
+            parts = [
+                held[(tirx.Ramp(number(start), number(1), width) if width > 1 else number(start),)]
+                for start in range(0, count * width, width)
+            ]
+            order = [r * width + lane for lane in range(width) for r in range(count)]
+            begin = {**where, assignment.axes[-1].var: first * number(count)}
+            *front, end = (substituted(index, begin) for index in assignment.indices)
+            lanes = tirx.Ramp(end, number(1), count * width)
+            return tirx.BufferStore(assignment.buffer, tirx.Shuffle(parts, order), [*front, lanes])
+
+        return emit.staged((count * width,), assignment.dtype, fill, use, name="held")
+
+
+def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int | None:
+    """How many neighbours along the last axis share an element; None if lanes would not do."""
+    if not axes or dtype == "bool":
         return None
     last = axes[-1]
     counts = {
@@ -42,83 +125,57 @@ def repeats(value: Any, axes: Sequence[Axis], kind: str) -> int | None:
         return None
     (count,) = counts
     bools = any(str(load.source.dtype) == "bool" for load in loads(value))
-    if not 1 < count <= _MOST or last.extent % count or bools:
+    short = last.is_known and last.extent < count
+    if not 1 < count <= _MOST or bools or short:
         return None
-    place = Axis(tirx.Var("place", last.var.ty.dtype), last.extent // count)
+    quotient = _quotient(last, count)
     near = all(
-        stride_of(load, place.var) in (0, 1, count)
+        stride_of(load, quotient.var) in (0, 1, count)
         for remainder in range(count)
-        for load in loads(_at(value, last, place, count, remainder))
+        for load in loads(at_remainder(value, last, quotient, count, remainder))
     )
     return count if near else None
 
 
-def _at(value: Any, last: Axis, place: Axis, count: int, remainder: int) -> Any:
-    """The value where the last axis is so many times a place, and a remainder."""
-    dtype = str(last.var.ty.dtype)
+def with_joined_end(merged: Merged, dtype: str) -> Merged:
+    """The last two axes as one if the last one is short: its values are remainders of the sum.
+
+    The last dimension of the target has to be the last axis.
+    """
+    value, target = merged.expressions
+    if len(merged.axes) < 2 or len(target.indices) < 2:
+        return merged
+    *front, outer, last = merged.axes
+    *dimensions, size = map(sizes.extent, target.source.shape)
+    indices = target.indices[-2:]
+    if not last.is_known or not 1 < last.extent <= _MOST or not sizes.same(size, last.extent):
+        return merged
+    if not all(i.same_as(axis.var) for i, axis in zip(indices, (outer, last), strict=True)):
+        return merged
+    joined = Axis(tirx.Var("joined", dtype), sizes.product((outer.extent, last.extent)))
+    shape = [*dimensions[:-1], sizes.product((dimensions[-1], size))]
+    buffer, view = buffer_view(target.source, shape)
+    count = tirx.const(last.extent, dtype)
+    inside = {
+        outer.var: tirx.floordiv(joined.var, count),
+        last.var: tirx.floormod(joined.var, count),
+    }
+    store = buffer[(*target.indices[:-2], joined.var)]
+    expressions = (substituted(value, inside), store)
+    return Merged((*front, joined), expressions, (*merged.views, view))
+
+
+def _quotient(axis: Axis, count: int) -> Axis:
+    """The axis of the quotients of an axis."""
+    return Axis(tirx.Var("quotient", dtype_of(axis.var)), sizes.quotient(axis.extent, count))
+
+
+def at_remainder(
+    value: PrimExpression, axis: Axis, quotient: Axis, count: int, remainder: int
+) -> PrimExpression:
+    """The value with an axis as ``count`` times a quotient, and a remainder."""
+    dtype = dtype_of(axis.var)
     analyzer = sym.Analyzer()
-    analyzer.bind(place.var, Range(0, place.extent))
-    where = place.var * tirx.const(count, dtype) + tirx.const(remainder, dtype)
-    return with_simple_indices(substituted(value, {last.var: where}), analyzer)
-
-
-def rows(
-    axes: Sequence[Axis],
-    count: int,
-    value: Any,
-    target: Any,
-    dtype: str,
-    lanes: int,
-    *,
-    parallel: bool,
-) -> Any:
-    """The loops over all axes, the last one in interleaved vectors."""
-    *outer, last = axes
-    place = Axis(tirx.Var("place", dtype), last.extent // count)
-    values = [_at(value, last, place, count, remainder) for remainder in range(count)]
-    kind = str(target.source.dtype)
-
-    def number(value: int) -> Any:
-        return tirx.const(value, dtype)
-
-    def piece(where: dict[Any, Any], first: Any, width: int) -> Any:
-        """Some places beside each other: one vector for each remainder, then all in one."""
-        held = tirx.decl_buffer((count * width,), kind, "held", scope="local")
-
-        def read(remainder: int, each: Any) -> Any:
-            def stored(lane: Any) -> Any:
-                found = substituted(each, {**where, place.var: first + lane})
-                return tirx.BufferStore(held, found, [number(remainder * width) + lane])
-
-            return emit.vectors(width, width, stored, dtype)
-
-        reads = [read(remainder, each) for remainder, each in enumerate(values)]
-        parts = [
-            held[(tirx.Ramp(number(start), number(1), width) if width > 1 else number(start),)]
-            for start in range(0, count * width, width)
-        ]
-        order = [remainder * width + lane for lane in range(width) for remainder in range(count)]
-        begin = {**where, last.var: first * number(count)}
-        *front, end = (substituted(index, begin) for index in target.indices)
-        stored = tirx.BufferStore(
-            target.source,
-            tirx.Shuffle(parts, order),
-            [*front, tirx.Ramp(end, number(1), count * width)],
-        )
-        return emit.sequence([tirx.AllocBuffer(held), *reads, stored])
-
-    def row(indices: list[Any]) -> Any:
-        where = {axis.var: index for axis, index in zip(outer, indices, strict=True)}
-        full, rest = divmod(place.extent, lanes)
-        statements = []
-        if full:
-            statements.append(
-                emit.loop(full, lambda n: piece(where, n * number(lanes), lanes), dtype=dtype)
-            )
-        statements += [
-            piece(where, number(full * lanes + part.offset), part.lanes)
-            for part in emit.pieces(rest, lanes)
-        ]
-        return emit.sequence(statements)
-
-    return emit.grid([axis.extent for axis in outer], row, dtype, parallel=parallel)
+    analyzer.bind(quotient.var, sizes.range_of(quotient.var, 0, quotient.extent))
+    index = quotient.var * tirx.const(count, dtype) + tirx.const(remainder, dtype)
+    return with_simple_indices(substituted(value, {axis.var: index}), analyzer)

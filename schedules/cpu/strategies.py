@@ -33,12 +33,11 @@ _WRITING: tuple[tuple[str, Apply], ...] = (
     (row_reduction.NAME, row_reduction.apply),
     (register_tile.NAME, register_tile.apply),
     (staged_windows.NAME, staged_windows.apply),
-    (elementwise.NAME, elementwise.apply),
     (sampling.NAME, sampling.apply),
 )
 """Strategies that write their loops while they match; of these the first that matches counts."""
 
-STRATEGIES: tuple[Match, ...] = ()
+STRATEGIES: tuple[Match, ...] = (elementwise.match,)
 """The strategies that return plans; of plans of equal cost the first one wins."""
 
 

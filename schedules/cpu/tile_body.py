@@ -222,7 +222,8 @@ class TileBody:
             def stored(lane: Any) -> Any:
                 return final(row, lane, copy)
 
-            return emit.strip(self.stored, self.plan.lanes, stored, self.dtype, again=True)
+            tail = emit.tail_for(self.stored)
+            return emit.strip(self.stored, self.plan.lanes, stored, self.dtype, tail=tail)
 
         count = self._number(height)
         if last.guard is not None:

@@ -1,158 +1,150 @@
-"""Loops over blocks of two axes: one contiguous where it is read, one where it is stored.
+"""Plans in blocks of two axes: one contiguous where elements are read, one where they are stored.
 
-Enters: the axes and the expression of a stage without reduction. Leaves: its loops. A block is
-computed in vectors along the axis on which it is read, and turned in registers: each step of a turn
-exchanges halves, then quarters and so on, of pairs of vectors.
+A block is computed in vectors along the axis on which it is read, and transposed in registers: each
+step exchanges halves, then quarters and so on, of pairs of vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.codegen.strided_loads import WIDEST
+from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
+from tvm_nnef.schedules.emit import Statement
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
 _BLOCK = 16
 """Rows and columns of a block at most: a line of the cache has as many."""
 
-_FEWEST = 4
-"""Rows and columns of a block that is turned in registers."""
-
-
-def crossing(value: Any, axes: Sequence[Axis]) -> Axis | None:
-    """The axis along which something is contiguous that is strided along the last axis."""
-    if len(axes) < 2 or axes[-1].is_unit:
-        return None
-    outer = [axis for axis in axes[:-1] if not axis.is_unit]
-    for load in loads(value):
-        steps = {axis: _step(load, axis) for axis in axes}
-        if steps[axes[-1]] in (0, 1, None):
-            continue
-        found = next((axis for axis in outer if steps[axis] == 1), None)
-        if found is not None and _is_sorted(found, steps[axes[-1]]):
-            continue
-        return found
-    return None
-
-
-def _is_sorted(across: Axis, step: int | None) -> bool:
-    """Whether lanes are so near to each other, and so few columns across, that lanes are sorted."""
-    few = across.is_known and across.extent < _FEWEST
-    return few and step is not None and 1 < step <= WIDEST
-
+FEWEST = 4
+"""Rows and columns of a block that is transposed in registers."""
 
 _FAR = 1 << 30
-"""The step along a dimension in front of one whose extent only a run tells."""
+"""The step along a dimension before one whose size is dynamic."""
 
 
-def _step(load: Any, axis: Axis) -> int | None:
-    """By how much a load moves along an axis; None: not evenly."""
-    step = stride_of(load, axis.var)
-    if step is not None or count(load, axis) != 1:
-        return step
-    *front, _ = load.indices
-    return _FAR if any(index.same_as(axis.var) for index in front) else None
+@dataclass(frozen=True, slots=True, eq=False)
+class BlocksPlan(StagePlan):
+    """Blocks of ``across`` and the last axis, of ``edges`` elements; the last ones overlap."""
+
+    across: Axis
+    edges: Mapping[Axis, int]
+
+    @property
+    def form(self) -> str:
+        """The size of a block and how it is transposed."""
+        by = "registers" if self._in_registers() else "memory"
+        return f"blocks {self._height}x{self._width} transposed in {by},"
+
+    @property
+    def _height(self) -> int:
+        return self.edges[self.assignment.axes[-1]]
+
+    @property
+    def _width(self) -> int:
+        return self.edges[self.across]
+
+    def _in_registers(self) -> bool:
+        return FEWEST <= self._width == self._height <= self.lanes
+
+    @property
+    def condition(self) -> PrimExpression | None:
+        """Whether dynamic dimensions have at least a block."""
+        tests = [axis.extent >= edge for axis, edge in self.edges.items() if not axis.is_known]
+        return tirx.all(*tests) if tests else None
+
+    def loops(self) -> Statement:
+        """The loops over all blocks."""
+        axes, edges, dtype = self.assignment.axes, self.edges, self.assignment.index_type
+        counts = [sizes.quotient_above(axis.extent, edges.get(axis, 1)) for axis in axes]
+        write = _in_registers if self._in_registers() else _in_memory
+
+        def block(indices: list[PrimExpression]) -> Statement:
+            first = {
+                axis.var: emit.tile_start(index, axis.extent, edges[axis], dtype)
+                if axis in edges
+                else index
+                for axis, index in zip(axes, indices, strict=True)
+            }
+            return write(_Block(self, first, self._height, self._width))
+
+        return emit.grid(counts, block, dtype, parallel=self.parallel)
 
 
-def fits(axes: Sequence[Axis], across: Axis, lanes: int) -> Any:
-    """Whether there is room for a block, as a condition; None where that is certain."""
-    edges = _edges(axes, across, lanes)
-    tests = [axis.extent >= edge for axis, edge in edges.items() if not axis.is_known]
-    return tirx.all(*tests) if tests else None
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """A block of a plan, its first element, and its rows and columns."""
 
+    plan: BlocksPlan
+    first: Values
+    height: int
+    width: int
 
-def _edges(axes: Sequence[Axis], across: Axis, lanes: int) -> dict[Axis, int]:
-    """The extents of a block, equal ones where it is turned in registers."""
-    edges = {a: min(_BLOCK, a.extent) if a.is_known else _BLOCK for a in (across, axes[-1])}
-    square = 1 << (min(lanes, *edges.values()).bit_length() - 1)
-    return dict.fromkeys(edges, square) if square >= _FEWEST else edges
-
-
-def blocks(
-    axes: Sequence[Axis],
-    across: Axis,
-    value: Any,
-    target: Any,
-    dtype: str,
-    lanes: int,
-    *,
-    parallel: bool,
-) -> Any:
-    """The loops over blocks of ``across`` and the last axis; those at the end overlap others.
-
-    Where only a run tells the extents, only for those that a block ``fits`` in.
-    """
-    inner = axes[-1]
-    edges = _edges(axes, across, lanes)
-    turned = _FEWEST <= edges[across] == edges[inner] <= lanes
-    counts = [sizes.quotient_above(a.extent, edges[a]) if a in edges else a.extent for a in axes]
-
-    def start(axis: Axis, number: Any) -> Any:
-        first = number * tirx.const(edges[axis], dtype)
-        if sizes.is_divisible(axis.extent, edges[axis]):
-            return first
-        return tirx.min(first, sizes.number(axis.extent - edges[axis], dtype))
-
-    def block(indices: list[Any]) -> Any:
-        where = {
-            axis.var: start(axis, index) if axis in edges else index
-            for axis, index in zip(axes, indices, strict=True)
+    def _at(self, row: PrimExpression, column: PrimExpression) -> Values:
+        inner, across = self.plan.assignment.axes[-1].var, self.plan.across.var
+        return {
+            **self.first,
+            across: self.first[across] + column,
+            inner: self.first[inner] + row,
         }
 
-        def here(row: Any, column: Any) -> dict[Any, Any]:
-            places = {across.var: where[across.var] + column, inner.var: where[inner.var] + row}
-            return {**where, **places}
+    def element(self, row: PrimExpression, column: PrimExpression) -> PrimExpression:
+        """The value of an element."""
+        return substituted(self.plan.assignment.value, self._at(row, column))
 
-        def element(row: Any, column: Any) -> Any:
-            return substituted(value, here(row, column))
+    def store(
+        self, row: PrimExpression, column: PrimExpression, found: PrimExpression
+    ) -> Statement:
+        """The store of the value of an element."""
+        return self.plan.assignment.put(found, self._at(row, column))
 
-        def store(row: Any, column: Any, found: Any) -> Any:
-            indices = [substituted(i, here(row, column)) for i in target.indices]
-            return tirx.BufferStore(target.source, found, indices)
+    def number(self, value: int) -> PrimExpression:
+        """An index."""
+        return self.plan.assignment.number(value)
 
-        kind = str(target.source.dtype)
-        if turned:
-            return _turned(edges[inner], kind, element, store, dtype)
-        return _copied(edges[inner], edges[across], kind, lanes, element, store, dtype)
+    def vectors(self, extent: int, body: emit.Body) -> Statement:
+        """The body for each of some elements, in vectors."""
+        return emit.vectors(extent, self.plan.lanes, body, self.plan.assignment.index_type)
 
-    return emit.grid(counts, block, dtype, parallel=parallel)
+    def loop(self, extent: int, body: emit.Body) -> Statement:
+        """The body for each of some rows or columns."""
+        return emit.loop(extent, body, dtype=self.plan.assignment.index_type)
+
+    def buffer(self, size: int) -> Buffer:
+        """A buffer for elements of the block."""
+        return tirx.decl_buffer((size,), self.plan.assignment.dtype, "block", scope="local")
 
 
-def _turned(square: int, kind: str, element: Any, store: Any, dtype: str) -> Any:
+def _in_registers(block: _Block) -> Statement:
     """A square block by way of registers, one vector for each row and later for each column."""
+    square, number = block.height, block.number
 
-    def number(value: int) -> Any:
-        return tirx.const(value, dtype)
-
-    def whole(row: int) -> Any:
+    def whole(row: int) -> PrimExpression:
         return tirx.Ramp(number(row * square), number(1), square)
 
-    def held() -> Any:
-        return tirx.decl_buffer((square * square,), kind, "block", scope="local")
+    rows = block.buffer(square * square)
+    statements: list[Statement] = [tirx.AllocBuffer(rows)]
 
-    rows = held()
-    statements: list[Any] = [tirx.AllocBuffer(rows)]
+    def read(row: int) -> Statement:
+        def load(column: PrimExpression) -> Statement:
+            value = block.element(number(row), column)
+            return tirx.BufferStore(rows, value, [number(row * square) + column])
 
-    def read(row: int) -> Any:
-        return emit.vectors(
-            square,
-            square,
-            lambda c: tirx.BufferStore(rows, element(number(row), c), [number(row * square) + c]),
-            dtype,
-        )
+        return block.vectors(square, load)
 
     statements += [read(row) for row in range(square)]
     step = square // 2
     while step:
-        turned = held()
+        turned = block.buffer(square * square)
         statements.append(tirx.AllocBuffer(turned))
         for row in range(square):
             pair = [rows[(whole(row & ~step),)], rows[(whole(row | step),)]]
@@ -160,51 +152,92 @@ def _turned(square: int, kind: str, element: Any, store: Any, dtype: str) -> Any
             statements.append(tirx.BufferStore(turned, mixed, [whole(row)]))
         rows, step = turned, step // 2
 
-    def write(column: int) -> Any:
-        return emit.vectors(
-            square,
-            square,
-            lambda r: store(r, number(column), rows[(number(column * square) + r,)]),
-            dtype,
-        )
+    def write(column: int) -> Statement:
+        def store(row: PrimExpression) -> Statement:
+            return block.store(row, number(column), rows[(number(column * square) + row,)])
+
+        return block.vectors(square, store)
 
     statements += [write(column) for column in range(square)]
     return emit.sequence(statements)
 
 
 def _halves(lanes: int, step: int, *, second: bool) -> list[int]:
-    """Which lanes of two vectors stand in the first, or the second, after a step of a turn."""
+    """Which lanes of two vectors the first, or the second, has after a step of a transposition."""
     if second:
         return [lane + lanes if lane & step else lane + step for lane in range(lanes)]
     return [lane - step + lanes if lane & step else lane for lane in range(lanes)]
 
 
-def _copied(
-    height: int, width: int, kind: str, lanes: int, element: Any, store: Any, dtype: str
-) -> Any:
+def _in_memory(block: _Block) -> Statement:
     """A block by way of a small buffer.
 
-    Its rows are one element longer, so that columns fall into different places of the cache.
+    Its rows are one element longer, so that columns are in different sets of the cache.
     """
-    pitch = width + 1
-    held = tirx.decl_buffer((pitch * height,), kind, "block", scope="local")
+    pitch = block.number(block.width + 1)
 
-    def place(row: Any, column: Any) -> Any:
-        return row * tirx.const(pitch, dtype) + column
+    def fill(held: Buffer) -> Statement:
+        def load(row: PrimExpression, column: PrimExpression) -> Statement:
+            return tirx.BufferStore(held, block.element(row, column), [row * pitch + column])
 
-    rows = emit.loop(
-        height,
-        lambda r: emit.vectors(
-            width,
-            lanes,
-            lambda c: tirx.BufferStore(held, element(r, c), [place(r, c)]),
-            dtype,
-        ),
-        dtype=dtype,
-    )
-    columns = emit.loop(
-        width,
-        lambda c: emit.vectors(height, lanes, lambda r: store(r, c, held[(place(r, c),)]), dtype),
-        dtype=dtype,
-    )
-    return emit.sequence([tirx.AllocBuffer(held), rows, columns])
+        return block.loop(
+            block.height, lambda row: block.vectors(block.width, lambda c: load(row, c))
+        )
+
+    def use(held: Buffer) -> Statement:
+        def store(row: PrimExpression, column: PrimExpression) -> Statement:
+            return block.store(row, column, held[(row * pitch + column,)])
+
+        return block.loop(
+            block.width, lambda column: block.vectors(block.height, lambda r: store(r, column))
+        )
+
+    size = (block.width + 1) * block.height
+    return emit.staged((size,), block.plan.assignment.dtype, fill, use, name="block")
+
+
+def crossing(value: PrimExpression, axes: Sequence[Axis]) -> Axis | None:
+    """The axis along which something is contiguous that is strided along the last axis."""
+    if len(axes) < 2 or axes[-1].is_unit:
+        return None
+    outer = [axis for axis in axes[:-1] if not axis.is_unit]
+    for load in loads(value):
+        steps = {axis: _step(load, axis) for axis in axes}
+        last = steps[axes[-1]]
+        if last in (0, 1) or (last is None and not _is_computed(load, axes[-1])):
+            continue
+        found = next((axis for axis in outer if steps[axis] == 1), None)
+        if found is None and last is None:
+            continue
+        if found is not None and _is_sorted(found, last):
+            continue
+        return found
+    return None
+
+
+def _is_computed(load: PrimExpression, last: Axis) -> bool:
+    """Whether a load moves along an axis unevenly, by an index that is computed from it alone."""
+    indices = [index for index in load.indices if mentions(index, [last.var])]
+    return bool(indices) and not any(map(loads, indices))
+
+
+def _is_sorted(across: Axis, step: int | None) -> bool:
+    """Whether lanes are so near to each other, and so few columns across, that lanes are sorted."""
+    few = across.is_known and across.extent < FEWEST
+    return few and step is not None and 1 < step <= WIDEST
+
+
+def _step(load: PrimExpression, axis: Axis) -> int | None:
+    """By how much a load moves along an axis; None if not evenly."""
+    step = stride_of(load, axis.var)
+    if step is not None or count(load, axis) != 1:
+        return step
+    *front, _ = load.indices
+    return _FAR if any(index.same_as(axis.var) for index in front) else None
+
+
+def block_edges(axes: Sequence[Axis], across: Axis, lanes: int) -> dict[Axis, int]:
+    """The size of a block, a square if it is transposed in registers."""
+    edges = {a: min(_BLOCK, a.extent) if a.is_known else _BLOCK for a in (across, axes[-1])}
+    square = 1 << (min(lanes, *edges.values()).bit_length() - 1)
+    return dict.fromkeys(edges, square) if square >= FEWEST else edges

@@ -1,0 +1,224 @@
+"""Plans for one stage without reduction: what it computes (:class:`Assignment`), and its loops.
+
+The plain form are rows: vectors along the last axis, the other axes in one parallel loop. The other
+forms are in :mod:`transposition` and :mod:`replicated_loads`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tvm import tirx
+
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import index_splitting, sizes
+from tvm_nnef.schedules.analysis.accesses import stride_of
+from tvm_nnef.schedules.analysis.expressions import loads, substituted
+from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
+from tvm_nnef.schedules.emit import Statement, Tail
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
+
+STEP_CYCLES = 4
+"""Cycles to load, compute and store one vector, about."""
+
+Values = Mapping[PrimExpression, PrimExpression]
+"""The values of variables."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """``buffer[indices] = value`` for all values of some axes; ``views`` declare buffers in it."""
+
+    axes: tuple[Axis, ...]
+    buffer: Buffer
+    indices: tuple[PrimExpression, ...]
+    value: PrimExpression
+    index_type: str
+    views: tuple[Statement, ...] = ()
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the elements."""
+        return str(self.buffer.dtype)
+
+    def at(self, values: Values, value: PrimExpression | None = None) -> Statement:
+        """The store of one element, of another ``value`` if it is given."""
+        computed = substituted(self.value if value is None else value, values)
+        return self.put(computed, values)
+
+    def put(self, computed: PrimExpression, values: Values) -> Statement:
+        """The store of a value that was computed for one element."""
+        indices = [substituted(index, values) for index in self.indices]
+        return tirx.BufferStore(self.buffer, computed, indices)
+
+    def number(self, value: sizes.Extent) -> PrimExpression:
+        """An extent as an index."""
+        return sizes.number(value, self.index_type)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StagePlan(ABC):
+    """How an assignment is computed: in vectors of ``lanes``, on several threads if ``parallel``.
+
+    ``otherwise`` is for dynamic dimensions for which the plan does not hold.
+    """
+
+    assignment: Assignment
+    lanes: int
+    parallel: bool
+    otherwise: RowsPlan | None = field(default=None, kw_only=True)
+
+    @property
+    @abstractmethod
+    def form(self) -> str:
+        """The form of the loops, in a word or two."""
+
+    @abstractmethod
+    def loops(self) -> Statement:
+        """The loops, for dimensions for which :attr:`condition` holds."""
+
+    @property
+    def condition(self) -> PrimExpression | None:
+        """The condition on dynamic dimensions under which the plan holds; None for always."""
+        return None
+
+    @property
+    def cycles(self) -> float:
+        """The estimated cycles on one core."""
+        return extent_product(self.assignment.axes) / self.lanes * STEP_CYCLES
+
+    def statement(self) -> Statement:
+        """All loops."""
+        loops, condition = self.loops(), self.condition
+        if condition is not None and self.otherwise is not None:
+            loops = tirx.IfThenElse(condition, loops, self.otherwise.loops())
+        return emit.sequence([*self.assignment.views, loops])
+
+    def describe(self) -> str:
+        """The form, the lanes and the binding: ``rows of 16 lanes, parallel``."""
+        parallel = ", parallel" if self.parallel else ""
+        return f"{self.form} of {self.lanes} lanes{parallel}"
+
+    def alternatives(self) -> Iterator[StagePlan]:
+        """Other plans for the same assignment."""
+        if self.otherwise is not None:
+            yield self.otherwise
+        if self.lanes > 1:
+            yield replace(self, lanes=self.lanes // 2)
+        yield replace(self, parallel=not self.parallel)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsPlan(StagePlan):
+    """Vectors along the last axis, the other axes in one loop.
+
+    ``parts`` are those of the axes that conditions divide. A single row is shared among threads in
+    chunks of ``chunk`` elements.
+    """
+
+    tail: Tail
+    chunk: int
+    parts: Mapping[Axis, Sequence[index_splitting.Part]] = field(default_factory=dict)
+
+    @property
+    def form(self) -> str:
+        """``rows``, and if elements of a vector are loaded one by one, ``gathered rows``."""
+        return "gathered rows" if self._gathers() and self.lanes > 1 else "rows"
+
+    def _gathers(self) -> int:
+        """The number of loads that are not of neighbours along the last axis."""
+        assignment = self.assignment
+        if not assignment.axes:
+            return 0
+        last = assignment.axes[-1].var
+        return sum(stride_of(load, last) not in (0, 1) for load in loads(assignment.value))
+
+    @property
+    def cycles(self) -> float:
+        """A gathered element takes about a cycle."""
+        work = extent_product(self.assignment.axes)
+        return work / self.lanes * STEP_CYCLES + work * self._gathers()
+
+    def describe(self) -> str:
+        """The tail as well, and the chunk if the row is shared among threads."""
+        chunk = f" in chunks of {self.chunk}" if self._is_single_row() else ""
+        return f"{StagePlan.describe(self)}{chunk}, {self.tail.value} tail"
+
+    def alternatives(self) -> Iterator[StagePlan]:
+        """The same with fewer lanes, another tail, on one thread or on several."""
+        yield from StagePlan.alternatives(self)
+        if self.lanes > 1:
+            tail = Tail.NARROWER if self.tail is Tail.OVERLAP else Tail.OVERLAP
+            yield replace(self, tail=tail)
+
+    def loops(self) -> Statement:
+        """The loops over one part of each outer axis and all parts of the inner one, for each."""
+        axes = self.assignment.axes
+        if not axes:
+            return self.assignment.at({})
+        if self._is_single_row():
+            return self._chunks()
+        parts = [self._parts_of(axis) for axis in axes]
+        return emit.sequence([self._box(box, parts[-1]) for box in itertools.product(*parts[:-1])])
+
+    def _is_single_row(self) -> bool:
+        axes = self.assignment.axes
+        return self.parallel and len(axes) == 1 and len(self._parts_of(axes[0])) == 1
+
+    def _parts_of(self, axis: Axis) -> Sequence[index_splitting.Part]:
+        return self.parts.get(axis, [(0, axis.extent)])
+
+    def _box(
+        self, box: Sequence[index_splitting.Part], parts: Sequence[index_splitting.Part]
+    ) -> Statement:
+        assignment = self.assignment
+        *outer, inner = assignment.axes
+
+        def row(indices: list[PrimExpression]) -> Statement:
+            where = {
+                axis.var: index + assignment.number(first)
+                for axis, index, (first, _) in zip(outer, indices, box, strict=True)
+            }
+            return emit.sequence([strip(where, part) for part in parts])
+
+        def strip(where: Values, part: index_splitting.Part) -> Statement:
+            value = index_splitting.between(assignment.value, assignment.axes, [*box, part])
+            first = assignment.number(part[0])
+
+            def element(index: PrimExpression) -> Statement:
+                return assignment.at({**where, inner.var: index + first}, value)
+
+            return self._row(index_splitting.length(part), element)
+
+        lengths = [index_splitting.length(part) for part in box]
+        return emit.grid(lengths, row, assignment.index_type, parallel=self.parallel)
+
+    def _row(self, extent: sizes.Extent, element: emit.Body) -> Statement:
+        """The elements of a row, in vectors if there are lanes."""
+        dtype = self.assignment.index_type
+        if self.lanes > 1:
+            return emit.strip(extent, self.lanes, element, dtype, tail=self.tail)
+        return emit.loop(extent, element, name="element", dtype=dtype)
+
+    def _chunks(self) -> Statement:
+        """One row, shared among threads."""
+        (inner,) = self.assignment.axes
+
+        def chunk(start: PrimExpression, length: sizes.Extent) -> Statement:
+            def element(index: PrimExpression) -> Statement:
+                return self.assignment.at({inner.var: start + index})
+
+            return self._row(length, element)
+
+        return emit.split(
+            inner.extent,
+            self.chunk,
+            chunk,
+            Tail.GUARD,
+            self.assignment.index_type,
+            name="task",
+            kind=tirx.ForKind.PARALLEL,
+        )
