@@ -33,11 +33,10 @@ _WRITING: tuple[tuple[str, Apply], ...] = (
     (row_reduction.NAME, row_reduction.apply),
     (register_tile.NAME, register_tile.apply),
     (staged_windows.NAME, staged_windows.apply),
-    (sampling.NAME, sampling.apply),
 )
 """Strategies that write their loops while they match; of these the first that matches counts."""
 
-STRATEGIES: tuple[Match, ...] = (elementwise.match,)
+STRATEGIES: tuple[Match, ...] = (elementwise.match, sampling.match)
 """The strategies that return plans; of plans of equal cost the first one wins."""
 
 
