@@ -24,10 +24,17 @@ from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.cpu.replicated_loads import ReplicatedPlan, replication, with_joined_end
 from tvm_nnef.schedules.cpu.stage_plan import STEP_CYCLES, Assignment, RowsPlan, StagePlan
 from tvm_nnef.schedules.cpu.transposition import FEWEST, BlocksPlan, block_edges, crossing
-from tvm_nnef.schedules.emit import Statement, tail_for
+from tvm_nnef.schedules.emit import tail_for
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
+from tvm_nnef.tvm_support.compat import (
+    BUFFER_LOAD,
+    PrimExpression,
+    PrimFunction,
+    Statement,
+    dtype_of,
+    with_opaque_body,
+)
 
 NAME = "cpu.elementwise"
 
@@ -108,10 +115,11 @@ def _named(kernel: Kernel) -> list[Stage]:
     return found
 
 
-def _nodes(value: PrimExpression, *kinds: type) -> list[PrimExpression]:
-    """The nodes of some kinds in an expression."""
+def _divisors(value: PrimExpression, *kinds: type) -> list[PrimExpression]:
+    """The divisors of all divisions of some kinds in an expression."""
     found: list[PrimExpression] = []
-    tvm_ffi.structural_walk(value, (kinds, found.append), order="post")
+    for kind in kinds:
+        tvm_ffi.structural_walk(value, (kind, lambda each: found.append(each.b)), order="post")
     return found
 
 
@@ -121,8 +129,9 @@ def _divides_by_integers(value: PrimExpression) -> bool:
     In a comparison TVM looks for the bounds of such a divisor, as if it were an integer, and stops
     if that may be 0: so the quotient is held in memory instead.
     """
-    divisors = [quotient.b for quotient in _nodes(value, tirx.Div)]
-    casts = [cast for divisor in divisors for cast in _nodes(divisor, tirx.Cast)]
+    casts: list[tirx.Cast] = []
+    for divisor in _divisors(value, tirx.Div):
+        tvm_ffi.structural_walk(divisor, (tirx.Cast, casts.append), order="post")
     return any("int" in dtype_of(cast.value) for cast in casts)
 
 
@@ -153,6 +162,7 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
         count = replication(joined.expressions[0], joined.axes, stage.dtype)
         merged = merged if count is None else joined
     value, target = merged.expressions
+    assert isinstance(target, BUFFER_LOAD)
     assignment = Assignment(
         merged.axes, target.source, tuple(target.indices), value, dtype, merged.views
     )
@@ -215,8 +225,7 @@ def _divides_by_symbols(value: PrimExpression) -> bool:
 
     No machine divides integers in vectors, and LLVM takes minutes to take such vectors apart.
     """
-    divisions = _nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
     return any(
-        dtype_of(each).startswith(("int", "uint")) and not isinstance(each.b, tirx.IntImm)
-        for each in divisions
+        dtype_of(divisor).startswith(("int", "uint")) and not isinstance(divisor, tirx.IntImm)
+        for divisor in _divisors(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
     )

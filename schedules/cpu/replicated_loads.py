@@ -20,8 +20,15 @@ from tvm_nnef.schedules.analysis.expressions import loads, substituted, with_sim
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import Merged
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
-from tvm_nnef.schedules.emit import Statement, Tail
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, buffer_view, dtype_of
+from tvm_nnef.schedules.emit import Tail
+from tvm_nnef.tvm_support.compat import (
+    BUFFER_LOAD,
+    Buffer,
+    PrimExpression,
+    Statement,
+    buffer_view,
+    dtype_of,
+)
 
 _MOST = 4
 """So many vectors at most are interleaved."""
@@ -143,6 +150,7 @@ def with_joined_end(merged: Merged, dtype: str) -> Merged:
     The last dimension of the target has to be the last axis.
     """
     value, target = merged.expressions
+    assert isinstance(target, BUFFER_LOAD)
     if len(merged.axes) < 2 or len(target.indices) < 2:
         return merged
     *front, outer, last = merged.axes
@@ -160,7 +168,7 @@ def with_joined_end(merged: Merged, dtype: str) -> Merged:
         outer.var: tirx.floordiv(joined.var, count),
         last.var: tirx.floormod(joined.var, count),
     }
-    store = buffer[(*target.indices[:-2], joined.var)]
+    store = tirx.BufferLoad(buffer, [*target.indices[:-2], joined.var])
     expressions = (substituted(value, inside), store)
     return Merged((*front, joined), expressions, (*merged.views, view))
 

@@ -23,7 +23,6 @@ from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.cpu.stage_plan import Values
-from tvm_nnef.schedules.emit import Statement
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
@@ -31,6 +30,7 @@ from tvm_nnef.tvm_support.compat import (
     Buffer,
     PrimExpression,
     PrimFunction,
+    Statement,
     buffer_view,
     choice_of,
     dtype_of,
@@ -201,11 +201,11 @@ def _plan(
     return SamplingPlan(kernel, reduction, tables, term, channels, lanes, parallel)
 
 
-def _is_gather(load: PrimExpression) -> bool:
+def _is_gather(load: BUFFER_LOAD) -> bool:
     return any(loads(index) for index in load.indices)
 
 
-def _is_index(load: PrimExpression, axis: Axis) -> bool:
+def _is_index(load: BUFFER_LOAD, axis: Axis) -> bool:
     """Whether an index of a load is an element that depends on an axis."""
     return any(loads(index) and _mentions(index, [axis]) for index in load.indices)
 
@@ -257,7 +257,7 @@ class _Tables:
             return type(value)(self.read(value.a), self.read(value.b))
         raise _Unsafe
 
-    def _gathered(self, load: PrimExpression) -> PrimExpression:
+    def _gathered(self, load: BUFFER_LOAD) -> PrimExpression:
         """A load at an index from a table, of a buffer of one dimension."""
         shape = [
             int(extent) if isinstance(extent, tirx.IntImm) else 0 for extent in load.source.shape
@@ -280,12 +280,12 @@ class _Tables:
         flat, view = buffer_view(load.source, [math.prod(shape)])
         self.views.append(view)
         offset = tirx.Cast(self.dtype, self._table(tirx.Cast(_INDEX, gathered)))
-        return flat[(self.analyzer.simplify(known) + offset,)]
+        return tirx.BufferLoad(flat, [self.analyzer.simplify(known) + offset])
 
     def _number(self, value: int) -> PrimExpression:
         return tirx.const(value, self.dtype)
 
-    def _checked(self, load: PrimExpression) -> PrimExpression:
+    def _checked(self, load: BUFFER_LOAD) -> PrimExpression:
         self._check(load)
         return load
 
@@ -294,13 +294,13 @@ class _Tables:
         for load in loads(value):
             for index, extent in zip(load.indices, load.source.shape, strict=True):
                 self._check_index(index, extent)
-        found: list[PrimExpression] = []
+        divisors: list[PrimExpression] = []
         for kind in (tirx.FloorDiv, tirx.FloorMod, tirx.Mod):
-            tvm_ffi.structural_walk(value, (kind, found.append), order="post")
-        if any(not isinstance(each.b, tirx.IntImm) for each in found):
+            tvm_ffi.structural_walk(value, (kind, lambda each: divisors.append(each.b)))
+        if not all(isinstance(divisor, tirx.IntImm) for divisor in divisors):
             raise _Unsafe
 
-    def _check_index(self, index: PrimExpression, extent: PrimExpression) -> None:
+    def _check_index(self, index: PrimExpression, extent: sizes.Extent) -> None:
         zero = tirx.const(0, dtype_of(index))
         if loads(index) or not self.analyzer.can_prove(tirx.And(index >= zero, index < extent)):
             raise _Unsafe

@@ -18,8 +18,8 @@ from tvm_nnef.schedules.analysis import index_splitting, sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
-from tvm_nnef.schedules.emit import Statement, Tail
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
+from tvm_nnef.schedules.emit import Tail
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement
 
 STEP_CYCLES = 4
 """Cycles to load, compute and store one vector, about."""

@@ -19,8 +19,7 @@ from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.codegen.strided_loads import WIDEST
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
-from tvm_nnef.schedules.emit import Statement
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression, Statement
 
 _BLOCK = 16
 """Rows and columns of a block at most: a line of the cache has as many."""
@@ -215,7 +214,7 @@ def crossing(value: PrimExpression, axes: Sequence[Axis]) -> Axis | None:
     return None
 
 
-def _is_computed(load: PrimExpression, last: Axis) -> bool:
+def _is_computed(load: BUFFER_LOAD, last: Axis) -> bool:
     """Whether a load moves along an axis unevenly, by an index that is computed from it alone."""
     indices = [index for index in load.indices if mentions(index, [last.var])]
     return bool(indices) and not any(map(loads, indices))
@@ -227,7 +226,7 @@ def _is_sorted(across: Axis, step: int | None) -> bool:
     return few and step is not None and 1 < step <= WIDEST
 
 
-def _step(load: PrimExpression, axis: Axis) -> int | None:
+def _step(load: BUFFER_LOAD, axis: Axis) -> int | None:
     """By how much a load moves along an axis; None if not evenly."""
     step = stride_of(load, axis.var)
     if step is not None or count(load, axis) != 1:

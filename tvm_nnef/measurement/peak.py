@@ -64,12 +64,12 @@ def _function(machine: CpuModel, threads: int) -> PrimFunction:
     def number(value: int) -> PrimExpression:
         return tirx.const(value, "int64")
 
-    def task(indices: list[tirx.Var]) -> tirx.Stmt:
+    def task(indices: list[PrimExpression]) -> tirx.Stmt:
         totals = tirx.decl_buffer((width,), "float32", "totals", scope="local")
         factor, addend = (factors[(number(place),)] for place in range(2))
         first = indices[0] * number(width)
 
-        def step(_: tirx.Var) -> tirx.Stmt:
+        def step(_: PrimExpression) -> tirx.Stmt:
             return emit.vectors(
                 width,
                 lanes,
