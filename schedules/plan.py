@@ -9,7 +9,7 @@ are values: printed by ``build --verbose`` and varied by ``tune``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tvm_nnef.tvm_support.compat import PrimFunction
@@ -76,10 +76,15 @@ class WrittenPlan(Plan):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The plan of a kernel, and why it was taken."""
+    """The plan of a kernel, and why it was taken; ``write`` writes the loops of another one."""
 
     plan: Plan
     reason: str
+    write: Callable[[Plan], PrimFunction] | None = None
+
+    def alternatives(self) -> list[PrimFunction]:
+        """The kernel by the other plans of its strategy."""
+        return [] if self.write is None else [*map(self.write, self.plan.alternatives())]
 
     def __str__(self) -> str:
         return f"{self.plan} ({self.reason})"

@@ -13,7 +13,7 @@ as the rounding and the saturation of quantized networks do, and TVM visits ever
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,6 +51,14 @@ class PartsPlan(Plan):
     def decisions(self) -> Mapping[str, int | str]:
         """The plan of each part."""
         return {str(number): f"[{part.plan}]" for number, part in enumerate(self.parts, 1)}
+
+    def alternatives(self) -> Iterator[Plan]:
+        """The same with another plan for one of the parts."""
+        for number, part in enumerate(self.parts):
+            for other in part.plan.alternatives():
+                changed = Choice(other, part.reason)
+                parts = (*self.parts[:number], changed, *self.parts[number + 1 :])
+                yield replace(self, parts=parts)
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with the loops of one part after the other."""

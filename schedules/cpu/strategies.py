@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from tvm_nnef.function_attributes import ArgReduction, Sort, read_annotation
 from tvm_nnef.schedules.analysis.conditions import with_numbers
@@ -44,7 +45,11 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]
     """The scheduled function, and the plan that it was scheduled by."""
     function = with_real_quotients(function)
     choice = _choice(function, target)
-    return without_repeated_bfloat16(choice.plan.emit(function)), choice
+
+    def write(plan: Plan) -> PrimFunction:
+        return without_repeated_bfloat16(plan.emit(function))
+
+    return write(choice.plan), replace(choice, write=write)
 
 
 def _choice(function: PrimFunction, target: Target) -> Choice:

@@ -82,8 +82,9 @@ def build_module(
             after=note,
         )
     if verify and runs_here(resolved):
-        from tvm_nnef.compilation.verify import verify_kernels
+        from tvm_nnef.compilation.verify import verify_kernels, verify_plans
 
+        verify_plans(phases["fuse"], phases["schedule"], resolved)
         verify_kernels(
             phases["fuse"], phases["schedule"], kernels_of(phases["code"]), checked=checked
         )

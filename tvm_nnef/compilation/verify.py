@@ -23,8 +23,10 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.lower.checks import failed
 from tvm_nnef.measurement.kernels import bounds_of, random_arguments
 from tvm_nnef.measurement.work import extent_value
+from tvm_nnef.schedules.machine import cpu_model
+from tvm_nnef.schedules.verify_plan import verify_plan
 from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import Module, PrimFunction, prim_functions
+from tvm_nnef.tvm_support.compat import Module, PrimFunction, Target, prim_functions
 
 SIZES = (1, 3, 8, 17)
 """The sizes of dynamic dimensions, as far as they are within their bounds."""
@@ -33,6 +35,8 @@ _EPSILONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfl
 _ROUNDINGS = 64
 _JUMPS = 0.02
 """How many elements may differ if a kernel rounds, compares or orders real numbers."""
+
+_DEFECT = "this is a defect of tvm_nnef, please report it"
 
 
 class KernelError(NnefError):
@@ -71,8 +75,32 @@ def verify_kernels(
         if problem is not None:
             strategy = strategies.get(name, "none")
             message = f"the schedule '{strategy}' of kernel '{name}' is wrong: {problem}"
-            hint = "this is a defect of tvm_nnef, please report it"
-            problems.append(Diagnostic(message, hint=hint))
+            problems.append(Diagnostic(message, hint=_DEFECT))
+    if problems:
+        raise KernelError(problems)
+
+
+def verify_plans(fused: Module, scheduled: Module, target: Target) -> None:
+    """Checks the loops of scheduled kernels against the limits of a CPU, and what they store.
+
+    Raises KernelError with a diagnostic for each kernel whose loops are wrong.
+    """
+    machine, bounds = cpu_model(target), bounds_of(scheduled)
+    functions = prim_functions(scheduled)
+    problems: list[Diagnostic] = []
+    for kernel in schedules.report(scheduled):
+        function = prim_functions(fused).get(kernel.name)
+        if function is None or not kernel.plan:
+            continue
+        for sizes in _sizes(function, bounds):
+            parameters = [each for each in function.params if not compat.is_scalar(each)]
+            shapes = [[extent_value(n, sizes) for n in each.shape] for each in parameters]
+            known = [[n for n in shape if n is not None] for shape in shapes]
+            if known != shapes:
+                continue
+            found = verify_plan(functions[kernel.name], known, machine)
+            message = f"the plan '{kernel.plan}' of kernel '{kernel.name}' is wrong: "
+            problems += [Diagnostic(message + each, hint=_DEFECT) for each in found]
     if problems:
         raise KernelError(problems)
 

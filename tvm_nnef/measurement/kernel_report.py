@@ -18,7 +18,7 @@ NOT_TIMED = "The kernels were not timed: this machine does not run code for the 
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A kernel: the rule that scheduled it, how often it is called, its work, and its time.
+    """A kernel: the strategy that scheduled it (``rule``), its calls, its work, its time, its plan.
 
     ``work`` and ``seconds`` are those of one call, None where data decide about extents; ``calls``
     counts places in the model, so that what stands in a loop counts once.
@@ -29,6 +29,7 @@ class KernelRow:
     calls: int
     work: Work | None
     seconds: float | None
+    plan: str = ""
 
     @property
     def total(self) -> float | None:
@@ -91,6 +92,7 @@ class KernelReport:
                 "bytes": row.work.bytes if row.work else None,
                 "seconds": row.seconds,
                 "share": self.share(row),
+                "plan": row.plan,
             }
             for row in self.rows
         ]
@@ -107,7 +109,12 @@ class KernelReport:
             ).rstrip()
             for row in table
         ]
-        return [*aligned, "", self.summary()]
+        return [*aligned, "", *self._plans(), self.summary()]
+
+    def _plans(self) -> list[str]:
+        """A line for each kernel: its plan, and why the plan was taken; and an empty line."""
+        plans = [f"{row.name}: {row.plan}" for row in self.rows if row.plan]
+        return [*plans, ""] if plans else []
 
     def print(self) -> None:
         """Prints a table where standard output is a terminal, else lines."""
@@ -126,6 +133,8 @@ class KernelReport:
             table.add_row(*self._cells(row), style=style)
         console.print(table)
         console.print()
+        for line in self._plans():
+            console.print(line, soft_wrap=True, markup=False)
         console.print(self.summary(), soft_wrap=True)
 
     def _cells(self, row: KernelRow) -> list[str]:

@@ -47,7 +47,7 @@ def kernel_report(
     # What scheduling made anew are loops, which hold kernels that have no code of their own then.
     functions, calls = prim_functions(scheduled) | prim_functions(fused), calls_of(scheduled)
     bounds = bounds_of(scheduled)
-    rules = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
+    reported = {kernel.name: kernel for kernel in schedules.report(scheduled)}
     seconds: Mapping[str, float | None] = {}
     if here:
         use_threads(threads)
@@ -55,10 +55,11 @@ def kernel_report(
     rows = [
         KernelRow(
             name=name,
-            rule=rules.get(name, "none"),
+            rule=reported[name].rule or "none" if name in reported else "none",
             calls=calls.get(name, 0),
             work=work_of(function, bounds),
             seconds=seconds.get(name),
+            plan=reported[name].plan if name in reported else "",
         )
         for name, function in functions.items()
     ]

@@ -53,7 +53,9 @@ class Record:
     ``chosen`` is the one that was most ahead of the ``rule`` when both were measured in turns, on
     ``threads``, and ``tuned_seconds`` and ``rule_seconds`` are what was measured then; None where
     the rule was as good. ``judged`` says that the fastest of the traces had its turn.
-    ``rule_hash`` tells the rule's schedule from that of later rules.
+    ``rule_hash`` tells the rule's schedule from that of later rules. ``plans`` are the seconds of
+    the alternatives of the rule's plan (None: it is of no use); ``plan`` is the number of the one
+    that was chosen, in place of a trace.
     """
 
     name: str
@@ -66,6 +68,8 @@ class Record:
     chosen: Trace | None = None
     traces: tuple[Measured, ...] = ()
     judged: bool = True
+    plans: tuple[float | None, ...] = ()
+    plan: int | None = None
 
     @property
     def gain(self) -> float:
@@ -158,6 +162,8 @@ class Database:
             "chosen": record.chosen,
             "traces": [{"seconds": each.seconds, "trace": each.trace} for each in record.traces],
             "judged": record.judged,
+            "plans": record.plans,
+            "plan": record.plan,
         }
         write_json(self._file(function), content)
 
@@ -169,11 +175,18 @@ class Database:
         Raises NnefError where its file is damaged.
         """
         record = self.read(function)
-        if record is None or record.chosen is None:
+        if record is None or (record.chosen is None and record.plan is None):
             return None
-        if record.rule_hash != hash_of(by_rules()[0]):
+        by_rule, choice = by_rules()
+        if record.rule_hash != hash_of(by_rule):
             self.stale.append(name)
             return None
+        if record.plan is not None:
+            alternatives = choice.alternatives()
+            if record.plan >= len(alternatives):
+                raise _damaged(self._file(function), "its plan is not one of this kernel")
+            return alternatives[record.plan]
+        assert record.chosen is not None
         schedule = scheduled_by(function, record.chosen)
         if schedule is None:
             raise _damaged(self._file(function), "its schedule does not fit the kernel")
@@ -264,6 +277,8 @@ def _record(content: Mapping[str, Any], file: Path) -> Record:
             chosen=None if chosen is None else _checked(chosen, file),
             traces=measured,
             judged=content["judged"] is True,
+            plans=tuple(None if s is None else _seconds(s) for s in content.get("plans", [])),
+            plan=None if content.get("plan") is None else _number(content["plan"]),
         )
     except (KeyError, TypeError, ValueError) as problem:
         raise _damaged(file, f"an entry is missing or of another type ({problem})") from None

@@ -6,6 +6,7 @@ up to date after every batch, so that a search can stop at any moment and go on 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -49,6 +50,7 @@ class KernelSearch:
         self._arguments, self._target = arguments, target
         self._by_rule = by_rule, trial.is_parallel(rule[0])
         self._threads = threads
+        self._choice = rule[1]
         self._context: Any = None
         self.exhausted = rule[1].plan.strategy in SHORTCUTS
         seconds = trial.seconds_of(by_rule, arguments)
@@ -73,6 +75,8 @@ class KernelSearch:
 
         The record holds what was found when it is interrupted, too.
         """
+        if self._step_plans(batch, told):
+            return
         candidates = self._candidates()
         if not candidates:
             self.exhausted = True
@@ -86,6 +90,28 @@ class KernelSearch:
         else:
             # The search wants to hear of all that it proposed, or to begin anew.
             self._context = None
+
+    def _step_plans(self, batch: int, told: Callable[[], None]) -> bool:
+        """Measures a batch of the alternatives of the rule's plan; whether there were any left."""
+        done = len(self.record.plans)
+        plans = self._alternatives[done : done + batch]
+        for scheduled in plans:
+            seconds = None
+            kernel = trial.compiled_if_small(scheduled, self._target)
+            if kernel is not None:
+                seconds = trial.seconds_of(kernel, self._arguments, self.seconds)
+            self.record = replace(
+                self.record,
+                trials=self.record.trials + 1,
+                plans=(*self.record.plans, seconds),
+                judged=self.record.judged and (seconds is None or seconds >= self.seconds),
+            )
+            told()
+        return bool(plans)
+
+    @functools.cached_property
+    def _alternatives(self) -> list[PrimFunction]:
+        return self._choice.alternatives()
 
     @property
     def _best(self) -> float:
@@ -151,8 +177,10 @@ class KernelSearch:
         if self.record.judged:
             return
         self.record = replace(self.record, judged=True)
+        self._judge_plans()
         for measured in self.record.traces:
-            verdict = self._compared(measured)
+            schedule = scheduled_by(self.function, measured.trace)
+            verdict = None if schedule is None else self._compared(function_of(schedule))
             if verdict is None or not verdict.same:
                 rest = tuple(each for each in self.record.traces if each is not measured)
                 self.record = replace(self.record, traces=rest)
@@ -163,14 +191,28 @@ class KernelSearch:
                     rule_seconds=verdict.rule,
                     tuned_seconds=verdict.tuned,
                     chosen=measured.trace,
+                    plan=None,
                 )
             return
 
-    def _compared(self, measured: Measured) -> trial.Verdict | None:
-        schedule = scheduled_by(self.function, measured.trace)
-        if schedule is None:
-            return None
-        scheduled = function_of(schedule)
+    def _judge_plans(self) -> None:
+        """The fastest alternative of the rule's plan beside the rule's, like :meth:`judge`."""
+        times = [(s, n) for n, s in enumerate(self.record.plans) if s is not None]
+        for seconds, number in sorted(times):
+            if seconds >= self.seconds:
+                return
+            verdict = self._compared(self._alternatives[number])
+            if verdict is not None and verdict.same:
+                if verdict.tuned_wins and verdict.gain > self.record.gain:
+                    self.record = replace(
+                        self.record, rule_seconds=verdict.rule, tuned_seconds=verdict.tuned,
+                        chosen=None, plan=number,
+                    )  # fmt: skip
+                return
+            plans = (*self.record.plans[:number], None, *self.record.plans[number + 1 :])
+            self.record = replace(self.record, plans=plans)
+
+    def _compared(self, scheduled: PrimFunction) -> trial.Verdict | None:
         tuned = trial.compiled_if_small(scheduled, self._target)
         if tuned is None:
             return None
