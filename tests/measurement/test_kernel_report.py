@@ -110,7 +110,7 @@ def test_the_same_as_json() -> None:
     assert found["threads"] == 1
     assert found["kernels"][0] == {
         "name": "conv", "rule": "cpu.register_tile", "calls": 2, "flop": 4_000_000,
-        "bytes": 1_000_000, "seconds": 1e-3, "share": 1.0,
+        "bytes": 1_000_000, "seconds": 1e-3, "share": 1.0, "plan": "",
     }  # fmt: skip
     assert found["kernels"][1]["seconds"] is None
 
@@ -121,3 +121,11 @@ def test_calls_run_in_turns_and_each_at_least_once() -> None:
     assert seen == ["a", "b"]
     assert [len(each.seconds) for each in times] == [1, 1]
     assert times[0].minimum <= times[0].median
+
+
+def test_plans_and_why_they_won_are_printed(report: KernelReport) -> None:
+    assert all(f"{row.name}: {row.plan}" in report.lines() for row in report.rows)
+    (exp,) = [row for row in report.rows if row.rule == "cpu.elementwise"]
+    assert exp.plan.startswith("cpu.elementwise: ")
+    assert "lanes" in exp.plan
+    assert exp.plan.endswith(" cycles)")

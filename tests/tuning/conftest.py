@@ -10,7 +10,7 @@ from tvm import relax, te
 
 import tvm_nnef.schedules as schedules
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.plan import Choice, WrittenPlan
+from tvm_nnef.schedules.plan import Choice, Plan, WrittenPlan
 
 EXTENT = 96
 
@@ -35,13 +35,46 @@ def module() -> Any:
     return builder.get()
 
 
+class LazyPlan(Plan):
+    """No loops; its alternative is what the strategies make of the kernel."""
+
+    __slots__ = ("better", "function")
+
+    def __init__(self, function: Any, better: Any) -> None:
+        self.function, self.better = function, better
+
+    @property
+    def strategy(self) -> str:
+        return "lazy"
+
+    @property
+    def cost(self) -> float:
+        return 0.0
+
+    def decisions(self) -> dict[str, int | str]:
+        return {}
+
+    def emit(self, function: Any) -> Any:
+        return self.function
+
+    def alternatives(self) -> Any:
+        yield WrittenPlan("better", 0.0, self.better)
+
+
 @pytest.fixture
 def tuning(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """``module``, the native target, and ``slow``, which takes the good rules away."""
+    """``module``, the native target, and ``slow``, which takes the good strategies away.
 
-    def slow() -> None:
+    With ``better`` they are an alternative of the plan.
+    """
+    right = schedules._STRATEGIES["llvm"]
+
+    def slow(*, better: bool = False) -> None:
         def lazy(function: Any, target: Any) -> schedules.Scheduled:
-            return function, Choice(WrittenPlan("lazy", 0.0, function), "for tests")
+            plan: Plan = WrittenPlan("lazy", 0.0, function)
+            if better:
+                plan = LazyPlan(function, right(function, target)[0])
+            return function, Choice(plan, "for tests", lambda other: other.emit(function))
 
         monkeypatch.setattr(schedules, "_STRATEGIES", {"llvm": lazy})
 

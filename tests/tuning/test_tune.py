@@ -56,6 +56,42 @@ def test_a_kernel_that_rules_leave_slow_becomes_faster_and_stays_right(
     np.testing.assert_allclose(executable(X, W)[0], EXPECTED, rtol=1e-4)
 
 
+def measured(monkeypatch: pytest.MonkeyPatch, verdict: trial.Verdict) -> None:
+    """The rule takes a second, what is tried a microsecond; beside each other as a verdict says."""
+    times = iter([1.0, 1e-6])
+    monkeypatch.setattr(trial, "seconds_of", lambda *arguments: next(times))
+    monkeypatch.setattr(trial, "compared", lambda *arguments: verdict)
+
+
+def test_an_alternative_of_the_plan_is_measured_and_built(
+    tuning: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning.slow(better=True)
+    measured(monkeypatch, trial.Verdict(rule=1.0, tuned=1e-6, same=True))
+    report = tune_module(tuning.module(), "native", trials=1, database=tmp_path / "db")
+    (kernel,) = report.kernels
+    assert (kernel.rule, kernel.trials, kernel.tuned) == ("lazy", 1, True)
+    (record,) = records(tmp_path / "db")
+    assert (record["plan"], record["chosen"], len(record["plans"])) == (0, None, 1)
+    assert rules_of(tuning.module(), tmp_path / "db") == ["tuned"]
+    executable = build_module(tuning.module(), database=tmp_path / "db")
+    np.testing.assert_allclose(executable(X, W)[0], EXPECTED, rtol=1e-4)
+
+
+@pytest.mark.parametrize("change", [{"tuned": 1.0}, {"same": False}], ids=["slower", "wrong"])
+def test_an_alternative_that_loses_beside_the_rule_is_not_built(
+    tuning: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    tuning.slow(better=True)
+    verdict = replace(trial.Verdict(rule=1e-3, tuned=1e-6, same=True), **change)
+    measured(monkeypatch, verdict)
+    tune_module(tuning.module(), "native", trials=1, database=tmp_path / "db")
+    (record,) = records(tmp_path / "db")
+    assert record["plan"] is None
+    assert (record["plans"] == [None]) is not verdict.same
+    assert rules_of(tuning.module(), tmp_path / "db") == ["lazy"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [{"tuned": 1.0}, {"same": False}], ids=["slower", "wrong"])
 def test_who_loses_beside_the_rule_is_not_built(

@@ -19,7 +19,7 @@ from tvm_nnef.measurement.kernels import random_arguments
 from tvm_nnef.schedules import SHORTCUTS, Scheduled
 from tvm_nnef.tuning import trial
 from tvm_nnef.tuning.database import MAX_TRACES, Database, Measured, Record, hash_of
-from tvm_nnef.tuning.traces import as_module, complaint, function_of, scheduled_by, trace_of
+from tvm_nnef.tuning.traces import Trace, as_module, complaint, function_of, scheduled_by, trace_of
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 BATCH = 8
@@ -179,8 +179,7 @@ class KernelSearch:
         self.record = replace(self.record, judged=True)
         self._judge_plans()
         for measured in self.record.traces:
-            schedule = scheduled_by(self.function, measured.trace)
-            verdict = None if schedule is None else self._compared(function_of(schedule))
+            verdict = self._compared(measured.trace)
             if verdict is None or not verdict.same:
                 rest = tuple(each for each in self.record.traces if each is not measured)
                 self.record = replace(self.record, traces=rest)
@@ -201,7 +200,7 @@ class KernelSearch:
         for seconds, number in sorted(times):
             if seconds >= self.seconds:
                 return
-            verdict = self._compared(self._alternatives[number])
+            verdict = self._compared(number)
             if verdict is not None and verdict.same:
                 if verdict.tuned_wins and verdict.gain > self.record.gain:
                     self.record = replace(
@@ -212,7 +211,15 @@ class KernelSearch:
             plans = (*self.record.plans[:number], None, *self.record.plans[number + 1 :])
             self.record = replace(self.record, plans=plans)
 
-    def _compared(self, scheduled: PrimFunction) -> trial.Verdict | None:
+    def _compared(self, found: Trace | int) -> trial.Verdict | None:
+        """A trace, or the alternative of the plan with a number, beside the rule's."""
+        if isinstance(found, int):
+            scheduled = self._alternatives[found]
+        else:
+            schedule = scheduled_by(self.function, found)
+            if schedule is None:
+                return None
+            scheduled = function_of(schedule)
         tuned = trial.compiled_if_small(scheduled, self._target)
         if tuned is None:
             return None
