@@ -254,7 +254,7 @@ class _Run:
                 return self._value(value.value, points)
             case tirx.Not():
                 return np.logical_not(self._value(value.a, points)).astype(np.int64)
-            case BUFFER_LOAD():
+            case BUFFER_LOAD() if len(value.indices) == 1:
                 index = value.indices[0]
                 key = (value.source, int(index.value) if isinstance(index, tirx.IntImm) else -1)
                 if key in points.elements:

@@ -95,7 +95,7 @@ def verify_plans(fused: Module, scheduled: Module, target: Target) -> None:
         for sizes in _sizes(function, bounds):
             parameters = [each for each in function.params if not compat.is_scalar(each)]
             shapes = [[extent_value(n, sizes) for n in each.shape] for each in parameters]
-            known = [[n for n in shape if n is not None] for shape in shapes]
+            known = [[n for n in shape if n is not None and n >= 0] for shape in shapes]
             if known != shapes:
                 continue
             found = verify_plan(functions[kernel.name], known, machine)
