@@ -1,6 +1,6 @@
 """Loops as statements: extents and functions of an index in, statements out.
 
-The one place where plans of all targets become loops: grids, tiles with their tails
+Plans of all targets become loops here: grids, tiles with their tails
 (:class:`Tail`), vectors, staging. Knows nothing of stages.
 """
 

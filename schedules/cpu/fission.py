@@ -1,13 +1,12 @@
-"""Kernels of several reductions or results that no rule takes as a whole: one part after the other.
+"""Kernel fission: kernels that no strategy matches as a whole, in parts one after the other.
 
 Each reduction, each result and each costly value that is needed twice is a kernel of its own, with
-what it computes element by element from the inputs and the parts in front; a rule schedules it. So
-a pooling that mixes the greatest element of a window with its mean costs two poolings, not a loop
-of single numbers.
+what it computes element by element from the inputs and the parts before it; each part has a plan.
+So a pooling that mixes the max of a window with its mean costs two poolings, not a scalar loop.
 
-A kernel whose expressions would become too long when written out is divided too, whatever the rule
-that takes it: an expression grows exponentially with the stages in it that read another one twice,
-as the rounding and the saturation of quantized networks do, and TVM visits every node many times.
+A kernel whose expressions would become too long when written out is split too, even if a strategy
+matches it: an expression grows exponentially with the stages in it that read another one twice, as
+the rounding and the saturation of quantized networks do, and TVM visits every node many times.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.plan import Choice, Plan
-from tvm_nnef.tvm_support.compat import PrimFunction, opaque_block, with_opaque_body
+from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, opaque_block, with_opaque_body
 
 NAME = "cpu.parts"
 
@@ -98,12 +96,12 @@ def match_long(kernel: Kernel, match_part: Match, long: Sequence[Stage]) -> Choi
 def long_values(kernel: Kernel) -> list[Stage]:
     """The stages to be kept in memory so that no expression is too long when written out."""
     kept: list[Stage] = []
-    sizes: dict[Any, int] = {}
+    sizes: dict[Buffer, int] = {}
     for stage in kernel.stages:
         uses = Counter(load.source for load in loads(stage.value))
         own = size(stage.value)
         total = own + sum(count * sizes.get(source, 0) for source, count in uses.items())
-        # Where a stage reads nothing that is long, its own expression is, and nothing helps.
+        # If a stage reads nothing that is long, its own expression is, and nothing helps.
         while total > LONGEST_EXPRESSION:
             worst = max(uses, key=lambda source: uses[source] * sizes.get(source, 0), default=None)
             producer = None if worst is None else kernel.stage_of(worst)
@@ -161,7 +159,7 @@ def _is_kept(stage: Stage, kernel: Kernel) -> bool:
 
 
 def _needed(stage: Stage, kernel: Kernel, kept: Sequence[Stage]) -> list[Stage]:
-    """What a part computes in front of a stage, in order: no reductions, and no results."""
+    """What a part computes before a stage, in order: no reductions, and no results."""
     needed = [stage]
     for other in reversed(kernel.stages[: kernel.stages.index(stage)]):
         if other not in kept and any(loads(each.value, other.buffer) for each in needed):
