@@ -39,7 +39,7 @@ from tvm_nnef.tvm_support.compat import (
 NAME = "cpu.elementwise"
 
 _LOADED = 2
-"""Vectors that are loaded for one of the result at most: bools are narrower than what depends on them."""
+"""Vectors that are loaded for one of the result at most: bools are narrower than numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -103,8 +103,10 @@ def long_values(kernel: Kernel) -> list[Stage]:
         total = own + sum(count * sizes.get(source, 0) for source, count in uses.items())
         # If a stage reads nothing that is long, its own expression is, and nothing helps.
         while total > LONGEST_EXPRESSION:
-            worst = max(uses, key=lambda source: uses[source] * sizes.get(source, 0), default=None)
-            producer = None if worst is None else kernel.stage_of(worst)
+            if not uses:
+                break
+            worst = max(uses, key=lambda source: uses[source] * sizes.get(source, 0))
+            producer = kernel.stage_of(worst)
             if producer is None or not sizes[worst]:
                 break
             total -= uses[worst] * sizes[worst]
