@@ -22,7 +22,12 @@ def stride(region: Any, iterator: Any) -> int | None:
     if not len(region.region):
         return 0
     (offset,) = region.source.offset_of([r.min for r in region.region])
-    equation = sym.detect_linear_equation(offset, [iterator.var])
+    return slope(offset, iterator.var)
+
+
+def slope(index: Any, var: Any) -> int | None:
+    """By how much an index grows with a variable; None if unevenly, or by a dynamic step."""
+    equation = sym.detect_linear_equation(index, [var])
     if not len(equation) or not isinstance(equation[0], tirx.IntImm):
         return None
     return int(equation[0].value)
@@ -35,13 +40,10 @@ def stride_of(load: Any, var: Any) -> int | None:
     """
     total, step = 0, 1
     for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
-        equation = sym.detect_linear_equation(index, [var])
-        if not len(equation) or not isinstance(equation[0], tirx.IntImm):
+        moved = slope(index, var)
+        if moved is None or (moved and not step):
             return None
-        slope = int(equation[0].value)
-        if slope and not step:
-            return None
-        total += slope * step
+        total += moved * step
         step *= int(extent) if isinstance(extent, tirx.IntImm) else 0
     return total
 

@@ -47,6 +47,10 @@ class Border:
     first: int
     last: sizes.Extent
 
+    def contains(self, index: int, step: int) -> bool:
+        """Whether a step is inside for an index of the axis; ``last`` is static."""
+        return bool(self.first <= self.step * index + self.stride * step < self.last)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction:

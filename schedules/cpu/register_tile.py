@@ -1,244 +1,240 @@
-"""The rule for reductions whose result is contiguous along an axis that its operands share.
+"""The strategy for reductions whose result is contiguous along an axis that its operands share.
 
 Products of matrices, convolutions (dense, grouped, depthwise), pooling, sums over all but the last
-axis. A tile of running totals stays in registers (:mod:`tiles`) while the reduction runs; what
-follows element by element is computed from the registers before anything is stored.
+axis. A tile of accumulators stays in registers while the reduction runs; elementwise code after the
+reduction reads them before anything is stored. :mod:`tile_plan` decides how.
 
 - **Rows that do not divide** overlap: the last tile begins earlier and computes some elements
-  again. Where only a run tells how many there are, those of the last tile are told apart while it
-  is computed. **Columns that do not divide** get a tile of their own with narrower vectors.
-- **Padding** costs nothing: positions outside are not visited. Along the rows of a tile the few
-  tiles at the borders are written out for themselves; along outer axes the reduction's loop runs
-  from the first valid step to the last.
-- **Order**: operands that fit half of the second cache stay there while the rows go by once; else
-  each panel of weights is read once, and the rows go by for each. Batches of products that share
-  nothing follow one after the other.
+  again. If their number is dynamic, those of the last tile are guarded. **Columns that do not
+  divide** get a tile of their own with narrower vectors.
+- **Padding** costs nothing: positions outside are not visited. The few tiles of rows that touch it
+  are written out; along outer axes the loop of the reduction runs from the first valid step to the
+  last.
+- **Order**: operands that fit half of the second cache stay there while the rows are computed;
+  else each panel of weights is read once, and all rows are computed for each. Batches of products
+  that share nothing follow one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.kernel import Kernel, extent_product
-from tvm_nnef.schedules.analysis.reduction import Border, Reduction, read_reduction
+from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
+from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
+from tvm_nnef.schedules.cpu import tile_plan
 from tvm_nnef.schedules.cpu.elementwise import copy_statement
 from tvm_nnef.schedules.cpu.tile_body import TileBody
-from tvm_nnef.schedules.cpu.tile_plan import Plan, make_plan
-from tvm_nnef.schedules.machine import CpuModel
+from tvm_nnef.schedules.cpu.tile_plan import Level, Tail, Tiling
+from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, with_opaque_body
 
 NAME = "cpu.register_tile"
 
-_NARROWING = 4
-"""How much narrower tiles for fewer columns are."""
 
-STEP_CYCLES = 1
-"""Cycles of a multiply-add of one vector."""
-
-_ENOUGH = 64
-"""So many planes keep all threads busy, so that their tiles follow one after the other."""
-
-
-def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunction | None:
-    """The function with register tiles; None where it is of another kind."""
+def match(kernel: Kernel, machine: CpuModel) -> RegisterTilePlan | None:
+    """The plan of a reduction in register tiles; None for other kernels."""
     reduction = read_reduction(kernel)
     if reduction is None:
         return None
-    plan = make_plan(reduction, kernel.index_type, machine)
-    if plan is None:
-        return None
-    copied = [copy_statement(stage, kernel.index_type, machine) for stage in reduction.copies]
-    loops = Loops(reduction, plan, kernel.index_type, machine).statement()
-    body = emit.sequence([*reduction.views, *copied, loops])
-    allocated = [stage.buffer for stage in reduction.copies]
-    return with_opaque_body(function, [r.buffer for r in kernel.results], allocated, body)
+    tiling = tile_plan.plan_tiles(reduction, kernel.index_type, machine)
+    return None if tiling is None else RegisterTilePlan(kernel, machine, reduction, tiling)
 
 
-@dataclass(frozen=True, slots=True)
-class Loops:
-    """Writes the loops of a reduction as its plan says, the outer one parallel where it may be."""
+@dataclass(frozen=True, slots=True, eq=False)
+class RegisterTilePlan(Plan):
+    """A reduction in register tiles, after the stages that it reads and that are not inlined."""
+
+    kernel: Kernel
+    machine: CpuModel
+    reduction: Reduction
+    tiling: Tiling
+
+    @property
+    def strategy(self) -> str:
+        """``cpu.register_tile``."""
+        return NAME
+
+    @property
+    def cost(self) -> float:
+        """Multiply-adds, and operands and results moved once."""
+        moving = moving_cycles(self.reduction, self.machine)
+        return self.tiling.cycles(self.reduction, self.machine) + moving
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The tile, the order of loops and the tails."""
+        return self.tiling.decisions()
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with the loops over tiles."""
+        reduction, dtype = self.reduction, self.kernel.index_type
+        copied = [copy_statement(stage, dtype, self.machine) for stage in reduction.copies]
+        loops = TileLoops(reduction, self.tiling, dtype).statement()
+        body = emit.sequence([*reduction.views, *copied, loops])
+        allocated = [stage.buffer for stage in reduction.copies]
+        return with_opaque_body(function, [r.buffer for r in self.kernel.results], allocated, body)
+
+    def alternatives(self) -> Iterator[RegisterTilePlan]:
+        """Other tiles, orders and parallel loops."""
+        for tiling in tile_plan.alternatives(self.tiling, self.reduction, self.machine):
+            yield replace(self, tiling=tiling)
+
+
+def moving_cycles(reduction: Reduction, machine: CpuModel) -> float:
+    """The cycles to move operands and results once, and copies twice."""
+    buffers = {load.source for load in loads(reduction.term)} | {reduction.target}
+    moved = [sizes.typical(sizes.elements(b)) * bits_of(str(b.dtype)) // 8 for b in buffers]
+    copied = [stage.work * bits_of(stage.dtype) // 8 for stage in reduction.copies]
+    return sum(map(machine.moving_cycles, (*moved, *copied, *copied)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TileLoops:
+    """Writes the loops over the tiles of a reduction."""
 
     reduction: Reduction
-    plan: Plan
+    tiling: Tiling
     dtype: str
-    machine: CpuModel
-    parallel: bool = True
 
-    def number(self, value: sizes.Extent) -> PrimExpression:
-        """An extent as an index."""
-        return sizes.number(value, self.dtype)
-
-    def statement(self) -> Any:
-        """All loops; where columns overlap that only a run tells, once for each width of tiles.
-
-        A tile must not be wider than there are columns, but for the narrowest one that has room.
-        """
-        plan, width = self.plan, self.plan.tile.width
-        if not plan.overlapping or plan.columns.is_known or width == 1:
+    def statement(self) -> tirx.Stmt:
+        """All loops, once for each width of tiles."""
+        tiling = self.tiling
+        if tiling.narrower is None:
             return self._grid()
-        if plan.roomy:
-            others = replace(plan, overlapping=False)
-        else:
-            narrow = max(1, width // _NARROWING)
-            tile = replace(plan.tile, width=narrow)
-            others = replace(plan, tile=tile, lanes=min(plan.lanes, narrow))
-        few = replace(self, plan=others).statement()
-        return tirx.IfThenElse(plan.columns.extent >= self.number(width), self._grid(), few)
+        narrower = replace(self, tiling=tiling.narrower).statement()
+        wide = tiling.columns.extent >= self._number(tiling.tile.width)
+        return tirx.IfThenElse(wide, self._grid(), narrower)
 
-    def _grid(self) -> Any:
+    def _grid(self) -> tirx.Stmt:
         """All loops, with tiles of one width."""
-        plan = self.plan
-        extents: dict[Any, sizes.Extent] = {axis.var: axis.extent for axis in plan.outer}
-        panels, row_tiles = "panels", "row tiles"
-        counts = {panels: sizes.quotient_above(plan.columns.extent, plan.tile.width)}
-        if plan.rows is not None and not self._row_borders():
-            counts[row_tiles] = self._row_tiles()
-        if plan.columns_first:
-            batches = [axis.var for axis in plan.batches]
-            rest = [var for var in extents if not any(var.same_as(batch) for batch in batches)]
-            order = [*batches, panels, *rest, row_tiles]
-        else:
-            order = [*extents, panels, row_tiles] if extents else [row_tiles, panels]
-        extents.update(counts)
-        loops = [name for name in order if name in extents]
+        order, parallel = self.tiling.order, self.tiling.parallel
+        extents = [self._extent(level) for level in order]
+        first = parallel or len(order)
 
-        def task(indices: list[Any]) -> Any:
-            values = dict(zip(loops, indices, strict=True))
-            panel, row_tile = values.pop(panels), values.pop(row_tiles, None)
-            return self._panel(panel, values, row_tile)
+        def tasks(outer: list[PrimExpression]) -> tirx.Stmt:
+            return emit.grid(extents[first:], lambda inner: task([*outer, *inner]), self.dtype)
 
-        work = extent_product((*self.reduction.axes, *self.reduction.reduced))
-        parallel = self.parallel and work >= self.machine.parallel_work(STEP_CYCLES)
-        counted = [extents[name] for name in loops]
-        apart = len(plan.outer)
-        if not plan.overlapping or extent_product(plan.outer) < _ENOUGH:
-            return emit.grid(counted, task, self.dtype, parallel=parallel)
+        def task(indices: list[PrimExpression]) -> tirx.Stmt:
+            at = dict(zip(order, indices, strict=True))
+            values = {axis.var: at[axis] for axis in self.tiling.outer}
+            return self._panel(values, at[Level.PANELS], at.get(Level.ROW_TILES))
 
-        def tasks(outer: list[Any]) -> Any:
-            return emit.grid(counted[apart:], lambda inner: task([*outer, *inner]), self.dtype)
+        return emit.grid(extents[:first], tasks, self.dtype, parallel=parallel > 0)
 
-        return emit.grid(counted[:apart], tasks, self.dtype, parallel=parallel)
-
-    def _panel(self, panel: Any, values: Mapping[Any, Any], row_tile: Any) -> Any:
-        width, columns = self.plan.tile.width, self.plan.columns.extent
-        full = sizes.quotient(columns, width)
-        if sizes.is_known(full) and not full:
-            return self._tail(values, row_tile, self.number(0), columns)
-        first = panel * self.number(width)
-        overlapping = self.plan.overlapping and not sizes.is_divisible(columns, width)
-        if overlapping:
-            first = tirx.min(first, self.number(columns - width))
-        whole = self._rows_of(values, row_tile, first, width)
-        if overlapping or sizes.is_divisible(columns, width):
-            return whole
-        first = self.number(full * width)
-        rest = columns - (full * width if sizes.is_known(columns) else first)
-        tail = self._tail(values, row_tile, first, rest)
-        return tirx.IfThenElse(panel < self.number(full), whole, tail)
-
-    def _tail(
-        self, values: Mapping[Any, Any], row_tile: Any, first: Any, rest: sizes.Extent
-    ) -> Any:
-        """The columns behind the last whole tile: in whole vectors, if these can be read."""
-        if sizes.is_known(rest):
-            lanes = self.plan.lanes
-            vectors = -(-rest // lanes)
-            fewer = self.plan.filled and vectors < len(emit.pieces(rest, lanes))
-            width = vectors * lanes if fewer else rest
-            return self._rows_of(values, row_tile, first, width, rest)
-        if self.plan.filled:
-            return self._rows_of(values, row_tile, first, self.plan.tile.width, rest)
-        return emit.loop(
-            rest, lambda n: self._rows_of(values, row_tile, first + n, 1), dtype=self.dtype
-        )
+    def _extent(self, level: Axis | Level) -> sizes.Extent:
+        if isinstance(level, Axis):
+            return level.extent
+        if level is Level.ROW_TILES:
+            return self._row_tiles()
+        return sizes.quotient_above(self.tiling.columns.extent, self.tiling.tile.width)
 
     def _row_tiles(self) -> sizes.Extent:
-        if self.plan.rows is None:
-            return 1
-        return sizes.quotient_above(self.plan.rows.extent, self.plan.tile.rows)
+        assert self.tiling.rows is not None
+        return sizes.quotient_above(self.tiling.rows.extent, self.tiling.height)
 
-    def _row_borders(self) -> list[Border]:
-        return [
-            b for b in self.reduction.borders if b.axis is not None and b.axis is self.plan.rows
-        ]
+    def _number(self, size: sizes.Extent) -> PrimExpression:
+        return sizes.number(size, self.dtype)
 
-    def _row_ends(self) -> list[sizes.Extent]:
-        return [border.last for border in self._row_borders()]
+    def _panel(
+        self,
+        values: Mapping[tirx.Var, PrimExpression],
+        panel: PrimExpression,
+        row_tile: PrimExpression | None,
+    ) -> tirx.Stmt:
+        """The tiles of a panel of columns, or the one of a number."""
+        tiling = self.tiling
+        columns, width = tiling.columns.extent, tiling.tile.width
 
-    def _rows_of(
-        self, values: Mapping[Any, Any], row_tile: Any, column: Any, width: int, stored: Any = None
-    ) -> Any:
-        """The tiles of rows of a panel that begins at ``column``, storing all or ``stored``."""
-        tile = TileBody(
-            self.reduction, self.plan, self.dtype, self.machine, values, column, width, stored
-        )
-        if self.plan.rows is None:
-            return tile.whole(None)
-        if not all(map(sizes.is_known, (self.plan.rows.extent, *self._row_ends()))):
-            return self._open_rows(tile, row_tile)
-        height, last = self.plan.tile.rows, self.plan.rows.extent - self.plan.tile.rows
-        if row_tile is not None:
-            start = row_tile * self.number(height)
-            if not sizes.is_divisible(self.plan.rows.extent, height):
-                start = tirx.min(start, self.number(last))
-            return tile.whole(start)
+        def tiles(first: PrimExpression, width: int, stored: sizes.Extent = None) -> tirx.Stmt:
+            body = TileBody(self.reduction, tiling, self.dtype, values, first, width, stored)
+            return self._rows(body, row_tile)
+
+        start = panel * self._number(width)
+        if tiling.column_tail is Tail.NONE:
+            return tiles(start, width)
+        if tiling.column_tail is Tail.OVERLAP:
+            return tiles(tirx.min(start, self._number(columns - width)), width)
+        full = sizes.quotient(columns, width)
+        end = self._number(full * width)
+        rest = columns - (full * width if sizes.is_known(columns) else end)
+        if tiling.column_tail is Tail.WASTE or sizes.is_known(rest):
+            tail = tiles(end, tiling.tail_width, rest)
+        else:
+            tail = emit.loop(rest, lambda n: tiles(end + n, tiling.tail_width), dtype=self.dtype)
+        if sizes.is_known(full) and not full:
+            return tail
+        return tirx.IfThenElse(panel < self._number(full), tiles(start, width), tail)
+
+    def _rows(self, body: TileBody, row_tile: PrimExpression | None) -> tirx.Stmt:
+        """All tiles of rows, or the one of a number."""
+        if self.tiling.rows is None:
+            return body.whole(None)
+        if self.tiling.row_tail in (Tail.GUARD, Tail.WASTE):
+            return self._dynamic_rows(body, row_tile)
+        if row_tile is None:
+            return self._bordered_rows(body)
+        start = row_tile * self._number(self.tiling.height)
+        if self.tiling.row_tail is Tail.OVERLAP:
+            last = self.tiling.rows.extent - self.tiling.height
+            start = tirx.min(start, self._number(last))
+        return body.whole(start)
+
+    def _bordered_rows(self, body: TileBody) -> tirx.Stmt:
+        """All tiles of rows: those that touch a border by themselves, the others in a loop."""
+        assert self.tiling.rows is not None
+        height = self.tiling.height
+        last = self.tiling.rows.extent - height
         starts = [min(number * height, last) for number in range(self._row_tiles())]
-        inside = [self._is_inside(start) for start in starts]
-        regular = [n for n in range(len(starts)) if inside[n] and starts[n] == n * height]
+        inside = [start for start in starts if self._is_inside(start)]
+        regular = [start for n, start in enumerate(starts) if start in inside and start == n * height]
         statements = []
-        for number, start in enumerate(starts):
-            if number in regular[1:]:
-                continue
-            if regular and number == regular[0]:
+        for start in starts:
+            if start not in regular:
+                statements.append((body.whole if start in inside else body.bordering)(start))
+            elif start == regular[0]:
+                offset = self._number(start)
 
-                def regular_tile(index: Any, first: int = start) -> Any:
-                    return tile.whole(index * self.number(height) + self.number(first))
+                def tile(index: PrimExpression, first: PrimExpression = offset) -> tirx.Stmt:
+                    return body.whole(index * self._number(height) + first)
 
-                statements.append(
-                    emit.loop(len(regular), regular_tile, name="tile", dtype=self.dtype)
-                )
-                continue
-            bordering = tile.whole if inside[number] else tile.bordering
-            statements.append(bordering(start))
+                statements.append(emit.loop(len(regular), tile, name="tile", dtype=self.dtype))
         return emit.sequence(statements)
 
-    def _open_rows(self, tile: TileBody, row_tile: Any) -> Any:
-        """Tiles of rows of which only a run tells the number; all of them, or that of a number.
+    def _dynamic_rows(self, body: TileBody, row_tile: PrimExpression | None) -> tirx.Stmt:
+        """A tile of rows of which some may lie in a border or not exist, or all of them.
 
-        Where no row lies in a border or behind the last one, nothing is tested inside of a tile.
+        If none does, nothing is tested inside of a tile.
         """
         if row_tile is None:
-            count = self._row_tiles()
-            return emit.loop(
-                count, lambda n: self._open_rows(tile, n), name="tile", dtype=self.dtype
-            )
-        rows, height = self.plan.rows, self.plan.tile.rows
+            count, dtype = self._row_tiles(), self.dtype
+            return emit.loop(count, lambda n: self._dynamic_rows(body, n), name="tile", dtype=dtype)
+        rows, height = self.tiling.rows, self.tiling.height
         assert rows is not None
-        start = row_tile * self.number(height)
+        start = row_tile * self._number(height)
         tests = []
         if not sizes.is_divisible(rows.extent, height):
-            tests.append(start + self.number(height) <= rows.extent)
-        for border in self._row_borders():
-            first = start * self.number(border.step)
+            tests.append(start + self._number(height) <= rows.extent)
+        for border in tile_plan.row_borders(self.reduction, rows):
+            first = start * self._number(border.step)
             reach = border.step * (height - 1) + border.stride * (border.reduced.extent - 1)
-            tests.append(first >= self.number(border.first))
-            tests.append(first + self.number(reach) < self.number(border.last))
+            tests.append(first >= self._number(border.first))
+            tests.append(first + self._number(reach) < self._number(border.last))
         if not tests:
-            return tile.whole(start)
-        others = tile.roomy if self.plan.roomy and not self._row_borders() else tile.guarded
-        return tirx.IfThenElse(tirx.all(*tests), tile.whole(start), others(start))
+            return body.whole(start)
+        others = body.wasteful if self.tiling.row_tail is Tail.WASTE else body.guarded
+        return tirx.IfThenElse(tirx.all(*tests), body.whole(start), others(start))
 
     def _is_inside(self, start: int) -> bool:
         """Whether no row of a tile touches a border."""
         return all(
-            border.first <= border.step * row + border.stride * step < border.last
-            for border in self._row_borders()
-            for row in (start, start + self.plan.tile.rows - 1)
+            border.contains(row, step)
+            for border in tile_plan.row_borders(self.reduction, self.tiling.rows)
+            for row in (start, start + self.tiling.height - 1)
             for step in (0, border.reduced.extent - 1)
         )

@@ -32,12 +32,15 @@ Apply = Callable[[PrimFunction, Kernel, CpuModel], PrimFunction | None]
 
 _WRITING: tuple[tuple[str, Apply], ...] = (
     (row_reduction.NAME, row_reduction.apply),
-    (register_tile.NAME, register_tile.apply),
-    (staged_windows.NAME, staged_windows.apply),
 )
 """Strategies that write their loops while they match; of these the first that matches counts."""
 
-STRATEGIES: tuple[Match, ...] = (elementwise.match, sampling.match)
+STRATEGIES: tuple[Match, ...] = (
+    register_tile.match,
+    staged_windows.match,
+    elementwise.match,
+    sampling.match,
+)
 """The strategies that return plans; of plans of equal cost the first one wins."""
 
 

@@ -1,45 +1,72 @@
-"""Where the tiles of a reduction lie: which axes are their rows and lanes, and how large they are.
+"""How a reduction is tiled: the axes and sizes of its tiles, the order of loops, and the tails.
 
-Enters: a :class:`~reduction.Reduction` and the CPU. Leaves: a :class:`Plan`, or None where lanes
-would not be contiguous. Writes no loops.
+The input is a :class:`~reduction.Reduction` and the machine model, the result a :class:`Tiling`, or
+None if lanes would not be contiguous. Writes no loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from tvm import sym, tirx
 
+from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
+from tvm_nnef.schedules.analysis.accesses import slope, stride_of
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.analysis.merging import count
-from tvm_nnef.schedules.analysis.reduction import Reduction
+from tvm_nnef.schedules.analysis.reduction import Border, Reduction
 from tvm_nnef.schedules.codegen.strided_loads import WIDEST
 from tvm_nnef.schedules.cpu import tiles
+from tvm_nnef.schedules.cpu.blocked_sums import is_blocked
 from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 _MANY = 1 << 20
-"""Rows of which only a run tells the number: tiles are as high as is good for many of them."""
+"""The number of rows if it is dynamic: tiles are as high as is good for many of them."""
 
-_SHORT = 320
-"""A reduction of so few steps waits for the memory of its result, if it is far away."""
+STEP_CYCLES = 1
+"""The cycles of a multiply-add of one vector."""
+
+_NARROWING = 4
+"""By what factor tiles for fewer columns are narrower."""
+
+
+class Tail(Enum):
+    """How rows or columns are computed that whole tiles do not cover."""
+
+    NONE = "none"
+    OVERLAP = "overlap"
+    """The last tile begins earlier, and computes some elements again."""
+    NARROW = "narrow"
+    """A narrower tile."""
+    GUARD = "guard"
+    """Each step of the reduction leaves out the rows that do not exist."""
+    WASTE = "waste"
+    """A whole tile is computed, and what exists of it is stored."""
+
+
+class Level(Enum):
+    """A loop over tiles, beside those over single axes."""
+
+    PANELS = "columns"
+    ROW_TILES = "rows"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The axes and the size of a tile.
+class Tiling:
+    """The tiles of a reduction and the loops over them.
 
-    ``outer`` are the axes that a tile has one value of, in their order; ``lanes`` is the width of
-    its vectors. ``columns_first`` says that all rows go by before the next columns, those of one
-    value of the ``batches``, the axes of ``outer`` that number operands by themselves; ``early``
-    that the memory of the result is asked for before the reduction, ``filled`` that all operands
-    can be read behind the last column, up to the width of a tile, ``overlapping`` that the last
-    columns begin earlier where the tiles do not divide them, ``roomy`` that all operands can be
-    read behind the last row and column, up to the size of a tile.
+    A tile has one value of each axis of ``outer``; its rows run along ``rows``, the vectors of
+    ``lanes`` along ``columns``. ``order`` are the loops over tiles, outermost first, without a
+    level if a task has all of it; the first ``parallel`` of them are one parallel loop. Columns
+    that whole tiles do not cover are tiles of ``tail_width``; if there are fewer columns than a
+    tile has, all loops are those of ``narrower`` instead. ``blocked`` sums are added up in blocks.
+    ``prefetch`` asks for the memory of the result before the reduction. At most so many steps and
+    statements of the reduction are unrolled.
     """
 
     outer: tuple[Axis, ...]
@@ -47,87 +74,284 @@ class Plan:
     columns: Axis
     tile: tiles.Tile
     lanes: int
-    columns_first: bool
-    early: bool
+    order: tuple[Axis | Level, ...]
+    parallel: int
+    row_tail: Tail
+    column_tail: Tail
+    tail_width: int
+    blocked: bool
+    prefetch: bool
+    unrolled_steps: int
+    unrolled_statements: int
+    narrower: Tiling | None = None
+
+    @property
+    def height(self) -> int:
+        """The rows of a tile."""
+        return self.tile.rows if self.rows is not None else 1
+
+    def cycles(self, reduction: Reduction, machine: CpuModel) -> float:
+        """The estimated cycles of one core, without those of moving data."""
+        rows = self.rows.typical if self.rows is not None else 1
+        full, rest = divmod(self.columns.typical, self.tile.width)
+        tail = self.tail_width or self.tile.width
+        step = sum(
+            number * tiles.cost(rows, self.height, -(-width // self.lanes), machine)
+            for number, width in ((full, self.tile.width), (-(-rest // tail), tail))
+        )
+        return step * extent_product((*self.outer, *reduction.reduced)) / machine.fma_per_cycle
+
+    def decisions(self) -> dict[str, int | str]:
+        """What was decided, for people."""
+        names = [at.value if isinstance(at, Level) else str(at.var.name) for at in self.order]
+        found: dict[str, int | str] = {
+            "tile": f"{self.height}x{self.tile.width}",
+            "lanes": self.lanes,
+            "order": " ".join(names),
+            "parallel": " ".join(names[: self.parallel]) or "no",
+        }
+        tails = {"row tail": self.row_tail, "column tail": self.column_tail}
+        found |= {name: tail.value for name, tail in tails.items() if tail is not Tail.NONE}
+        flags = {"sums": "blocked" if self.blocked else "", "prefetch": "yes" * self.prefetch}
+        return found | {name: value for name, value in flags.items() if value}
+
+
+def row_borders(reduction: Reduction, rows: Axis | None) -> list[Border]:
+    """The borders that some rows lie in."""
+    return [b for b in reduction.borders if b.axis is not None and b.axis is rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The size of tiles; ``sliding`` windows move along the columns.
+
+    All operands can be read after the last column, up to the width of a tile, if it is ``filled``;
+    ``columns_first`` reads each panel of columns once.
+    """
+
+    tile: tiles.Tile
+    lanes: int
+    sliding: bool = False
     filled: bool = False
-    overlapping: bool = False
-    batches: tuple[Axis, ...] = ()
-    roomy: bool = False
+    columns_first: bool = False
 
 
-def make_plan(
-    reduction: Reduction, dtype: str, machine: CpuModel, *, roomy: bool = False
-) -> Plan | None:
-    """The axes and the size of the tiles; None where lanes would not be contiguous.
+def plan_tiles(
+    reduction: Reduction,
+    dtype: str,
+    machine: CpuModel,
+    *,
+    slack: bool = False,
+    parallel: bool = True,
+) -> Tiling | None:
+    """The tiles of a reduction; None if lanes would not be contiguous.
 
-    Copies that windows slide over are ``roomy``, or as large as they are.
+    With ``slack`` operands that windows slide over can be read after the last row and column, up to
+    the size of a tile. The loops may be ``parallel``.
     """
     if not reduction.axes:
         return None
     *others, columns = reduction.axes
-    if not reduction.indices[-1].same_as(columns.var) and not _ends_with(
-        reduction.indices[-1], columns
-    ):
-        return None
-    if any(border.axis is columns for border in reduction.borders):
-        return None
     accesses = loads(reduction.term)
-    packed = _packed_width(accesses, columns)
-    bits = bits_of(reduction.dtype)
-    lanes = min(machine.lanes(bits), _below(columns.typical))
-    strides = [_column_stride(load, columns, packed or lanes) for load in accesses]
-    if not accesses or any(stride is None or not 0 <= stride <= WIDEST for stride in strides):
+    if not accesses or not _is_contiguous(reduction, columns):
         return None
     rows = _row_axis(accesses, others)
-    strided = any(stride > 1 for stride in strides if stride is not None)
-    if strided or any(_slides(load, columns, reduction) for load in accesses):
-        unit = max(filter(None, strides), default=1) == 1
-        most = machine.sliding_rows if unit else machine.deinterleaved_rows
-        height = _sliding_rows(rows, most) if rows else 1
-        return _sliding(reduction, others, rows, tiles.Tile(height, lanes), roomy)
-    gliding = rows is not None and 0 not in strides and _glides(accesses, rows, reduction)
-    width = packed or (lanes if gliding else _free_width(rows, columns, lanes, machine))
-    lanes = min(lanes, _below(width))
-    vectors = -(-min(width, columns.typical) // lanes)
-    distance = max((_row_stride(load, rows) for load in accesses), default=0) * bits // 8
-    height = 1
-    if rows:
-        count = rows.extent if rows.is_known else _MANY
-        height = tiles.rows_for(count, vectors, machine, distance)
-        height = _sliding_rows(rows, machine.sliding_rows) if gliding else height
+    shape = _shape(reduction, accesses, rows, columns, machine)
+    if shape is None:
+        return None
     outer = tuple(axis for axis in others if axis is not rows)
-    tile = tiles.Tile(height, width)
+    bits = bits_of(reduction.dtype)
+    stored = sizes.typical(sizes.elements(reduction.target)) * bits // 8
+    steps = extent_product(reduction.reduced)
+    far = not shape.sliding and stored > machine.l2_bytes // 2
+    slack = slack and shape.sliding
+    tiling = Tiling(
+        outer=outer,
+        rows=rows,
+        columns=columns,
+        tile=shape.tile,
+        lanes=shape.lanes,
+        order=(),
+        parallel=0,
+        row_tail=_row_tail(reduction, rows, shape.tile.rows, slack=slack),
+        column_tail=Tail.NONE,
+        tail_width=0,
+        blocked=_is_blocked_sum(reduction),
+        prefetch=far and steps <= machine.latency_steps,
+        unrolled_steps=machine.unrolled_steps,
+        unrolled_statements=machine.unrolled_statements,
+    )
+    batches = _batches(accesses, rows, outer) if shape.columns_first else None
+    tiling = replace(tiling, order=_order(tiling, reduction, batches))
+    work = extent_product((*reduction.axes, *reduction.reduced))
+    if parallel and work >= machine.parallel_work(STEP_CYCLES):
+        # Many planes keep all threads busy: the tiles of each follow one after the other.
+        many = shape.sliding and extent_product(outer) >= machine.parallel_tasks
+        tiling = replace(tiling, parallel=len(outer) if many else len(tiling.order))
+    return _with_column_tail(tiling, sliding=shape.sliding, filled=shape.filled or slack)
+
+
+def _order(
+    tiling: Tiling, reduction: Reduction, batches: Sequence[Axis] | None
+) -> tuple[Axis | Level, ...]:
+    """The loops over tiles: rows first, or columns first for each value of ``batches``."""
+    outer, panels = tiling.outer, Level.PANELS
+    rows = () if tiling.rows is None or row_borders(reduction, tiling.rows) else (Level.ROW_TILES,)
+    if batches is not None:
+        return (*batches, panels, *(axis for axis in outer if axis not in batches), *rows)
+    return (*outer, panels, *rows) if outer else (*rows, panels)
+
+
+def alternatives(tiling: Tiling, reduction: Reduction, machine: CpuModel) -> Iterator[Tiling]:
+    """Tilings with another size of tiles, another order of loops, or other parallel loops."""
+    if tiling.rows is not None:
+        vectors = -(-tiling.tile.width // tiling.lanes)
+        highest = max(1, (machine.registers - 1 - vectors) // vectors)
+        for height in range(1, min(highest, tiling.rows.typical) + 1):
+            if height != tiling.height:
+                yield with_height(tiling, reduction, height)
+    half = tiling.tile.width // 2
+    packed = _packed_width(loads(reduction.term), tiling.columns) is not None
+    if half and not packed and half % tiling.lanes == 0 and tiling.narrower is None:
+        narrow = replace(tiling, tile=tiles.Tile(tiling.tile.rows, half))
+        yield _with_column_tail(narrow, sliding=False, filled=False)
+    for order in (_order(tiling, reduction, None), _order(tiling, reduction, ())):
+        if order != tiling.order and tiling.narrower is None:
+            yield replace(tiling, order=order)
+    for parallel in range(1, len(tiling.order) + 1 if tiling.parallel else 0):
+        if parallel != tiling.parallel and tiling.narrower is None:
+            yield replace(tiling, parallel=parallel)
+
+
+def with_height(tiling: Tiling, reduction: Reduction, height: int) -> Tiling:
+    """The tiling with so many rows in a tile."""
+    slack = tiling.row_tail is Tail.WASTE
+    return replace(
+        tiling,
+        tile=tiles.Tile(height, tiling.tile.width),
+        row_tail=_row_tail(reduction, tiling.rows, height, slack=slack),
+        narrower=tiling.narrower and with_height(tiling.narrower, reduction, height),
+    )
+
+
+def _is_contiguous(reduction: Reduction, columns: Axis) -> bool:
+    """Whether results of neighbouring columns are neighbours, and no column lies in a border."""
+    last = reduction.indices[-1]
+    return slope(last, columns.var) == 1 and not any(border.axis is columns for border in reduction.borders)
+
+
+def _shape(
+    reduction: Reduction,
+    accesses: Sequence[tirx.BufferLoad],
+    rows: Axis | None,
+    columns: Axis,
+    machine: CpuModel,
+) -> _Shape | None:
+    """The size of the tiles; None if an operand is not contiguous along the columns."""
+    packed = _packed_width(accesses, columns)
+    bits = bits_of(reduction.dtype)
+    lanes = min(machine.lanes(bits), _power_of_two(columns.typical))
+    found = [_column_stride(load, columns, packed or lanes) for load in accesses]
+    strides = [stride for stride in found if stride is not None]
+    if len(strides) < len(found) or not all(0 <= stride <= WIDEST for stride in strides):
+        return None
+    widest = max(strides)
+    if widest > 1 or any(_slides(load, columns, reduction) for load in accesses):
+        most = machine.deinterleaved_rows if widest > 1 else machine.sliding_rows
+        height = _even_height(rows, most) if rows else 1
+        return _Shape(tiles.Tile(height, lanes), lanes, sliding=True)
+    shared = rows is not None and 0 not in strides and _slides_along_rows(accesses, rows, reduction)
+    width = packed or (lanes if shared else _free_width(rows, columns, lanes, machine))
+    lanes = min(lanes, _power_of_two(width))
+    vectors = -(-min(width, columns.typical) // lanes)
+    height = 1
+    if rows and shared:
+        height = _even_height(rows, machine.sliding_rows)
+    elif rows:
+        distance = max(_row_stride(load, rows) for load in accesses) * bits // 8
+        number = rows.extent if rows.is_known else _MANY
+        height = tiles.rows_for(number, vectors, machine, distance)
     reused = [load for load in accesses if rows is not None and _row_stride(load, rows) == 0]
-    batches = tuple(a for a in outer if reused and all(_row_stride(load, a) for load in reused))
+    outer = [axis for axis in reduction.axes[:-1] if axis is not rows]
     weights = sum(sizes.typical(sizes.elements(load.source)) * bits // 8 for load in reused)
-    first = bool(reused) and weights // extent_product(batches) > machine.l2_bytes // 2
-    size = sizes.typical(sizes.elements(reduction.target)) * bits // 8
-    early = size > machine.l2_bytes // 2 and extent_product(reduction.reduced) <= _SHORT
-    filled = packed is not None and all(_is_filled(load, columns, packed) for load in accesses)
-    return Plan(outer, rows, columns, tile, lanes, first, early, filled, batches=batches)
+    panels = weights // extent_product(_batches(accesses, rows, outer))
+    return _Shape(
+        tiles.Tile(height, width),
+        lanes,
+        filled=packed is not None and all(_is_filled(load, columns, packed) for load in accesses),
+        columns_first=bool(reused) and panels > machine.l2_bytes // 2,
+    )
 
 
-def _sliding_rows(rows: Axis, most: int) -> int:
+def _batches(
+    accesses: Sequence[tirx.BufferLoad], rows: Axis | None, outer: Sequence[Axis]
+) -> tuple[Axis, ...]:
+    """The axes that number operands which the rows share."""
+    reused = [load for load in accesses if rows is not None and _row_stride(load, rows) == 0]
+    return tuple(a for a in outer if reused and all(_row_stride(load, a) for load in reused))
+
+
+def _row_tail(reduction: Reduction, rows: Axis | None, height: int, *, slack: bool) -> Tail:
+    borders = row_borders(reduction, rows)
+    if rows is None:
+        return Tail.NONE
+    if all(map(sizes.is_known, (rows.extent, *(border.last for border in borders)))):
+        return Tail.NONE if sizes.is_divisible(rows.extent, height) else Tail.OVERLAP
+    return Tail.WASTE if slack and not borders else Tail.GUARD
+
+
+def _with_column_tail(tiling: Tiling, *, sliding: bool, filled: bool) -> Tiling:
+    """The tiling with tiles for the columns that whole tiles do not cover.
+
+    Sliding windows may be computed again, in a tile that is no wider than there are columns.
+    """
+    columns, width, lanes = tiling.columns.extent, tiling.tile.width, tiling.lanes
+    if sizes.is_divisible(columns, width):
+        tail, tail_width = Tail.NONE, 0
+    elif sliding:
+        tail, tail_width = Tail.OVERLAP, 0
+    elif not sizes.is_known(columns):
+        tail, tail_width = (Tail.WASTE, width) if filled else (Tail.NARROW, 1)
+    else:
+        rest = columns % width
+        vectors = -(-rest // lanes)
+        fewer = filled and vectors < len(emit.pieces(rest, lanes))
+        tail, tail_width = (Tail.WASTE, vectors * lanes) if fewer else (Tail.NARROW, rest)
+    made = replace(tiling, column_tail=tail, tail_width=tail_width)
+    if tail is not Tail.OVERLAP or sizes.is_known(columns):
+        return made
+    if filled:
+        few = replace(tiling, parallel=len(tiling.order) if tiling.parallel else 0)
+        return replace(made, narrower=_with_column_tail(few, sliding=False, filled=True))
+    narrow = max(1, width // _NARROWING)
+    few = replace(tiling, tile=tiles.Tile(tiling.tile.rows, narrow), lanes=min(lanes, narrow))
+    return replace(made, narrower=_with_column_tail(few, sliding=True, filled=False))
+
+
+def _is_blocked_sum(reduction: Reduction) -> bool:
+    """Whether a reduction is a long sum of elements of which each is read once.
+
+    A product of matrices reads each several times, and steps of a window may be left out.
+    """
+    steps = sizes.product(axis.extent for axis in reduction.reduced)
+    if reduction.borders or not is_blocked(reduction.combine, reduction.dtype, steps):
+        return False
+    axes = [axis.var for axis in (*reduction.axes, *reduction.reduced) if not axis.is_unit]
+    return any(
+        all(any(mentions(index, [var]) for index in load.indices) for var in axes)
+        for load in loads(reduction.term)
+    )
+
+
+def _even_height(rows: Axis, most: int) -> int:
+    """At most so many rows for a tile, and about as many for each."""
     height = min(most, rows.typical)
     return -(-rows.typical // -(-rows.typical // height)) if rows.is_known else height
 
 
-def _sliding(
-    reduction: Reduction,
-    others: Sequence[Axis],
-    rows: Axis | None,
-    tile: tiles.Tile,
-    roomy: bool,
-) -> Plan:
-    """Tiles of one vector, under windows that slide along it."""
-    outer = tuple(axis for axis in others if axis is not rows)
-    columns = reduction.axes[-1]
-    return Plan(
-        outer, rows, columns, tile, tile.width, False, False, roomy, overlapping=True, roomy=roomy
-    )
-
-
-def _glides(accesses: Sequence[Any], rows: Axis, reduction: Reduction) -> bool:
+def _slides_along_rows(
+    accesses: Sequence[tirx.BufferLoad], rows: Axis, reduction: Reduction
+) -> bool:
     """Whether windows move along the rows, so that these share what they load."""
     return any(
         count(index, rows) > 0 and any(count(index, axis) > 0 for axis in reduction.reduced)
@@ -136,9 +360,9 @@ def _glides(accesses: Sequence[Any], rows: Axis, reduction: Reduction) -> bool:
     )
 
 
-def _slides(load: Any, columns: Axis, reduction: Reduction) -> bool:
+def _slides(load: tirx.BufferLoad, columns: Axis, reduction: Reduction) -> bool:
     """Whether a load moves along the columns with a step of the reduction, too."""
-    last: Any = load.indices[-1] if len(load.indices) else None
+    *_, last = (None, *load.indices)
     return (
         last is not None
         and count(last, columns) > 0
@@ -146,27 +370,22 @@ def _slides(load: Any, columns: Axis, reduction: Reduction) -> bool:
     )
 
 
-def _ends_with(index: Any, columns: Axis) -> bool:
-    equation = sym.detect_linear_equation(index, [columns.var])
-    return bool(len(equation)) and isinstance(equation[0], tirx.IntImm) and int(equation[0]) == 1
-
-
-def _below(extent: int) -> int:
+def _power_of_two(size: int) -> int:
     """The greatest power of two that is not above."""
-    return 1 << (extent.bit_length() - 1)
+    return 1 << (size.bit_length() - 1)
 
 
-def _packed_width(accesses: Sequence[Any], columns: Axis) -> int | None:
-    """The width of the panels in which an operand is packed; None where none is."""
+def _packed_width(accesses: Sequence[tirx.BufferLoad], columns: Axis) -> int | None:
+    """The width of the panels in which an operand is packed; None if none is."""
     for load in accesses:
-        last: Any = load.indices[-1] if len(load.indices) else None
+        *_, last = (None, *load.indices)
         packed = isinstance(last, tirx.FloorMod) and isinstance(last.b, tirx.IntImm)
         if packed and last.a.same_as(columns.var):
             return int(last.b.value)
     return None
 
 
-def _is_filled(load: Any, columns: Axis, width: int) -> bool:
+def _is_filled(load: tirx.BufferLoad, columns: Axis, width: int) -> bool:
     """Whether a load reads panels of columns that are filled up, or the same for all columns."""
     uses = [count(index, columns) for index in load.indices]
     if not any(uses):
@@ -184,8 +403,8 @@ def _is_filled(load: Any, columns: Axis, width: int) -> bool:
     )
 
 
-def _column_stride(load: Any, columns: Axis, width: int) -> int | None:
-    """By how much an access moves from lane to lane of a tile; None where unevenly."""
+def _column_stride(load: tirx.BufferLoad, columns: Axis, width: int) -> int | None:
+    """By how much an access moves from lane to lane of a tile; None if unevenly."""
     dtype = columns.var.ty.dtype
     lane, panel = tirx.Var("lane", dtype), tirx.Var("panel", dtype)
     analyzer = sym.Analyzer()
@@ -194,19 +413,17 @@ def _column_stride(load: Any, columns: Axis, width: int) -> int | None:
     analyzer.bind(
         panel, sizes.range_of(panel, 0, max(1, panels) if isinstance(panels, int) else panels)
     )
-    where = panel * tirx.const(width, dtype) + lane
-    indices = [analyzer.simplify(substituted(i, {columns.var: where})) for i in load.indices]
+    column: PrimExpression = panel * tirx.const(width, dtype) + lane
+    indices = [analyzer.simplify(substituted(i, {columns.var: column})) for i in load.indices]
     return stride_of(load.source[tuple(indices)], lane)
 
 
-def _row_stride(load: Any, rows: Axis | None) -> int:
-    if rows is None:
-        return 0
+def _row_stride(load: tirx.BufferLoad, rows: Axis) -> int:
     stride = stride_of(load, rows.var)
     return -1 if stride is None else abs(stride)
 
 
-def _row_axis(accesses: Sequence[Any], others: Sequence[Axis]) -> Axis | None:
+def _row_axis(accesses: Sequence[tirx.BufferLoad], others: Sequence[Axis]) -> Axis | None:
     """The axis along which something that was loaded is used again; else the last one."""
     candidates = [axis for axis in others if axis.typical > 1]
     shared = [a for a in candidates if any(_row_stride(load, a) == 0 for load in accesses)]

@@ -32,9 +32,11 @@ class CpuModel:
 
     Bits of a vector register and number of registers; bytes of data cache per core, ``l1_ways``
     and ``alias_bytes``: lines at equal offsets in so many bytes compete for the ways of the first
-    level. ``fma_in_flight`` multiply-adds overlap (ports times latency), ``step_overhead`` is what
-    a step of a loop costs beside them, in multiply-adds. ``fork_cycles`` are the cycles of work
-    from which threads pay. ``stack_bytes`` may be taken by one kernel from the stack.
+    level. ``fma_in_flight`` multiply-adds overlap (ports times ``fma_latency``), ``step_overhead``
+    is what a step of a loop costs beside them, in multiply-adds. ``l2_bytes_per_cycle`` and
+    ``memory_bytes_per_cycle`` are read or written; a store to distant memory takes as long as
+    ``latency_steps`` of a reduction. ``fork_cycles`` are the cycles of work from which threads
+    pay, ``parallel_tasks`` tasks of equal length keep them all busy. ``stack_bytes`` may be taken by one kernel from the stack.
     ``unrolled_steps`` and ``unrolled_statements`` bound the code of an unrolled tile.
     """
 
@@ -45,8 +47,13 @@ class CpuModel:
     l1_ways: int = 8
     alias_bytes: int = 4 * KIB
     fma_in_flight: int = 8
+    fma_latency: int = 4
     step_overhead: int = 2
+    l2_bytes_per_cycle: int = 32
+    memory_bytes_per_cycle: int = 8
+    latency_steps: int = 320
     fork_cycles: int = 1 << 14
+    parallel_tasks: int = 64
     stack_bytes: int = 64 * KIB
     unrolled_steps: int = 8
     unrolled_statements: int = 320
@@ -59,6 +66,16 @@ class CpuModel:
     def parallel_work(self, cycles: int) -> int:
         """The elements from which threads pay, if a vector of float32 takes so many cycles."""
         return self.fork_cycles * self.lanes(32) // cycles
+
+    def moving_cycles(self, size: int) -> float:
+        """The cycles to read or write so many bytes, from the cache that holds them."""
+        near = size <= self.l2_bytes
+        return size / (self.l2_bytes_per_cycle if near else self.memory_bytes_per_cycle)
+
+    @property
+    def fma_per_cycle(self) -> float:
+        """The multiply-adds of vectors that begin in a cycle."""
+        return self.fma_in_flight / self.fma_latency
 
     @property
     def tile_vectors(self) -> int:
