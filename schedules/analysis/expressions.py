@@ -30,6 +30,13 @@ def loads(expression: PrimExpression | Statement, buffer: Any = None) -> list[An
     return [load for load in found if load.source.same_as(buffer)]
 
 
+def nodes(expression: PrimExpression, *kinds: type[PrimExpression]) -> list[Any]:
+    """The nodes of some classes in an expression, inner ones first."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (kinds, found.append), order="post")
+    return found
+
+
 def variables(expression: Any) -> list[Any]:
     """The variables in an expression or statement, one for each place where it stands."""
     found: list[Any] = []

@@ -192,7 +192,9 @@ class TileLoops:
         last = self.tiling.rows.extent - height
         starts = [min(number * height, last) for number in range(self._row_tiles())]
         inside = [start for start in starts if self._is_inside(start)]
-        regular = [start for n, start in enumerate(starts) if start in inside and start == n * height]
+        regular = [
+            start for n, start in enumerate(starts) if start in inside and start == n * height
+        ]
         statements = []
         for start in starts:
             if start not in regular:

@@ -3,246 +3,243 @@
 Several vectors of partial results are kept at once, since floating-point sums may not be reordered
 by the compiler, and joined by halves at the end of the row.
 
-A maximum or minimum that keeps what is no number tests each operand, and to join what is left in
-one vector takes long, as each test waits for the one before. Where the sum of the partial results
-is a number they all are numbers, and are joined without tests.
+A maximum or minimum that keeps NaN tests each operand, and to join the partial results takes long,
+as each test waits for the one before. If the sum of the partial results is not NaN, none of them
+is, and they are joined without tests.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
-from tvm_nnef.schedules.analysis.kernel import Axis
-from tvm_nnef.schedules.analysis.min_max import greater, smaller
+from tvm_nnef.schedules.analysis.kernel import Stage, extent_product
+from tvm_nnef.schedules.analysis.min_max import Combination, greater, smaller
 from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
+from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.tvm_support.compat import PrimExpression
+
+_JOIN_CYCLES = 4
+"""The cycles to combine two halves of a vector."""
+
+
+def vectors_of(size: int, lanes: int) -> int:
+    """The number of vectors for a row, the last ones narrower."""
+    return size // lanes + (size % lanes).bit_count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Total:
-    """What elements are combined to, from a first value, in a buffer of one element."""
+class Accumulation:
+    """How a stage combines the elements of a row: to ``width`` partial results in vectors.
 
-    combine: Any
-    init: Any
-    target: Any
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of the total."""
-        return str(self.target.dtype)
-
-
-def total_statements(
-    total: Total, value: Any, reduced: Sequence[Axis], vectors: tuple[int, int], dtype: str
-) -> list[Any]:
-    """The statements that combine a value over all of the reduced axes.
-
-    ``vectors`` are the lanes of a vector of partial results, and how many of them there are.
+    ``blocked`` sums are added up in blocks.
     """
-    lanes, count = vectors
-    last = reduced[-1]
-    width = lanes * count
-    while last.is_known and width > last.extent:
-        width //= 2
-    row = _Row(total, value, reduced, width, min(lanes, width), dtype)
-    return row.blocked() if row.is_long else row.statements()
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Row:
-    """Writes the loops over the reduced axes, with ``width`` partial results in vectors."""
-
-    total: Total
-    value: Any
-    reduced: Sequence[Axis]
+    stage: Stage
+    index_type: str
     width: int
     lanes: int
-    dtype: str
+    blocked: bool
+
+    @staticmethod
+    def of(stage: Stage, index_type: str, machine: CpuModel) -> Accumulation:
+        """As many partial results as hide the latency of an operation, but no more than elements."""
+        lanes, last = machine.lanes(bits_of(stage.dtype)), stage.reduced[-1]
+        width = lanes * machine.partial_sums
+        while last.is_known and width > last.extent:
+            width //= 2
+        *outer, size = (axis.extent for axis in stage.reduced)
+        steps = sizes.product([*outer, sizes.quotient(size, width)])
+        blocked = is_blocked(stage.combine, stage.dtype, steps)
+        return Accumulation(stage, index_type, width, min(lanes, width), blocked)
 
     @property
-    def is_long(self) -> bool:
-        """Whether a sum is added up in blocks."""
-        steps = sizes.product([*self._outer, self._full])
-        return is_blocked(self.total.combine, self.total.dtype, steps)
+    def cycles(self) -> float:
+        """The estimated cycles of a row, for values that are as fast as loads."""
+        steps, rest = divmod(self.stage.reduced[-1].typical, self.width)
+        vectors = steps * (self.width // self.lanes) + vectors_of(rest, self.lanes)
+        joining = self.width // self.lanes + _JOIN_CYCLES * (self.lanes.bit_length() - 1)
+        return vectors * extent_product(self.stage.reduced[:-1]) + joining
+
+    def statements(self, value: PrimExpression, target: tirx.Buffer) -> list[tirx.Stmt]:
+        """The statements that combine a value over all reduced axes, into a buffer of one element."""
+        return _Loops(self, value, target, self.index_type).statements()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loops:
+    """Writes the loops of an accumulation over the reduced axes."""
+
+    plan: Accumulation
+    value: PrimExpression
+    target: tirx.Buffer
+    dtype: str
+
+    def statements(self) -> list[tirx.Stmt]:
+        """The loops, in blocks whose partial results are added to those of the whole sum."""
+        partial = self._buffer("partial", self.plan.width)
+        if not self.plan.blocked:
+            loops = emit.grid(self._outer, lambda i: self._row(i, partial, self.target), self.dtype)
+            initial = self._reset(partial, self.target)
+            return [tirx.AllocBuffer(partial), *initial, loops, self._union(partial)]
+        sums, single = self._buffer("sums", self.plan.width), self._buffer("rest", 1)
+        initial = self._reset(partial, single)
+        flush = emit.sequence([*self._add(sums, partial, single), *initial])
+        return [
+            *map(tirx.AllocBuffer, [partial, sums, *([single] if self._is_ragged else [])]),
+            *initial,
+            *self._reset(sums, self.target),
+            self._blocks(partial, single, flush),
+            self._union(sums),
+        ]
+
+    def _blocks(self, partial: tirx.Buffer, single: tirx.Buffer, flush: tirx.Stmt) -> tirx.Stmt:
+        def step(indices: list[PrimExpression]) -> tirx.Stmt:
+            if len(indices) < len(self.plan.stage.reduced):
+                return self._row(indices, partial, single)
+            return self._step(indices, partial)
+
+        if sizes.is_known(self._last):
+            inner = max(1, self._full)
+            return blocked_loops(self._outer, step, flush, self.dtype, inner=inner)
+        rest = None
+        if self._is_ragged:
+            rest = Rest(self._left, lambda indices: self._rest(indices, partial, single))
+        return blocked_loops([*self._outer, self._full], step, flush, self.dtype, rest=rest)
 
     @property
     def _outer(self) -> list[sizes.Extent]:
-        return [axis.extent for axis in self.reduced[:-1]]
+        return [axis.extent for axis in self.plan.stage.reduced[:-1]]
 
     @property
     def _last(self) -> sizes.Extent:
-        return self.reduced[-1].extent
+        return self.plan.stage.reduced[-1].extent
 
     @property
     def _full(self) -> sizes.Extent:
         """How often all partial results are updated in a row."""
-        return sizes.quotient(self._last, self.width)
+        return sizes.quotient(self._last, self.plan.width)
 
     @property
     def _is_ragged(self) -> bool:
-        """Whether elements may be left of each row, and only a run shows how many."""
-        return not sizes.is_known(self._last) and not sizes.is_divisible(self._last, self.width)
+        """Whether a dynamic number of elements may be left of each row."""
+        return not sizes.is_known(self._last) and not sizes.is_divisible(
+            self._last, self.plan.width
+        )
 
-    def statements(self) -> list[Any]:
-        """The loops one in another."""
-        partial, single = self._buffer("partial"), self.total.target
+    @property
+    def _end(self) -> PrimExpression:
+        """The index of the first element that is left of each row."""
+        return self._number(self._full) * tirx.const(self.plan.width, self.dtype)
 
-        def row(indices: list[Any]) -> Any:
-            return self._row(indices, partial, single)
+    @property
+    def _left(self) -> PrimExpression:
+        """How many elements are left of each row."""
+        return self._number(self._last) - self._end
 
-        return [
-            tirx.AllocBuffer(partial),
-            *self._emptied(partial, single),
-            emit.grid(self._outer, row, self.dtype),
-            self._union(partial),
-        ]
-
-    def blocked(self) -> list[Any]:
-        """The loops in blocks, whose partial results are added to those of the whole sum."""
-        partial, sums = self._buffer("partial"), self._buffer("sums")
-        single, target = self._single("rest"), self.total.target
-
-        def step(indices: list[Any]) -> Any:
-            if len(indices) < len(self.reduced):
-                return self._row(indices, partial, single)
-            return self._step(indices, partial)
-
-        emptied = self._emptied(partial, single)
-        flush = emit.sequence([*self._added(sums, partial, target, single), *emptied])
-        if sizes.is_known(self._last):
-            inner = max(1, self._full)
-            loops = blocked_loops(self._outer, step, flush, self.dtype, inner=inner)
-        else:
-            rest = None
-            if self._is_ragged:
-                rest = Rest(self._left, lambda indices: self._rest(indices, partial, single))
-            loops = blocked_loops([*self._outer, self._full], step, flush, self.dtype, rest=rest)
-        buffers = [partial, sums, *([single] if self._is_ragged else [])]
-        return [
-            *map(tirx.AllocBuffer, buffers),
-            *emptied,
-            *self._emptied(sums, target),
-            loops,
-            self._union(sums),
-        ]
-
-    def _row(self, indices: list[Any], partial: Any, single: Any) -> Any:
+    def _row(
+        self, indices: list[PrimExpression], partial: tirx.Buffer, single: tirx.Buffer
+    ) -> tirx.Stmt:
         """The elements of the last axis."""
         loop = emit.loop(
             self._full, lambda k: self._step([*indices, k], partial), name="k", dtype=self.dtype
         )
-        if self._is_ragged or (sizes.is_known(self._last) and self._last % self.width):
+        if self._is_ragged or (sizes.is_known(self._last) and self._last % self.plan.width):
             return emit.sequence([loop, self._rest(indices, partial, single)])
         return loop
 
-    def _step(self, indices: list[Any], partial: Any) -> Any:
+    def _step(self, indices: list[PrimExpression], partial: tirx.Buffer) -> tirx.Stmt:
         """An update of all partial results."""
         *outer, number = indices
-        start = number * tirx.const(self.width, self.dtype)
-        return emit.vectors(
-            self.width,
-            self.lanes,
-            lambda lane: self._updated(partial, lane, [*outer, start + lane]),
-            self.dtype,
-        )
+        start = number * tirx.const(self.plan.width, self.dtype)
+        return self._vectors(lambda lane: self._update(partial, lane, [*outer, start + lane]))
 
-    def _rest(self, indices: list[Any], partial: Any, single: Any) -> Any:
+    def _rest(
+        self, indices: list[PrimExpression], partial: tirx.Buffer, single: tirx.Buffer
+    ) -> tirx.Stmt:
         """What is left of a row."""
-        start = self._number(self._full) * tirx.const(self.width, self.dtype)
+        start = self._end
         if self._is_ragged:
-            zero = tirx.const(0, self.dtype)
+            zero = self._number(0)
             return emit.loop(
                 self._left,
-                lambda k: self._updated(single, zero, [*indices, start + k]),
+                lambda k: self._update(single, zero, [*indices, start + k]),
                 name="k",
                 dtype=self.dtype,
             )
-        return emit.vectors(
-            self._last % self.width,
-            self.lanes,
-            lambda lane: self._updated(partial, lane, [*indices, start + lane]),
-            self.dtype,
+        return self._vectors(
+            lambda lane: self._update(partial, lane, [*indices, start + lane]),
+            self._last % self.plan.width,
         )
 
-    @property
-    def _left(self) -> Any:
-        """How many elements are left of each row."""
-        whole = self._number(self._full) * tirx.const(self.width, self.dtype)
-        return self._number(self._last) - whole
+    def _vectors(self, body: emit.Body, count: int = 0) -> tirx.Stmt:
+        """A statement for all partial results, or the first ones."""
+        return emit.vectors(count or self.plan.width, self.plan.lanes, body, self.dtype)
 
-    def _updated(self, buffer: Any, place: Any, indices: Sequence[Any]) -> Any:
-        where = {axis.var: index for axis, index in zip(self.reduced, indices, strict=True)}
-        new = self.total.combine(buffer[(place,)], substituted(self.value, where))
-        return tirx.BufferStore(buffer, new, [place])
+    def _update(
+        self, buffer: tirx.Buffer, position: PrimExpression, indices: Sequence[PrimExpression]
+    ) -> tirx.Stmt:
+        reduced = self.plan.stage.reduced
+        where = {axis.var: index for axis, index in zip(reduced, indices, strict=True)}
+        return self._combine(buffer, position, substituted(self.value, where))
 
-    def _added(self, sums: Any, partial: Any, target: Any, single: Any) -> list[Any]:
-        def added(lane: Any) -> Any:
-            new = self.total.combine(sums[(lane,)], partial[(lane,)])
-            return tirx.BufferStore(sums, new, [lane])
+    def _combine(
+        self, buffer: tirx.Buffer, position: PrimExpression, value: PrimExpression
+    ) -> tirx.Stmt:
+        new = self.plan.stage.combine(buffer[(position,)], value)
+        return tirx.BufferStore(buffer, new, [position])
 
-        found = [emit.vectors(self.width, self.lanes, added, self.dtype)]
+    def _add(self, sums: tirx.Buffer, partial: tirx.Buffer, single: tirx.Buffer) -> list[tirx.Stmt]:
+        found = [self._vectors(lambda lane: self._combine(sums, lane, partial[(lane,)]))]
         if self._is_ragged:
-            zero = tirx.const(0, self.dtype)
-            new = self.total.combine(target[(zero,)], single[(zero,)])
-            found.append(tirx.BufferStore(target, new, [zero]))
+            zero = self._number(0)
+            found.append(self._combine(self.target, zero, single[(zero,)]))
         return found
 
-    def _emptied(self, partial: Any, single: Any) -> list[Any]:
-        zero, init = tirx.const(0, self.dtype), self.total.init
-        vectors = emit.vectors(
-            self.width, self.lanes, lambda lane: tirx.BufferStore(partial, init, [lane]), self.dtype
+    def _reset(self, partial: tirx.Buffer, single: tirx.Buffer) -> list[tirx.Stmt]:
+        init = self.plan.stage.init
+        vectors = self._vectors(lambda lane: tirx.BufferStore(partial, init, [lane]))
+        first = [tirx.BufferStore(single, init, [self._number(0)])] if self._is_ragged else []
+        return [*first, vectors]
+
+    def _union(self, partial: tirx.Buffer) -> tirx.Stmt:
+        """The statement that joins the partial results, and what is in the target already."""
+        plan, zero = self.plan, self._number(0)
+
+        def stored(combine: Combination) -> tirx.Stmt:
+            union = joined(combine, partial, plan.width, plan.lanes, self.dtype)
+            if self._is_ragged:
+                union = plan.stage.combine(self.target[(zero,)], union)
+            return tirx.BufferStore(self.target, union, [zero])
+
+        plain = {greater: tirx.max, smaller: tirx.min}.get(plan.stage.combine)
+        if plain is None or plan.stage.dtype != "float32" or plan.lanes == 1:
+            return stored(plan.stage.combine)
+        total = joined(tirx.Add, partial, plan.width, plan.lanes, self.dtype)
+        finite = total <= tirx.const(float("inf"), "float32")
+        # LLVM takes seconds for a tree of tests, which is hardly ever run.
+        first = [] if self._is_ragged else [tirx.BufferStore(self.target, plan.stage.init, [zero])]
+        tests = emit.loop(
+            plan.width, lambda n: self._combine(self.target, zero, partial[(n,)]), dtype=self.dtype
         )
-        return [*([tirx.BufferStore(single, init, [zero])] if self._is_ragged else []), vectors]
+        return tirx.IfThenElse(finite, stored(plain), emit.sequence([*first, tests]))
 
-    def _union(self, partial: Any) -> Any:
-        return _union(
-            self.total, partial, self.width, self.lanes, self.dtype, symbolic=self._is_ragged
-        )
+    def _buffer(self, name: str, size: int) -> tirx.Buffer:
+        return tirx.decl_buffer((size,), self.plan.stage.dtype, name, scope="local")
 
-    def _buffer(self, name: str) -> Any:
-        return tirx.decl_buffer((self.width,), self.total.dtype, name, scope="local")
-
-    def _single(self, name: str) -> Any:
-        return tirx.decl_buffer((1,), self.total.dtype, name, scope="local")
-
-    def _number(self, size: sizes.Extent) -> Any:
+    def _number(self, size: sizes.Extent) -> PrimExpression:
         return sizes.number(size, self.dtype)
 
 
-def _union(
-    total: Total, partial: Any, width: int, lanes: int, dtype: str, *, symbolic: bool
-) -> Any:
-    """The statement that joins the partial results, and what is in the total already."""
-    zero = tirx.const(0, dtype)
-
-    def stored(combine: Any) -> Any:
-        union = joined(combine, partial, width, lanes, dtype)
-        if symbolic:
-            union = total.combine(total.target[(zero,)], union)
-        return tirx.BufferStore(total.target, union, [zero])
-
-    def one_by_one(index: Any) -> Any:
-        union = total.combine(total.target[(zero,)], partial[(index,)])
-        return tirx.BufferStore(total.target, union, [zero])
-
-    plain = {greater: tirx.max, smaller: tirx.min}.get(total.combine)
-    if plain is None or total.dtype != "float32" or lanes == 1:
-        return stored(total.combine)
-    finite = joined(tirx.Add, partial, width, lanes, dtype) <= tirx.const(float("inf"), "float32")
-    # LLVM takes seconds for a tree of tests, which is hardly ever run.
-    first = [] if symbolic else [tirx.BufferStore(total.target, total.init, [zero])]
-    tested = emit.sequence([*first, emit.loop(width, one_by_one, dtype=dtype)])
-    return tirx.IfThenElse(finite, stored(plain), tested)
-
-
-def joined(combine: Any, partial: Buffer, width: int, lanes: int, dtype: str) -> PrimExpression:
+def joined(
+    combine: Combination, partial: tirx.Buffer, width: int, lanes: int, dtype: str
+) -> PrimExpression:
     """All ``width`` partial results in one: vectors first, then the halves of the last vector."""
     if lanes == 1:
         parts = [partial[(tirx.const(n, dtype),)] for n in range(width)]
@@ -251,13 +248,10 @@ def joined(combine: Any, partial: Buffer, width: int, lanes: int, dtype: str) ->
             partial[(tirx.Ramp(tirx.const(n, dtype), tirx.const(1, dtype), lanes),)]
             for n in range(0, width, lanes)
         ]
-    total = parts[0]
-    for part in parts[1:]:
-        total = combine(total, part)
-    return _halved(combine, total, lanes)
+    return _halved(combine, functools.reduce(combine, parts), lanes)
 
 
-def _halved(combine: Any, vector: PrimExpression, lanes: int) -> PrimExpression:
+def _halved(combine: Combination, vector: PrimExpression, lanes: int) -> PrimExpression:
     if lanes == 1:
         return vector
     var = tirx.Var("v", vector.ty)

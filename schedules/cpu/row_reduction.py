@@ -1,16 +1,15 @@
-"""The rule for reductions along contiguous elements: softmax, normalisation, sums of rows.
+"""The strategy for reductions along contiguous elements: softmax, normalisation, sums of rows.
 
 All stages of such a kernel run for one row before the next row begins, so the row stays in the
-first cache however many stages read it, and what a stage gives for the row stays in registers or
-in a small buffer of its own. Rows run in parallel. What is divided by a number of the row is
-multiplied by its reciprocal. :mod:`row_accumulation` combines the elements of a row.
+first cache however many stages read it, and the result of a stage for the row stays in registers or
+in a small buffer of its own. Rows run in parallel. A quotient by what is the same for the whole row
+is a product with its reciprocal. :mod:`row_accumulation` combines the elements of a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import tvm_ffi
 from tvm import tirx
@@ -20,20 +19,35 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.common_subexpressions import with_shared_stages
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined, is_short
-from tvm_nnef.schedules.cpu.row_accumulation import Total, total_statements
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
+from tvm_nnef.schedules.analysis.kernel import (
+    Axis,
+    Kernel,
+    Stage,
+    extent_product,
+    inlined,
+    is_short,
+)
+from tvm_nnef.schedules.cpu.row_accumulation import Accumulation, vectors_of
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, is_conditional, with_opaque_body
+from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.tvm_support.compat import (
+    BUFFER_LOAD,
+    PrimExpression,
+    PrimFunction,
+    dtype_of,
+    is_conditional,
+    with_opaque_body,
+)
 
 NAME = "cpu.row_reduction"
 
 STEP_CYCLES = 8
-"""Cycles of all that a row reduction does with one vector, about."""
+"""The cycles of all stages for one vector, about."""
 
 
-def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunction | None:
-    """The function row by row; None where its stages do not share their rows."""
+def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
+    """The plan row by row; None for kernels whose stages do not share their rows."""
     if not any(stage.reduced for stage in kernel.stages):
         return None
     if rows_of(kernel) is None:
@@ -42,19 +56,184 @@ def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunc
     if rows is None:
         return None
     kernel = with_shared_stages(kernel, len(rows))
-    plan = _Rows(kernel, rows, machine)
-    moving = [axis.extent for axis in rows if not axis.is_unit]
     work = sum(stage.work for stage in kernel.stages)
-
-    def row(indices: list[Any]) -> Any:
-        given = iter(indices)
-        zero = tirx.const(0, kernel.index_type)
-        place = [zero if axis.is_unit else next(given) for axis in rows]
-        return plan.statement(place)
-
     parallel = work >= machine.parallel_work(STEP_CYCLES)
-    body = emit.grid(moving or [1], row, kernel.index_type, parallel=parallel)
-    return with_opaque_body(function, [s.buffer for s in kernel.results], [], body)
+    stages = tuple(_row_stages(kernel, len(rows), machine))
+    return RowPlan(kernel, tuple(rows), stages, parallel)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RowStage:
+    """A stage, computed row by row.
+
+    Its value reads buffers of rows. ``buffer`` holds its own row, if other stages read it;
+    ``accumulation`` is how its elements are combined, if it is a reduction.
+    """
+
+    stage: Stage
+    buffer: tirx.Buffer | None
+    is_result: bool
+    lanes: int
+    accumulation: Accumulation | None
+
+    def cycles(self, rank: int) -> float:
+        """The estimated cycles of a row."""
+        if self.accumulation is not None:
+            return self.accumulation.cycles
+        inner = self.stage.axes[rank:]
+        last = inner[-1].typical if inner else 1
+        return extent_product(inner[:-1]) * vectors_of(last, self.lanes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowPlan(Plan):
+    """All stages of a row before the next row, over the axes ``rows``."""
+
+    kernel: Kernel
+    rows: tuple[Axis, ...]
+    stages: tuple[_RowStage, ...]
+    parallel: bool
+
+    @property
+    def strategy(self) -> str:
+        """``cpu.row_reduction``."""
+        return NAME
+
+    @property
+    def cost(self) -> float:
+        """A load and an operation for each vector of a stage, and joining partial results."""
+        return 2 * extent_product(self.rows) * sum(s.cycles(len(self.rows)) for s in self.stages)
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The rows, partial results and buffers."""
+        found: dict[str, int | str] = {
+            "rows": "x".join(str(axis.extent) for axis in self.rows) or 1,
+            "stages": len(self.stages),
+            "parallel": "yes" if self.parallel else "no",
+        }
+        sums = [s.accumulation for s in self.stages if s.accumulation is not None]
+        found["partial results"] = " ".join(str(each.width) for each in sums)
+        if any(each.blocked for each in sums):
+            found["sums"] = "blocked"
+        return found
+
+    def alternatives(self) -> Iterator[RowPlan]:
+        """Fewer partial results at once, and serial rows."""
+        for factor in (2, 4):
+            yield replace(self, stages=tuple(_with_fewer(s, factor) for s in self.stages))
+        if self.parallel:
+            yield replace(self, parallel=False)
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with one loop over all rows."""
+        dtype = self.kernel.index_type
+        moving = [axis.extent for axis in self.rows if not axis.is_unit]
+
+        def row(indices: list[PrimExpression]) -> tirx.Stmt:
+            given = iter(indices)
+            point = [self._zero if axis.is_unit else next(given) for axis in self.rows]
+            return emit.sequence([s for each in self.stages for s in self._stage(each, point)])
+
+        body = emit.grid(moving or [1], row, dtype, parallel=self.parallel)
+        return with_opaque_body(function, [s.buffer for s in self.kernel.results], [], body)
+
+    @property
+    def _zero(self) -> PrimExpression:
+        return tirx.const(0, self.kernel.index_type)
+
+    def _stage(self, each: _RowStage, point: Sequence[PrimExpression]) -> list[tirx.Stmt]:
+        """One row of a stage."""
+        stage, inner = each.stage, each.stage.axes[len(self.rows) :]
+        where = {axis.var: index for axis, index in zip(stage.axes, point, strict=False)}
+        if stage.reduced:
+            where.update({axis.var: self._zero for axis in inner})
+        value = substituted(stage.value, where)
+        value, statements = _with_reciprocals(value, inner, stage.reduced)
+        if each.buffer is not None:
+            statements.append(tirx.AllocBuffer(each.buffer))
+        if each.accumulation is None:
+            return [*statements, self._elements(each, inner, value, point)]
+        statements += each.accumulation.statements(value, each.buffer)
+        if each.is_result:
+            indices = [*point, *([self._zero] * len(inner))]
+            statements.append(tirx.BufferStore(stage.buffer, each.buffer[(self._zero,)], indices))
+        return statements
+
+    def _elements(
+        self,
+        each: _RowStage,
+        inner: Sequence[Axis],
+        value: PrimExpression,
+        point: Sequence[PrimExpression],
+    ) -> tirx.Stmt:
+        """One row of a stage without reduction."""
+
+        def at(indices: Sequence[PrimExpression]) -> tirx.Stmt:
+            pairs = zip(inner, indices, strict=True)
+            computed = substituted(value, {axis.var: index for axis, index in pairs})
+            stores = []
+            if each.buffer is not None:
+                flat = _flat(indices, inner, self._zero)
+                stores.append(tirx.BufferStore(each.buffer, computed, [flat]))
+                computed = each.buffer[(flat,)]
+            if each.is_result:
+                stores.append(tirx.BufferStore(each.stage.buffer, computed, [*point, *indices]))
+            return emit.sequence(stores)
+
+        if not inner:
+            return at([])
+        *outer, last = (axis.extent for axis in inner)
+        dtype = self.kernel.index_type
+
+        def strip(indices: list[PrimExpression]) -> tirx.Stmt:
+            return emit.strip(last, each.lanes, lambda index: at([*indices, index]), dtype)
+
+        return emit.grid(outer, strip, dtype, parallel=False)
+
+
+def _with_fewer(each: _RowStage, factor: int) -> _RowStage:
+    """The stage with fewer vectors of partial results."""
+    plan = each.accumulation
+    if plan is None:
+        return each
+    return replace(each, accumulation=replace(plan, width=max(plan.lanes, plan.width // factor)))
+
+
+def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowStage]:
+    """The stages whose rows are computed by themselves, and not where they are read."""
+    dtype = kernel.index_type
+    held: dict[tirx.Buffer, tirx.Buffer] = {}
+    inside: dict[tirx.Buffer, Stage] = {}
+
+    def read(load: tirx.BufferLoad) -> PrimExpression:
+        stage = kernel.stage_of(load.source)
+        if stage is None:
+            return load
+        if load.source in held:
+            flat = _flat(load.indices[rank:], stage.axes[rank:], tirx.const(0, dtype))
+            return held[load.source][(flat,)]
+        pairs = zip(stage.axes, load.indices, strict=True)
+        value = inside[load.source].value
+        return substituted(value, {axis.var: index for axis, index in pairs})
+
+    for stage in kernel.stages:
+        uses = [load for other in kernel.stages for load in loads(other.value, stage.buffer)]
+        is_result = stage in kernel.results
+        local = replace(stage, value=tvm_ffi.structural_map(stage.value, (BUFFER_LOAD, read)))
+        short = is_cheap(stage.value) and is_short(local.value, {})
+        if not stage.reduced and not is_result and (len(uses) == 1 or short):
+            inside[stage.buffer] = local
+            continue
+        buffer = None
+        if stage.reduced or not is_result or uses:
+            size = sizes.product(axis.extent for axis in stage.axes[rank:])
+            small = sizes.is_known(size) and size * 4 <= machine.stack_bytes
+            scope = "local" if small else "global"
+            buffer = tirx.decl_buffer((size,), stage.dtype, f"{stage.buffer.name}_row", scope=scope)
+            held[stage.buffer] = buffer
+        accumulation = Accumulation.of(local, dtype, machine) if stage.reduced else None
+        lanes = machine.lanes(bits_of(stage.dtype))
+        yield _RowStage(local, buffer, is_result, lanes, accumulation)
 
 
 def _with_cheap_inside(kernel: Kernel) -> Kernel:
@@ -123,191 +302,58 @@ def _is_contiguous(stage: Stage) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """A kernel, the axes in front of its rows, and the CPU."""
-
-    kernel: Kernel
-    rows: Sequence[Axis]
-    machine: CpuModel
-
-    def statement(self, place: Sequence[Any]) -> Any:
-        """All stages of one row."""
-        dtype = self.kernel.index_type
-        rank = len(self.rows)
-        kept: dict[Any, Any] = {}
-        inside: dict[Any, Stage] = {}
-        statements: list[Any] = []
-        for stage in self.kernel.stages:
-            result = stage in self.kernel.results
-            value = self._resolved(stage.value, kept, inside, rank)
-            if not stage.reduced and not result and self._moves_inside(stage, value):
-                inside[stage.buffer] = replace(stage, value=value)
-                continue
-            row = {axis.var: index for axis, index in zip(stage.axes, place, strict=False)}
-            value = substituted(value, row)
-            inner = stage.axes[rank:]
-            if stage.reduced:
-                value = substituted(value, {axis.var: self._zero() for axis in inner})
-            value, divisors = _with_reciprocals(value, inner, stage.reduced)
-            statements += divisors
-            size = sizes.product(axis.extent for axis in inner)
-            lanes = self.machine.lanes(bits_of(stage.dtype))
-            if not result or self._is_read(stage):
-                scope = _scope(size, self.machine)
-                name = f"{stage.buffer.name}_row"
-                held = tirx.decl_buffer((size,), stage.dtype, name, scope=scope)
-                statements.append(tirx.AllocBuffer(held))
-                kept[stage.buffer] = held
-            target: Any = kept.get(stage.buffer)
-            if stage.reduced:
-                total = Total(stage.combine, stage.init, target)
-                statements += total_statements(
-                    total, value, stage.reduced, (lanes, self.machine.partial_sums), dtype
-                )
-                if result:
-                    zeros = [tirx.const(0, dtype)] * len(inner)
-                    total = target[(tirx.const(0, dtype),)]
-                    statements.append(tirx.BufferStore(stage.buffer, total, [*place, *zeros]))
-            else:
-                statements.append(self._elements(stage, inner, value, place, target, result, lanes))
-        return emit.sequence(statements)
-
-    def _moves_inside(self, stage: Stage, value: Any) -> bool:
-        """Whether a stage is computed where it is read, given what its value has become by that."""
-        uses = [load for other in self.kernel.stages for load in loads(other.value, stage.buffer)]
-        return len(uses) == 1 or (is_cheap(stage.value) and is_short(value, {}))
-
-    def _is_read(self, stage: Stage) -> bool:
-        return stage.reduced != () or any(
-            loads(other.value, stage.buffer) for other in self.kernel.stages
-        )
-
-    def _resolved(
-        self, value: Any, kept: Mapping[Any, Any], inside: Mapping[Any, Stage], rank: int
-    ) -> Any:
-        """A value that reads what was kept of this row, and computes what moved inside."""
-
-        def replaced(load: Any) -> Any:
-            if load.source in kept:
-                held = kept[load.source]
-                stage = self.kernel.stage_of(load.source)
-                assert stage is not None
-                return held[(_flat(load.indices[rank:], stage.axes[rank:], self._zero()),)]
-            if load.source in inside:
-                stage = inside[load.source]
-                pairs = zip(stage.axes, load.indices, strict=True)
-                return substituted(stage.value, {axis.var: index for axis, index in pairs})
-            return load
-
-        return tvm_ffi.structural_map(value, (BUFFER_LOAD, replaced))
-
-    def _zero(self) -> Any:
-        return tirx.const(0, self.kernel.index_type)
-
-    def _elements(
-        self,
-        stage: Stage,
-        inner: Sequence[Axis],
-        value: Any,
-        place: Sequence[Any],
-        target: Any,
-        result: bool,
-        lanes: int,
-    ) -> Any:
-        """A stage without reduction, for one row."""
-        dtype = self.kernel.index_type
-        outer, last = ((), None) if not inner else (inner[:-1], inner[-1])
-
-        def at(where: Mapping[Any, Any]) -> Any:
-            computed = substituted(value, where)
-            indices = [substituted(axis.var, where) for axis in inner]
-            stores = []
-            if target is not None:
-                flat = _flat(indices, inner, self._zero())
-                stores.append(tirx.BufferStore(target, computed, [flat]))
-                computed = target[(flat,)]
-            if result:
-                stores.append(tirx.BufferStore(stage.buffer, computed, [*place, *indices]))
-            return emit.sequence(stores)
-
-        if last is None:
-            return at({})
-
-        def row(indices: list[Any]) -> Any:
-            where = {axis.var: index for axis, index in zip(outer, indices, strict=True)}
-            return emit.strip(
-                last.extent, lanes, lambda index: at({**where, last.var: index}), dtype
-            )
-
-        return emit.grid([axis.extent for axis in outer], row, dtype, parallel=False)
-
-
 def _with_reciprocals(
-    value: Any, inner: Sequence[Axis], reduced: Sequence[Axis]
-) -> tuple[Any, list[Any]]:
+    value: PrimExpression, inner: Sequence[Axis], reduced: Sequence[Axis]
+) -> tuple[PrimExpression, list[tirx.Stmt]]:
     """Quotients by what is the same for the whole row as products, rounded once more.
 
     And the statements that compute such divisors, once: a product names its divisor several times,
-    and that of a norm of a norm would be written out tens of thousands of times. Those stay where
-    they are that a condition may guard.
+    and that of a norm of a norm would be written out tens of thousands of times. Divisors that a
+    condition may guard stay where they are.
     """
-    variables = [axis.var for axis in inner]
-    changing = [
-        *variables,
-        *(axis.var for axis in reduced),
-        *(let.var for let in _all(value, tirx.Let)),
-    ]
-    guarded = any(map(is_conditional, _all(value, Call)))
-    statements: list[Any] = []
-    numbers: list[tuple[Any, Any]] = []
+    elements = [axis.var for axis in inner]
+    bound = [let.var for let in nodes(value, tirx.Let)]
+    changing = [*elements, *(axis.var for axis in reduced), *bound]
+    guarded = any(map(is_conditional, nodes(value, Call)))
+    statements: list[tirx.Stmt] = []
+    known: list[tuple[PrimExpression, PrimExpression]] = []
 
-    def held(divisor: Any, dtype: str) -> Any:
-        if guarded or isinstance(divisor, BUFFER_LOAD) or _mentions(divisor, changing):
+    def held(divisor: PrimExpression, dtype: str) -> PrimExpression:
+        if guarded or isinstance(divisor, BUFFER_LOAD) or mentions(divisor, changing):
             return divisor
-        for known, number in numbers:
-            if tvm_ffi.structural_equal(known, divisor):
+        for other, number in known:
+            if tvm_ffi.structural_equal(other, divisor):
                 return number
-        number = tirx.decl_buffer((1,), dtype, "divisor", scope="local")
+        buffer = tirx.decl_buffer((1,), dtype, "divisor", scope="local")
         zero = tirx.const(0, "int32")
-        statements.extend([tirx.AllocBuffer(number), tirx.BufferStore(number, divisor, [zero])])
-        numbers.append((divisor, number[(zero,)]))
-        return numbers[-1][1]
+        statements.extend([tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, divisor, [zero])])
+        known.append((divisor, buffer[(zero,)]))
+        return buffer[(zero,)]
 
-    def replaced(division: Any) -> Any:
-        dtype = str(division.ty.dtype)
-        fixed = not _mentions(division.b, variables) and bool(loads(division.b))
-        known = bool(reduced) and isinstance(division.b, tirx.FloatImm)
-        if not (fixed or known) or dtype not in _EXTREMES:
+    def product(division: tirx.Div) -> PrimExpression:
+        dtype = dtype_of(division)
+        fixed = not mentions(division.b, elements) and bool(loads(division.b))
+        constant = bool(reduced) and isinstance(division.b, tirx.FloatImm)
+        if not (fixed or constant) or dtype not in _MAGNITUDES:
             return division
         divisor = held(division.b, dtype) if fixed else division.b
         return _product(division.a, divisor, dtype)
 
-    return tvm_ffi.structural_map(value, (tirx.Div, replaced), order="post"), statements
+    return tvm_ffi.structural_map(value, (tirx.Div, product), order="post"), statements
 
 
-def _all(expression: Any, kind: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (kind, found.append), order="post")
-    return found
-
-
-def _mentions(expression: Any, variables: Sequence[Any]) -> bool:
-    return any(var in variables for var in _all(expression, tirx.Var))
-
-
-_EXTREMES = {
+_MAGNITUDES = {
     "float16": (12, 10),
     "bfloat16": (100, 64),
     "float32": (100, 64),
     "float64": (999, 512),
 }
-"""Exponents of 2: of divisors whose reciprocals are near the ends of a type, and what mends it."""
+"""Exponents of 2: from which on reciprocals are near the ends of a dtype, and by what to scale."""
 
 
-def _product(dividend: Any, divisor: Any, dtype: str) -> Any:
+def _product(dividend: PrimExpression, divisor: PrimExpression, dtype: str) -> PrimExpression:
     """The quotient as a product with a reciprocal that neither overflows nor is subnormal."""
-    end, shift = (2.0**exponent for exponent in _EXTREMES[dtype])
+    end, shift = (2.0**exponent for exponent in _MAGNITUDES[dtype])
     if isinstance(divisor, tirx.FloatImm) and 1 / end <= abs(float(divisor.value)) <= end:
         return dividend * (tirx.const(1.0, dtype) / divisor)
     one = tirx.const(1.0, dtype)
@@ -317,12 +363,11 @@ def _product(dividend: Any, divisor: Any, dtype: str) -> Any:
     return dividend * scale * (one / (divisor * scale))
 
 
-def _flat(indices: Sequence[Any], axes: Sequence[Axis], zero: Any) -> Any:
-    total = zero
+def _flat(
+    indices: Sequence[PrimExpression], axes: Sequence[Axis], zero: PrimExpression
+) -> PrimExpression:
+    """The index in a row buffer of an element of a row."""
+    position = zero
     for index, axis in zip(indices, axes, strict=True):
-        total = total * axis.extent + index
-    return total
-
-
-def _scope(size: sizes.Extent, machine: CpuModel) -> str:
-    return "local" if sizes.is_known(size) and size * 4 <= machine.stack_bytes else "global"
+        position = position * axis.extent + index
+    return position

@@ -287,7 +287,9 @@ def _plan(
 ) -> PlanesPlan | None:
     """The plan with a tiling of one plane; None if a tile reads at indices that are not linear."""
     blocks = _blocks(reduction, planes, tiling, machine) if planes else None
-    staged = [_staged(reduction, copy, planes, tiling, blocks, machine) for copy in reduction.copies]
+    staged = [
+        _staged(reduction, copy, planes, tiling, blocks, machine) for copy in reduction.copies
+    ]
     found = tuple(each for each in staged if each is not None)
     if len(found) < len(staged):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from tvm_nnef.function_attributes import ArgReduction, Sort, read_annotation
@@ -28,14 +28,9 @@ from tvm_nnef.schedules.plan import Choice, Plan, WrittenPlan, cheapest
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 Match = Callable[[Kernel, CpuModel], Plan | None]
-Apply = Callable[[PrimFunction, Kernel, CpuModel], PrimFunction | None]
-
-_WRITING: tuple[tuple[str, Apply], ...] = (
-    (row_reduction.NAME, row_reduction.apply),
-)
-"""Strategies that write their loops while they match; of these the first that matches counts."""
 
 STRATEGIES: tuple[Match, ...] = (
+    row_reduction.match,
     register_tile.match,
     staged_windows.match,
     elementwise.match,
@@ -68,7 +63,7 @@ def _choice(function: PrimFunction, target: Target) -> Choice:
         if scheduled is not None:
             return _only(sequential.NAME, scheduled)
     elif not any(divides_data(stage.value) for stage in kernel.stages):
-        choice = _matching(function, with_numbers(kernel), machine)
+        choice = _matching(with_numbers(kernel), machine)
         if choice is not None:
             return choice
     scheduled, name = fallback.apply(with_first_values(function), target)
@@ -79,11 +74,11 @@ def _only(strategy: str, scheduled: PrimFunction) -> Choice:
     return Choice(WrittenPlan(strategy, 0.0, scheduled), "no other strategy matches")
 
 
-def _matching(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> Choice | None:
+def _matching(kernel: Kernel, machine: CpuModel) -> Choice | None:
     """The cheapest plan for a kernel; one for each of its parts if it has to be split."""
 
     def match(kernel: Kernel) -> Choice | None:
-        return cheapest(_plans(function, kernel, machine))
+        return cheapest(strategy(kernel, machine) for strategy in STRATEGIES)
 
     long = fission.long_values(kernel)
     return (
@@ -91,18 +86,3 @@ def _matching(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> Choi
         or match(kernel)
         or fission.match(kernel, match, long)
     )
-
-
-def _plans(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> Iterator[Plan | None]:
-    for name, write in _WRITING:
-        scheduled = write(function, kernel, machine)
-        if scheduled is not None:
-            yield WrittenPlan(name, _vectors(kernel, machine), scheduled)
-            break
-    for match in STRATEGIES:
-        yield match(kernel, machine)
-
-
-def _vectors(kernel: Kernel, machine: CpuModel) -> float:
-    """The vectors that a kernel computes, as an estimate of cycles."""
-    return sum(stage.work for stage in kernel.stages) / machine.lanes(32)

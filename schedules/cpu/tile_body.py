@@ -11,12 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-import tvm_ffi
 from tvm import sym, tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, substituted, with_simple_indices
+from tvm_nnef.schedules.analysis.expressions import (
+    loads,
+    nodes,
+    substituted,
+    with_simple_indices,
+)
 from tvm_nnef.schedules.analysis.index_splitting import between
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.analysis.reduction import Border, Reduction
@@ -313,11 +317,11 @@ class _Steps:
         """A step for all accumulators of some rows."""
         tile, reduction = self.tile, self.tile.reduction
         term = substituted(reduction.term, fixed)
-        if _contains(reduction.term, tirx.Select):
+        if nodes(reduction.term, tirx.Select):
             # A mask that is needed at some steps only, such as the first one of a window.
             ranges = [(0, axis.extent) for axis in reduction.axes]
             term = between(term, reduction.axes, ranges)
-        divides = _contains(reduction.term, tirx.FloorDiv, tirx.FloorMod)
+        divides = bool(nodes(reduction.term, tirx.FloorDiv, tirx.FloorMod))
 
         def element(row: PrimExpression, lane: PrimExpression) -> tirx.Stmt:
             value = substituted(term, tile.point(self.start, row, lane))
@@ -411,9 +415,3 @@ def _has_indices(load: tirx.BufferLoad, target: tirx.BufferLoad) -> bool:
     return len(load.indices) == len(target.indices) and all(
         a.same_as(b) for a, b in zip(load.indices, target.indices, strict=True)
     )
-
-
-def _contains(term: PrimExpression, *kinds: type[PrimExpression]) -> bool:
-    found: list[PrimExpression] = []
-    tvm_ffi.structural_walk(term, (kinds, found.append), order="post")
-    return bool(found)

@@ -237,7 +237,9 @@ def with_height(tiling: Tiling, reduction: Reduction, height: int) -> Tiling:
 def _is_contiguous(reduction: Reduction, columns: Axis) -> bool:
     """Whether results of neighbouring columns are neighbours, and no column lies in a border."""
     last = reduction.indices[-1]
-    return slope(last, columns.var) == 1 and not any(border.axis is columns for border in reduction.borders)
+    return slope(last, columns.var) == 1 and not any(
+        border.axis is columns for border in reduction.borders
+    )
 
 
 def _shape(
