@@ -86,12 +86,13 @@ class RegisterTilePlan(Plan):
             yield replace(self, tiling=tiling)
 
 
-def moving_cycles(reduction: Reduction, machine: CpuModel) -> float:
-    """The cycles to move operands and results once, and copies twice."""
+def moving_cycles(reduction: Reduction, machine: CpuModel, part: int | None = None) -> float:
+    """The cycles to move operands and results once, and copies twice, in parts of some bytes."""
     buffers = {load.source for load in loads(reduction.term)} | {reduction.target}
     moved = [sizes.typical(sizes.elements(b)) * bits_of(str(b.dtype)) // 8 for b in buffers]
     copied = [stage.work * bits_of(stage.dtype) // 8 for stage in reduction.copies]
-    return sum(map(machine.moving_cycles, (*moved, *copied, *copied)))
+    copying = sum(machine.moving_cycles(size, part) for size in copied)
+    return sum(map(machine.moving_cycles, moved)) + 2 * copying
 
 
 @dataclass(frozen=True, slots=True, eq=False)

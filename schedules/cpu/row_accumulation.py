@@ -25,8 +25,8 @@ from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression
 
-_JOIN_CYCLES = 4
-"""The cycles to combine two halves of a vector."""
+_JOIN_CYCLES = 1
+"""The cycles to combine two halves of a vector: those of several rows overlap."""
 
 
 def vectors_of(size: int, lanes: int) -> int:

@@ -82,7 +82,7 @@ class _RowStage:
             return self.accumulation.cycles
         inner = self.stage.axes[rank:]
         last = inner[-1].typical if inner else 1
-        return extent_product(inner[:-1]) * vectors_of(last, self.lanes)
+        return STEP_CYCLES / 2 * extent_product(inner[:-1]) * vectors_of(last, self.lanes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,8 +101,8 @@ class RowPlan(Plan):
 
     @property
     def cost(self) -> float:
-        """A load and an operation for each vector of a stage, and joining partial results."""
-        return 2 * extent_product(self.rows) * sum(s.cycles(len(self.rows)) for s in self.stages)
+        """All vectors of all stages, and joining partial results."""
+        return extent_product(self.rows) * sum(s.cycles(len(self.rows)) for s in self.stages)
 
     def decisions(self) -> Mapping[str, int | str]:
         """The rows, partial results and buffers."""

@@ -149,13 +149,11 @@ class PlanesPlan(Plan):
 
     @property
     def cost(self) -> float:
-        """That of the tiles, and of staging each plane in a near cache."""
+        """That of the tiles, and of staging each plane, in a near cache if there are several."""
         blocks = self.blocks.between + 2 if self.blocks is not None else 1
         tiles = self.tiling.cycles(self.reduction, self.machine) * extent_product(self.planes)
-        copied = sum(stage.work * bits_of(stage.dtype) // 8 for stage in self.reduction.copies)
-        near = 2 * copied / self.machine.l2_bytes_per_cycle
-        sources = replace(self.reduction, copies=())
-        return tiles * blocks + near + register_tile.moving_cycles(sources, self.machine)
+        near = self.machine.l2_bytes if self.planes else None
+        return tiles * blocks + register_tile.moving_cycles(self.reduction, self.machine, near)
 
     def decisions(self) -> Mapping[str, int | str]:
         """The tiles, and what is staged."""

@@ -259,6 +259,8 @@ def _shape(
         return None
     widest = max(strides)
     if widest > 1 or any(_slides(load, columns, reduction) for load in accesses):
+        if packed is not None:
+            return None
         most = machine.deinterleaved_rows if widest > 1 else machine.sliding_rows
         height = _even_height(rows, most) if rows else 1
         return _Shape(tiles.Tile(height, lanes), lanes, sliding=True)

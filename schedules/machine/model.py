@@ -67,9 +67,9 @@ class CpuModel:
         """The elements from which threads pay, if a vector of float32 takes so many cycles."""
         return self.fork_cycles * self.lanes(32) // cycles
 
-    def moving_cycles(self, size: int) -> float:
-        """The cycles to read or write so many bytes, from the cache that holds them."""
-        near = size <= self.l2_bytes
+    def moving_cycles(self, size: int, part: int | None = None) -> float:
+        """The cycles to read or write so many bytes, of which a part is used at a time."""
+        near = min(size, part or size) <= self.l2_bytes
         return size / (self.l2_bytes_per_cycle if near else self.memory_bytes_per_cycle)
 
     @property
