@@ -28,12 +28,20 @@ from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.cpu import tile_plan
-from tvm_nnef.schedules.cpu.elementwise import copy_statement
+from tvm_nnef.schedules.cpu.elementwise import stage_plan
+from tvm_nnef.schedules.cpu.stage_plan import StagePlan
 from tvm_nnef.schedules.cpu.tile_body import TileBody
-from tvm_nnef.schedules.cpu.tile_plan import Level, Tail, Tiling
+from tvm_nnef.schedules.cpu.tile_plan import Level, Tiling
+from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, with_opaque_body
+from tvm_nnef.tvm_support.compat import (
+    PrimExpression,
+    PrimFunction,
+    Statement,
+    Var,
+    with_opaque_body,
+)
 
 NAME = "cpu.register_tile"
 
@@ -44,16 +52,20 @@ def match(kernel: Kernel, machine: CpuModel) -> RegisterTilePlan | None:
     if reduction is None:
         return None
     tiling = tile_plan.plan_tiles(reduction, kernel.index_type, machine)
-    return None if tiling is None else RegisterTilePlan(kernel, machine, reduction, tiling)
+    if tiling is None:
+        return None
+    copies = [stage_plan(copy, kernel.index_type, machine) for copy in reduction.copies]
+    return RegisterTilePlan(kernel, machine, reduction, tuple(copies), tiling)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RegisterTilePlan(Plan):
-    """A reduction in register tiles, after the stages that it reads and that are not inlined."""
+    """A reduction in register tiles, after the ``copies`` that it reads."""
 
     kernel: Kernel
     machine: CpuModel
     reduction: Reduction
+    copies: tuple[StagePlan, ...]
     tiling: Tiling
 
     @property
@@ -74,9 +86,9 @@ class RegisterTilePlan(Plan):
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with the loops over tiles."""
         reduction, dtype = self.reduction, self.kernel.index_type
-        copied = [copy_statement(stage, dtype, self.machine) for stage in reduction.copies]
+        copies = [copy.statement() for copy in self.copies]
         loops = TileLoops(reduction, self.tiling, dtype).statement()
-        body = emit.sequence([*reduction.views, *copied, loops])
+        body = emit.sequence([*reduction.views, *copies, loops])
         allocated = [stage.buffer for stage in reduction.copies]
         return with_opaque_body(function, [r.buffer for r in self.kernel.results], allocated, body)
 
@@ -103,7 +115,7 @@ class TileLoops:
     tiling: Tiling
     dtype: str
 
-    def statement(self) -> tirx.Stmt:
+    def statement(self) -> Statement:
         """All loops, once for each width of tiles."""
         tiling = self.tiling
         if tiling.narrower is None:
@@ -112,16 +124,16 @@ class TileLoops:
         wide = tiling.columns.extent >= self._number(tiling.tile.width)
         return tirx.IfThenElse(wide, self._grid(), narrower)
 
-    def _grid(self) -> tirx.Stmt:
+    def _grid(self) -> Statement:
         """All loops, with tiles of one width."""
         order, parallel = self.tiling.order, self.tiling.parallel
         extents = [self._extent(level) for level in order]
         first = parallel or len(order)
 
-        def tasks(outer: list[PrimExpression]) -> tirx.Stmt:
+        def tasks(outer: list[PrimExpression]) -> Statement:
             return emit.grid(extents[first:], lambda inner: task([*outer, *inner]), self.dtype)
 
-        def task(indices: list[PrimExpression]) -> tirx.Stmt:
+        def task(indices: list[PrimExpression]) -> Statement:
             at = dict(zip(order, indices, strict=True))
             values = {axis.var: at[axis] for axis in self.tiling.outer}
             return self._panel(values, at[Level.PANELS], at.get(Level.ROW_TILES))
@@ -144,27 +156,27 @@ class TileLoops:
 
     def _panel(
         self,
-        values: Mapping[tirx.Var, PrimExpression],
+        values: Mapping[Var, PrimExpression],
         panel: PrimExpression,
         row_tile: PrimExpression | None,
-    ) -> tirx.Stmt:
+    ) -> Statement:
         """The tiles of a panel of columns, or the one of a number."""
         tiling = self.tiling
         columns, width = tiling.columns.extent, tiling.tile.width
 
-        def tiles(first: PrimExpression, width: int, stored: sizes.Extent = None) -> tirx.Stmt:
+        def tiles(first: PrimExpression, width: int, stored: sizes.Extent = None) -> Statement:
             body = TileBody(self.reduction, tiling, self.dtype, values, first, width, stored)
             return self._rows(body, row_tile)
 
         start = panel * self._number(width)
-        if tiling.column_tail is Tail.NONE:
+        if tiling.column_tail is None:
             return tiles(start, width)
         if tiling.column_tail is Tail.OVERLAP:
-            return tiles(tirx.min(start, self._number(columns - width)), width)
+            return tiles(emit.tile_start(panel, columns, width, self.dtype), width)
         full = sizes.quotient(columns, width)
         end = self._number(full * width)
         rest = columns - (full * width if sizes.is_known(columns) else end)
-        if tiling.column_tail is Tail.WASTE or sizes.is_known(rest):
+        if tiling.column_tail is Tail.GUARD or sizes.is_known(rest):
             tail = tiles(end, tiling.tail_width, rest)
         else:
             tail = emit.loop(rest, lambda n: tiles(end + n, tiling.tail_width), dtype=self.dtype)
@@ -172,21 +184,18 @@ class TileLoops:
             return tail
         return tirx.IfThenElse(panel < self._number(full), tiles(start, width), tail)
 
-    def _rows(self, body: TileBody, row_tile: PrimExpression | None) -> tirx.Stmt:
+    def _rows(self, body: TileBody, row_tile: PrimExpression | None) -> Statement:
         """All tiles of rows, or the one of a number."""
         if self.tiling.rows is None:
-            return body.whole(None)
-        if self.tiling.row_tail in (Tail.GUARD, Tail.WASTE):
+            return body.whole(self._number(0))
+        if self.tiling.row_tail is Tail.GUARD:
             return self._dynamic_rows(body, row_tile)
         if row_tile is None:
             return self._bordered_rows(body)
-        start = row_tile * self._number(self.tiling.height)
-        if self.tiling.row_tail is Tail.OVERLAP:
-            last = self.tiling.rows.extent - self.tiling.height
-            start = tirx.min(start, self._number(last))
-        return body.whole(start)
+        rows, height = self.tiling.rows.extent, self.tiling.height
+        return body.whole(emit.tile_start(row_tile, rows, height, self.dtype))
 
-    def _bordered_rows(self, body: TileBody) -> tirx.Stmt:
+    def _bordered_rows(self, body: TileBody) -> Statement:
         """All tiles of rows: those that touch a border by themselves, the others in a loop."""
         assert self.tiling.rows is not None
         height = self.tiling.height
@@ -203,13 +212,13 @@ class TileLoops:
             elif start == regular[0]:
                 offset = self._number(start)
 
-                def tile(index: PrimExpression, first: PrimExpression = offset) -> tirx.Stmt:
+                def tile(index: PrimExpression, first: PrimExpression = offset) -> Statement:
                     return body.whole(index * self._number(height) + first)
 
                 statements.append(emit.loop(len(regular), tile, name="tile", dtype=self.dtype))
         return emit.sequence(statements)
 
-    def _dynamic_rows(self, body: TileBody, row_tile: PrimExpression | None) -> tirx.Stmt:
+    def _dynamic_rows(self, body: TileBody, row_tile: PrimExpression | None) -> Statement:
         """A tile of rows of which some may lie in a border or not exist, or all of them.
 
         If none does, nothing is tested inside of a tile.
@@ -230,7 +239,7 @@ class TileLoops:
             tests.append(first + self._number(reach) < self._number(border.last))
         if not tests:
             return body.whole(start)
-        others = body.wasteful if self.tiling.row_tail is Tail.WASTE else body.guarded
+        others = body.wasteful if self.tiling.slack else body.guarded
         return tirx.IfThenElse(tirx.all(*tests), body.whole(start), others(start))
 
     def _is_inside(self, start: int) -> bool:

@@ -23,7 +23,7 @@ from tvm_nnef.schedules.analysis.kernel import Stage, extent_product
 from tvm_nnef.schedules.analysis.min_max import Combination, greater, smaller
 from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.tvm_support.compat import PrimExpression
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement
 
 _JOIN_CYCLES = 1
 """The cycles to combine two halves of a vector: those of several rows overlap."""
@@ -49,7 +49,7 @@ class Accumulation:
 
     @staticmethod
     def of(stage: Stage, index_type: str, machine: CpuModel) -> Accumulation:
-        """As many partial results as hide the latency of an operation, but no more than elements."""
+        """Enough partial results to hide the latency of an operation, but no more than elements."""
         lanes, last = machine.lanes(bits_of(stage.dtype)), stage.reduced[-1]
         width = lanes * machine.partial_sums
         while last.is_known and width > last.extent:
@@ -67,8 +67,8 @@ class Accumulation:
         joining = self.width // self.lanes + _JOIN_CYCLES * (self.lanes.bit_length() - 1)
         return vectors * extent_product(self.stage.reduced[:-1]) + joining
 
-    def statements(self, value: PrimExpression, target: tirx.Buffer) -> list[tirx.Stmt]:
-        """The statements that combine a value over all reduced axes, into a buffer of one element."""
+    def statements(self, value: PrimExpression, target: Buffer) -> list[Statement]:
+        """The statements that combine a value over all reduced axes, into ``target[0]``."""
         return _Loops(self, value, target, self.index_type).statements()
 
 
@@ -78,10 +78,10 @@ class _Loops:
 
     plan: Accumulation
     value: PrimExpression
-    target: tirx.Buffer
+    target: Buffer
     dtype: str
 
-    def statements(self) -> list[tirx.Stmt]:
+    def statements(self) -> list[Statement]:
         """The loops, in blocks whose partial results are added to those of the whole sum."""
         partial = self._buffer("partial", self.plan.width)
         if not self.plan.blocked:
@@ -99,19 +99,22 @@ class _Loops:
             self._union(sums),
         ]
 
-    def _blocks(self, partial: tirx.Buffer, single: tirx.Buffer, flush: tirx.Stmt) -> tirx.Stmt:
-        def step(indices: list[PrimExpression]) -> tirx.Stmt:
+    def _blocks(self, partial: Buffer, single: Buffer, flush: Statement) -> Statement:
+        def step(indices: list[PrimExpression]) -> Statement:
             if len(indices) < len(self.plan.stage.reduced):
                 return self._row(indices, partial, single)
             return self._step(indices, partial)
 
         if sizes.is_known(self._last):
             inner = max(1, self._full)
-            return blocked_loops(self._outer, step, flush, self.dtype, inner=inner)
+            loops: Statement = blocked_loops(self._outer, step, flush, self.dtype, inner=inner)
+            return loops
         rest = None
         if self._is_ragged:
             rest = Rest(self._left, lambda indices: self._rest(indices, partial, single))
-        return blocked_loops([*self._outer, self._full], step, flush, self.dtype, rest=rest)
+        outer = [*self._outer, self._full]
+        loops = blocked_loops(outer, step, flush, self.dtype, rest=rest)
+        return loops
 
     @property
     def _outer(self) -> list[sizes.Extent]:
@@ -143,9 +146,7 @@ class _Loops:
         """How many elements are left of each row."""
         return self._number(self._last) - self._end
 
-    def _row(
-        self, indices: list[PrimExpression], partial: tirx.Buffer, single: tirx.Buffer
-    ) -> tirx.Stmt:
+    def _row(self, indices: list[PrimExpression], partial: Buffer, single: Buffer) -> Statement:
         """The elements of the last axis."""
         loop = emit.loop(
             self._full, lambda k: self._step([*indices, k], partial), name="k", dtype=self.dtype
@@ -154,15 +155,13 @@ class _Loops:
             return emit.sequence([loop, self._rest(indices, partial, single)])
         return loop
 
-    def _step(self, indices: list[PrimExpression], partial: tirx.Buffer) -> tirx.Stmt:
+    def _step(self, indices: list[PrimExpression], partial: Buffer) -> Statement:
         """An update of all partial results."""
         *outer, number = indices
         start = number * tirx.const(self.plan.width, self.dtype)
         return self._vectors(lambda lane: self._update(partial, lane, [*outer, start + lane]))
 
-    def _rest(
-        self, indices: list[PrimExpression], partial: tirx.Buffer, single: tirx.Buffer
-    ) -> tirx.Stmt:
+    def _rest(self, indices: list[PrimExpression], partial: Buffer, single: Buffer) -> Statement:
         """What is left of a row."""
         start = self._end
         if self._is_ragged:
@@ -178,41 +177,41 @@ class _Loops:
             self._last % self.plan.width,
         )
 
-    def _vectors(self, body: emit.Body, count: int = 0) -> tirx.Stmt:
+    def _vectors(self, body: emit.Body, count: int = 0) -> Statement:
         """A statement for all partial results, or the first ones."""
         return emit.vectors(count or self.plan.width, self.plan.lanes, body, self.dtype)
 
     def _update(
-        self, buffer: tirx.Buffer, position: PrimExpression, indices: Sequence[PrimExpression]
-    ) -> tirx.Stmt:
+        self, buffer: Buffer, position: PrimExpression, indices: Sequence[PrimExpression]
+    ) -> Statement:
         reduced = self.plan.stage.reduced
         where = {axis.var: index for axis, index in zip(reduced, indices, strict=True)}
         return self._combine(buffer, position, substituted(self.value, where))
 
     def _combine(
-        self, buffer: tirx.Buffer, position: PrimExpression, value: PrimExpression
-    ) -> tirx.Stmt:
+        self, buffer: Buffer, position: PrimExpression, value: PrimExpression
+    ) -> Statement:
         new = self.plan.stage.combine(buffer[(position,)], value)
         return tirx.BufferStore(buffer, new, [position])
 
-    def _add(self, sums: tirx.Buffer, partial: tirx.Buffer, single: tirx.Buffer) -> list[tirx.Stmt]:
+    def _add(self, sums: Buffer, partial: Buffer, single: Buffer) -> list[Statement]:
         found = [self._vectors(lambda lane: self._combine(sums, lane, partial[(lane,)]))]
         if self._is_ragged:
             zero = self._number(0)
             found.append(self._combine(self.target, zero, single[(zero,)]))
         return found
 
-    def _reset(self, partial: tirx.Buffer, single: tirx.Buffer) -> list[tirx.Stmt]:
-        init = self.plan.stage.init
+    def _reset(self, partial: Buffer, single: Buffer) -> list[Statement]:
+        init = self._init
         vectors = self._vectors(lambda lane: tirx.BufferStore(partial, init, [lane]))
         first = [tirx.BufferStore(single, init, [self._number(0)])] if self._is_ragged else []
         return [*first, vectors]
 
-    def _union(self, partial: tirx.Buffer) -> tirx.Stmt:
+    def _union(self, partial: Buffer) -> Statement:
         """The statement that joins the partial results, and what is in the target already."""
         plan, zero = self.plan, self._number(0)
 
-        def stored(combine: Combination) -> tirx.Stmt:
+        def stored(combine: Combination) -> Statement:
             union = joined(combine, partial, plan.width, plan.lanes, self.dtype)
             if self._is_ragged:
                 union = plan.stage.combine(self.target[(zero,)], union)
@@ -224,13 +223,18 @@ class _Loops:
         total = joined(tirx.Add, partial, plan.width, plan.lanes, self.dtype)
         finite = total <= tirx.const(float("inf"), "float32")
         # LLVM takes seconds for a tree of tests, which is hardly ever run.
-        first = [] if self._is_ragged else [tirx.BufferStore(self.target, plan.stage.init, [zero])]
+        first = [] if self._is_ragged else [tirx.BufferStore(self.target, self._init, [zero])]
         tests = emit.loop(
             plan.width, lambda n: self._combine(self.target, zero, partial[(n,)]), dtype=self.dtype
         )
         return tirx.IfThenElse(finite, stored(plain), emit.sequence([*first, tests]))
 
-    def _buffer(self, name: str, size: int) -> tirx.Buffer:
+    @property
+    def _init(self) -> PrimExpression:
+        assert self.plan.stage.init is not None
+        return self.plan.stage.init
+
+    def _buffer(self, name: str, size: int) -> Buffer:
         return tirx.decl_buffer((size,), self.plan.stage.dtype, name, scope="local")
 
     def _number(self, size: sizes.Extent) -> PrimExpression:
@@ -238,9 +242,10 @@ class _Loops:
 
 
 def joined(
-    combine: Combination, partial: tirx.Buffer, width: int, lanes: int, dtype: str
+    combine: Combination, partial: Buffer, width: int, lanes: int, dtype: str
 ) -> PrimExpression:
     """All ``width`` partial results in one: vectors first, then the halves of the last vector."""
+    parts: list[PrimExpression]
     if lanes == 1:
         parts = [partial[(tirx.const(n, dtype),)] for n in range(width)]
     else:

@@ -33,8 +33,10 @@ from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
+    Buffer,
     PrimExpression,
     PrimFunction,
+    Statement,
     dtype_of,
     is_conditional,
     with_opaque_body,
@@ -71,7 +73,7 @@ class _RowStage:
     """
 
     stage: Stage
-    buffer: tirx.Buffer | None
+    buffer: Buffer | None
     is_result: bool
     lanes: int
     accumulation: Accumulation | None
@@ -129,7 +131,7 @@ class RowPlan(Plan):
         dtype = self.kernel.index_type
         moving = [axis.extent for axis in self.rows if not axis.is_unit]
 
-        def row(indices: list[PrimExpression]) -> tirx.Stmt:
+        def row(indices: list[PrimExpression]) -> Statement:
             given = iter(indices)
             point = [self._zero if axis.is_unit else next(given) for axis in self.rows]
             return emit.sequence([s for each in self.stages for s in self._stage(each, point)])
@@ -141,7 +143,7 @@ class RowPlan(Plan):
     def _zero(self) -> PrimExpression:
         return tirx.const(0, self.kernel.index_type)
 
-    def _stage(self, each: _RowStage, point: Sequence[PrimExpression]) -> list[tirx.Stmt]:
+    def _stage(self, each: _RowStage, point: Sequence[PrimExpression]) -> list[Statement]:
         """One row of a stage."""
         stage, inner = each.stage, each.stage.axes[len(self.rows) :]
         where = {axis.var: index for axis, index in zip(stage.axes, point, strict=False)}
@@ -151,7 +153,7 @@ class RowPlan(Plan):
         value, statements = _with_reciprocals(value, inner, stage.reduced)
         if each.buffer is not None:
             statements.append(tirx.AllocBuffer(each.buffer))
-        if each.accumulation is None:
+        if each.accumulation is None or each.buffer is None:
             return [*statements, self._elements(each, inner, value, point)]
         statements += each.accumulation.statements(value, each.buffer)
         if each.is_result:
@@ -165,10 +167,10 @@ class RowPlan(Plan):
         inner: Sequence[Axis],
         value: PrimExpression,
         point: Sequence[PrimExpression],
-    ) -> tirx.Stmt:
+    ) -> Statement:
         """One row of a stage without reduction."""
 
-        def at(indices: Sequence[PrimExpression]) -> tirx.Stmt:
+        def at(indices: Sequence[PrimExpression]) -> Statement:
             pairs = zip(inner, indices, strict=True)
             computed = substituted(value, {axis.var: index for axis, index in pairs})
             stores = []
@@ -185,7 +187,7 @@ class RowPlan(Plan):
         *outer, last = (axis.extent for axis in inner)
         dtype = self.kernel.index_type
 
-        def strip(indices: list[PrimExpression]) -> tirx.Stmt:
+        def strip(indices: list[PrimExpression]) -> Statement:
             return emit.strip(last, each.lanes, lambda index: at([*indices, index]), dtype)
 
         return emit.grid(outer, strip, dtype, parallel=False)
@@ -202,10 +204,10 @@ def _with_fewer(each: _RowStage, factor: int) -> _RowStage:
 def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowStage]:
     """The stages whose rows are computed by themselves, and not where they are read."""
     dtype = kernel.index_type
-    held: dict[tirx.Buffer, tirx.Buffer] = {}
-    inside: dict[tirx.Buffer, Stage] = {}
+    held: dict[Buffer, Buffer] = {}
+    inside: dict[Buffer, Stage] = {}
 
-    def read(load: tirx.BufferLoad) -> PrimExpression:
+    def read(load: BUFFER_LOAD) -> PrimExpression:
         stage = kernel.stage_of(load.source)
         if stage is None:
             return load
@@ -304,7 +306,7 @@ def _is_contiguous(stage: Stage) -> bool:
 
 def _with_reciprocals(
     value: PrimExpression, inner: Sequence[Axis], reduced: Sequence[Axis]
-) -> tuple[PrimExpression, list[tirx.Stmt]]:
+) -> tuple[PrimExpression, list[Statement]]:
     """Quotients by what is the same for the whole row as products, rounded once more.
 
     And the statements that compute such divisors, once: a product names its divisor several times,
@@ -315,7 +317,7 @@ def _with_reciprocals(
     bound = [let.var for let in nodes(value, tirx.Let)]
     changing = [*elements, *(axis.var for axis in reduced), *bound]
     guarded = any(map(is_conditional, nodes(value, Call)))
-    statements: list[tirx.Stmt] = []
+    statements: list[Statement] = []
     known: list[tuple[PrimExpression, PrimExpression]] = []
 
     def held(divisor: PrimExpression, dtype: str) -> PrimExpression:

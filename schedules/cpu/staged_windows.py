@@ -10,7 +10,7 @@ once instead, so that threads can share one plane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm_ffi
@@ -24,14 +24,19 @@ from tvm_nnef.schedules.analysis.index_splitting import between
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction, loads_of_any, read_reduction
 from tvm_nnef.schedules.cpu import register_tile, tile_plan
-from tvm_nnef.schedules.cpu.elementwise import copy_statement
-from tvm_nnef.schedules.cpu.tile_plan import STEP_CYCLES, Tail, Tiling
+from tvm_nnef.schedules.cpu.elementwise import stage_plan
+from tvm_nnef.schedules.cpu.stage_plan import StagePlan
+from tvm_nnef.schedules.cpu.tile_plan import STEP_CYCLES, Tiling
+from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
+    Buffer,
     PrimExpression,
     PrimFunction,
+    Statement,
+    Var,
     with_opaque_body,
 )
 
@@ -66,12 +71,14 @@ def match(kernel: Kernel, machine: CpuModel) -> PlanesPlan | None:
 class _Staged:
     """A padded stage, of which ``buffer`` has one plane, or some of its rows.
 
-    The axes of ``planes`` number the planes; they and axes of one value are the first ``depth``.
+    Its axes ``planes`` are the ``numbers`` of planes of the result; they and axes of one value are
+    the first ``depth``.
     """
 
     stage: Stage
-    buffer: tirx.Buffer
+    buffer: Buffer
     planes: tuple[Axis, ...]
+    numbers: tuple[Axis, ...]
     depth: int
 
 
@@ -97,30 +104,18 @@ class _Blocks:
     @property
     def between(self) -> int:
         """The number of blocks beside the first and the last one."""
-        return -(-(self.axis.extent - self.height) // self.height) - 1
-
-    def statement(self, body: Callable[[_Block], tirx.Stmt], dtype: str) -> tirx.Stmt:
-        """All blocks: the first, those between that no padding touches, the last up to the end."""
-        last, count = self.axis.extent - self.height, self.between
-
-        def known(start: int) -> tirx.Stmt:
-            return body(_Block(tirx.const(start, dtype), start, start))
-
-        def inner(number: PrimExpression) -> tirx.Stmt:
-            start = (number + 1) * tirx.const(self.height, dtype)
-            return body(_Block(start, self.height, count * self.height))
-
-        middle = [emit.loop(count, inner, name="block", dtype=dtype)] if count > 0 else []
-        return emit.sequence([known(0), *middle, known(last)])
+        return int(-(-(self.axis.extent - self.height) // self.height) - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Block:
-    """Some rows of a plane, which begin at ``start``, between ``lowest`` and ``highest``."""
+class _Part:
+    """What is staged at once: a plane, or blocks of its rows that begin at ``start``.
+
+    ``copies`` compute it, for variable planes.
+    """
 
     start: PrimExpression
-    lowest: int
-    highest: int
+    copies: tuple[StagePlan, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,8 +123,9 @@ class PlanesPlan(Plan):
     """Windows over staged planes.
 
     ``planes`` are the axes that number them; if there are none, all is one plane, which threads
-    share if it is ``parallel``. Else ``chunks`` of planes are parallel, those of each one after the
-    other in the same memory; 0 for serial loops.
+    may share. Else ``chunks`` of planes are parallel, those of each one after the other in the same
+    memory; 0 for serial loops. The ``parts`` of a plane follow one after the other: all of it, or
+    its first block, those between that no padding touches, and the last one up to its end.
     """
 
     kernel: Kernel
@@ -139,6 +135,7 @@ class PlanesPlan(Plan):
     tiling: Tiling
     blocks: _Blocks | None
     staged: tuple[_Staged, ...]
+    parts: tuple[_Part, ...]
     parallel: bool
     chunks: int
 
@@ -172,7 +169,7 @@ class PlanesPlan(Plan):
         inner = _inner(self.reduction, self.planes)
         parts = self.kernel, self.machine, self.reduction, self.planes
         for tiling in tile_plan.alternatives(self.tiling, inner, self.machine):
-            found = _plan(*parts, tiling, parallel=self.parallel or self.chunks > 0)
+            found = _plan(*parts, tiling, parallel=self.parallel)
             if found is not None:
                 yield found
 
@@ -185,78 +182,65 @@ class PlanesPlan(Plan):
     def _dtype(self) -> str:
         return self.kernel.index_type
 
-    def _statement(self) -> tirx.Stmt:
+    def _statement(self) -> Statement:
         extents = [axis.extent for axis in self.planes]
         if not self.chunks:
             return self._allocated(emit.grid(extents, self._plane, self._dtype))
         count = sizes.product(extents)
         size = sizes.number(sizes.quotient_above(count, self.chunks), self._dtype)
 
-        def chunk(indices: list[PrimExpression]) -> tirx.Stmt:
+        def chunk(indices: list[PrimExpression]) -> Statement:
             first = indices[0] * size
             length = tirx.min(size, sizes.number(count, self._dtype) - first)
 
-            def plane(number: PrimExpression) -> tirx.Stmt:
+            def plane(number: PrimExpression) -> Statement:
                 return emit.at_point(first + number, extents, self._plane, self._dtype)
 
             return self._allocated(emit.loop(length, plane, name="plane", dtype=self._dtype))
 
         return emit.grid([self.chunks], chunk, self._dtype, parallel=True)
 
-    def _allocated(self, statement: tirx.Stmt) -> tirx.Stmt:
+    def _allocated(self, statement: Statement) -> Statement:
         return emit.sequence([*(tirx.AllocBuffer(s.buffer) for s in self.staged), statement])
 
-    def _plane(self, numbers: Sequence[PrimExpression]) -> tirx.Stmt:
-        """The tiles over one plane."""
-        if self.blocks is None:
-            return self._part(numbers, None)
-        return self.blocks.statement(lambda block: self._part(numbers, block), self._dtype)
+    def _plane(self, numbers: Sequence[PrimExpression]) -> Statement:
+        """What is staged of one plane, and the tiles over it, for each of its parts."""
+        blocks = self.blocks
 
-    def _part(self, numbers: Sequence[PrimExpression], block: _Block | None) -> tirx.Stmt:
-        """One plane or a block of its rows: what is staged, and the tiles over it."""
-        staged = [
-            copy_statement(
-                self._staged_stage(each, numbers, block),
-                self._dtype,
-                self.machine,
-                threads=self.parallel,
-            )
-            for each in self.staged
-        ]
-        inner = self._local(numbers, block)
-        tiles = register_tile.TileLoops(inner, self.tiling, self._dtype).statement()
-        return emit.sequence([*staged, tiles])
+        def part(part: _Part, start: PrimExpression) -> Statement:
+            where = {axis.var: number for axis, number in zip(self.planes, numbers, strict=True)}
+            if isinstance(part.start, Var):
+                where[part.start] = start
+            copies = [substituted(copy.statement(), where) for copy in part.copies]
+            inner = self._local(where, start)
+            tiles = register_tile.TileLoops(inner, self.tiling, self._dtype).statement()
+            return emit.sequence([*copies, tiles])
 
-    def _staged_stage(
-        self, staged: _Staged, numbers: Sequence[PrimExpression], block: _Block | None
-    ) -> Stage:
-        """The stage that computes one plane, or a block of its rows."""
-        axes, value = list(staged.stage.axes), staged.stage.value
-        where = {axis.var: tirx.const(0, self._dtype) for axis in axes[: staged.depth]}
-        where.update({a.var: n for a, n in zip(staged.planes, numbers, strict=True)})
-        if block is not None and self.blocks is not None:
-            stride, extent = self.blocks.stride, self.blocks.extent
-            axis = axes[self.blocks.dimension]
-            part = (block.lowest * stride, block.highest * stride + extent)
-            value = between(value, [axis], [part])
-            inner = Axis(tirx.Var("i", self._dtype), extent)
-            axes[self.blocks.dimension] = inner
-            where[axis.var] = block.start * tirx.const(stride, self._dtype) + inner.var
-        return Stage(staged.buffer, tuple(axes[staged.depth :]), substituted(value, where))
+        def middle(number: PrimExpression) -> Statement:
+            assert blocks is not None
+            return part(self.parts[1], (number + 1) * tirx.const(blocks.height, self._dtype))
 
-    def _local(self, numbers: Sequence[PrimExpression], block: _Block | None) -> Reduction:
+        statements = []
+        for each in self.parts:
+            if blocks is not None and isinstance(each.start, Var):
+                loop = emit.loop(blocks.between, middle, name="block", dtype=self._dtype)
+                statements.append(loop)
+            else:
+                statements.append(part(each, each.start))
+        return emit.sequence(statements)
+
+    def _local(self, where: Mapping[Var, PrimExpression], start: PrimExpression) -> Reduction:
         """The reduction of one plane, or of a block of its rows, over what is staged of it."""
         buffers = {each.stage.buffer: each for each in self.staged}
-        where = {axis.var: number for axis, number in zip(self.planes, numbers, strict=True)}
         inner = _inner(self.reduction, self.planes)
-        rows: dict[tirx.Var, PrimExpression] = {}
-        if block is not None and self.blocks is not None:
+        rows: dict[Var, PrimExpression] = {}
+        if self.blocks is not None:
             row, axis = self.blocks.row, self.blocks.axis
             rows[axis.var] = row.var
-            where[axis.var] = block.start + row.var
+            where = {**where, axis.var: start + row.var}
             inner = replace(inner, axes=tuple(row if a is axis else a for a in inner.axes))
 
-        def read(load: tirx.BufferLoad) -> PrimExpression:
+        def read(load: BUFFER_LOAD) -> BUFFER_LOAD:
             staged = buffers.get(load.source)
             if staged is None:
                 return load
@@ -292,12 +276,56 @@ def _plan(
     if len(found) < len(staged):
         return None
     if blocks is not None:
-        tiling = replace(tiling, rows=blocks.row, row_tail=Tail.NONE)
+        tiling = replace(tiling, rows=blocks.row, row_tail=None)
     chunks = 2 * machine.parallel_tasks if parallel and planes else 0
-    shared = parallel and not planes
+
+    def part(start: PrimExpression, lowest: int, highest: int) -> _Part:
+        stages = [_stage(each, blocks, start, lowest, highest, dtype) for each in found]
+        shared = parallel and not planes
+        return _Part(start, tuple(stage_plan(s, dtype, machine, threads=shared) for s in stages))
+
+    dtype = kernel.index_type
+    parts = [part(tirx.const(0, dtype), 0, 0)]
+    if blocks is not None:
+        last, height = blocks.axis.extent - blocks.height, blocks.height
+        if blocks.between > 0:
+            parts.append(part(tirx.Var("start", dtype), height, blocks.between * height))
+        parts.append(part(tirx.const(last, dtype), last, last))
     return PlanesPlan(
-        kernel, machine, reduction, planes, tiling, blocks, found, parallel=shared, chunks=chunks
+        kernel,
+        machine,
+        reduction,
+        planes,
+        tiling,
+        blocks,
+        found,
+        tuple(parts),
+        parallel=parallel,
+        chunks=chunks,
     )
+
+
+def _stage(
+    staged: _Staged,
+    blocks: _Blocks | None,
+    start: PrimExpression,
+    lowest: int,
+    highest: int,
+    dtype: str,
+) -> Stage:
+    """The stage that computes one plane, or blocks that begin between two rows."""
+    axes, value = list(staged.stage.axes), staged.stage.value
+    zeros = [axis for axis in axes[: staged.depth] if axis not in staged.planes]
+    where = {axis.var: tirx.const(0, dtype) for axis in zeros}
+    where |= {a.var: p.var for a, p in zip(staged.planes, staged.numbers, strict=True)}
+    if blocks is not None:
+        axis = axes[blocks.dimension]
+        inner = Axis(tirx.Var("i", dtype), blocks.extent)
+        bounds = (lowest * blocks.stride, highest * blocks.stride + blocks.extent)
+        value = between(value, [axis], [bounds])
+        axes[blocks.dimension] = inner
+        where[axis.var] = start * tirx.const(blocks.stride, dtype) + inner.var
+    return Stage(staged.buffer, tuple(axes[staged.depth :]), substituted(value, where))
 
 
 def _plane_axes(reduction: Reduction) -> tuple[Axis, ...]:
@@ -316,7 +344,7 @@ def _plane_axes(reduction: Reduction) -> tuple[Axis, ...]:
     return tuple(planes)
 
 
-def _is_plain(load: tirx.BufferLoad, number: int, axis: Axis) -> bool:
+def _is_plain(load: BUFFER_LOAD, number: int, axis: Axis) -> bool:
     """Whether an axis alone is the index of a load in a dimension, not counting those of size 1."""
     shape = map(sizes.extent, load.source.shape)
     long = [n for n, extent in enumerate(shape) if not sizes.same(extent, 1)]
@@ -402,15 +430,15 @@ def _staged(
     small = sizes.is_known(size) and size * bits_of(copy.dtype) <= 8 * machine.stack_bytes
     scope = "local" if small else "global"
     buffer = tirx.decl_buffer(shape, copy.dtype, f"{copy.buffer.name}_plane", scope=scope)
-    return _Staged(copy, buffer, tuple(long), depth)
+    return _Staged(copy, buffer, tuple(long), tuple(planes), depth)
 
 
 def _beyond(reduction: Reduction, copy: Stage, tiling: Tiling) -> list[int] | None:
     """How far beyond a copy's end in each dimension tiles read that compute too much."""
     found = [0] * len(copy.axes)
-    wasting = tiling.narrower is not None and tiling.narrower.column_tail is Tail.WASTE
-    sides = [(tiling.columns, tiling.tile.width)] if wasting else []
-    if tiling.row_tail is Tail.WASTE and tiling.rows is not None:
+    guarded = tiling.narrower is not None and tiling.narrower.column_tail is Tail.GUARD
+    sides = [(tiling.columns, tiling.tile.width)] if guarded else []
+    if tiling.slack and tiling.rows is not None:
         sides.append((tiling.rows, tiling.height))
     for load in loads(reduction.term, copy.buffer):
         for dimension, index in enumerate(load.indices):

@@ -10,20 +10,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from tvm import sym, tirx
-
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.accesses import slope, stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
+from tvm_nnef.schedules.analysis.accesses import slope
+from tvm_nnef.schedules.analysis.expressions import loads, mentions
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
-from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.analysis.reduction import Border, Reduction
 from tvm_nnef.schedules.codegen.strided_loads import WIDEST
+from tvm_nnef.schedules.cpu import tile_operands as operands
 from tvm_nnef.schedules.cpu import tiles
 from tvm_nnef.schedules.cpu.blocked_sums import is_blocked
+from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.tvm_support.compat import PrimExpression
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD
 
 _MANY = 1 << 20
 """The number of rows if it is dynamic: tiles are as high as is good for many of them."""
@@ -33,20 +32,6 @@ STEP_CYCLES = 1
 
 _NARROWING = 4
 """By what factor tiles for fewer columns are narrower."""
-
-
-class Tail(Enum):
-    """How rows or columns are computed that whole tiles do not cover."""
-
-    NONE = "none"
-    OVERLAP = "overlap"
-    """The last tile begins earlier, and computes some elements again."""
-    NARROW = "narrow"
-    """A narrower tile."""
-    GUARD = "guard"
-    """Each step of the reduction leaves out the rows that do not exist."""
-    WASTE = "waste"
-    """A whole tile is computed, and what exists of it is stored."""
 
 
 class Level(Enum):
@@ -64,9 +49,10 @@ class Tiling:
     ``lanes`` along ``columns``. ``order`` are the loops over tiles, outermost first, without a
     level if a task has all of it; the first ``parallel`` of them are one parallel loop. Columns
     that whole tiles do not cover are tiles of ``tail_width``; if there are fewer columns than a
-    tile has, all loops are those of ``narrower`` instead. ``blocked`` sums are added up in blocks.
-    ``prefetch`` asks for the memory of the result before the reduction. At most so many steps and
-    statements of the reduction are unrolled.
+    tile has, all loops are those of ``narrower`` instead. With ``slack`` rows after the last one
+    can be computed, so that their stores alone are guarded. ``blocked`` sums are added up in
+    blocks. ``prefetch`` asks for the memory of the result before the reduction. At most so many
+    steps and statements of the reduction are unrolled.
     """
 
     outer: tuple[Axis, ...]
@@ -76,9 +62,10 @@ class Tiling:
     lanes: int
     order: tuple[Axis | Level, ...]
     parallel: int
-    row_tail: Tail
-    column_tail: Tail
+    row_tail: Tail | None
+    column_tail: Tail | None
     tail_width: int
+    slack: bool
     blocked: bool
     prefetch: bool
     unrolled_steps: int
@@ -111,7 +98,7 @@ class Tiling:
             "parallel": " ".join(names[: self.parallel]) or "no",
         }
         tails = {"row tail": self.row_tail, "column tail": self.column_tail}
-        found |= {name: tail.value for name, tail in tails.items() if tail is not Tail.NONE}
+        found |= {name: tail.value for name, tail in tails.items() if tail is not None}
         flags = {"sums": "blocked" if self.blocked else "", "prefetch": "yes" * self.prefetch}
         return found | {name: value for name, value in flags.items() if value}
 
@@ -155,7 +142,7 @@ def plan_tiles(
     accesses = loads(reduction.term)
     if not accesses or not _is_contiguous(reduction, columns):
         return None
-    rows = _row_axis(accesses, others)
+    rows = operands.row_axis(accesses, others)
     shape = _shape(reduction, accesses, rows, columns, machine)
     if shape is None:
         return None
@@ -165,6 +152,7 @@ def plan_tiles(
     steps = extent_product(reduction.reduced)
     far = not shape.sliding and stored > machine.l2_bytes // 2
     slack = slack and shape.sliding
+    row_tail = _row_tail(reduction, rows, shape.tile.rows)
     tiling = Tiling(
         outer=outer,
         rows=rows,
@@ -173,9 +161,10 @@ def plan_tiles(
         lanes=shape.lanes,
         order=(),
         parallel=0,
-        row_tail=_row_tail(reduction, rows, shape.tile.rows, slack=slack),
-        column_tail=Tail.NONE,
+        row_tail=row_tail,
+        column_tail=None,
         tail_width=0,
+        slack=slack and row_tail is Tail.GUARD and not row_borders(reduction, rows),
         blocked=_is_blocked_sum(reduction),
         prefetch=far and steps <= machine.latency_steps,
         unrolled_steps=machine.unrolled_steps,
@@ -211,7 +200,7 @@ def alternatives(tiling: Tiling, reduction: Reduction, machine: CpuModel) -> Ite
             if height != tiling.height:
                 yield with_height(tiling, reduction, height)
     half = tiling.tile.width // 2
-    packed = _packed_width(loads(reduction.term), tiling.columns) is not None
+    packed = operands.packed_width(loads(reduction.term), tiling.columns) is not None
     if half and not packed and half % tiling.lanes == 0 and tiling.narrower is None:
         narrow = replace(tiling, tile=tiles.Tile(tiling.tile.rows, half))
         yield _with_column_tail(narrow, sliding=False, filled=False)
@@ -225,11 +214,10 @@ def alternatives(tiling: Tiling, reduction: Reduction, machine: CpuModel) -> Ite
 
 def with_height(tiling: Tiling, reduction: Reduction, height: int) -> Tiling:
     """The tiling with so many rows in a tile."""
-    slack = tiling.row_tail is Tail.WASTE
     return replace(
         tiling,
         tile=tiles.Tile(height, tiling.tile.width),
-        row_tail=_row_tail(reduction, tiling.rows, height, slack=slack),
+        row_tail=_row_tail(reduction, tiling.rows, height),
         narrower=tiling.narrower and with_height(tiling.narrower, reduction, height),
     )
 
@@ -244,27 +232,31 @@ def _is_contiguous(reduction: Reduction, columns: Axis) -> bool:
 
 def _shape(
     reduction: Reduction,
-    accesses: Sequence[tirx.BufferLoad],
+    accesses: Sequence[BUFFER_LOAD],
     rows: Axis | None,
     columns: Axis,
     machine: CpuModel,
 ) -> _Shape | None:
     """The size of the tiles; None if an operand is not contiguous along the columns."""
-    packed = _packed_width(accesses, columns)
+    packed = operands.packed_width(accesses, columns)
     bits = bits_of(reduction.dtype)
     lanes = min(machine.lanes(bits), _power_of_two(columns.typical))
-    found = [_column_stride(load, columns, packed or lanes) for load in accesses]
+    found = [operands.column_stride(load, columns, packed or lanes) for load in accesses]
     strides = [stride for stride in found if stride is not None]
     if len(strides) < len(found) or not all(0 <= stride <= WIDEST for stride in strides):
         return None
     widest = max(strides)
-    if widest > 1 or any(_slides(load, columns, reduction) for load in accesses):
+    if widest > 1 or any(operands.slides(load, columns, reduction) for load in accesses):
         if packed is not None:
             return None
         most = machine.deinterleaved_rows if widest > 1 else machine.sliding_rows
         height = _even_height(rows, most) if rows else 1
         return _Shape(tiles.Tile(height, lanes), lanes, sliding=True)
-    shared = rows is not None and 0 not in strides and _slides_along_rows(accesses, rows, reduction)
+    shared = (
+        rows is not None
+        and 0 not in strides
+        and operands.slides_along_rows(accesses, rows, reduction)
+    )
     width = packed or (lanes if shared else _free_width(rows, columns, lanes, machine))
     lanes = min(lanes, _power_of_two(width))
     vectors = -(-min(width, columns.typical) // lanes)
@@ -272,36 +264,43 @@ def _shape(
     if rows and shared:
         height = _even_height(rows, machine.sliding_rows)
     elif rows:
-        distance = max(_row_stride(load, rows) for load in accesses) * bits // 8
+        distance = max(operands.row_stride(load, rows) for load in accesses) * bits // 8
         number = rows.extent if rows.is_known else _MANY
         height = tiles.rows_for(number, vectors, machine, distance)
-    reused = [load for load in accesses if rows is not None and _row_stride(load, rows) == 0]
+    reused = [
+        load for load in accesses if rows is not None and operands.row_stride(load, rows) == 0
+    ]
     outer = [axis for axis in reduction.axes[:-1] if axis is not rows]
     weights = sum(sizes.typical(sizes.elements(load.source)) * bits // 8 for load in reused)
     panels = weights // extent_product(_batches(accesses, rows, outer))
     return _Shape(
         tiles.Tile(height, width),
         lanes,
-        filled=packed is not None and all(_is_filled(load, columns, packed) for load in accesses),
+        filled=packed is not None
+        and all(operands.is_filled(load, columns, packed) for load in accesses),
         columns_first=bool(reused) and panels > machine.l2_bytes // 2,
     )
 
 
 def _batches(
-    accesses: Sequence[tirx.BufferLoad], rows: Axis | None, outer: Sequence[Axis]
+    accesses: Sequence[BUFFER_LOAD], rows: Axis | None, outer: Sequence[Axis]
 ) -> tuple[Axis, ...]:
     """The axes that number operands which the rows share."""
-    reused = [load for load in accesses if rows is not None and _row_stride(load, rows) == 0]
-    return tuple(a for a in outer if reused and all(_row_stride(load, a) for load in reused))
+    reused = [
+        load for load in accesses if rows is not None and operands.row_stride(load, rows) == 0
+    ]
+    return tuple(
+        a for a in outer if reused and all(operands.row_stride(load, a) for load in reused)
+    )
 
 
-def _row_tail(reduction: Reduction, rows: Axis | None, height: int, *, slack: bool) -> Tail:
-    borders = row_borders(reduction, rows)
+def _row_tail(reduction: Reduction, rows: Axis | None, height: int) -> Tail | None:
+    """Static rows overlap, if whole tiles do not cover them."""
     if rows is None:
-        return Tail.NONE
-    if all(map(sizes.is_known, (rows.extent, *(border.last for border in borders)))):
-        return Tail.NONE if sizes.is_divisible(rows.extent, height) else Tail.OVERLAP
-    return Tail.WASTE if slack and not borders else Tail.GUARD
+        return None
+    if all(map(sizes.is_known, (rows.extent, *(b.last for b in row_borders(reduction, rows))))):
+        return None if sizes.is_divisible(rows.extent, height) else Tail.OVERLAP
+    return Tail.GUARD
 
 
 def _with_column_tail(tiling: Tiling, *, sliding: bool, filled: bool) -> Tiling:
@@ -310,17 +309,19 @@ def _with_column_tail(tiling: Tiling, *, sliding: bool, filled: bool) -> Tiling:
     Sliding windows may be computed again, in a tile that is no wider than there are columns.
     """
     columns, width, lanes = tiling.columns.extent, tiling.tile.width, tiling.lanes
+    tail: Tail | None = None
+    tail_width = 0
     if sizes.is_divisible(columns, width):
-        tail, tail_width = Tail.NONE, 0
+        pass
     elif sliding:
-        tail, tail_width = Tail.OVERLAP, 0
+        tail = Tail.OVERLAP
     elif not sizes.is_known(columns):
-        tail, tail_width = (Tail.WASTE, width) if filled else (Tail.NARROW, 1)
+        tail, tail_width = (Tail.GUARD, width) if filled else (Tail.NARROWER, 1)
     else:
         rest = columns % width
         vectors = -(-rest // lanes)
         fewer = filled and vectors < len(emit.pieces(rest, lanes))
-        tail, tail_width = (Tail.WASTE, vectors * lanes) if fewer else (Tail.NARROW, rest)
+        tail, tail_width = (Tail.GUARD, vectors * lanes) if fewer else (Tail.NARROWER, rest)
     made = replace(tiling, column_tail=tail, tail_width=tail_width)
     if tail is not Tail.OVERLAP or sizes.is_known(columns):
         return made
@@ -353,86 +354,9 @@ def _even_height(rows: Axis, most: int) -> int:
     return -(-rows.typical // -(-rows.typical // height)) if rows.is_known else height
 
 
-def _slides_along_rows(
-    accesses: Sequence[tirx.BufferLoad], rows: Axis, reduction: Reduction
-) -> bool:
-    """Whether windows move along the rows, so that these share what they load."""
-    return any(
-        count(index, rows) > 0 and any(count(index, axis) > 0 for axis in reduction.reduced)
-        for load in accesses
-        for index in load.indices
-    )
-
-
-def _slides(load: tirx.BufferLoad, columns: Axis, reduction: Reduction) -> bool:
-    """Whether a load moves along the columns with a step of the reduction, too."""
-    *_, last = (None, *load.indices)
-    return (
-        last is not None
-        and count(last, columns) > 0
-        and any(count(last, axis) > 0 for axis in reduction.reduced)
-    )
-
-
 def _power_of_two(size: int) -> int:
     """The greatest power of two that is not above."""
     return 1 << (size.bit_length() - 1)
-
-
-def _packed_width(accesses: Sequence[tirx.BufferLoad], columns: Axis) -> int | None:
-    """The width of the panels in which an operand is packed; None if none is."""
-    for load in accesses:
-        *_, last = (None, *load.indices)
-        packed = isinstance(last, tirx.FloorMod) and isinstance(last.b, tirx.IntImm)
-        if packed and last.a.same_as(columns.var):
-            return int(last.b.value)
-    return None
-
-
-def _is_filled(load: tirx.BufferLoad, columns: Axis, width: int) -> bool:
-    """Whether a load reads panels of columns that are filled up, or the same for all columns."""
-    uses = [count(index, columns) for index in load.indices]
-    if not any(uses):
-        return True
-    *_, lane = load.indices
-    panels = [n for n, used in enumerate(uses[:-1]) if used]
-    if len(panels) != 1 or sum(uses) != 2 or not isinstance(lane, tirx.FloorMod):
-        return False
-    index, extent = load.indices[panels[0]], sizes.extent(load.source.shape[panels[0]])
-    divided = isinstance(index, tirx.FloorDiv) and index.a.same_as(columns.var)
-    return (
-        divided
-        and sizes.extent(index.b) == width
-        and sizes.same(extent, sizes.quotient_above(columns.extent, width))
-    )
-
-
-def _column_stride(load: tirx.BufferLoad, columns: Axis, width: int) -> int | None:
-    """By how much an access moves from lane to lane of a tile; None if unevenly."""
-    dtype = columns.var.ty.dtype
-    lane, panel = tirx.Var("lane", dtype), tirx.Var("panel", dtype)
-    analyzer = sym.Analyzer()
-    analyzer.bind(lane, sizes.range_of(lane, 0, width))
-    panels = sizes.quotient_above(columns.extent, width)
-    analyzer.bind(
-        panel, sizes.range_of(panel, 0, max(1, panels) if isinstance(panels, int) else panels)
-    )
-    column: PrimExpression = panel * tirx.const(width, dtype) + lane
-    indices = [analyzer.simplify(substituted(i, {columns.var: column})) for i in load.indices]
-    return stride_of(load.source[tuple(indices)], lane)
-
-
-def _row_stride(load: tirx.BufferLoad, rows: Axis) -> int:
-    stride = stride_of(load, rows.var)
-    return -1 if stride is None else abs(stride)
-
-
-def _row_axis(accesses: Sequence[tirx.BufferLoad], others: Sequence[Axis]) -> Axis | None:
-    """The axis along which something that was loaded is used again; else the last one."""
-    candidates = [axis for axis in others if axis.typical > 1]
-    shared = [a for a in candidates if any(_row_stride(load, a) == 0 for load in accesses)]
-    found = shared or candidates
-    return found[-1] if found else None
 
 
 def _free_width(rows: Axis | None, columns: Axis, lanes: int, machine: CpuModel) -> int:

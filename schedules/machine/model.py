@@ -36,8 +36,9 @@ class CpuModel:
     is what a step of a loop costs beside them, in multiply-adds. ``l2_bytes_per_cycle`` and
     ``memory_bytes_per_cycle`` are read or written; a store to distant memory takes as long as
     ``latency_steps`` of a reduction. ``fork_cycles`` are the cycles of work from which threads
-    pay, ``parallel_tasks`` tasks of equal length keep them all busy. ``stack_bytes`` may be taken by one kernel from the stack.
-    ``unrolled_steps`` and ``unrolled_statements`` bound the code of an unrolled tile.
+    pay, ``parallel_tasks`` tasks of equal length keep them all busy. ``stack_bytes`` may be taken
+    by one kernel from the stack. ``unrolled_steps`` and ``unrolled_statements`` bound the code of
+    an unrolled tile.
     """
 
     vector_bits: int
