@@ -220,8 +220,8 @@ class _Loops:
         plain = {greater: tirx.max, smaller: tirx.min}.get(plan.stage.combine)
         if plain is None or plan.stage.dtype != "float32" or plan.lanes == 1:
             return stored(plan.stage.combine)
-        total = joined(tirx.Add, partial, plan.width, plan.lanes, self.dtype)
-        finite = total <= tirx.const(float("inf"), "float32")
+        sum_of_all = joined(tirx.Add, partial, plan.width, plan.lanes, self.dtype)
+        finite = sum_of_all <= tirx.const(float("inf"), "float32")
         # LLVM takes seconds for a tree of tests, which is hardly ever run.
         first = [] if self._is_ragged else [tirx.BufferStore(self.target, self._init, [zero])]
         tests = emit.loop(

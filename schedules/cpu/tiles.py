@@ -1,9 +1,10 @@
-"""How large a register tile is: extents and a machine of the CPU in, rows and lanes out.
+"""How large a register tile is: rows and vectors for dimensions and a machine model.
 
-A tile keeps ``rows`` x ``vectors`` running totals in registers while the reduction runs. For each
+A tile keeps ``rows`` x ``vectors`` accumulators in registers while the reduction runs. For each
 step it loads ``vectors`` vectors and broadcasts ``rows`` elements, and multiplies all with all, so
-the larger both are, the fewer loads for each multiplication; totals, the loaded vectors and one
-broadcast have to fit in the registers. Fewer than some eight totals would wait for each other.
+the larger both are, the fewer loads for each multiplication; accumulators, the loaded vectors and
+one broadcast have to fit in the registers. Fewer than some eight accumulators would wait for each
+other.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def rows_for(
 ) -> int:
     """How many rows a tile of so many vectors has for so many rows in all.
 
-    ``row_bytes`` is the distance of two rows in memory: where it is a multiple of what the cache
-    maps to one place, more rows than the cache has ways would evict each other.
+    ``row_bytes`` is the distance of two rows in memory: if the cache maps them to one set, more
+    rows than it has ways would evict each other.
     """
     limit = max(1, (machine.registers - 1 - vectors) // vectors)
     if row_bytes and row_bytes % machine.alias_bytes == 0:
@@ -46,7 +47,7 @@ def cost(extent: int, rows: int, vectors: int, machine: CpuModel) -> float:
 def packed_width(rows: int, columns: int, bits: int, machine: CpuModel) -> int:
     """How many columns a panel of packed weights has: a power of two of lanes, or some vectors.
 
-    Few rows take wide panels, whose totals are many enough to hide latency.
+    Few rows take wide panels, whose accumulators are many enough to hide latency.
     """
     lanes = machine.lanes(bits)
     if columns < lanes:
@@ -57,8 +58,8 @@ def packed_width(rows: int, columns: int, bits: int, machine: CpuModel) -> int:
         width = vectors * lanes
         full, rest = divmod(columns, width)
         tail = -(-rest // lanes)
-        total = full * _best(rows, vectors, machine)
-        return total + (_best(rows, tail, machine) if tail else 0)
+        whole = full * _best(rows, vectors, machine)
+        return whole + (_best(rows, tail, machine) if tail else 0)
 
     return lanes * min(range(1, widest + 1), key=lambda vectors: (time(vectors), vectors))
 
