@@ -17,6 +17,7 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
 
 LONGEST = 4096
 """As many numbers are added up one after the other."""
@@ -30,12 +31,10 @@ _INNERMOST = 64
 """Static loops of at most so many steps stay whole inside a block."""
 
 
-def is_blocked(combine: Any, dtype: str, steps: sizes.Extent) -> bool:
+def is_blocked(reducer: Reducer, dtype: str, steps: sizes.Extent) -> bool:
     """Whether ``steps`` numbers are combined to a sum of reals, and may be many."""
-    if dtype not in ("float32", "float64") or (sizes.is_known(steps) and steps <= LONGEST):
-        return False
-    operands = [tirx.Var(name, dtype) for name in ("a", "b")]
-    return isinstance(combine(*operands), tirx.Add)
+    short = sizes.is_known(steps) and steps <= LONGEST
+    return reducer is SUM and dtype in ("float32", "float64") and not short
 
 
 @dataclass(frozen=True, slots=True, eq=False)

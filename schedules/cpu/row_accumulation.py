@@ -20,7 +20,7 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
-from tvm_nnef.schedules.analysis.min_max import greater, smaller
+from tvm_nnef.schedules.analysis.reducers import MAX, MIN, Reducer
 from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 
@@ -29,7 +29,7 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
 class Total:
     """What elements are combined to, from a first value, in a buffer of one element."""
 
-    combine: Any
+    reducer: Reducer
     init: Any
     target: Any
 
@@ -70,7 +70,7 @@ class _Row:
     def is_long(self) -> bool:
         """Whether a sum is added up in blocks."""
         steps = sizes.product([*self._outer, self._full])
-        return is_blocked(self.total.combine, self.total.dtype, steps)
+        return is_blocked(self.total.reducer, self.total.dtype, steps)
 
     @property
     def _outer(self) -> list[sizes.Extent]:
@@ -179,18 +179,18 @@ class _Row:
 
     def _updated(self, buffer: Any, place: Any, indices: Sequence[Any]) -> Any:
         where = {axis.var: index for axis, index in zip(self.reduced, indices, strict=True)}
-        new = self.total.combine(buffer[(place,)], substituted(self.value, where))
+        new = self.total.reducer.combine(buffer[(place,)], substituted(self.value, where))
         return tirx.BufferStore(buffer, new, [place])
 
     def _added(self, sums: Any, partial: Any, target: Any, single: Any) -> list[Any]:
         def added(lane: Any) -> Any:
-            new = self.total.combine(sums[(lane,)], partial[(lane,)])
+            new = self.total.reducer.combine(sums[(lane,)], partial[(lane,)])
             return tirx.BufferStore(sums, new, [lane])
 
         found = [emit.vectors(self.width, self.lanes, added, self.dtype)]
         if self._is_ragged:
             zero = tirx.const(0, self.dtype)
-            new = self.total.combine(target[(zero,)], single[(zero,)])
+            new = self.total.reducer.combine(target[(zero,)], single[(zero,)])
             found.append(tirx.BufferStore(target, new, [zero]))
         return found
 
@@ -225,16 +225,16 @@ def _union(
     def stored(combine: Any) -> Any:
         union = joined(combine, partial, width, lanes, dtype)
         if symbolic:
-            union = total.combine(total.target[(zero,)], union)
+            union = total.reducer.combine(total.target[(zero,)], union)
         return tirx.BufferStore(total.target, union, [zero])
 
     def one_by_one(index: Any) -> Any:
-        union = total.combine(total.target[(zero,)], partial[(index,)])
+        union = total.reducer.combine(total.target[(zero,)], partial[(index,)])
         return tirx.BufferStore(total.target, union, [zero])
 
-    plain = {greater: tirx.max, smaller: tirx.min}.get(total.combine)
+    plain = {MAX: tirx.max, MIN: tirx.min}.get(total.reducer)
     if plain is None or total.dtype != "float32" or lanes == 1:
-        return stored(total.combine)
+        return stored(total.reducer.combine)
     finite = joined(tirx.Add, partial, width, lanes, dtype) <= tirx.const(float("inf"), "float32")
     # LLVM takes seconds for a tree of tests, which is hardly ever run.
     first = [] if symbolic else [tirx.BufferStore(total.target, total.init, [zero])]

@@ -160,8 +160,8 @@ class _Rows:
                 statements.append(tirx.AllocBuffer(held))
                 kept[stage.buffer] = held
             target: Any = kept.get(stage.buffer)
-            if stage.reduced:
-                total = Total(stage.combine, stage.init, target)
+            if stage.reducer is not None and stage.reduced:
+                total = Total(stage.reducer, stage.init, target)
                 statements += total_statements(
                     total, value, stage.reduced, (lanes, self.machine.partial_sums), dtype
                 )

@@ -21,6 +21,7 @@ from tvm.ir import Range
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
+from tvm_nnef.schedules.analysis.reducers import MAX, MIN
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
@@ -57,7 +58,8 @@ def apply(function: PrimFunction, kernel: Kernel, machine: CpuModel) -> PrimFunc
     if reduction is None or reduction.copies or reduction.borders or not reduction.axes:
         return None
     # What propagates NaN names both of its operands twice: sums of sums of them would explode.
-    if reduction.combine not in (tirx.Add, tirx.Mul, tirx.Max, tirx.Min):
+    real = reduction.dtype.startswith(("float", "bfloat"))
+    if real and reduction.reducer in (MAX, MIN):
         return None
     if not all(axis.is_known for axis in (*reduction.axes, *reduction.reduced)):
         return None
@@ -292,7 +294,7 @@ class _Loops:
         total = reduction.init
         for steps in itertools.product(*(range(axis.extent) for axis in reduction.reduced)):
             here = {a.var: self._number(n) for a, n in zip(reduction.reduced, steps, strict=True)}
-            total = reduction.combine(total, substituted(self.term, {**known, **here}))
-        value = substituted(reduction.epilogue, {**known, reduction.total: total})
+            total = reduction.reducer.combine(total, substituted(self.term, {**known, **here}))
+        value = substituted(reduction.epilogue, {**known, reduction.accumulator: total})
         indices = [substituted(index, known) for index in reduction.indices]
         return tirx.BufferStore(reduction.target, value, indices)

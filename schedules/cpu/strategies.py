@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tvm_nnef.function_attributes import ArgReduction, Sort, read_annotation
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.cpu import (
@@ -21,7 +20,6 @@ from tvm_nnef.schedules.cpu import (
 )
 from tvm_nnef.schedules.cpu.bfloat16_broadcasts import without_repeated_bfloat16
 from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
-from tvm_nnef.schedules.empty_reductions import with_first_values
 from tvm_nnef.schedules.machine import CpuModel, cpu_model
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
@@ -44,11 +42,10 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
 
 
 def _scheduled(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
-    match read_annotation(function.attrs):
-        case Sort() as rows:
-            return sort.apply(function, rows, cpu_model(target)), sort.NAME
-        case ArgReduction() as reduction:
-            return argmax.apply(function, reduction, cpu_model(target)), argmax.NAME
+    for match in (sort.match, argmax.match):
+        annotated = match(function, cpu_model(target))
+        if annotated is not None:
+            return annotated.emit(function), annotated.strategy
     kernel = read_kernel(function)
     if kernel is not None and not any(divides_data(stage.value) for stage in kernel.stages):
         kernel, machine = with_numbers(kernel), cpu_model(target)
@@ -67,10 +64,11 @@ def _scheduled(function: PrimFunction, target: Target) -> tuple[PrimFunction, st
         if scheduled is not None:
             return scheduled, fission.NAME
     if kernel is None:
-        scheduled = sequential.apply(function, cpu_model(target))
-        if scheduled is not None:
-            return scheduled, sequential.NAME
-    return fallback.apply(with_first_values(function), target)
+        sequence = sequential.match(function, cpu_model(target))
+        if sequence is not None:
+            return sequence.emit(function), sequence.strategy
+    plan = fallback.match(function, cpu_model(target))
+    return plan.emit(function), plan.strategy
 
 
 def _first(

@@ -175,7 +175,7 @@ class TileBody:
             def step(row: Any, lane: Any) -> Any:
                 term = substituted(masked, self._point(start, row, lane))
                 old = totals[tuple(self._place(row, lane))]
-                new = reduction.combine(old, self._simplified(analyzer, term))
+                new = reduction.reducer.combine(old, self._simplified(analyzer, term))
                 return tirx.BufferStore(totals, new, self._place(row, lane))
 
             return self._each(step, rows)
@@ -187,13 +187,13 @@ class TileBody:
 
         def added(row: Any, lane: Any) -> Any:
             place = self._place(row, lane)
-            new = reduction.combine(sums[tuple(place)], totals[tuple(place)])
+            new = reduction.reducer.combine(sums[tuple(place)], totals[tuple(place)])
             return tirx.BufferStore(sums, new, place)
 
         def final(row: Any, lane: Any, held: Any = sums) -> Any:
             indices = self._point(start, row, lane)
             total = held[tuple(self._place(row, lane))]
-            value = substituted(reduction.epilogue, {**indices, reduction.total: total})
+            value = substituted(reduction.epilogue, {**indices, reduction.accumulator: total})
             where = [substituted(index, indices) for index in reduction.indices]
             return tirx.BufferStore(reduction.target, value, where)
 
@@ -390,7 +390,7 @@ def _is_blocked(reduction: Reduction) -> bool:
     A product of matrices reads each several times, and steps of a window may be left out.
     """
     steps = sizes.product(axis.extent for axis in reduction.reduced)
-    if reduction.borders or not is_blocked(reduction.combine, reduction.dtype, steps):
+    if reduction.borders or not is_blocked(reduction.reducer, reduction.dtype, steps):
         return False
     axes = [axis.var for axis in (*reduction.axes, *reduction.reduced) if not axis.is_unit]
     return any(

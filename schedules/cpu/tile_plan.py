@@ -74,7 +74,7 @@ def make_plan(
     accesses = loads(reduction.term)
     packed = _packed_width(accesses, columns)
     bits = bits_of(reduction.dtype)
-    lanes = min(machine.lanes(bits), _below(columns.typical))
+    lanes = min(machine.lanes(bits), _below(columns.estimate))
     strides = [_column_stride(load, columns, packed or lanes) for load in accesses]
     if not accesses or any(stride is None or not 0 <= stride <= WIDEST for stride in strides):
         return None
@@ -88,7 +88,7 @@ def make_plan(
     gliding = rows is not None and 0 not in strides and _glides(accesses, rows, reduction)
     width = packed or (lanes if gliding else _free_width(rows, columns, lanes, machine))
     lanes = min(lanes, _below(width))
-    vectors = -(-min(width, columns.typical) // lanes)
+    vectors = -(-min(width, columns.estimate) // lanes)
     distance = max((_row_stride(load, rows) for load in accesses), default=0) * bits // 8
     height = 1
     if rows:
@@ -99,17 +99,17 @@ def make_plan(
     tile = tiles.Tile(height, width)
     reused = [load for load in accesses if rows is not None and _row_stride(load, rows) == 0]
     batches = tuple(a for a in outer if reused and all(_row_stride(load, a) for load in reused))
-    weights = sum(sizes.typical(sizes.elements(load.source)) * bits // 8 for load in reused)
+    weights = sum(sizes.estimate(sizes.elements(load.source)) * bits // 8 for load in reused)
     first = bool(reused) and weights // extent_product(batches) > machine.l2_bytes // 2
-    size = sizes.typical(sizes.elements(reduction.target)) * bits // 8
+    size = sizes.estimate(sizes.elements(reduction.target)) * bits // 8
     early = size > machine.l2_bytes // 2 and extent_product(reduction.reduced) <= _SHORT
     filled = packed is not None and all(_is_filled(load, columns, packed) for load in accesses)
     return Plan(outer, rows, columns, tile, lanes, first, early, filled, batches=batches)
 
 
 def _sliding_rows(rows: Axis, most: int) -> int:
-    height = min(most, rows.typical)
-    return -(-rows.typical // -(-rows.typical // height)) if rows.is_known else height
+    height = min(most, rows.estimate)
+    return -(-rows.estimate // -(-rows.estimate // height)) if rows.is_known else height
 
 
 def _sliding(
@@ -208,14 +208,14 @@ def _row_stride(load: Any, rows: Axis | None) -> int:
 
 def _row_axis(accesses: Sequence[Any], others: Sequence[Axis]) -> Axis | None:
     """The axis along which something that was loaded is used again; else the last one."""
-    candidates = [axis for axis in others if axis.typical > 1]
+    candidates = [axis for axis in others if axis.estimate > 1]
     shared = [a for a in candidates if any(_row_stride(load, a) == 0 for load in accesses)]
     found = shared or candidates
     return found[-1] if found else None
 
 
 def _free_width(rows: Axis | None, columns: Axis, lanes: int, machine: CpuModel) -> int:
-    extent = columns.typical
-    width = tiles.packed_width(rows.typical if rows else 1, extent, 32, machine)
+    extent = columns.estimate
+    width = tiles.packed_width(rows.estimate if rows else 1, extent, 32, machine)
     vectors = max(1, width // machine.lanes(32))
     return min(vectors * lanes, extent if extent < lanes else vectors * lanes)
