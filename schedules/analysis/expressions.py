@@ -18,7 +18,7 @@ Tree: TypeAlias = "PrimExpression | tirx.Stmt"
 """An expression or statement."""
 
 Node = TypeVar("Node")
-AnyTree = TypeVar("AnyTree")
+AnyTree = TypeVar("AnyTree", PrimExpression, tirx.Stmt)
 
 LONGEST_EXPRESSION = 1 << 12
 """The most nodes of an expression of a kernel with everything that it reads written out."""

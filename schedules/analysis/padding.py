@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tvm import sym, tirx
-from tvm.ir import TensorLoad
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import variables
@@ -103,7 +103,7 @@ def _in_terms_of(
 def read_padding(stage: Stage) -> Padding | None:
     """The padding of a stage; None for another stage."""
     value = stage.value
-    if stage.reduced or not is_conditional(value):
+    if stage.reduced or not isinstance(value, Call) or not is_conditional(value):
         return None
     condition, source, other = value.args
     if not isinstance(source, TensorLoad) or not isinstance(other, (tirx.FloatImm, tirx.IntImm)):

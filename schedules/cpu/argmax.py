@@ -64,8 +64,8 @@ def match(function: PrimFunction, machine: CpuModel) -> ArgmaxPlan | None:
     parts = shape[:first], shape[first:last], shape[last:]
     outer, length, inner = (sizes.product(part) for part in parts)
     compared = _compared_as(str(data.dtype))
-    # A dynamic row is taken to have less than 2**31 elements.
-    short = not sizes.is_known(length) or length < 1 << 31
+    # No dimension has more elements; the product of several dimensions may.
+    short = length < 1 << 31 if sizes.is_known(length) else isinstance(length, tirx.Var)
     index_type = "int32" if bits_of(compared) <= 32 and short else "int64"
     lanes = machine.lanes(max(bits_of(compared), bits_of(index_type)))
     along = "results"
@@ -175,7 +175,7 @@ class _Loops:
     ) -> None:
         """Each lane after it has met the value at an index."""
         values, indices = found
-        width = int(values.shape[0])
+        width = sizes.extent(values.shape[0])
         new = IR.alloc_buffer((width,), self.plan.value_type, scope="local")
         for lane in self.lanes_of(width):
             IR.buffer_store(new, tirx.Cast(self.plan.value_type, value(lane)), [lane])
@@ -187,7 +187,7 @@ class _Loops:
     def combined(self, found: tuple[Buffer, Buffer]) -> PrimExpression:
         """The index of the best value of all lanes, which hold neighbouring elements."""
         values, indices = found
-        width = int(values.shape[0])
+        width = sizes.extent(values.shape[0])
         lanes = min(self.plan.lanes, width)
         best = IR.alloc_buffer((1,), self.plan.value_type, scope="local")
         value = joined(tirx.max if self.plan.largest else tirx.min, values, width, lanes, DTYPE)
@@ -207,7 +207,7 @@ class _Loops:
     ) -> None:
         """Store a result, which is 0 where the first value is NaN."""
         if self.plan.value_type.startswith("float"):
-            value = tirx.Cast(self.plan.value_type, first)
+            value: PrimExpression = tirx.Cast(self.plan.value_type, first)
             if not sizes.is_known(self.plan.size[1]):
                 value = tirx.if_then_else(self.plan.size[1] > 0, value, self.worst)
             index = tirx.Select(is_number(value), index, tirx.const(0, self.plan.index_type))

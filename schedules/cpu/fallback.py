@@ -17,7 +17,6 @@ from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, nodes
-from tvm_nnef.schedules.empty_reductions import with_first_values
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import PrimFunction
@@ -65,7 +64,7 @@ class FallbackPlan(Plan):
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with its blocks scheduled, as far as TVM can reorder their loops."""
-        schedule = s_tir.Schedule(IRModule({"main": with_first_values(function)}))
+        schedule = s_tir.Schedule(IRModule({"main": function}))
         for block in normalize_prim_func(schedule) or ():
             self._reorder(schedule, block)
         return schedule.mod["main"].without_attr("global_symbol")
@@ -73,7 +72,7 @@ class FallbackPlan(Plan):
     def _reorder(self, schedule: s_tir.Schedule, info: SBlockInfo) -> None:
         outer = [each for each in info.iters if each.kind == "S"]
         reduced = [each.loop_rv for each in info.iters if each.kind == "R"]
-        if not outer or len(outer) + len(reduced) < len(info.iters):
+        if len(outer) + len(reduced) < len(info.iters):
             return
         work = sizes.estimate(sizes.product(sizes.extent(each.dom) for each in info.iters))
         block = schedule.get(info.block_rv)
@@ -82,9 +81,10 @@ class FallbackPlan(Plan):
             lanes = [outer.pop().loop_rv]
         loops = [each.loop_rv for each in outer]
         schedule.reorder(*loops, *reduced, *lanes)
-        if work >= self.parallel_work:
+        if loops and work >= self.parallel_work:
             schedule.parallel(schedule.fuse(*loops))
         if reduced and block.init is not None:
+            # Outside of the reduction, as a dynamic one may have no steps.
             schedule.decompose_reduction(info.block_rv, reduced[0])
 
 
