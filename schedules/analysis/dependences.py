@@ -123,17 +123,20 @@ def _joined(first: Nest, second: Nest) -> tirx.Stmt | None:
 
     No step of the second one may access an element that the first one sets in a later step.
     """
-    store, loops = first.body, list(second.loops)
-    if first.is_recurrent or not second.is_recurrent or not isinstance(store, tirx.BufferStore):
+    loops = list(second.loops)
+    if first.is_recurrent or not second.is_recurrent:
+        return None
+    if not isinstance(first.body, tirx.BufferStore):
         return None
     if len(first.loops) != len(loops) or not all(
         map(sizes.same, first.loops.values(), second.loops.values())
     ):
         return None
     others = [each.buffer for each in second.stores]
-    if any(load.source in others for load in loads(store)):
+    if any(load.source in others for load in loads(first.body)):
         return None
-    store = substituted(store, dict(zip(first.loops, loops, strict=True)))
+    store = substituted(first.body, dict(zip(first.loops, loops, strict=True)))
+    assert isinstance(store, tirx.BufferStore)
     accesses = [each.indices for each in second.stores if each.buffer.same_as(store.buffer)]
     accesses += [load.indices for load in loads(second.body, store.buffer)]
     for indices in accesses:

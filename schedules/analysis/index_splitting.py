@@ -55,7 +55,7 @@ def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) ->
     for axis, (first, last) in zip(axes, box, strict=True):
         analyzer.bind(axis.var, sizes.range_of(axis.var, first, last))
 
-    def decided(test: tirx.LT) -> PrimExpression:
+    def decided(test: tirx.BinaryOpExpr) -> PrimExpression:
         for axis, (first, last) in zip(axes, box, strict=True):
             cut = None if axis.is_known else _cut(test, axis)
             if cut is not None and sizes.is_at_most(last, cut[0]):
@@ -67,7 +67,7 @@ def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) ->
     return _with_known_conditions(value, analyzer, decided)
 
 
-def _cut(test: tirx.LT, axis: Axis) -> tuple[sizes.Extent, bool] | None:
+def _cut(test: tirx.BinaryOpExpr, axis: Axis) -> tuple[sizes.Extent, bool] | None:
     """The index from which on a comparison has another value, and its value before that index."""
     equation = sym.detect_linear_equation(test.a - test.b, [axis.var])
     if not len(equation) or not isinstance(equation[0], tirx.IntImm):
@@ -89,7 +89,7 @@ def _cut(test: tirx.LT, axis: Axis) -> tuple[sizes.Extent, bool] | None:
 def _with_known_conditions(
     value: PrimExpression,
     analyzer: sym.Analyzer,
-    decided: Callable[[tirx.LT], PrimExpression],
+    decided: Callable[[tirx.BinaryOpExpr], PrimExpression],
 ) -> PrimExpression:
     """The value without conditions that are constant.
 
@@ -97,7 +97,9 @@ def _with_known_conditions(
     """
 
     def simplified(condition: PrimExpression) -> PrimExpression:
-        return analyzer.simplify(tvm_ffi.structural_map(condition, (_COMPARISONS, decided)))
+        found: PrimExpression = tvm_ffi.structural_map(condition, (_COMPARISONS, decided))
+        simple: PrimExpression = analyzer.simplify(found)
+        return simple
 
     def chosen(choice: PrimExpression) -> PrimExpression:
         parts = choice_of(choice)

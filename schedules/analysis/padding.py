@@ -50,7 +50,9 @@ def read_guard(value: PrimExpression, copy_of: Callable[[tirx.Var], Stage | None
     if not isinstance(product, tirx.Mul):
         return None
     for load, other in ((product.a, product.b), (product.b, product.a)):
-        copy = copy_of(load.source) if isinstance(load, TensorLoad) else None
+        if not isinstance(load, TensorLoad):
+            continue
+        copy = copy_of(load.source)
         padding = None if copy is None else read_padding(copy)
         if copy is None or padding is None or not is_zero(padding.value):
             continue
@@ -87,8 +89,8 @@ def _ranges(
 
 
 def _in_terms_of(
-    test: tirx.LT, index: PrimExpression, var: tirx.Var, moving: Sequence[tirx.Var]
-) -> tirx.LT | None:
+    test: tirx.BinaryOpExpr, index: PrimExpression, var: tirx.Var, moving: Sequence[tirx.Var]
+) -> tirx.BinaryOpExpr | None:
     """A test of an index as one of a variable; None if the rest of it has moving variables."""
     if not variables(index):
         return None

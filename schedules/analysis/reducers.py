@@ -60,7 +60,7 @@ Combined = tuple[Reducer, PrimExpression, PrimExpression]
 def read_combined(value: PrimExpression) -> Combined | None:
     """The reducer that an expression applies, and its operands; None if it applies none."""
     reducer = _NODES.get(type(value))
-    if reducer is None:
+    if reducer is None or not isinstance(value, tirx.BinaryOpExpr):
         return read_max_min(value)
     if not dtype_of(value).startswith(("float", "bfloat")):
         reducer = {UNORDERED_MAX: MAX, UNORDERED_MIN: MIN}.get(reducer, reducer)

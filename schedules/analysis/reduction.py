@@ -353,6 +353,7 @@ def _with_merged_axes(reduction: Reduction, kernel: Kernel) -> Reduction:
         keep=(*bordered, *reduction.axes[-1:]),
     )
     term, epilogue, written = merged.expressions
+    assert isinstance(written, TensorLoad)
     return replace(
         reduction,
         axes=merged.axes,

@@ -30,9 +30,10 @@ _MOST = 16
 
 
 def regrouped(
-    axes: Sequence[Axis], value: PrimExpression, target: TensorLoad, dtype: str
+    axes: Sequence[Axis], value: PrimExpression, target: PrimExpression, dtype: str
 ) -> Merged | None:
     """Axes with constant strides in all accesses, with the value and the target over them."""
+    assert isinstance(target, TensorLoad)
     accesses = [*loads(value), target]
     if not all(axis.is_known for axis in axes) or not _divisions(accesses):
         return None
@@ -48,7 +49,7 @@ def regrouped(
     if len(strides) < len(offsets):
         return None
     axes, strides = _joined(axes, strides, dtype)
-    return _over_views(axes, strides, value, target, accesses, dtype)
+    return _over_views(axes, strides, value, accesses, dtype)
 
 
 def _offset(
@@ -59,15 +60,16 @@ def _offset(
     for index, extent in zip(reversed(access.indices), reversed(access.source.shape), strict=True):
         simple = analyzer.simplify(substituted(index, whole))
         offset = simple * tirx.const(stride, "int64") + offset
-        stride *= int(extent)
-    return analyzer.simplify(offset)
+        stride *= sizes.extent(extent)
+    found: PrimExpression = analyzer.simplify(offset)
+    return found
 
 
 def _is_static(buffer: tirx.Var) -> bool:
     return all(isinstance(extent, tirx.IntImm) for extent in buffer.shape)
 
 
-def _divisions(expressions: Sequence[PrimExpression]) -> list[tirx.FloorDiv | tirx.FloorMod]:
+def _divisions(expressions: Sequence[PrimExpression]) -> list[tirx.BinaryOpExpr]:
     return [each for value in expressions for each in nodes(value, tirx.FloorDiv, tirx.FloorMod)]
 
 
@@ -97,9 +99,7 @@ def _split(
     return None
 
 
-def _cut(
-    axes: Sequence[Axis], divisions: Sequence[tirx.FloorDiv | tirx.FloorMod]
-) -> tuple[int, int] | None:
+def _cut(axes: Sequence[Axis], divisions: Sequence[tirx.BinaryOpExpr]) -> tuple[int, int] | None:
     """The number of an axis and the least divisor of its extent that it is divided by."""
     found = [
         (int(division.b.value), number)
@@ -143,7 +143,6 @@ def _over_views(
     axes: Sequence[Axis],
     strides: Sequence[Sequence[int]],
     value: PrimExpression,
-    target: TensorLoad,
     accesses: Sequence[TensorLoad],
     dtype: str,
 ) -> Merged:
@@ -153,7 +152,7 @@ def _over_views(
 
     def flat(access: TensorLoad, moves: Sequence[int]) -> TensorLoad:
         if access.source not in views:
-            length = sizes.product(int(extent) for extent in access.source.shape)
+            length = sizes.elements(access.source)
             views[access.source], statement = buffer_view(access.source, [length])
             statements.append(statement)
         terms = [

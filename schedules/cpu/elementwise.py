@@ -26,6 +26,7 @@ from tvm_nnef.schedules.analysis.merging import merge_axes
 from tvm_nnef.schedules.cpu import replicated_loads, transposition
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
+    PrimExpression,
     PrimFunction,
     dtype_of,
     with_opaque_body,
@@ -100,9 +101,9 @@ def copy_statement(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool
     value = substituted(stage.value, unit)
     divided = {axis: index_splitting.parts(value, axis) for axis in axes}
     whole = not any(len(parts) > 1 for parts in divided.values())
-    target = stage.buffer[indices] if indices else None
-    if target is None:
+    if not indices:
         return tirx.BufferStore(stage.buffer, value, [])
+    target: PrimExpression = stage.buffer[indices]
     repeats = replicated_loads.repeats(value, axes, stage.dtype) if whole else None
     # Regrouped, the last axis would be as short as what neighbours share is long.
     even = whole and repeats is None

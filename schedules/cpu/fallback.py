@@ -67,7 +67,8 @@ class FallbackPlan(Plan):
         schedule = s_tir.Schedule(IRModule({"main": function}))
         for block in normalize_prim_func(schedule) or ():
             self._reorder(schedule, block)
-        return schedule.mod["main"].without_attr("global_symbol")
+        made: PrimFunction = schedule.mod["main"].without_attr("global_symbol")
+        return made
 
     def _reorder(self, schedule: s_tir.Schedule, info: SBlockInfo) -> None:
         outer = [each for each in info.iters if each.kind == "S"]
@@ -96,5 +97,6 @@ def _innermost(function: PrimFunction) -> list[s_tir.SBlock]:
 
 def _is_contiguous(block: s_tir.SBlock, var: tirx.Var) -> bool:
     """Whether neighbours along an iterator are neighbours, or the same, in all accesses."""
-    accesses = [*nodes(block.body, tirx.BufferStore), *loads(block.body)]
-    return all(stride_of(access, var) in (0, 1) for access in accesses)
+    strides = [stride_of(load, var) for load in loads(block.body)]
+    strides += [stride_of(store, var) for store in nodes(block.body, tirx.BufferStore)]
+    return set(strides) <= {0, 1}

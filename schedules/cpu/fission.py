@@ -65,7 +65,7 @@ def long_values(kernel: Kernel) -> list[Stage]:
         while total > LONGEST_EXPRESSION:
             worst = max(uses, key=lambda source: uses[source] * sizes.get(source, 0), default=None)
             producer = None if worst is None else kernel.stage_of(worst)
-            if producer is None or not sizes[worst]:
+            if worst is None or producer is None or not sizes[worst]:
                 break
             total -= uses[worst] * sizes[worst]
             sizes[worst] = 0

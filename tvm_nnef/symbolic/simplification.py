@@ -62,7 +62,7 @@ def analyzer(*expressions: Any, bounds: Mapping[str, int] | None = None) -> Any:
             if not dtype.startswith(("int", "uint")):
                 continue
             # TVM cannot combine ends of another dtype with the variable.
-            last = min(most + 1, tirx.max_value(dtype).value)
+            last = min(most + 1, int(tirx.max_value(dtype).value))
             made.bind(variable, Range(tirx.IntImm(dtype, 0), tirx.IntImm(dtype, last)))
     return made
 
