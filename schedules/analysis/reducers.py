@@ -59,11 +59,13 @@ Combined = tuple[Reducer, PrimExpression, PrimExpression]
 
 def read_combined(value: PrimExpression) -> Combined | None:
     """The reducer that an expression applies, and its operands; None if it applies none."""
-    reducer = _NODES.get(type(value))
-    if reducer is None or not isinstance(value, tirx.BinaryOpExpr):
-        return read_max_min(value)
-    if not dtype_of(value).startswith(("float", "bfloat")):
-        reducer = {UNORDERED_MAX: MAX, UNORDERED_MIN: MIN}.get(reducer, reducer)
+    match value:
+        case tirx.Max() | tirx.Min() if not dtype_of(value).startswith(("float", "bfloat")):
+            reducer = MAX if isinstance(value, tirx.Max) else MIN
+        case tirx.Add() | tirx.Mul() | tirx.Max() | tirx.Min() | tirx.And() | tirx.Or():
+            reducer = _NODES[type(value)]
+        case _:
+            return read_max_min(value)
     return reducer, value.a, value.b
 
 

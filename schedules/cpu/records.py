@@ -18,7 +18,7 @@ INDEX = "int32"
 """The dtype of indices in a row."""
 
 BLOCK = 64
-"""So many keys are compared at once, and the size of a buffer is a multiple of it."""
+"""The number of keys that are compared at once; sizes of buffers are multiples of it."""
 
 _DIGIT = 8
 """The bits of a digit: as many counters stay in the first cache."""
@@ -35,7 +35,7 @@ def number(value: sizes.Extent) -> PrimExpression:
 class Records:
     """Buffers ``[side, number]`` of ``size`` keys and their indices; the records are on side 0.
 
-    Usually few of them are sorted if ``counts``: by counting, in time quadratic in their number.
+    If ``counts``, they are sorted by counting, in time quadratic in their number.
     """
 
     size: sizes.Extent
@@ -119,12 +119,12 @@ class Records:
         self, digit: PrimExpression, counters: Buffer, side: PrimExpression, count: PrimExpression
     ) -> None:
         """Move all records to the other side; counts become positions."""
-        total = IR.alloc_buffer((1,), INDEX, scope="local")
-        IR.buffer_store(total, tirx.const(0, INDEX), [0])
+        before = IR.alloc_buffer((1,), INDEX, scope="local")
+        IR.buffer_store(before, tirx.const(0, INDEX), [0])
         with IR.serial(number(_VALUES)) as value:
             found = IR.Bind(counters[digit, value])
-            IR.buffer_store(counters, total[0], [digit, value])
-            IR.buffer_store(total, total[0] + found, [0])
+            IR.buffer_store(counters, before[0], [digit, value])
+            IR.buffer_store(before, before[0] + found, [0])
         with IR.serial(count) as record:
             key = IR.Bind(self.keys[side, record])
             value = IR.Bind(self._digit(key, digit))

@@ -7,7 +7,7 @@ is a bound, and a close one. A pass over the row, in blocks, collects what is no
 which the bound is bad fill the buffer, which is then sorted and the bound set anew, so that nothing
 takes longer than sorting the row.
 
-The greatest key is that of NaN: such elements are appended at the end, and not sorted.
+The max key is that of NaN: such elements are appended at the end, and not sorted.
 """
 
 from __future__ import annotations
