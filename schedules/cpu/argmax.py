@@ -39,9 +39,6 @@ from tvm_nnef.tvm_support.compat import (
 
 NAME = "cpu.argmax"
 
-_VECTORS = 4
-"""Vectors of a row that are filled in turns, as each comparison waits for the one before."""
-
 _STRIP = 2
 """Vectors of results that are found side by side: a few cache lines of each row."""
 
@@ -74,14 +71,19 @@ def match(function: PrimFunction, machine: CpuModel) -> ArgmaxPlan | None:
     work = sizes.estimate(sizes.product(shape))
     parallel = work >= machine.parallel_work(_STEP_CYCLES)
     size = (outer, length, inner)
-    return ArgmaxPlan(reduction.largest, size, compared, index_type, lanes, along, parallel)
+    # Several vectors of a row are filled in turns, as each comparison waits for the one before.
+    vectors = machine.partial_sums if along == "rows" else _STRIP
+    return ArgmaxPlan(
+        reduction.largest, size, compared, index_type, lanes, vectors, along, parallel
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ArgmaxPlan(Plan):
     """Vectors ``along`` "rows", of neighbouring candidates, or "results", one in each lane.
 
-    ``size`` are the numbers of rows before, candidates, and results after them.
+    ``size`` are the numbers of rows before, candidates, and results after them; so many ``vectors``
+    are filled at once.
     """
 
     largest: bool
@@ -89,6 +91,7 @@ class ArgmaxPlan(Plan):
     value_type: str
     index_type: str
     lanes: int
+    vectors: int
     along: str
     parallel: bool
 
@@ -232,7 +235,7 @@ def _rows(loops: _Loops, outer: sizes.Extent, value: Value) -> tirx.Stmt:
         loops.store((row, _number(0)), loops.combined(found), value(row, _number(0)))
 
     def task(row: PrimExpression) -> None:
-        width = lanes * _VECTORS
+        width = lanes * loops.plan.vectors
         if sizes.is_known(size):
             while width > size:
                 width //= 2
@@ -268,6 +271,6 @@ def _columns(
         return loops.grid([outer, sizes.quotient_above(inner, width)], task)
 
     if sizes.is_known(inner):
-        count = -(-inner // (lanes * _STRIP))
+        count = -(-inner // (lanes * loops.plan.vectors))
         return strips(min(inner, -(-inner // (count * lanes)) * lanes))
     return tirx.IfThenElse(inner >= lanes, strips(lanes), strips(1))
