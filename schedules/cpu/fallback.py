@@ -7,6 +7,7 @@ neighbours in memory, so that LLVM makes vectors of it. Functions of ordered loo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -66,7 +67,9 @@ class FallbackPlan(Plan):
         """The function with its blocks scheduled, as far as TVM can reorder their loops."""
         schedule = s_tir.Schedule(IRModule({"main": function}))
         for block in normalize_prim_func(schedule) or ():
-            self._reorder(schedule, block)
+            # A block that TVM cannot reorder stays in order.
+            with contextlib.suppress(s_tir.ScheduleError):
+                self._reorder(schedule, block)
         made: PrimFunction = schedule.mod["main"].without_attr("global_symbol")
         return made
 

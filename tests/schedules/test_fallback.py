@@ -123,6 +123,27 @@ def test_padding_is_computed_once_and_not_inside_the_convolution():
     assert "pad_temp" in function.script()
 
 
+SCATTER = """
+@T.prim_func(private=True, s_tir=True)
+def main(x: T.Buffer((T.int64(40000),), "float32"), at: T.Buffer((T.int64(40000),), "int64"),
+         y: T.Buffer((T.int64(40000),), "float32")):
+    with T.sblock("root"):
+        for i in range(T.int64(40000)):
+            with T.sblock("add"):
+                v = T.axis.spatial(T.int64(40000), i)
+                T.reads(x[v], at[v], y[T.int64(0):T.int64(40000)])
+                T.writes(y[T.int64(0):T.int64(40000)])
+                y[at[v]] = y[at[v]] + x[v]
+"""
+
+
+def test_steps_that_may_write_the_same_element_stay_in_order():
+    function = tvm.script.from_source(SCATTER, extra_vars={"T": tvm.script.tirx})
+    plan = fallback.match(function, cpu_model(TARGET))
+    assert plan.strategy == "cpu.fallback"
+    assert not loops(plan.emit(function), PARALLEL)
+
+
 def test_ordered_loops_are_left_alone_and_named():
     source, result = (tirx.decl_buffer((4,), "float32", name) for name in ("x", "y"))
     index = tirx.Var("i", "int64")
