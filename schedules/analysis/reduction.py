@@ -47,6 +47,10 @@ class Border:
     first: int
     last: sizes.Extent
 
+    def contains(self, index: int, step: int) -> bool:
+        """Whether a step is inside for an index of the axis; ``last`` is static."""
+        return bool(self.first <= self.step * index + self.stride * step < self.last)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction:
@@ -106,7 +110,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     found = _without_unit_steps(found, kernel.index_type)
     if padded:
         return _without_unit_axes(_with_mask(found), kernel.index_type)
-    found = _with_groups(_with_borders(found), kernel.index_type)
+    found = with_groups(_with_borders(found), kernel.index_type, found.axes[-1:])
     return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
 
 
@@ -273,31 +277,35 @@ def _border(
     return Border(axis, step, reduced[0], slopes[-1], first - base, last - base)
 
 
-def _with_groups(reduction: Reduction, index_type: str) -> Reduction:
-    """A last axis that is divided into groups becomes two: the group, and the index in it.
+def with_groups(reduction: Reduction, index_type: str, axes: Sequence[Axis]) -> Reduction:
+    """The reduction with some axes divided in two if they have groups: group and index in it.
 
     An index that adds a reduced axis to a quotient of the axis shows that there are groups; panels
     of packed weights are indexed by quotient and remainder alone.
     """
-    if not reduction.axes or not reduction.axes[-1].is_known:
-        return reduction
-    axis = reduction.axes[-1]
-    size = _group_size(reduction, axis)
-    if size is None:
-        return reduction
+    for axis in axes:
+        size = _group_size(reduction, axis) if axis.is_known else None
+        if size is not None:
+            reduction = _divided(reduction, index_type, axis, size)
+    return reduction
+
+
+def _divided(reduction: Reduction, index_type: str, axis: Axis, size: int) -> Reduction:
+    """The reduction with an axis divided into groups of a size."""
     group = Axis(tirx.Var("g", index_type), axis.extent // size)
     inner = Axis(tirx.Var("o", index_type), size)
     analyzer = sym.Analyzer()
     analyzer.bind(group.var, Range(0, group.extent))
     analyzer.bind(inner.var, Range(0, inner.extent))
     whole = {axis.var: group.var * tirx.const(size, index_type) + inner.var}
+    position = reduction.axes.index(axis)
 
     def split(expression: PrimExpression) -> PrimExpression:
         return with_simple_indices(substituted(expression, whole), analyzer)
 
     return replace(
         reduction,
-        axes=(*reduction.axes[:-1], group, inner),
+        axes=(*reduction.axes[:position], group, inner, *reduction.axes[position + 1 :]),
         term=split(reduction.term),
         epilogue=split(reduction.epilogue),
         indices=tuple(substituted(index, whole) for index in reduction.indices),
