@@ -1,69 +1,40 @@
-"""How a block reads and writes: its memory accesses in, a judgement for its iterators out.
-
-Looks only; schedules nothing.
-"""
+"""Strides of memory accesses along a variable, and the cost of computing an expression again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
-import tvm_ffi
 from tvm import sym, tirx
-from tvm.ir import Call
+from tvm.ir import Call, TensorLoad
 
-_STRIDED = -2
-
-
-def stride(region: Any, iterator: Any) -> int | None:
-    """By how many elements an access moves when an iterator moves by one; None: not evenly."""
-    if any(not isinstance(r.extent, tirx.IntImm) or r.extent.value != 1 for r in region.region):
-        return None
-    if not len(region.region):
-        return 0
-    (offset,) = region.source.offset_of([r.min for r in region.region])
-    return slope(offset, iterator.var)
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import nodes
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 
-def slope(index: Any, var: Any) -> int | None:
-    """By how much an index grows with a variable; None if unevenly, or by a dynamic step."""
+def slope(index: PrimExpression, var: tirx.Var) -> int | None:
+    """The growth of an index with a variable; None if it varies or is dynamic."""
     equation = sym.detect_linear_equation(index, [var])
     if not len(equation) or not isinstance(equation[0], tirx.IntImm):
         return None
     return int(equation[0].value)
 
 
-def stride_of(load: Any, var: Any) -> int | None:
-    """By how many elements a load moves when a variable grows by one; None: not evenly.
+def stride_of(access: TensorLoad | tirx.BufferStore, var: tirx.Var) -> int | None:
+    """The elements by which an access moves if a variable grows by one; None if it varies.
 
-    None also where a dimension behind has an extent that only a run tells.
+    None also if a dimension after that of the variable is dynamic.
     """
-    total, step = 0, 1
-    for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
-        moved = slope(index, var)
-        if moved is None or (moved and not step):
+    buffer = access.buffer if isinstance(access, tirx.BufferStore) else access.source
+    stride, step = 0, 1
+    for index, extent in zip(reversed(access.indices), reversed(buffer.shape), strict=True):
+        growth = slope(index, var)
+        if growth is None or (growth and not step):
             return None
-        total += moved * step
-        step *= int(extent) if isinstance(extent, tirx.IntImm) else 0
-    return total
+        stride += growth * step
+        size = sizes.extent(extent)
+        step *= size if sizes.is_known(size) else 0
+    return stride
 
 
-def contiguity(regions: Iterable[Any], iterator: Any) -> int:
-    """How well the lanes of a vector can run along an iterator; the greater, the better.
-
-    Each access to neighbouring elements counts for it, each other one against it, as it takes a
-    gather; an access to one element for all lanes is free.
-    """
-    score = 0
-    for region in regions:
-        step = stride(region, iterator)
-        score += step if step in (0, 1) else _STRIDED
-    return score
-
-
-def is_cheap(statement: Any) -> bool:
-    """Whether computing what a block or an expression says twice costs no more than loading it."""
-    costly: list[Any] = []
-    for kind in (Call, tirx.Div, tirx.FloorDiv, tirx.FloorMod, tirx.Mod):
-        tvm_ffi.structural_walk(statement, (kind, costly.append), order="post")
-    return not costly
+def is_cheap(expression: PrimExpression | tirx.Stmt) -> bool:
+    """Whether computing an expression twice costs no more than loading its value."""
+    return not nodes(expression, Call, tirx.Div, tirx.FloorDiv, tirx.FloorMod, tirx.Mod)

@@ -1,15 +1,14 @@
-"""What several stages of a row compute alike becomes a stage of its own.
+"""Common-subexpression elimination between the stages of a row.
 
-Enters: a kernel whose stages run row by row. Leaves: the same, in which a function that is computed
-in a reduction and again behind it, of the same elements, is computed once and kept for the row. A
-softmax that says ``exp(x - greatest)`` twice costs then what one costs that says it once.
+Input: a kernel whose stages run row by row. Output: the same, in which a function that is computed
+in a reduction and in another stage, of the same elements, is computed once and kept for the row:
+``exp(x - max)`` in a softmax whose formula contains it twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import tvm_ffi
 from tvm import tirx
@@ -18,11 +17,11 @@ from tvm.ir import Call
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
-from tvm_nnef.tvm_support.compat import dtype_of, is_conditional
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_conditional
 
 
 def with_shared_stages(kernel: Kernel, rank: int) -> Kernel:
-    """The kernel with stages for what is computed twice; ``rank`` axes in front number the rows."""
+    """The kernel with stages for values computed twice; the first ``rank`` axes are rows."""
     for stage in kernel.stages:
         for value in _functions(stage.value) if stage.reduced else ():
             uses = [s for s in kernel.stages if s is not stage and _uses(s, stage, value, rank)]
@@ -31,27 +30,26 @@ def with_shared_stages(kernel: Kernel, rank: int) -> Kernel:
     return kernel
 
 
-def _functions(value: Any) -> Iterator[Any]:
-    """The calls in an expression that take longer than to load what they give, outer ones first."""
-    found: list[Any] = []
+def _functions(value: PrimExpression) -> Iterator[Call]:
+    """The calls in an expression that cost more than a load, outer ones first."""
+    found: list[Call] = []
     tvm_ffi.structural_walk(value, (Call, found.append), order="pre")
     return (call for call in found if not is_conditional(call) and loads(call))
 
 
-def _mentions_all(value: Any, axes: tuple[Axis, ...]) -> bool:
+def _mentions_all(value: PrimExpression, axes: tuple[Axis, ...]) -> bool:
     return all(mentions(value, [axis.var]) for axis in axes)
 
 
-def _uses(other: Stage, stage: Stage, value: Any, rank: int) -> bool:
-    where = _aligned(other, stage, rank)
-    return where is not None and any(
-        tvm_ffi.structural_equal(substituted(call, where), value)
-        for call in _functions(other.value)
+def _uses(other: Stage, stage: Stage, value: PrimExpression, rank: int) -> bool:
+    axes = _aligned(other, stage, rank)
+    return axes is not None and any(
+        tvm_ffi.structural_equal(substituted(call, axes), value) for call in _functions(other.value)
     )
 
 
-def _aligned(other: Stage, stage: Stage, rank: int) -> Mapping[Any, Any] | None:
-    """The axes of another stage as those of a reduction; None where it runs over other elements."""
+def _aligned(other: Stage, stage: Stage, rank: int) -> Mapping[tirx.Var, tirx.Var] | None:
+    """The axes of another stage as those of a reduction; None if it has other elements."""
     own = other.reduced if other.reduced else other.axes[rank:]
     if len(own) != len(stage.reduced):
         return None
@@ -62,8 +60,10 @@ def _aligned(other: Stage, stage: Stage, rank: int) -> Mapping[Any, Any] | None:
     return {a.var: b.var for a, b in pairs}
 
 
-def _shared(kernel: Kernel, stage: Stage, value: Any, uses: list[Stage], rank: int) -> Kernel:
-    """The kernel with a stage for a value, in front of the first stage that computes it."""
+def _shared(
+    kernel: Kernel, stage: Stage, value: PrimExpression, uses: list[Stage], rank: int
+) -> Kernel:
+    """The kernel with a stage for a value, before the first stage that computes it."""
     axes = [*stage.axes[:rank], *stage.reduced]
     fresh = tuple(Axis(tirx.Var(str(a.var.name), dtype_of(a.var)), a.extent) for a in axes)
     named = {axis.var: new.var for axis, new in zip(axes, fresh, strict=True)}
@@ -74,13 +74,13 @@ def _shared(kernel: Kernel, stage: Stage, value: Any, uses: list[Stage], rank: i
     def reading(other: Stage) -> Stage:
         if other is not stage and other not in uses:
             return other
-        where = _aligned(other, stage, rank)
-        assert where is not None
-        own = {theirs: mine for mine, theirs in where.items()}
+        mapped = _aligned(other, stage, rank)
+        assert mapped is not None
+        own = {theirs: mine for mine, theirs in mapped.items()}
         indices = tuple(own[axis.var] for axis in axes)
 
-        def loaded(call: Any) -> Any:
-            same = tvm_ffi.structural_equal(substituted(call, where), value)
+        def loaded(call: Call) -> PrimExpression:
+            same = tvm_ffi.structural_equal(substituted(call, mapped), value)
             return buffer[indices] if same else call
 
         return replace(

@@ -1,24 +1,22 @@
-"""Whether any or all of some conditions hold, as the greatest or smallest of small numbers.
+"""Reductions by ``or`` and ``and`` as max and min of numbers that are 0 or 1.
 
-Enters: a kernel. Leaves: the same, with each reduction by ``or`` and ``and`` in two stages: the
-greatest or smallest of numbers that are 0 or 1, and what that says. TVM has no names for vectors of
-conditions, so that no rule can join those; and a processor compares 8 bits in every lane.
+Input: a kernel. Output: the same with two stages for each such reduction: that of the numbers, and
+the comparison of its result with 0. TVM has no vectors of conditions; processors compare 8 bits in
+each lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
+from tvm_nnef.schedules.analysis.reducers import AND, MAX, MIN, OR
 from tvm_nnef.tvm_support.compat import buffer, dtype_of
 
 _NUMBER = "int8"
-
-_COMBINERS: Mapping[Any, Any] = {tirx.Or: tirx.Max, tirx.And: tirx.Min}
 
 
 def with_numbers(kernel: Kernel) -> Kernel:
@@ -28,14 +26,14 @@ def with_numbers(kernel: Kernel) -> Kernel:
 
 
 def _in_numbers(stage: Stage) -> Iterator[Stage]:
-    combine = _COMBINERS.get(stage.combine)
-    if combine is None or stage.init is None:
+    if stage.reducer not in (OR, AND) or stage.init is None:
         yield stage
         return
     shape = [axis.extent for axis in stage.axes]
     numbers = buffer(shape, _NUMBER, f"{stage.buffer.name}_number")
-    first, value = (tirx.Cast(_NUMBER, each) for each in (stage.init, stage.value))
-    yield replace(stage, buffer=numbers, value=value, init=first, combine=combine)
+    init, value = (tirx.Cast(_NUMBER, each) for each in (stage.init, stage.value))
+    reducer = MAX if stage.reducer is OR else MIN
+    yield replace(stage, buffer=numbers, value=value, init=init, reducer=reducer)
     own = {axis.var: tirx.Var(axis.var.name, dtype_of(axis.var)) for axis in stage.axes}
     axes = tuple(replace(axis, var=own[axis.var]) for axis in stage.axes)
     result = tirx.NE(numbers[tuple(own.values())], tirx.const(0, _NUMBER))

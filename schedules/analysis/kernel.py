@@ -1,68 +1,65 @@
-"""A PrimFunc as a list of stages: what each computes, free of any order of loops.
+"""A PrimFunc as a list of stages, each an expression over axes without an order of loops.
 
-Enters: a PrimFunc as lowering and fusion make it, one loop nest for each buffer. Leaves: a
-:class:`Kernel`, or None where the function is of another kind (ordered loops, several stores in a
-step, a position that is no plain index). An extent may be an expression of symbols. Nothing is
-changed.
+Input: a PrimFunc as lowering and fusion make it, one loop nest for each buffer. Output: a
+:class:`Kernel`; None for other functions (ordered loops, several stores in a step, stores at
+indices that are not plain axes). Extents may be expressions of symbols.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.function_attributes import read_annotation
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
-from tvm_nnef.schedules.analysis.min_max import extreme_of
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
-
-_COMBINERS = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min, tirx.Or, tirx.And)
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
+from tvm_nnef.schedules.analysis.reducers import Reducer, read_combined
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 _LONGEST = 64
-"""So many elements and numbers make an expression that is short."""
+"""The most elements and constants of a short expression."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """An index of a stage: its variable, and how many values it takes from 0."""
+    """An index of a stage: its variable, whose values are those below the extent, from 0."""
 
-    var: Any
+    var: tirx.Var
     extent: sizes.Extent
 
     @property
     def is_known(self) -> bool:
-        """Whether the extent is a number."""
+        """Whether the extent is static."""
         return sizes.is_known(self.extent)
 
     @property
     def is_unit(self) -> bool:
-        """Whether it certainly takes one value."""
+        """Whether it certainly has one value."""
         return self.is_known and bool(self.extent == 1)
 
     @property
-    def typical(self) -> int:
-        """The extent, or a guess where only a run tells it."""
-        return sizes.typical(self.extent)
+    def estimate(self) -> int:
+        """The extent, estimated if it is dynamic."""
+        return sizes.estimate(self.extent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """One buffer: ``buffer[axes] = value``, or ``combine(init, value over all reduced)``.
+    """One buffer: ``buffer[axes] = value``, or the values over ``reduced`` combined with ``init``.
 
-    ``combine`` makes the expression of two partial results; None for a stage without reduction.
+    ``init`` and ``reducer`` are None for a stage without reduction.
     """
 
-    buffer: Any
+    buffer: tirx.Var
     axes: tuple[Axis, ...]
     value: PrimExpression
     reduced: tuple[Axis, ...] = ()
     init: PrimExpression | None = None
-    combine: Any = None
+    reducer: Reducer | None = None
 
     @property
     def dtype(self) -> str:
@@ -71,7 +68,7 @@ class Stage:
 
     @property
     def work(self) -> int:
-        """How often the value is computed; a guess where only a run tells it."""
+        """How often the value is computed, estimated for dynamic axes."""
         return extent_product((*self.axes, *self.reduced))
 
 
@@ -79,11 +76,11 @@ class Stage:
 class Kernel:
     """The stages of a PrimFunc in an order in which they can be computed, and its parameters."""
 
-    parameters: tuple[Any, ...]
+    parameters: tuple[tirx.Var, ...]
     stages: tuple[Stage, ...]
     index_type: str
 
-    def stage_of(self, buffer: Any) -> Stage | None:
+    def stage_of(self, buffer: tirx.Var) -> Stage | None:
         """The stage that computes a buffer; None for an input."""
         return next((s for s in self.stages if s.buffer.same_as(buffer)), None)
 
@@ -93,23 +90,23 @@ class Kernel:
         return [s for s in self.stages if any(s.buffer.same_as(p) for p in self.parameters)]
 
     @property
-    def outputs(self) -> list[Any]:
+    def outputs(self) -> list[tirx.Var]:
         """The parameters that it fills, in their order."""
         return [p for p in self.parameters if self.stage_of(p) is not None]
 
     @property
-    def inputs(self) -> list[Any]:
+    def inputs(self) -> list[tirx.Var]:
         """The parameters that it reads, in their order."""
         return [p for p in self.parameters if self.stage_of(p) is None]
 
 
 def extent_product(axes: Iterable[Axis]) -> int:
-    """The number of points of some axes; a guess where only a run tells it."""
-    return sizes.typical(sizes.product(axis.extent for axis in axes))
+    """The number of points of some axes, estimated for dynamic axes."""
+    return sizes.estimate(sizes.product(axis.extent for axis in axes))
 
 
 def read_kernel(function: PrimFunction) -> Kernel | None:
-    """The stages of a function; None where it is of another kind, or has an annotation."""
+    """The stages of a function; None for other functions and those with an annotation."""
     realize = function.body
     if read_annotation(function.attrs) is not None:
         return None
@@ -131,17 +128,15 @@ def read_kernel(function: PrimFunction) -> Kernel | None:
     return Kernel(tuple(function.params), tuple(stages), types.pop() if types else "int64")
 
 
-def _without_idle(nests: list[Any], function: PrimFunction) -> list[Any]:
-    """The loop nests without those that fill a buffer of no elements that nobody reads."""
+def _without_idle(nests: list[tirx.Stmt], function: PrimFunction) -> list[tirx.Stmt]:
+    """The loop nests without those that fill an empty buffer that is not read."""
 
-    def is_idle(nest: Any) -> bool:
-        found: list[Any] = []
-        tvm_ffi.structural_walk(nest, (tirx.BufferStore, found.append), order="post")
+    def is_idle(nest: tirx.Stmt) -> bool:
         return all(
             sizes.same(sizes.elements(store.buffer), 0)
             and not any(store.buffer.same_as(p) for p in function.params)
             and not any(loads(other, store.buffer) for other in nests)
-            for store in found
+            for store in nodes(nest, tirx.BufferStore)
         )
 
     return [nest for nest in nests if not is_idle(nest)]
@@ -154,15 +149,14 @@ def at(stage: Stage, indices: Iterable[PrimExpression]) -> PrimExpression:
 
 
 def inlined(
-    expression: PrimExpression, stages: Mapping[Any, Stage], axes: Sequence[Axis] = ()
+    expression: PrimExpression, stages: Mapping[tirx.Var, Stage], axes: Sequence[Axis] = ()
 ) -> PrimExpression:
-    """The expression with the loads of some buffers replaced by what their stages compute.
+    """The expression with the loads of some buffers replaced by the values of their stages.
 
-    ``stages`` are in the order in which they can be computed. What is read several times at the
-    ``axes`` themselves, where it is always there, is computed once, under a name: integers only
-    where they would become long otherwise, and out of sight of TVM, which looks into them for their
-    bounds, each time anew; nothing where bfloat16 is read or made, which TVM takes for integers
-    inside of what has a name.
+    ``stages`` are in the order in which they can be computed. A value that is read several times
+    at the ``axes`` themselves is computed once, in a ``Let``. Integers get one only if the
+    expression would become long otherwise, and hidden from TVM, which analyzes their bounds at each
+    use. Kernels with bfloat16 get none: TVM takes bfloat16 in a ``Let`` for integers.
     """
     values = (expression, *(stage.value for stage in stages.values()))
     if any("bfloat16" in (dtype_of(v), *map(dtype_of, loads(v))) for v in values):
@@ -183,18 +177,16 @@ def inlined(
     return expression
 
 
-def is_short(expression: PrimExpression, stages: Mapping[Any, Stage]) -> bool:
-    """Whether an expression with stages inlined may be written out for each vector of a step.
+def is_short(expression: PrimExpression, stages: Mapping[tirx.Var, Stage]) -> bool:
+    """Whether an expression with stages inlined has few elements and constants.
 
-    It is made of few elements and numbers then: where stages read each other more than once, they
-    double with each.
+    Then it may be written out for each vector of a step. Its size doubles with each stage that is
+    read twice.
     """
-    known: dict[Any, int] = {}
+    known: dict[tirx.Var, int] = {}
 
     def size(value: PrimExpression) -> int:
-        constants: list[Any] = []
-        for kind in (tirx.FloatImm, tirx.IntImm):
-            tvm_ffi.structural_walk(value, (kind, constants.append), order="post")
+        constants = nodes(value, tirx.FloatImm, tirx.IntImm)
         return len(constants) + sum(known.get(load.source, 1) for load in loads(value))
 
     for stage in stages.values():
@@ -202,29 +194,31 @@ def is_short(expression: PrimExpression, stages: Mapping[Any, Stage]) -> bool:
     return size(expression) <= _LONGEST
 
 
-def _without_loads(expression: PrimExpression, stage: Stage, name: Any = None) -> PrimExpression:
-    """The expression with what a stage computes, or its name, in place of loads of its buffer."""
+def _without_loads(
+    expression: PrimExpression, stage: Stage, name: tirx.Var | None = None
+) -> PrimExpression:
+    """The expression with the value of a stage, or its name, in place of loads of its buffer."""
 
-    def value(load: BUFFER_LOAD) -> PrimExpression:
+    def value(load: TensorLoad) -> PrimExpression:
         if not load.source.same_as(stage.buffer):
             return load
         return at(stage, load.indices) if name is None else name
 
-    return tvm_ffi.structural_map(expression, (BUFFER_LOAD, value))
+    return tvm_ffi.structural_map(expression, (TensorLoad, value))
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: PrimExpression) -> bool:
     """Whether a value is one element of another buffer, or a constant."""
-    return isinstance(value, (BUFFER_LOAD, tirx.FloatImm, tirx.IntImm))
+    return isinstance(value, (TensorLoad, tirx.FloatImm, tirx.IntImm))
 
 
-def is_pointwise(uses: Sequence[Any], axes: Sequence[Axis]) -> bool:
-    """Whether loads of a buffer are all of one element, whose indices are axes of its extents."""
+def is_pointwise(uses: Sequence[TensorLoad], axes: Sequence[Axis]) -> bool:
+    """Whether loads of a buffer are all of one element, indexed by axes with its extents."""
     first, *others = uses
     if not all(tvm_ffi.structural_equal(first, other) for other in others):
         return False
 
-    def is_axis(index: Any, extent: Any) -> bool:
+    def is_axis(index: PrimExpression, extent: PrimExpression) -> bool:
         if isinstance(index, tirx.IntImm):
             return bool(index.value == 0)
         found = next((axis for axis in axes if index.same_as(axis.var)), None)
@@ -233,8 +227,8 @@ def is_pointwise(uses: Sequence[Any], axes: Sequence[Axis]) -> bool:
     return all(map(is_axis, first.indices, first.source.shape))
 
 
-def _stage(nest: Any) -> Stage | None:
-    loops: dict[Any, sizes.Extent] = {}
+def _stage(nest: tirx.Stmt) -> Stage | None:
+    loops: dict[tirx.Var, sizes.Extent] = {}
     while isinstance(nest, tirx.For):
         if nest.kind != tirx.ForKind.SERIAL or mentions(nest.extent, loops):
             return None
@@ -261,24 +255,24 @@ def _stage(nest: Any) -> Stage | None:
     return _stored(block, tuple(axes), tuple(reduced))
 
 
-def _is_overwritten(value: Any, store: Any) -> bool:
+def _is_overwritten(value: PrimExpression, store: tirx.BufferStore) -> bool:
     """Whether a value is the element that a store overwrites."""
     return (
-        isinstance(value, BUFFER_LOAD)
+        isinstance(value, TensorLoad)
         and value.source.same_as(store.buffer)
         and all(a.same_as(b) for a, b in zip(value.indices, store.indices, strict=True))
     )
 
 
-def _always(predicate: Any) -> bool:
+def _always(predicate: PrimExpression) -> bool:
     return isinstance(predicate, tirx.IntImm) and bool(predicate.value)
 
 
-def _unit(bound: Any) -> int | None:
+def _unit(bound: PrimExpression) -> int | None:
     return 1 if isinstance(bound, tirx.IntImm) and bound.value == 0 else None
 
 
-def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> Stage | None:
+def _stored(block: s_tir.SBlock, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> Stage | None:
     store = block.body
     if not isinstance(store, tirx.BufferStore):
         return None
@@ -294,28 +288,20 @@ def _stored(block: Any, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> St
         return Stage(store.buffer, ordered, store.value)
     if not isinstance(block.init, tirx.BufferStore) or loads(block.init.value):
         return None
-    found = combination(store.value)
+    found = read_combined(store.value)
     if found is None:
         return None
-    combine, first, second = found
+    reducer, first, value = found
     if not _is_overwritten(first, store):
-        first, second = second, first
-    value = second
+        first, value = value, first
     if not _is_overwritten(first, store):
         return None
     if loads(value, store.buffer) or _uses(block.init.value, (*axes, *reduced)):
         return None
-    return Stage(store.buffer, ordered, value, reduced, block.init.value, combine)
+    return Stage(store.buffer, ordered, value, reduced, block.init.value, reducer)
 
 
-def combination(value: Any) -> tuple[Any, PrimExpression, PrimExpression] | None:
-    """The function by which an expression combines two operands, and these; None for others."""
-    if isinstance(value, _COMBINERS):
-        return type(value), value.a, value.b
-    return extreme_of(value)
-
-
-def _in_order(indices: Any, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:
+def _in_order(indices: Sequence[PrimExpression], axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:
     """The axes in the order of the dimensions that they index; None for other indices."""
     by_var = {axis.var: axis for axis in axes}
     ordered = []
@@ -327,7 +313,7 @@ def _in_order(indices: Any, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:
     return None if by_var else tuple(ordered)
 
 
-def _covers(buffer: Any, axes: tuple[Axis, ...]) -> bool:
+def _covers(buffer: tirx.Var, axes: tuple[Axis, ...]) -> bool:
     shape = buffer.shape
     return len(shape) == len(axes) and all(
         sizes.same(sizes.extent(extent), axis.extent)
@@ -335,5 +321,5 @@ def _covers(buffer: Any, axes: tuple[Axis, ...]) -> bool:
     )
 
 
-def _uses(expression: Any, axes: Iterable[Axis]) -> bool:
+def _uses(expression: PrimExpression, axes: Iterable[Axis]) -> bool:
     return mentions(expression, [axis.var for axis in axes])

@@ -1,22 +1,23 @@
-"""Neighbouring axes that all accesses run through together, as one axis.
+"""Merging of neighbouring axes that are contiguous in all accesses.
 
-Enters: axes and the expressions over them. Leaves: fewer axes, the expressions over views of the
-buffers in which the merged dimensions are one, and the statements that declare these views.
+Input: axes and expressions over them. Output: fewer axes, the expressions over views of the buffers
+in which merged dimensions are one, and the statements that declare these views.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, variables
 from tvm_nnef.schedules.analysis.kernel import Axis
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression, buffer_view
+from tvm_nnef.tvm_support.compat import PrimExpression, buffer_view
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +26,7 @@ class Merged:
 
     axes: tuple[Axis, ...]
     expressions: tuple[PrimExpression, ...]
-    views: tuple[Any, ...] = ()
+    views: tuple[tirx.Stmt, ...] = ()
 
 
 def merge_axes(
@@ -35,7 +36,7 @@ def merge_axes(
     *,
     keep: Sequence[Axis] = (),
 ) -> Merged:
-    """The axes, neighbours merged where all expressions allow it; those of ``keep`` stay."""
+    """The axes, neighbours merged if all expressions allow it; those of ``keep`` stay."""
     merged = Merged(tuple(axes), tuple(expressions))
     position = 0
     while position + 1 < len(merged.axes):
@@ -48,7 +49,7 @@ def merge_axes(
     return merged
 
 
-def count(expression: Any, axis: Axis) -> int:
+def count(expression: PrimExpression, axis: Axis) -> int:
     """How often an axis occurs in an expression."""
     return sum(var.same_as(axis.var) for var in variables(expression))
 
@@ -56,41 +57,36 @@ def count(expression: Any, axis: Axis) -> int:
 def _merged(merged: Merged, position: int, index_type: str) -> Merged | None:
     outer, inner = merged.axes[position : position + 2]
     for expression in merged.expressions:
-        together = sum(_place(load, outer, inner) is not None for load in loads(expression))
+        together = sum(_dimension(load, outer, inner) is not None for load in loads(expression))
         if count(expression, outer) != together or count(expression, inner) != together:
             return None
     both = Axis(tirx.Var("m", index_type), sizes.product((outer.extent, inner.extent)))
-    views: dict[Any, Buffer] = {}
-    statements: list[Any] = []
+    views: dict[tirx.Var, tirx.Var] = {}
+    statements: list[tirx.Stmt] = []
 
-    def viewed(load: BUFFER_LOAD) -> PrimExpression:
-        place = _place(load, outer, inner)
-        if place is None:
+    def viewed(load: TensorLoad) -> TensorLoad:
+        first = _dimension(load, outer, inner)
+        if first is None:
             return load
         if load.source not in views:
             shape = [sizes.extent(extent) for extent in load.source.shape]
-            shape[place : place + 2] = [sizes.product(shape[place : place + 2])]
+            shape[first : first + 2] = [sizes.product(shape[first : first + 2])]
             views[load.source], statement = buffer_view(load.source, shape)
             statements.append(statement)
-        indices = [*load.indices[:place], both.var, *load.indices[place + 2 :]]
+        indices = [*load.indices[:first], both.var, *load.indices[first + 2 :]]
         return views[load.source][tuple(indices)]
 
     return Merged(
         (*merged.axes[:position], both, *merged.axes[position + 2 :]),
-        tuple(tvm_ffi.structural_map(e, (BUFFER_LOAD, viewed)) for e in merged.expressions),
+        tuple(tvm_ffi.structural_map(e, (TensorLoad, viewed)) for e in merged.expressions),
         (*merged.views, *statements),
     )
 
 
-def _place(load: Any, outer: Axis, inner: Axis) -> int | None:
-    """The dimension of an access that runs through the outer axis, if the next one is the inner."""
-    for place in range(len(load.indices) - 1):
-        first, second = load.indices[place : place + 2]
+def _dimension(load: TensorLoad, outer: Axis, inner: Axis) -> int | None:
+    """The dimension that the outer axis indexes, if the inner one indexes the next; else None."""
+    for number, (first, second) in enumerate(itertools.pairwise(load.indices)):
         if first.same_as(outer.var) and second.same_as(inner.var):
-            shape = load.source.shape
-            whole = all(
-                sizes.same(sizes.extent(shape[place + n]), axis.extent)
-                for n, axis in enumerate((outer, inner))
-            )
-            return place if whole else None
+            shape = map(sizes.extent, load.source.shape[number : number + 2])
+            return number if all(map(sizes.same, shape, (outer.extent, inner.extent))) else None
     return None

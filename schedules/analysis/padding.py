@@ -1,54 +1,48 @@
-"""Stages that copy a tensor and add a border of one value, and what is computed inside alone.
+"""Stages that copy a tensor and pad it with one value, and products that are guarded like that.
 
-Enters: a stage. Leaves: what it copies, where, and what stands around it; None for other stages.
-
-``output += |x| * w`` skips what it would read outside of x. To add ``0 * w`` instead is something
-else where w is infinite or no number, so the product is guarded, even where x is read from a copy
-with a frame of zeros. :func:`read_guard` tells that such a guard says no more than the copy does.
+``output += |x| * w`` skips the elements outside of x. To add ``0 * w`` instead is another result if
+w is infinite or NaN, so the product is guarded, even if x is read from a copy padded with zeros.
+:func:`read_guard` finds the guards that are true exactly outside of the padding of the copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import sym, tirx
+from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import variables
 from tvm_nnef.schedules.analysis.kernel import Stage
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, CALL, dtype_of, is_conditional
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_conditional
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """``source`` where each axis is in its half-open range of ``inside``, else ``value``."""
+    """``source`` if each axis is in its half-open range of ``inside``, else ``value``."""
 
-    source: BUFFER_LOAD
-    value: Any
+    source: TensorLoad
+    value: tirx.FloatImm | tirx.IntImm
     inside: list[tuple[int, sizes.Extent]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """A product that is 0 where ``load``, one of its factors, reads the frame of a ``copy``.
+    """A product of ``load`` and ``other`` that is 0 if ``load`` reads the padding of ``copy``."""
 
-    ``other`` is the other factor; the product is ``product`` elsewhere. The ranges of ``padding``
-    tell for each index of the load where it is inside.
-    """
-
-    product: Any
-    load: Any
-    other: Any
+    product: tirx.Mul
+    load: TensorLoad
+    other: PrimExpression
     copy: Stage
     padding: Padding
 
 
-def read_guard(value: Any, copy_of: Callable[[Any], Stage | None]) -> Guard | None:
-    """How a product is guarded; None for all other values, and where a guard says something else.
+def read_guard(value: PrimExpression, copy_of: Callable[[tirx.Var], Stage | None]) -> Guard | None:
+    """The guard of a product; None for other values and for guards that are not of a padding.
 
-    ``copy_of`` gives the stage that fills a buffer.
+    ``copy_of`` returns the stage that fills a buffer.
     """
     if not isinstance(value, tirx.Select) or not is_zero(value.false_value):
         return None
@@ -56,7 +50,9 @@ def read_guard(value: Any, copy_of: Callable[[Any], Stage | None]) -> Guard | No
     if not isinstance(product, tirx.Mul):
         return None
     for load, other in ((product.a, product.b), (product.b, product.a)):
-        copy = copy_of(load.source) if isinstance(load, BUFFER_LOAD) else None
+        if not isinstance(load, TensorLoad):
+            continue
+        copy = copy_of(load.source)
         padding = None if copy is None else read_padding(copy)
         if copy is None or padding is None or not is_zero(padding.value):
             continue
@@ -66,7 +62,7 @@ def read_guard(value: Any, copy_of: Callable[[Any], Stage | None]) -> Guard | No
     return None
 
 
-def is_zero(value: Any) -> bool:
+def is_zero(value: PrimExpression) -> bool:
     """Whether a value is the number 0, of reals."""
     return isinstance(value, tirx.FloatImm) and float(value.value) == 0
 
@@ -75,23 +71,27 @@ def _is_same(a: tuple[int, sizes.Extent], b: tuple[int, sizes.Extent]) -> bool:
     return a[0] == b[0] and sizes.same(a[1], b[1])
 
 
-def _ranges(condition: Any, load: Any, copy: Stage) -> list[tuple[int, sizes.Extent]] | None:
-    """Where the indices of a load are under a condition; None where it tells something else."""
+def _ranges(
+    condition: PrimExpression, load: TensorLoad, copy: Stage
+) -> list[tuple[int, sizes.Extent]] | None:
+    """The ranges of the indices of a load under a condition; None for another kind of condition."""
     ranges = {axis.var: (0, axis.extent) for axis in copy.axes}
-    places = list(zip(load.indices, (axis.var for axis in copy.axes), strict=True))
+    indices = list(zip(load.indices, (axis.var for axis in copy.axes), strict=True))
     moving = [var for index in load.indices for var in variables(index)]
     for test in conjunction(condition):
         if not isinstance(test, (tirx.LT, tirx.LE, tirx.GT, tirx.GE)):
             return None
-        shorter = [_in_terms_of(test, index, var, moving) for index, var in places]
+        shorter = [_in_terms_of(test, index, var, moving) for index, var in indices]
         known = [found for found in shorter if found is not None]
         if len(known) != 1 or not _narrow(ranges, known[0]):
             return None
     return list(ranges.values())
 
 
-def _in_terms_of(test: Any, index: Any, var: Any, moving: Sequence[Any]) -> Any:
-    """A test of an index as one of a variable; None where the rest of it moves."""
+def _in_terms_of(
+    test: tirx.BinaryOpExpr, index: PrimExpression, var: tirx.Var, moving: Sequence[tirx.Var]
+) -> tirx.BinaryOpExpr | None:
+    """A test of an index as one of a variable; None if the rest of it has moving variables."""
     if not variables(index):
         return None
     for sign in (1, -1):
@@ -103,12 +103,12 @@ def _in_terms_of(test: Any, index: Any, var: Any, moving: Sequence[Any]) -> Any:
 
 
 def read_padding(stage: Stage) -> Padding | None:
-    """What a stage pads, and by what; None for a stage of another kind."""
+    """The padding of a stage; None for another stage."""
     value = stage.value
-    if stage.reduced or not isinstance(value, CALL) or not is_conditional(value):
+    if stage.reduced or not isinstance(value, Call) or not is_conditional(value):
         return None
     condition, source, other = value.args
-    if not isinstance(source, BUFFER_LOAD) or not isinstance(other, (tirx.FloatImm, tirx.IntImm)):
+    if not isinstance(source, TensorLoad) or not isinstance(other, (tirx.FloatImm, tirx.IntImm)):
         return None
     ranges = {axis.var: (0, axis.extent) for axis in stage.axes}
     for test in conjunction(condition):
@@ -117,15 +117,15 @@ def read_padding(stage: Stage) -> Padding | None:
     return Padding(source, other, [ranges[axis.var] for axis in stage.axes])
 
 
-def conjunction(condition: Any) -> list[Any]:
-    """The tests that all have to hold for a condition."""
+def conjunction(condition: PrimExpression) -> list[PrimExpression]:
+    """The conditions whose conjunction a condition is."""
     if isinstance(condition, tirx.And):
         return [*conjunction(condition.a), *conjunction(condition.b)]
     return [condition]
 
 
-def _narrow(ranges: dict[Any, tuple[int, sizes.Extent]], test: Any) -> bool:
-    """Narrows the range of one axis by a comparison; false for another kind of test."""
+def _narrow(ranges: dict[tirx.Var, tuple[int, sizes.Extent]], test: PrimExpression) -> bool:
+    """Narrow the range of one axis by a comparison; false for another kind of test."""
     if isinstance(test, (tirx.GT, tirx.GE)):
         test = (tirx.LT if isinstance(test, tirx.GT) else tirx.LE)(test.b, test.a)
     if not isinstance(test, (tirx.LT, tirx.LE)):
@@ -148,7 +148,7 @@ def _narrow(ranges: dict[Any, tuple[int, sizes.Extent]], test: Any) -> bool:
 
 
 def _smaller(a: sizes.Extent, b: sizes.Extent) -> sizes.Extent | None:
-    """The smaller one of two extents; None where only a run tells which one it is."""
+    """The smaller one of two sizes; None if that depends on symbols."""
     if sizes.is_known(a) and sizes.is_known(b):
         return min(a, b)
     difference = sizes.simplified(a - b)

@@ -1,7 +1,7 @@
-"""Arithmetic on extents: numbers, or expressions of symbols that only a run tells.
+"""Sizes of dimensions: an ``int`` if static, else an integer expression of symbols.
 
-Enters and leaves: ``int`` where everything is known, else an integer expression of TVM. Guesses a
-size (:func:`typical`) only for choices that change no result.
+The arithmetic is that of :mod:`tvm_nnef.symbolic`; results keep the dtype of their operands. A size
+is estimated (:func:`estimate`) only for choices that do not change results.
 """
 
 from __future__ import annotations
@@ -14,77 +14,68 @@ import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range
 
+from tvm_nnef.schedules.analysis.expressions import variables
+from tvm_nnef.symbolic import simplification
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Extent: TypeAlias = Any
 """An ``int``, or an integer expression of symbols that is at least 0."""
 
-LARGEST = 1 << 31
-"""No symbol is as large."""
-
-_TYPICAL = 128
-"""What a symbol is taken for where the size of something decides how it is computed."""
+_ESTIMATE = 128
+"""The estimate of a symbol."""
 
 
 def extent(expression: PrimExpression) -> Extent:
-    """The extent that an expression says, as an ``int`` where it is known."""
+    """The size that an expression is: an ``int`` if it is static."""
     return int(expression.value) if isinstance(expression, tirx.IntImm) else expression
 
 
 def is_known(size: Extent) -> bool:
-    """Whether an extent is a number."""
+    """Whether a size is static."""
     return isinstance(size, int)
 
 
 def same(a: Extent, b: Extent) -> bool:
-    """Whether two extents are certainly equal."""
+    """Whether two sizes are certainly equal."""
     if is_known(a) or is_known(b):
         return is_known(a) and is_known(b) and bool(a == b)
-    return bool(sym.Analyzer().can_prove_equal(a, b))
+    return simplification.is_zero(a - b)
 
 
 def is_at_most(a: Extent, b: Extent) -> bool:
-    """Whether an extent is certainly not above another one, whatever the symbols are."""
-    if is_known(a) and is_known(b):
-        return bool(a <= b)
-    difference = simplified(b - a)
+    """Whether a size is certainly at most another one, whatever the symbols are."""
+    difference = b - a if is_known(a) and is_known(b) else simplified(b - a)
     if is_known(difference):
         return bool(difference >= 0)
-    analyzer = sym.Analyzer()
-    for var in symbols(difference):
-        analyzer.bind(var, range_of(var, 0, LARGEST), allow_override=True)
-    return bool(analyzer.can_prove(difference >= 0))
-
-
-def range_of(var: Any, first: Extent, last: Extent) -> Range:
-    """The values of a variable from ``first`` on, below ``last``, in its own dtype.
-
-    Of ends in another dtype TVM makes constants that it then cannot combine with the rest.
-    """
-    dtype = str(var.ty.dtype)
-    return Range(number(first, dtype), number(last, dtype))
+    return simplification.decided(difference >= 0) is True
 
 
 def is_below(a: Extent, b: Extent) -> bool:
-    """Whether an extent is certainly below another one, whatever the symbols are."""
+    """Whether a size is certainly below another one, whatever the symbols are."""
     return is_at_most(a + 1, b)
 
 
-def symbols(size: Extent) -> list[Any]:
-    """The symbols in an extent, in the order in which they stand in it."""
-    found: list[Any] = []
-    if not is_known(size):
-        tvm_ffi.structural_walk(size, (tirx.Var, found.append), order="post")
-    return found
+def range_of(var: tirx.Var, first: Extent, last: Extent) -> Range:
+    """The range of a variable from ``first`` to below ``last``, in its own dtype.
+
+    TVM cannot combine constants of another dtype with the rest.
+    """
+    dtype = dtype_of(var)
+    return Range(number(first, dtype), number(last, dtype))
+
+
+def symbols(size: Extent) -> list[tirx.Var]:
+    """The symbols in a size, in their order."""
+    return [] if is_known(size) else variables(size)
 
 
 def number(size: Extent, dtype: str) -> PrimExpression:
-    """An extent as an expression."""
+    """A size as an expression."""
     return tirx.const(size, dtype) if isinstance(size, int) else size
 
 
 def product(sizes: Iterable[Extent]) -> Extent:
-    """The product of extents."""
+    """The product of sizes."""
     known, symbolic = 1, None
     for size in sizes:
         if is_known(size):
@@ -96,14 +87,14 @@ def product(sizes: Iterable[Extent]) -> Extent:
     return symbolic if known == 1 else symbolic * tirx.const(known, dtype_of(symbolic))
 
 
-def elements(buffer: Any) -> Extent:
-    """How many elements a buffer holds."""
+def elements(buffer: tirx.Var) -> Extent:
+    """The number of elements of a buffer."""
     return product(map(extent, buffer.shape))
 
 
 def simplified(expression: PrimExpression) -> Extent:
-    """An extent in simpler terms."""
-    return extent(sym.Analyzer().simplify(expression))
+    """A size in its simplest form."""
+    return simplification.simplified(expression)
 
 
 def quotient(size: Extent, divisor: int) -> Extent:
@@ -122,7 +113,7 @@ def quotient_above(size: Extent, divisor: int) -> Extent:
 
 
 def factor(size: Extent) -> int:
-    """A number that certainly divides an extent, so that it is 0 or at least as much."""
+    """A number that certainly divides a size."""
     if is_known(size):
         return int(size)
     known = sym.Analyzer().modular_set(size)
@@ -130,20 +121,20 @@ def factor(size: Extent) -> int:
 
 
 def is_divisible(size: Extent, divisor: int) -> bool:
-    """Whether a number certainly divides an extent."""
+    """Whether a number certainly divides a size."""
     return factor(size) % divisor == 0
 
 
-def typical(size: Extent) -> int:
-    """A number in place of an extent, for choices that any number leaves correct."""
+def estimate(size: Extent) -> int:
+    """A size, estimated if it is dynamic."""
     if is_known(size):
         return int(size)
 
-    def guessed(var: Any) -> PrimExpression:
-        return tirx.const(_TYPICAL, dtype_of(var))
+    def estimated(var: tirx.Var) -> PrimExpression:
+        return tirx.const(_ESTIMATE, dtype_of(var))
 
-    guess = sym.Analyzer().simplify(tvm_ffi.structural_map(size, (tirx.Var, guessed)))
-    return max(1, int(guess.value)) if isinstance(guess, tirx.IntImm) else _TYPICAL
+    found = simplified(tvm_ffi.structural_map(size, (tirx.Var, estimated)))
+    return max(1, found) if is_known(found) else _ESTIMATE
 
 
 def groups(
@@ -151,7 +142,7 @@ def groups(
 ) -> list[tuple[list[int], list[int]]] | None:
     """Which neighbouring dimensions become which in a reshape.
 
-    None where the extents do not tell, as where one that is unknown is split or joined.
+    None if the sizes do not show it, as for a dynamic one that is split or joined.
     """
     found: list[tuple[list[int], list[int]]] = []
     i = j = 0

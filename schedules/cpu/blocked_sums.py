@@ -1,8 +1,9 @@
-"""Loops of a long sum in blocks: extents and the step of a sum in, statements out.
+"""Loops of a long sum in blocks.
 
-What is added to a sum is rounded to the last place of the sum, so of a million numbers of one size
-that are added one after the other the second digit is wrong. Here the accumulators of a block are
-added to those of the whole sum after about as many steps as there are blocks.
+Input: the sizes of the loops and the step of a sum. Output: statements. Each addition rounds to the
+last digit of the sum, so that the second digit of a sum of a million similar numbers is wrong. Here
+the accumulators of a block are added to those of the whole sum after about as many steps as there
+are blocks.
 
 Long sums of static length are formulas of two steps already (:mod:`tvm_nnef.lower.long_sums`).
 """
@@ -11,39 +12,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 LONGEST = 4096
-"""As many numbers are added up one after the other."""
+"""The most numbers that are added one after the other."""
 
 _BLOCKS = ((1 << 15, 128), (1 << 19, 512))
-"""Up to so many steps, blocks of so many: their square root, roughly."""
+"""Numbers of steps, and the steps of a block up to them: their square root, roughly."""
 
 _LARGEST_BLOCK = 2048
 
 _INNERMOST = 64
-"""Static loops of at most so many steps stay whole inside a block."""
+"""Static loops of at most so many steps are not divided into blocks."""
 
 
-def is_blocked(combine: Any, dtype: str, steps: sizes.Extent) -> bool:
+def is_blocked(reducer: Reducer, dtype: str, steps: sizes.Extent) -> bool:
     """Whether ``steps`` numbers are combined to a sum of reals, and may be many."""
-    if dtype not in ("float32", "float64") or (sizes.is_known(steps) and steps <= LONGEST):
-        return False
-    operands = [tirx.Var(name, dtype) for name in ("a", "b")]
-    return isinstance(combine(*operands), tirx.Add)
+    short = sizes.is_known(steps) and steps <= LONGEST
+    return reducer is SUM and dtype in ("float32", "float64") and not short
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rest:
     """A statement after the last loop, for each step of the loops outside of it."""
 
-    steps: Any
-    statement: Callable[[list[Any]], Any]
+    steps: PrimExpression
+    statement: Callable[[list[PrimExpression]], tirx.Stmt]
 
 
 def innermost(extents: Sequence[sizes.Extent]) -> tuple[int, int]:
@@ -58,14 +58,14 @@ def innermost(extents: Sequence[sizes.Extent]) -> tuple[int, int]:
 
 def blocked_loops(
     extents: Sequence[sizes.Extent],
-    step: Callable[[list[Any]], Any],
-    flush: Any,
+    step: Callable[[list[PrimExpression]], tirx.Stmt],
+    flush: tirx.Stmt,
     dtype: str,
     *,
     inner: int = 1,
     rest: Rest | None = None,
-) -> Any:
-    """The loops over some extents, with the statement ``flush`` after each block of steps.
+) -> tirx.Stmt:
+    """The loops over some sizes, with the statement ``flush`` after each block of steps.
 
     ``step`` writes ``inner`` steps for the indices of the loops.
     """
@@ -77,7 +77,7 @@ def blocked_loops(
     count = tirx.decl_buffer((1,), dtype, "count", scope="local")
     zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
 
-    def counted(statement: Any, steps: Any) -> Any:
+    def counted(statement: tirx.Stmt, steps: PrimExpression) -> tirx.Stmt:
         """A statement, and the flush if the block is full by it."""
         taken = tirx.BufferStore(count, count[(zero,)] + steps, [zero])
         full = emit.sequence([flush, tirx.BufferStore(count, zero, [zero])])
@@ -85,8 +85,8 @@ def blocked_loops(
             [statement, taken, tirx.IfThenElse(count[(zero,)] >= block, full, None)]
         )
 
-    def loops(indices: list[Any]) -> Any:
-        def part(number: Any) -> Any:
+    def loops(indices: list[PrimExpression]) -> tirx.Stmt:
+        def part(number: PrimExpression) -> tirx.Stmt:
             start = number * block
             size = tirx.min(block, length - start)
             steps = emit.loop(size, lambda k: step([*indices, start + k]), name="k", dtype=dtype)
@@ -105,9 +105,9 @@ def blocked_loops(
     return emit.sequence([*counting, emit.grid(outer, loops, dtype), flush])
 
 
-def _block(steps: sizes.Extent, inner: int, dtype: str) -> Any:
-    """How many times ``inner`` steps are a block."""
-    size = tirx.const(max(1, _LARGEST_BLOCK // inner), dtype)
+def _block(steps: sizes.Extent, inner: int, dtype: str) -> PrimExpression:
+    """The number of times ``inner`` steps in a block."""
+    size: PrimExpression = tirx.const(max(1, _LARGEST_BLOCK // inner), dtype)
     for limit, block in reversed(_BLOCKS):
         few = sizes.number(steps, dtype) <= tirx.const(limit, dtype)
         size = tirx.Select(few, tirx.const(max(1, block // inner), dtype), size)

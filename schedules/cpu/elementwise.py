@@ -154,7 +154,7 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
         return _rows(single, {}, 1, parallel, machine)
     divided = {axis: index_splitting.parts(value, axis) for axis in axes}
     divided = {axis: parts for axis, parts in divided.items() if len(parts) > 1}
-    target = stage.buffer[indices]
+    target: PrimExpression = stage.buffer[indices]
     count = None if divided else replication(value, axes, stage.dtype)
     merged = _merged(axes, value, target, dtype, divided, regroup=count is None)
     if count is None and not divided:

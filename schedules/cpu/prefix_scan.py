@@ -2,10 +2,10 @@
 
 In order, each element waits for the one before. Here the scan inside of a vector takes as many
 steps as it has halvings: the vector is combined with itself, shifted by one lane, then by two, by
-four and so on; the neutral element is shifted in. Then the total of all vectors before is combined
-with it: only that operation waits. So sums are rounded in another order, and less often. Integers,
-which wrap around, and max and min, which keep NaN, are the same in any order. Products of reals
-stay in order: a product of some elements may overflow if that of all does not.
+four and so on; the identity of the reducer is shifted in. Then the accumulator of all vectors
+before is combined with it: only that operation waits. So sums are rounded in another order, and
+less often. Products of reals stay in order: a product of some elements may overflow if that of all
+does not.
 """
 
 from __future__ import annotations
@@ -16,19 +16,15 @@ from typing import TypeAlias
 
 from tvm import tirx
 
-from tvm_nnef.function_attributes import Combine, PrefixScan
+from tvm_nnef.function_attributes import PrefixScan
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.min_max import Combination, greater, greatest, least, smaller
+from tvm_nnef.schedules.analysis.reducers import MAX, MIN, NAMED, PRODUCT, SUM, Reducer
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Elements: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
-"""What computes the element at a position along the axis."""
-
-_COMBINE: Mapping[Combine, Combination] = {
-    "sum": tirx.Add, "product": tirx.Mul, "max": greater, "min": smaller,
-}  # fmt: skip
+"""The element at a position along the axis."""
 
 _ANY_ORDER = ("float32", "float64", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64")
 """The dtypes that are scanned in vectors."""
@@ -46,8 +42,8 @@ class Row:
     @property
     def has_vectors(self) -> bool:
         """Whether the elements are neighbours, may be combined in any order, and are one row."""
-        dtype = str(self.buffer.dtype)
-        if dtype not in _ANY_ORDER or (self.scan.combine, dtype[:5]) == ("product", "float"):
+        dtype, reducer = str(self.buffer.dtype), NAMED[self.scan.combine]
+        if dtype not in _ANY_ORDER or (reducer is PRODUCT and not reducer.is_exact(dtype)):
             return False
         shape = [sizes.extent(size) for size in self.buffer.shape]
         others = [axis for axis in range(len(shape)) if axis != self.scan.axis]
@@ -57,7 +53,7 @@ class Row:
     def statement(self, machine: CpuModel, elements: Elements | None) -> tirx.Stmt:
         """The loops: over blocks of vectors, over vectors, over the elements that are left.
 
-        The elements are in the buffer, or else ``elements`` computes them.
+        The elements are in the buffer if there are no ``elements``.
         """
         lanes = machine.lanes(bits_of(str(self.buffer.dtype)))
         extent = sizes.extent(self.buffer.shape[self.scan.axis])
@@ -76,18 +72,19 @@ class Row:
 
 
 class _Scanner:
-    """Writes the loops over one row; ``carry`` has the total so far, in each lane."""
+    """Writes the loops over one row; ``carry`` is the accumulator, the same in each lane."""
 
     def __init__(self, row: Row, extent: sizes.Extent, lanes: int, elements: Elements) -> None:
         self.row, self.extent, self.lanes, self.elements = row, extent, lanes, elements
-        self.reverse, self.combine = row.scan.reverse, _COMBINE[row.scan.combine]
-        self.neutral = _neutral(row.scan.combine, str(row.buffer.dtype))
-        self.dtype = dtype_of(self.neutral)
+        reducer = NAMED[row.scan.combine]
+        self.reverse, self.combine = row.scan.reverse, reducer.combine
+        self.identity = _identity(reducer, str(row.buffer.dtype))
+        self.dtype = dtype_of(self.identity)
         self.carry = self._local("carry", lanes)
 
     def start(self) -> tirx.Stmt:
         """Nothing is carried at first."""
-        first = tirx.Broadcast(self.neutral, self.lanes)
+        first = tirx.Broadcast(self.identity, self.lanes)
         stored = tirx.BufferStore(self.carry, first, [self._ramp(0)])
         return emit.sequence([tirx.AllocBuffer(self.carry), stored])
 
@@ -105,18 +102,18 @@ class _Scanner:
 
     def singles(self, done: sizes.Extent) -> tirx.Stmt:
         """A loop over the elements after some, one after the other."""
-        total, zero = self._local("total", 1), self._number(0)
+        accumulator, zero = self._local("accumulator", 1), self._number(0)
 
         def step(index: PrimExpression) -> tirx.Stmt:
             position = self._number(self.extent - 1) - index if self.reverse else index
-            new = self.combine(total[(zero,)], self._element(position))
-            stored = self._store(position, total[(zero,)])
-            return emit.sequence([tirx.BufferStore(total, new, [zero]), stored])
+            new = self.combine(accumulator[(zero,)], self._element(position))
+            stored = self._store(position, accumulator[(zero,)])
+            return emit.sequence([tirx.BufferStore(accumulator, new, [zero]), stored])
 
-        first = tirx.BufferStore(total, self.carry[(zero,)], [zero])
+        first = tirx.BufferStore(accumulator, self.carry[(zero,)], [zero])
         left, dtype = self.extent - done, self.row.index_type
         loop = emit.loop(left, step, name="step", start=done, dtype=dtype)
-        return emit.sequence([tirx.AllocBuffer(total), first, loop])
+        return emit.sequence([tirx.AllocBuffer(accumulator), first, loop])
 
     def _block(self, first: PrimExpression, count: int) -> tirx.Stmt:
         """Some vectors from an element on."""
@@ -131,11 +128,11 @@ class _Scanner:
             return self._store(first + index, parts[(index,)])
 
         statements = [tirx.AllocBuffer(parts), emit.vectors(size, lanes, read, dtype)]
-        neutral, step = tirx.Broadcast(self.neutral, lanes), 1
+        identity, step = tirx.Broadcast(self.identity, lanes), 1
         while step < lanes:
             order = _shifted(lanes, -step if self.reverse else step)
             for vector in vectors:
-                moved = tirx.Shuffle([neutral, parts[(vector,)]], order)
+                moved = tirx.Shuffle([identity, parts[(vector,)]], order)
                 new = self.combine(moved, parts[(vector,)])
                 statements.append(tirx.BufferStore(parts, new, [vector]))
             step *= 2
@@ -144,14 +141,14 @@ class _Scanner:
         return emit.sequence([*statements, emit.vectors(size, lanes, write, dtype)])
 
     def _carried(self, parts: tirx.Buffer, vector: PrimExpression) -> list[tirx.Stmt]:
-        """What combines a scanned vector with all before it."""
+        """The statements that combine a scanned vector with all before it."""
         last, every = self._local("last", self.lanes), self._ramp(0)
         carry, part = self.carry[(every,)], parts[(vector,)]
         # Only one operation waits for the vector before: the last lane is broadcast ahead of it.
-        total = tirx.Shuffle([part], [0 if self.reverse else self.lanes - 1] * self.lanes)
+        whole = tirx.Shuffle([part], [0 if self.reverse else self.lanes - 1] * self.lanes)
         return [
             tirx.AllocBuffer(last),
-            tirx.BufferStore(last, total, [every]),
+            tirx.BufferStore(last, whole, [every]),
             tirx.BufferStore(parts, self.combine(carry, part), [vector]),
             tirx.BufferStore(self.carry, self.combine(carry, last[(every,)]), [every]),
         ]
@@ -176,16 +173,15 @@ class _Scanner:
 
 
 def _shifted(lanes: int, step: int) -> list[int]:
-    """The lanes of two vectors, the neutral one and another, that shift the other by some lanes."""
+    """The lanes of two vectors, the identity and another, that shift the other by some lanes."""
     return [lanes + lane - step if 0 <= lane - step < lanes else lane for lane in range(lanes)]
 
 
-def _neutral(combine: Combine, dtype: str) -> PrimExpression:
-    """What changes nothing; of the dtype in which to combine, in which integers wrap around."""
-    if combine in ("max", "min"):
-        return (least if combine == "max" else greatest)(dtype)
-    if dtype.startswith("int"):
-        dtype = f"u{dtype}"
-    # -0.0 + 0.0 is 0.0, and -0.0 + -0.0 is -0.0
-    zero = 0 if dtype.startswith("uint") else -0.0
-    return tirx.const(zero if combine == "sum" else 1, dtype)
+def _identity(reducer: Reducer, dtype: str) -> PrimExpression:
+    """The identity of a reducer, of the dtype in which to combine: integers wrap around."""
+    if reducer in (MAX, MIN):
+        return reducer.identity(dtype)
+    if reducer is SUM and dtype.startswith("float"):
+        # -0.0 + 0.0 is 0.0, and -0.0 + -0.0 is -0.0
+        return tirx.const(-0.0, dtype)
+    return reducer.identity(f"u{dtype}" if dtype.startswith("int") else dtype)

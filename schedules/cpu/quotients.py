@@ -1,19 +1,16 @@
-"""Integer divisions of data as divisions of reals, which have vectors and trap nowhere.
+"""Integer divisions of data as divisions of reals, which have vectors and do not trap.
 
-Enters: a PrimFunc as lowering makes it. Leaves: the same, its int32 quotients and remainders by
-what was loaded computed in float64, exactly: a quotient of two int32 that is no whole number is
+Input: a PrimFunc as lowering makes it. Output: the same, in which int32 quotients and remainders by
+loaded values are computed in float64, exactly: a quotient of two int32 that is not an integer is
 farther from the next one than float64 rounds. Indices and int64 stay as they are.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import tvm_ffi
 from tvm import tirx
 
-from tvm_nnef.schedules.analysis.expressions import loads
-from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.schedules.analysis.expressions import loads, nodes
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
 _QUOTIENTS = (tirx.Div, tirx.FloorDiv)
 _REMAINDERS = (tirx.Mod, tirx.FloorMod)
@@ -22,19 +19,15 @@ _ROUNDED_DOWN = (tirx.FloorDiv, tirx.FloorMod)
 
 def with_real_quotients(function: PrimFunction) -> PrimFunction:
     """The function without int32 divisions by data."""
-    kinds = (*_QUOTIENTS, *_REMAINDERS)
-    body = tvm_ffi.structural_map(function.body, (kinds, _replaced), order="post")
-    return function if body.same_as(function.body) else function.with_body(body)
+    return with_mapped_body(function, ((*_QUOTIENTS, *_REMAINDERS), _replaced))
 
 
-def divides_data(expression: Any) -> bool:
-    """Whether integers are divided by what was loaded, which traps for 0.
+def divides_data(expression: PrimExpression) -> bool:
+    """Whether integers are divided by loaded values, which traps for 0.
 
-    In vectors both sides of a condition are computed, and what guards a divisor may be lost.
+    In vectors both sides of a condition are computed, and the guard of a divisor may be lost.
     """
-    found: list[Any] = []
-    for kind in (*_QUOTIENTS, *_REMAINDERS):
-        tvm_ffi.structural_walk(expression, (kind, found.append), order="post")
+    found = nodes(expression, *_QUOTIENTS, *_REMAINDERS)
     return any(dtype_of(node).startswith(("int", "uint")) and loads(node.b) for node in found)
 
 

@@ -14,11 +14,11 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.machine import bits_of
 from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression
 
-PLACE = "int32"
+INDEX = "int32"
 """The dtype of indices in a row."""
 
 BLOCK = 64
-"""So many keys are compared at once, and the size of a buffer is a multiple of it."""
+"""The number of keys that are compared at once; sizes of buffers are multiples of it."""
 
 _DIGIT = 8
 """The bits of a digit: as many counters stay in the first cache."""
@@ -35,7 +35,7 @@ def number(value: sizes.Extent) -> PrimExpression:
 class Records:
     """Buffers ``[side, number]`` of ``size`` keys and their indices; the records are on side 0.
 
-    Usually few of them are sorted if ``counts``: by counting, in time quadratic in their number.
+    If ``counts``, they are sorted by counting, in time quadratic in their number.
     """
 
     size: sizes.Extent
@@ -49,7 +49,7 @@ class Records:
     def allocate(size: sizes.Extent, key_type: str, lanes: int, *, counts: bool) -> Records:
         """New buffers."""
         shape = (2, number(sizes.quotient_above(size, BLOCK) * BLOCK))
-        keys, indices = IR.alloc_buffer(shape, key_type), IR.alloc_buffer(shape, PLACE)
+        keys, indices = IR.alloc_buffer(shape, key_type), IR.alloc_buffer(shape, INDEX)
         return Records(size, keys, indices, key_type, lanes, counts)
 
     def put(
@@ -57,7 +57,7 @@ class Records:
     ) -> None:
         """Store a record."""
         IR.buffer_store(self.keys, key, [side, position])
-        IR.buffer_store(self.indices, tirx.Cast(PLACE, index), [side, position])
+        IR.buffer_store(self.indices, tirx.Cast(INDEX, index), [side, position])
 
     def sort(self, count: PrimExpression, kept: PrimExpression) -> None:
         """Sort the first ``count`` records, of which the first ``kept`` stay."""
@@ -97,11 +97,11 @@ class Records:
         keys share is only counted.
         """
         digits = bits_of(self.key_type) // _DIGIT
-        counters = IR.alloc_buffer((digits, _VALUES), PLACE, scope="local")
+        counters = IR.alloc_buffer((digits, _VALUES), INDEX, scope="local")
         side = IR.alloc_buffer((1,), "int64", scope="local")
         IR.buffer_store(side, number(0), [0])
         with IR.serial(number(digits)) as digit, IR.serial(number(_VALUES)) as value:
-            IR.buffer_store(counters, tirx.const(0, PLACE), [digit, value])
+            IR.buffer_store(counters, tirx.const(0, INDEX), [digit, value])
         with IR.serial(count) as record:
             key = IR.Bind(self.keys[0, record])
             for digit in map(number, range(digits)):
@@ -109,7 +109,7 @@ class Records:
                 IR.buffer_store(counters, counters[digit, value] + 1, [digit, value])
         with IR.serial(number(digits)) as digit:
             shared = counters[digit, self._digit(self.keys[side[0], 0], digit)]
-            with IR.If(shared < tirx.Cast(PLACE, count)), IR.Then():
+            with IR.If(shared < tirx.Cast(INDEX, count)), IR.Then():
                 self._sort_by_digit(digit, counters, IR.Bind(side[0]), count)
                 IR.buffer_store(side, 1 - side[0], [0])
         with IR.If(side[0] > 0), IR.Then():
@@ -119,12 +119,12 @@ class Records:
         self, digit: PrimExpression, counters: Buffer, side: PrimExpression, count: PrimExpression
     ) -> None:
         """Move all records to the other side; counts become positions."""
-        total = IR.alloc_buffer((1,), PLACE, scope="local")
-        IR.buffer_store(total, tirx.const(0, PLACE), [0])
+        before = IR.alloc_buffer((1,), INDEX, scope="local")
+        IR.buffer_store(before, tirx.const(0, INDEX), [0])
         with IR.serial(number(_VALUES)) as value:
             found = IR.Bind(counters[digit, value])
-            IR.buffer_store(counters, total[0], [digit, value])
-            IR.buffer_store(total, total[0] + found, [0])
+            IR.buffer_store(counters, before[0], [digit, value])
+            IR.buffer_store(before, before[0] + found, [0])
         with IR.serial(count) as record:
             key = IR.Bind(self.keys[side, record])
             value = IR.Bind(self._digit(key, digit))

@@ -101,7 +101,7 @@ class RegisterTilePlan(Plan):
 def moving_cycles(reduction: Reduction, machine: CpuModel, part: int | None = None) -> float:
     """The cycles to move operands and results once, and copies twice, in parts of some bytes."""
     buffers = {load.source for load in loads(reduction.term)} | {reduction.target}
-    moved = [sizes.typical(sizes.elements(b)) * bits_of(str(b.dtype)) // 8 for b in buffers]
+    moved = [sizes.estimate(sizes.elements(b)) * bits_of(str(b.dtype)) // 8 for b in buffers]
     copied = [stage.work * bits_of(stage.dtype) // 8 for stage in reduction.copies]
     copying = sum(machine.moving_cycles(size, part) for size in copied)
     return sum(map(machine.moving_cycles, moved)) + 2 * copying

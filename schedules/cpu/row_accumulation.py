@@ -16,11 +16,12 @@ from dataclasses import dataclass
 
 from tvm import tirx
 
+from tvm_nnef.extremes import Combination
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Stage, extent_product
-from tvm_nnef.schedules.analysis.min_max import Combination, greater, smaller
+from tvm_nnef.schedules.analysis.reducers import MAX, MIN, Reducer
 from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement
@@ -42,6 +43,7 @@ class Accumulation:
     """
 
     stage: Stage
+    reducer: Reducer
     index_type: str
     width: int
     lanes: int
@@ -56,13 +58,14 @@ class Accumulation:
             width //= 2
         *outer, size = (axis.extent for axis in stage.reduced)
         steps = sizes.product([*outer, sizes.quotient(size, width)])
-        blocked = is_blocked(stage.combine, stage.dtype, steps)
-        return Accumulation(stage, index_type, width, min(lanes, width), blocked)
+        assert stage.reducer is not None
+        blocked = is_blocked(stage.reducer, stage.dtype, steps)
+        return Accumulation(stage, stage.reducer, index_type, width, min(lanes, width), blocked)
 
     @property
     def cycles(self) -> float:
         """The estimated cycles of a row, for values that are as fast as loads."""
-        steps, rest = divmod(self.stage.reduced[-1].typical, self.width)
+        steps, rest = divmod(self.stage.reduced[-1].estimate, self.width)
         vectors = steps * (self.width // self.lanes) + vectors_of(rest, self.lanes)
         joining = self.width // self.lanes + _JOIN_CYCLES * (self.lanes.bit_length() - 1)
         return vectors * extent_product(self.stage.reduced[:-1]) + joining
@@ -191,7 +194,7 @@ class _Loops:
     def _combine(
         self, buffer: Buffer, position: PrimExpression, value: PrimExpression
     ) -> Statement:
-        new = self.plan.stage.combine(buffer[(position,)], value)
+        new = self.plan.reducer.combine(buffer[(position,)], value)
         return tirx.BufferStore(buffer, new, [position])
 
     def _add(self, sums: Buffer, partial: Buffer, single: Buffer) -> list[Statement]:
@@ -214,12 +217,12 @@ class _Loops:
         def stored(combine: Combination) -> Statement:
             union = joined(combine, partial, plan.width, plan.lanes, self.dtype)
             if self._is_ragged:
-                union = plan.stage.combine(self.target[(zero,)], union)
+                union = plan.reducer.combine(self.target[(zero,)], union)
             return tirx.BufferStore(self.target, union, [zero])
 
-        plain = {greater: tirx.max, smaller: tirx.min}.get(plan.stage.combine)
+        plain = {MAX: tirx.max, MIN: tirx.min}.get(plan.reducer)
         if plain is None or plan.stage.dtype != "float32" or plan.lanes == 1:
-            return stored(plan.stage.combine)
+            return stored(plan.reducer.combine)
         sum_of_all = joined(tirx.Add, partial, plan.width, plan.lanes, self.dtype)
         finite = sum_of_all <= tirx.const(float("inf"), "float32")
         # LLVM takes seconds for a tree of tests, which is hardly ever run.

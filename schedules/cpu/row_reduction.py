@@ -83,7 +83,7 @@ class _RowStage:
         if self.accumulation is not None:
             return self.accumulation.cycles
         inner = self.stage.axes[rank:]
-        last = inner[-1].typical if inner else 1
+        last = inner[-1].estimate if inner else 1
         return STEP_CYCLES / 2 * extent_product(inner[:-1]) * vectors_of(last, self.lanes)
 
 

@@ -21,6 +21,7 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
+from tvm_nnef.schedules.analysis.reducers import MAX, MIN
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
 from tvm_nnef.schedules.cpu.stage_plan import Values
 from tvm_nnef.schedules.machine import CpuModel, bits_of
@@ -154,8 +155,8 @@ class SamplingPlan(Plan):
         for steps in itertools.product(*(range(axis.extent) for axis in reduction.reduced)):
             numbers = (tirx.const(step, self.kernel.index_type) for step in steps)
             here = {a.var: number for a, number in zip(reduction.reduced, numbers, strict=True)}
-            total = reduction.combine(total, substituted(self.term, {**values, **here}))
-        value = substituted(reduction.epilogue, {**values, reduction.total: total})
+            total = reduction.reducer.combine(total, substituted(self.term, {**values, **here}))
+        value = substituted(reduction.epilogue, {**values, reduction.accumulator: total})
         indices = [substituted(index, values) for index in reduction.indices]
         return tirx.BufferStore(reduction.target, value, indices)
 
@@ -166,7 +167,8 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     if reduction is None or reduction.copies or reduction.borders or not reduction.axes:
         return None
     # What propagates NaN names both of its operands twice: sums of sums of them would explode.
-    if reduction.combine not in (tirx.Add, tirx.Mul, tirx.Max, tirx.Min):
+    real = reduction.dtype.startswith(("float", "bfloat"))
+    if real and reduction.reducer in (MAX, MIN):
         return None
     if not all(axis.is_known for axis in (*reduction.axes, *reduction.reduced)):
         return None

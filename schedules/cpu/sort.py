@@ -7,22 +7,24 @@ is a bound, and a close one. A pass over the row, in blocks, collects what is no
 which the bound is bad fill the buffer, which is then sorted and the bound set anew, so that nothing
 takes longer than sorting the row.
 
-The greatest key is that of NaN: such elements are appended at the end, and not sorted.
+The max key is that of NaN: such elements are appended at the end, and not sorted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tvm import tirx
 
-from tvm_nnef.function_attributes import Sort
+from tvm_nnef.function_attributes import Sort, read_annotation
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.cpu.records import BLOCK, PLACE, Records, number
+from tvm_nnef.schedules.cpu.records import BLOCK, INDEX, Records, number
 from tvm_nnef.schedules.cpu.sort_keys import key_of, key_type
 from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     IR,
     Buffer,
@@ -35,36 +37,70 @@ from tvm_nnef.tvm_support.compat import (
 
 NAME = "cpu.sort"
 
-_ROOM = 512
-"""So many elements are collected before they are sorted, where more are wanted than fit a block."""
+_COLLECTED = 512
+"""The elements that are collected before they are sorted, if more are wanted than fit a block."""
 
 _STEP_CYCLES = 2
 
 _STEPS = 64
-"""The cost of an element that is wanted, in elements that are passed over."""
+"""The cost of a wanted element, in elements that are skipped."""
 
 
-def apply(function: PrimFunction, sort: Sort, machine: CpuModel) -> PrimFunction:
-    """The function with loops that sort each row."""
+def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
+    """The plan for a function that is annotated as sorting; None for others."""
+    sort = read_annotation(function.attrs)
+    if not isinstance(sort, Sort):
+        return None
     data, indices = buffers_of(function)
     *outer, length = map(sizes.extent, data.shape)
     kept = sizes.extent(indices.shape[-1])
     key = key_type(str(data.dtype))
-
-    def row(where: Sequence[PrimExpression]) -> tirx.Stmt:
-        def key_at(index: PrimExpression) -> PrimExpression:
-            return key_of(tirx.BufferLoad(data, [*where, index]), sort)
-
-        def put(rank: PrimExpression, index: PrimExpression) -> None:
-            IR.buffer_store(indices, tirx.Cast(PLACE, index), [*where, rank])
-
-        return statements(_Row(key_at, put, length, kept, key, machine.lanes(bits_of(key))).write)
-
-    known = all(map(sizes.is_known, (*outer, length, kept)))
     work = sizes.product(outer) * (length + kept * _STEPS)
+    known = sizes.is_known(work)
     parallel = not known or work >= machine.parallel_work(_STEP_CYCLES)
-    body = emit.grid(outer, row, "int64", parallel=bool(parallel))
-    return with_opaque_body(function, [indices], [], body)
+    return SortPlan(sort, tuple(outer), length, kept, key, machine.lanes(bits_of(key)), parallel)
+
+
+@dataclass(frozen=True, slots=True)
+class SortPlan(Plan):
+    """The first ``kept`` of ``length`` elements of each row, by integer keys."""
+
+    sort: Sort
+    outer: tuple[sizes.Extent, ...]
+    length: sizes.Extent
+    kept: sizes.Extent
+    key_type: str
+    lanes: int
+    parallel: bool
+
+    strategy: ClassVar[str] = NAME
+
+    @property
+    def cost(self) -> float:
+        """Each element takes ``_STEP_CYCLES``, a wanted one ``_STEPS`` as many."""
+        work = sizes.product(self.outer) * (self.length + self.kept * _STEPS)
+        return float(sizes.estimate(work) * _STEP_CYCLES)
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The keys, and whether rows are sorted in parallel."""
+        return {"keys": self.key_type, "kept": str(self.kept), "parallel": str(self.parallel)}
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with loops that sort each row."""
+        data, indices = buffers_of(function)
+
+        def row(where: Sequence[PrimExpression]) -> tirx.Stmt:
+            def key_at(index: PrimExpression) -> PrimExpression:
+                return key_of(tirx.BufferLoad(data, [*where, index]), self.sort)
+
+            def put(rank: PrimExpression, index: PrimExpression) -> None:
+                IR.buffer_store(indices, tirx.Cast(INDEX, index), [*where, rank])
+
+            sorted_row = _Row(key_at, put, self.length, self.kept, self.key_type, self.lanes)
+            return statements(sorted_row.write)
+
+        body = emit.grid(self.outer, row, "int64", parallel=self.parallel)
+        return with_opaque_body(function, [indices], [], body)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +133,8 @@ class _Row:
             records = Records.allocate(size, self.key_type, self.lanes, counts=counts)
             self._collect(records, limit, filled, None)
         else:
-            room = tirx.min(length + BLOCK, tirx.max(number(2 * groups), _ROOM) + BLOCK)
-            size = groups + 2 * BLOCK if few else sizes.simplified(room)
+            most = tirx.min(length + BLOCK, tirx.max(number(2 * groups), _COLLECTED) + BLOCK)
+            size = groups + 2 * BLOCK if few else sizes.simplified(most)
             records = Records.allocate(size, self.key_type, self.lanes, counts=few)
             with IR.If(length >= number(2 * groups)), IR.Then():
                 self._bound(records, limit, number(groups), kept)
@@ -151,7 +187,7 @@ class _Row:
             # A branch would be hard to predict: what is stored in vain is overwritten.
             if kept is None:
                 end = number(self.length) - (index - filled[0])
-                IR.buffer_store(records.indices, tirx.Cast(PLACE, index), [0, end])
+                IR.buffer_store(records.indices, tirx.Cast(INDEX, index), [0, end])
             records.put(filled[0], key, index)
             taken = tirx.Select(key <= limit[0], number(1), number(0))
             IR.buffer_store(filled, filled[0] + taken, [0])
@@ -174,13 +210,13 @@ class _Row:
                 with IR.serial(number(BLOCK)) as element:
                     IR.buffer_store(lowest, tirx.min(lowest[0], block[element]), [0])
                 with IR.If(lowest[0] <= limit[0]), IR.Then():
-                    self._make_room(records, limit, filled, kept)
+                    self._shrink(records, limit, filled, kept)
                     take_block(start)
 
-    def _make_room(
+    def _shrink(
         self, records: Records, limit: Buffer, filled: Buffer, kept: PrimExpression
     ) -> None:
-        """Where there is no room for a block, only what is wanted of the records stays."""
+        """If the buffer cannot take another block, keep only the wanted records."""
         with IR.If(filled[0] + BLOCK > number(records.size)), IR.Then():
             records.sort(filled[0], kept)
             IR.buffer_store(filled, kept, [0])

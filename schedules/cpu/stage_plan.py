@@ -19,12 +19,12 @@ from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.emit import Tail
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, Var
 
 STEP_CYCLES = 4
 """Cycles to load, compute and store one vector, about."""
 
-Values = Mapping[PrimExpression, PrimExpression]
+Values = Mapping[Var, PrimExpression]
 """The values of variables."""
 
 

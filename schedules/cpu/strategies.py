@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tvm_nnef.function_attributes import ArgReduction, Sort, read_annotation
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.cpu import (
@@ -22,9 +21,8 @@ from tvm_nnef.schedules.cpu import (
 )
 from tvm_nnef.schedules.cpu.bfloat16_broadcasts import without_repeated_bfloat16
 from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
-from tvm_nnef.schedules.empty_reductions import with_first_values
 from tvm_nnef.schedules.machine import CpuModel, cpu_model
-from tvm_nnef.schedules.plan import Choice, Plan, WrittenPlan, cheapest
+from tvm_nnef.schedules.plan import Choice, Plan, cheapest
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 Match = Callable[[Kernel, CpuModel], Plan | None]
@@ -52,26 +50,23 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]
 
 def _choice(function: PrimFunction, target: Target) -> Choice:
     machine = cpu_model(target)
-    match read_annotation(function.attrs):
-        case Sort() as rows:
-            return _only(sort.NAME, sort.apply(function, rows, machine))
-        case ArgReduction() as reduction:
-            return _only(argmax.NAME, argmax.apply(function, reduction, machine))
+    annotated = sort.match(function, machine) or argmax.match(function, machine)
+    if annotated is not None:
+        return _only(annotated)
     kernel = read_kernel(function)
     if kernel is None:
-        scheduled = sequential.apply(function, machine)
-        if scheduled is not None:
-            return _only(sequential.NAME, scheduled)
+        ordered = sequential.match(function, machine)
+        if ordered is not None:
+            return _only(ordered)
     elif not any(divides_data(stage.value) for stage in kernel.stages):
         choice = _matching(with_numbers(kernel), machine)
         if choice is not None:
             return choice
-    scheduled, name = fallback.apply(with_first_values(function), target)
-    return _only(name, scheduled)
+    return _only(fallback.match(function, machine))
 
 
-def _only(strategy: str, scheduled: PrimFunction) -> Choice:
-    return Choice(WrittenPlan(strategy, 0.0, scheduled), "no other strategy matches")
+def _only(plan: Plan) -> Choice:
+    return Choice(plan, "no other strategy matches")
 
 
 def _matching(kernel: Kernel, machine: CpuModel) -> Choice | None:

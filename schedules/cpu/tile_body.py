@@ -97,7 +97,9 @@ class TileBody(TileFrame):
         return self._assign(buffer, lambda _: self.reduction.init)
 
     def _add(self, sums: Buffer, block: Buffer) -> Statement:
-        return self._assign(sums, lambda at: self.reduction.combine(sums[(at,)], block[(at,)]))
+        return self._assign(
+            sums, lambda at: self.reduction.reducer.combine(sums[(at,)], block[(at,)])
+        )
 
     def _final(self, start: PrimExpression, sums: Buffer) -> Element:
         """Stores the epilogue of an accumulator."""
@@ -105,7 +107,7 @@ class TileBody(TileFrame):
 
         def final(row: PrimExpression, lane: PrimExpression) -> Statement:
             point = self.point(start, row, lane)
-            result = {reduction.total: sums[(self.position(row, lane),)]}
+            result = {reduction.accumulator: sums[(self.position(row, lane),)]}
             value = substituted(reduction.epilogue, {**point, **result})
             indices = [substituted(index, point) for index in reduction.indices]
             return tirx.BufferStore(reduction.target, value, indices)

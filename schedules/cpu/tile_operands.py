@@ -85,7 +85,7 @@ def row_stride(load: BUFFER_LOAD, rows: Axis) -> int:
 
 def row_axis(accesses: Sequence[BUFFER_LOAD], others: Sequence[Axis]) -> Axis | None:
     """The axis along which something that was loaded is used again; else the last one."""
-    candidates = [axis for axis in others if axis.typical > 1]
+    candidates = [axis for axis in others if axis.estimate > 1]
     shared = [a for a in candidates if any(row_stride(load, a) == 0 for load in accesses)]
     found = shared or candidates
     return found[-1] if found else None

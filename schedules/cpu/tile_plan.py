@@ -79,8 +79,8 @@ class Tiling:
 
     def cycles(self, reduction: Reduction, machine: CpuModel) -> float:
         """The estimated cycles of one core, without those of moving data."""
-        rows = self.rows.typical if self.rows is not None else 1
-        full, rest = divmod(self.columns.typical, self.tile.width)
+        rows = self.rows.estimate if self.rows is not None else 1
+        full, rest = divmod(self.columns.estimate, self.tile.width)
         tail = self.tail_width or self.tile.width
         step = sum(
             number * tiles.cost(rows, self.height, -(-width // self.lanes), machine)
@@ -148,7 +148,7 @@ def plan_tiles(
         return None
     outer = tuple(axis for axis in others if axis is not rows)
     bits = bits_of(reduction.dtype)
-    stored = sizes.typical(sizes.elements(reduction.target)) * bits // 8
+    stored = sizes.estimate(sizes.elements(reduction.target)) * bits // 8
     steps = extent_product(reduction.reduced)
     far = not shape.sliding and stored > machine.l2_bytes // 2
     slack = slack and shape.sliding
@@ -196,7 +196,7 @@ def alternatives(tiling: Tiling, reduction: Reduction, machine: CpuModel) -> Ite
     if tiling.rows is not None:
         vectors = -(-tiling.tile.width // tiling.lanes)
         highest = max(1, (machine.registers - 1 - vectors) // vectors)
-        for height in range(1, min(highest, tiling.rows.typical) + 1):
+        for height in range(1, min(highest, tiling.rows.estimate) + 1):
             if height != tiling.height:
                 yield with_height(tiling, reduction, height)
     half = tiling.tile.width // 2
@@ -240,7 +240,7 @@ def _shape(
     """The size of the tiles; None if an operand is not contiguous along the columns."""
     packed = operands.packed_width(accesses, columns)
     bits = bits_of(reduction.dtype)
-    lanes = min(machine.lanes(bits), _power_of_two(columns.typical))
+    lanes = min(machine.lanes(bits), _power_of_two(columns.estimate))
     found = [operands.column_stride(load, columns, packed or lanes) for load in accesses]
     strides = [stride for stride in found if stride is not None]
     if len(strides) < len(found) or not all(0 <= stride <= WIDEST for stride in strides):
@@ -259,7 +259,7 @@ def _shape(
     )
     width = packed or (lanes if shared else _free_width(rows, columns, lanes, machine))
     lanes = min(lanes, _power_of_two(width))
-    vectors = -(-min(width, columns.typical) // lanes)
+    vectors = -(-min(width, columns.estimate) // lanes)
     height = 1
     if rows and shared:
         height = _even_height(rows, machine.sliding_rows)
@@ -271,7 +271,7 @@ def _shape(
         load for load in accesses if rows is not None and operands.row_stride(load, rows) == 0
     ]
     outer = [axis for axis in reduction.axes[:-1] if axis is not rows]
-    weights = sum(sizes.typical(sizes.elements(load.source)) * bits // 8 for load in reused)
+    weights = sum(sizes.estimate(sizes.elements(load.source)) * bits // 8 for load in reused)
     panels = weights // extent_product(_batches(accesses, rows, outer))
     return _Shape(
         tiles.Tile(height, width),
@@ -339,7 +339,7 @@ def _is_blocked_sum(reduction: Reduction) -> bool:
     A product of matrices reads each several times, and steps of a window may be left out.
     """
     steps = sizes.product(axis.extent for axis in reduction.reduced)
-    if reduction.borders or not is_blocked(reduction.combine, reduction.dtype, steps):
+    if reduction.borders or not is_blocked(reduction.reducer, reduction.dtype, steps):
         return False
     axes = [axis.var for axis in (*reduction.axes, *reduction.reduced) if not axis.is_unit]
     return any(
@@ -350,8 +350,8 @@ def _is_blocked_sum(reduction: Reduction) -> bool:
 
 def _even_height(rows: Axis, most: int) -> int:
     """At most so many rows for a tile, and about as many for each."""
-    height = min(most, rows.typical)
-    return -(-rows.typical // -(-rows.typical // height)) if rows.is_known else height
+    height = min(most, rows.estimate)
+    return -(-rows.estimate // -(-rows.estimate // height)) if rows.is_known else height
 
 
 def _power_of_two(size: int) -> int:
@@ -360,7 +360,7 @@ def _power_of_two(size: int) -> int:
 
 
 def _free_width(rows: Axis | None, columns: Axis, lanes: int, machine: CpuModel) -> int:
-    extent = columns.typical
-    width = tiles.packed_width(rows.typical if rows else 1, extent, 32, machine)
+    extent = columns.estimate
+    width = tiles.packed_width(rows.estimate if rows else 1, extent, 32, machine)
     vectors = max(1, width // machine.lanes(32))
     return min(vectors * lanes, extent if extent < lanes else vectors * lanes)

@@ -190,7 +190,7 @@ class Steps:
             if divides:
                 value = with_simple_indices(value, self.analyzer)
             position = tile.position(row, lane)
-            new = reduction.combine(self.accumulators[(position,)], value)
+            new = reduction.reducer.combine(self.accumulators[(position,)], value)
             return tirx.BufferStore(self.accumulators, new, [position])
 
         return tile.each(element, rows)

@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm_nnef.schedules.analysis.expressions import mentions
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import read_guard
+from tvm_nnef.schedules.analysis.reducers import SUM
 from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import Operand, Window, are_plain, operand_of
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD
@@ -72,7 +73,7 @@ def contractions(kernel: Kernel) -> dict[Any, Contraction]:
 def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
     guard = read_guard(stage.value, kernel.stage_of)
     product, init = stage.value if guard is None else guard.product, stage.init
-    if stage.combine is not tirx.Add or not isinstance(product, tirx.Mul):
+    if stage.reducer is not SUM or not isinstance(product, tirx.Mul):
         return None
     if stage.dtype not in _DTYPES or not isinstance(init, (tirx.FloatImm, tirx.IntImm)):
         return None

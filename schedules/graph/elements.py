@@ -16,7 +16,7 @@ from tvm import relax, tirx
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Stage
-from tvm_nnef.schedules.analysis.min_max import extreme_of, greater, smaller
+from tvm_nnef.schedules.analysis.reducers import MAX, MIN, Reducer, read_max_min
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
@@ -46,10 +46,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     },
 }  # fmt: skip
 
-_EXTREMES: Mapping[Any, Callable[..., Any]] = {
-    greater: relax.op.maximum,
-    smaller: relax.op.minimum,
-}
+_EXTREMES: Mapping[Reducer, Callable[..., Any]] = {MAX: relax.op.maximum, MIN: relax.op.minimum}
 
 
 def is_elementwise(stage: Stage) -> bool:
@@ -88,7 +85,7 @@ def _parts(value: Any) -> tuple[Callable[..., Any], Sequence[Any]] | None:
     if isinstance(value, CALL):
         make = _FUNCTIONS.get(str(getattr(value.op, "name", "")).removeprefix("tirx."))
         return None if make is None else (make, value.args)
-    extreme = extreme_of(value)
+    extreme = read_max_min(value)
     if extreme is not None:
         return _EXTREMES[extreme[0]], extreme[1:]
     binary = _BINARY.get(type(value))

@@ -18,11 +18,17 @@ from typing import Any, TypeAlias
 import tvm_ffi
 from tvm import relax, sym, te, tirx
 
-from tvm_nnef.extremes import arg_reduction
+from tvm_nnef.extremes import (
+    Combination,
+    arg_reduction,
+    greater,
+    greatest,
+    least,
+    smaller,
+)
 from tvm_nnef.function_attributes import ArgReduction, annotation_attributes
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
-from tvm_nnef.schedules.analysis.min_max import Combination, greater, greatest, least, smaller
 from tvm_nnef.schedules.graph.convolution_kernels import Window, channels_first, is_exact, padded
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.tvm_support.compat import (

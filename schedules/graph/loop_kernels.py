@@ -146,7 +146,7 @@ class _Loop:
             return None
         buffers = [_buffer(p, f"p{number}") for number, p in enumerate(parameters)]
         loop = _Loop(buffers[:count], buffers[count:])
-        size = sum(sizes.typical(sizes.elements(buffer)) for buffer in loop._copied(function))
+        size = sum(sizes.estimate(sizes.elements(buffer)) for buffer in loop._copied(function))
         values = dict(zip(parameters, buffers, strict=True))
         if size > _LARGEST_STATE or not loop._read(function, values, kernels):
             return None

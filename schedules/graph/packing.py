@@ -45,7 +45,7 @@ def pack(mod: Module, machine: CpuModel) -> Module:
 
 
 def _count(extents: Sequence[Any]) -> int:
-    return sizes.typical(sizes.product(extents))
+    return sizes.estimate(sizes.product(extents))
 
 
 def _call(
@@ -167,7 +167,7 @@ def _matmul(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpression
     if lead and not (len(front) == len(lead) and all(map(sizes.same, front, lead))):
         return None
     rows = _count(left_shape[-2:-1] if lead else left_shape[:-1])
-    width = tiles.packed_width(rows, sizes.typical(columns), bits_of(dtype), machine)
+    width = tiles.packed_width(rows, sizes.estimate(columns), bits_of(dtype), machine)
     source, transposed = _source(operands, right)
     if rows <= _FEW_ROWS and operands.view(source) is None:
         # To pack what is read once or twice takes longer than to read it as it lies.

@@ -122,10 +122,11 @@ def tensor_of(
         values.update({stage.axes[d].var: i for d, i in zip(order, indices, strict=True)})
         values.update({a.var: r.var for a, r in zip(stage.reduced, reduced, strict=True)})
         value = tvm_ffi.structural_map(substituted(stage.value, values), (BUFFER_LOAD, loaded))
-        if not reduced:
+        combined = stage.reducer
+        if not reduced or combined is None:
             return value
         reducer = te.comm_reducer(
-            lambda a, b: stage.combine(a, b), lambda dtype: stage.init, name="combine"
+            lambda a, b: combined.combine(a, b), lambda dtype: stage.init, name="combine"
         )
         return reducer(value, axis=reduced)
 

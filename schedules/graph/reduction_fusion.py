@@ -161,7 +161,7 @@ def _over_rows(group: Sequence[_Call], *, alone: bool) -> Kernel | None:
     rows = rows_of(kernel)
     if rows is None:
         return None
-    count = sizes.typical(sizes.product(axis.extent for axis in rows))
+    count = sizes.estimate(sizes.product(axis.extent for axis in rows))
     longest = max(stage.work for stage in kernel.stages) // max(1, count)
     return kernel if count >= _FEWEST_ROWS or longest <= _SHORT else None
 

@@ -18,7 +18,7 @@ from tvm import relax, tirx
 
 from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
-from tvm_nnef.schedules.analysis.min_max import greater, greatest, least, smaller
+from tvm_nnef.schedules.analysis.reducers import MAX, MIN, PRODUCT, SUM, Reducer
 from tvm_nnef.schedules.graph.arranging import (
     cut,
     extents_of,
@@ -29,13 +29,13 @@ from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.graph.windows import Operand, operand_of
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, RelaxExpression
 
-_REDUCTIONS: tuple[tuple[Any, Callable[[str], Any], Callable[..., Any]], ...] = (
-    (tirx.Add, lambda dtype: tirx.const(0, dtype), relax.op.sum),
-    (tirx.Mul, lambda dtype: tirx.const(1, dtype), relax.op.prod),
-    (greater, least, relax.op.max),
-    (smaller, greatest, relax.op.min),
-)
-"""How two are combined, what the first one is, and the operator over whole dimensions."""
+_OPERATORS: Mapping[Reducer, Callable[..., Any]] = {
+    SUM: relax.op.sum,
+    PRODUCT: relax.op.prod,
+    MAX: relax.op.max,
+    MIN: relax.op.min,
+}
+"""The operators over whole dimensions."""
 
 _MAX_POOLS = {1: relax.op.nn.max_pool1d, 2: relax.op.nn.max_pool2d, 3: relax.op.nn.max_pool3d}
 _AVG_POOLS = {1: relax.op.nn.avg_pool1d, 2: relax.op.nn.avg_pool2d, 3: relax.op.nn.avg_pool3d}
@@ -67,21 +67,14 @@ def reduction(kernel: Kernel) -> Reduction | None:
     if len(reducing) != 1 or len(kernel.results) != 1:
         return None
     (stage,) = reducing
-    for combine, first, make in _REDUCTIONS:
-        if not _combines(stage, combine) or not _same(stage.init, first(stage.dtype)):
-            continue
-        data = _data(stage, kernel)
-        if data is None or (data.moving and make not in (relax.op.sum, relax.op.max)):
-            return None
-        return Reduction(stage, data, make, _mean(stage, kernel) if data.moving else None)
-    return None
-
-
-def _combines(stage: Stage, combine: Any) -> bool:
-    """Whether a stage combines in a way; integers have no numbers that are none."""
-    whole = {greater: tirx.Max, smaller: tirx.Min}
-    real = stage.dtype.startswith(("float", "bfloat"))
-    return stage.combine is (combine if real else whole.get(combine, combine))
+    reducer = stage.reducer
+    make = None if reducer is None else _OPERATORS.get(reducer)
+    if reducer is None or make is None or not _same(stage.init, reducer.identity(stage.dtype)):
+        return None
+    data = _data(stage, kernel)
+    if data is None or (data.moving and make not in (relax.op.sum, relax.op.max)):
+        return None
+    return Reduction(stage, data, make, _mean(stage, kernel) if data.moving else None)
 
 
 def _same(value: Any, wanted: Any) -> bool:

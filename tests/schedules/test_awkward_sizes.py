@@ -24,6 +24,7 @@ from tvm_nnef.compilation.verify import verify_kernels
 from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.schedules.cpu import fallback
+from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.tvm_support.compat import prim_functions, update_functions
 
 op, nn = relax.op, relax.op.nn
@@ -583,9 +584,10 @@ def test_the_fallback_changes_no_result_of_any_form(kernels, rule):
     }
     fused = kernels.fused(kernels.functions(cases), "llvm")
     target = kernels.resolved("llvm")
-    done = {name: fallback.apply(f, target) for name, f in prim_functions(fused).items()}
-    assert {taken for _, taken in done.values()} <= {FALLBACK, "ordered"}
-    made = update_functions(fused, {name: function for name, (function, _) in done.items()})
+    functions = prim_functions(fused)
+    plans = {name: fallback.match(f, cpu_model(target)) for name, f in functions.items()}
+    assert {plan.strategy for plan in plans.values()} <= {FALLBACK, "ordered"}
+    made = update_functions(fused, {n: plan.emit(functions[n]) for n, plan in plans.items()})
     kernels.compare([fused], kernels.machine(made, "llvm"), cases)
 
 

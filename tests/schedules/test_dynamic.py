@@ -216,4 +216,4 @@ def test_arithmetic_on_extents(size, n, m, divisor):
     assert known % sizes.factor(size) == 0 if sizes.factor(size) else known == 0
     if sizes.is_divisible(size, divisor):
         assert known % divisor == 0
-    assert sizes.typical(size) >= 1
+    assert sizes.estimate(size) >= 1

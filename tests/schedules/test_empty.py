@@ -1,4 +1,4 @@
-"""Reductions whose number of steps only a run tells, down to none."""
+"""Reductions whose number of steps is dynamic, down to none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import pytest
 import tvm
 from tvm import te, tirx
 
+from tvm_nnef.schedules.cpu import fallback
 from tvm_nnef.schedules.empty_reductions import with_first_values
+from tvm_nnef.schedules.machine import GENERIC
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 
 def sums(length: object) -> object:
@@ -30,3 +33,17 @@ def test_a_reduction_may_have_nothing_to_reduce(rows: int) -> None:
 def test_a_reduction_of_known_length_stays_as_it_is() -> None:
     function = sums(tirx.const(4, "int64"))
     assert with_first_values(function).same_as(function)
+
+
+@pytest.mark.parametrize("size", [0, 5])
+def test_an_empty_sum_is_its_first_value(size):
+    n = tirx.Var("n", "int64")
+    x = te.placeholder((n,), "float32", "x")
+    step = te.reduce_axis((0, n), "step")
+    total = te.compute((), lambda: te.sum(x[step.var], axis=step))
+    function = te.create_prim_func([x, total])
+    made = fallback.match(function, GENERIC).emit(function)
+    built = tvm.compile(tvm.IRModule({"main": made.with_attr("global_symbol", "main")}), "llvm")
+    found = runtime_tensor(np.full((), 7, "float32"))
+    built["main"](runtime_tensor(np.ones(size, "float32")), found)
+    assert found.numpy() == size

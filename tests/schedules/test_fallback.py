@@ -1,4 +1,4 @@
-"""The fallback rule for CPUs: what it makes of loops, and that it applies to every kernel."""
+"""The fallback strategy for CPUs: the loops that it emits, and that it takes every function."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tvm import relax, te, tirx
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.schedules.cpu import fallback
+from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.tvm_support.build import virtual_machine
 from tvm_nnef.tvm_support.compat import (
     in_place_store,
@@ -41,10 +42,13 @@ def unscheduled(mod):
 
 
 def with_fallback(mod):
-    """The kernels as the fallback schedules them, whatever other rules would do."""
-    kernels = {name: fallback.apply(f, TARGET) for name, f in prim_functions(mod).items()}
-    assert {rule for _, rule in kernels.values()} <= {"cpu.fallback"}
-    return update_functions(mod, {name: function for name, (function, _) in kernels.items()})
+    """The kernels as the fallback schedules them, whether or not another strategy takes them."""
+    made = {}
+    for name, function in prim_functions(mod).items():
+        plan = fallback.match(function, cpu_model(TARGET))
+        assert plan.strategy == "cpu.fallback"
+        made[name] = plan.emit(function)
+    return update_functions(mod, made)
 
 
 def run(mod, arrays):
@@ -58,10 +62,9 @@ def loops(function, kind):
     return [loop for loop in found if loop.kind == kind]
 
 
-PARALLEL, VECTORIZED = tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED
+PARALLEL = tirx.ForKind.PARALLEL
 
 OPERATIONS = {
-    "sum_of_rows": (lambda x: relax.op.sum(x, 1), lambda n, m: [(n, m)]),
     "matmul": (relax.op.matmul, lambda n, m: [(n, m), (m, n)]),
     "conv": (lambda x, w: relax.op.nn.relu(relax.op.nn.conv2d(x, w, padding=[1, 1, 1, 1])),
              lambda n, m: [(1, 3, n, m), (7, 3, 3, 3)]),
@@ -74,29 +77,43 @@ def test_empty_tensors(shape):
     assert run(mod, [np.zeros(shape, "float32")]).shape == shape
 
 
-def test_large_work_runs_in_parallel_and_in_vectors_and_small_work_does_not():
-    for shape, expected in (((512, 512), True), ((8, 8), False)):
-        mod = with_fallback(unscheduled(module(lambda x: relax.op.add(x, x), shape)))
-        (function,) = prim_functions(mod).values()
-        assert bool(loops(function, PARALLEL)) is expected
-        assert loops(function, VECTORIZED)
+@pytest.mark.parametrize(("shape", "expected"), [((512, 512), True), ((8, 8), False)])
+def test_large_work_runs_in_parallel_and_small_work_does_not(shape, expected):
+    mod = with_fallback(unscheduled(module(lambda x: relax.op.add(x, x), shape)))
+    (function,) = prim_functions(mod).values()
+    assert bool(loops(function, PARALLEL)) is expected
 
 
-def test_a_reduction_runs_inside_the_loops_of_its_result_and_around_its_lanes():
+def test_dynamic_sizes_run_in_parallel():
+    symbols = tirx.Var("n", "int64"), tirx.Var("m", "int64"), tirx.Var("k", "int64")
+    x, w = (te.placeholder(shape, "float32", name) for name, shape in
+            (("x", symbols[:2]), ("w", symbols[1:])))  # fmt: skip
+    step = te.reduce_axis((0, symbols[1]), "step")
+    product = te.compute(
+        (symbols[0], symbols[2]),
+        lambda i, j: te.sum(x[i, step.var] * w[step.var, j], axis=step),
+    )
+    kernel = te.create_prim_func([x, w, product]).without_attr("global_symbol")
+    mod = with_fallback(tvm.IRModule({"product": kernel}))
+    assert len(loops(mod["product"], PARALLEL)) == 1
+    built = tvm.compile(
+        tvm.IRModule({"product": mod["product"].with_attr("global_symbol", "product")}), TARGET
+    )
+    for n, m, k in ((3, 5, 4), (2, 0, 3), (1, 1, 1)):
+        left, right = (RNG.standard_normal(s).astype("float32") for s in ((n, m), (m, k)))
+        found = runtime_tensor(np.full((n, k), 7, "float32"))
+        built["product"](runtime_tensor(left), runtime_tensor(right), found)
+        np.testing.assert_allclose(found.numpy(), left @ right, rtol=1e-5, atol=1e-6)
+
+
+def test_a_reduction_runs_inside_the_loops_of_its_result_and_around_contiguous_elements():
     build, shapes = OPERATIONS["matmul"]
     mod = with_fallback(unscheduled(module(build, *shapes(64, 128))))
     (function,) = prim_functions(mod).values()
     (parallel,) = loops(function, PARALLEL)
     inner = loops(tirx.PrimFunc([], parallel.body), tirx.ForKind.SERIAL)
-    assert [int(loop.extent) for loop in inner] == [128]
-    assert {int(loop.extent) for loop in loops(function, VECTORIZED)} == {64}
-
-
-def test_a_sum_along_contiguous_elements_keeps_partial_sums():
-    build, shapes = OPERATIONS["sum_of_rows"]
-    mod = with_fallback(unscheduled(module(build, *shapes(64, 256))))
-    (function,) = prim_functions(mod).values()
-    assert any(int(loop.extent) == 16 for loop in loops(function, VECTORIZED))
+    first, lanes, steps = (int(loop.extent) for loop in inner)
+    assert (first, lanes, steps) == (64, 64, 128)
 
 
 def test_padding_is_computed_once_and_not_inside_the_convolution():
@@ -106,13 +123,25 @@ def test_padding_is_computed_once_and_not_inside_the_convolution():
     assert "pad_temp" in function.script()
 
 
-def test_elementwise_producers_are_computed_where_they_are_needed():
-    def chain(x):
-        return relax.op.nn.relu(relax.op.add(relax.op.multiply(x, x), x))
+SCATTER = """
+@T.prim_func(private=True, s_tir=True)
+def main(x: T.Buffer((T.int64(40000),), "float32"), at: T.Buffer((T.int64(40000),), "int64"),
+         y: T.Buffer((T.int64(40000),), "float32")):
+    with T.sblock("root"):
+        for i in range(T.int64(40000)):
+            with T.sblock("add"):
+                v = T.axis.spatial(T.int64(40000), i)
+                T.reads(x[v], at[v], y[T.int64(0):T.int64(40000)])
+                T.writes(y[T.int64(0):T.int64(40000)])
+                y[at[v]] = y[at[v]] + x[v]
+"""
 
-    mod = with_fallback(unscheduled(module(chain, (64, 64))))
-    (function,) = prim_functions(mod).values()
-    assert "alloc_buffer" not in function.script()
+
+def test_steps_that_may_write_the_same_element_stay_in_order():
+    function = tvm.script.from_source(SCATTER, extra_vars={"T": tvm.script.tirx})
+    plan = fallback.match(function, cpu_model(TARGET))
+    assert plan.strategy == "cpu.fallback"
+    assert not loops(plan.emit(function), PARALLEL)
 
 
 def test_ordered_loops_are_left_alone_and_named():
@@ -147,11 +176,10 @@ def test_kernels_of_private_functions_are_fused_and_scheduled():
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 5), (4, 256, 256)])
-def test_an_item_is_stored_in_place_in_vectors_and_nothing_else_is_touched(shape):
+def test_an_item_is_stored_in_place_and_nothing_else_is_touched(shape):
     mod = tvm.IRModule({"store": in_place_store(shape, "float32")})
     (function,) = prim_functions(run_phases(mod, TARGET, "schedule", "schedule")).values()
-    for kind in (PARALLEL, VECTORIZED):
-        assert bool(loops(function, kind)) is (shape == (4, 256, 256))
+    assert bool(loops(function, PARALLEL)) is (shape == (4, 256, 256))
     assert function.attrs["schedule_rule"] == "cpu.fallback"
     library = tvm.compile(
         tvm.IRModule({"store": function.with_attr("global_symbol", "store")}), TARGET

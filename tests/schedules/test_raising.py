@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tvm import relax, te, tirx
 
-from tvm_nnef.schedules.analysis.min_max import greater, smaller
+from tvm_nnef.extremes import greater, smaller
 from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.schedules.graph.simplify import simplify

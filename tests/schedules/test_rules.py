@@ -62,7 +62,7 @@ def test_poolings_behind_a_convolution(kernels, name):
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extremes_of_rows_keep_what_is_no_number(kernels, name, length):
     """A maximum of rows as lowering writes it, with NaN and infinities at the ends and between."""
-    from tvm_nnef.schedules.analysis.min_max import greater, smaller
+    from tvm_nnef.extremes import greater, smaller
 
     function = {"max": greater, "min": smaller}[name]
     start = {"max": -np.inf, "min": np.inf}[name]

@@ -58,7 +58,12 @@ def analyzer(*expressions: Any, bounds: Mapping[str, int] | None = None) -> Any:
     for expression in expressions:
         for variable in tirx.analysis.undefined_vars(expression):
             most = (bounds or {}).get(variable.name, _LARGEST)
-            made.bind(variable, Range(wide(0), wide(most + 1)))
+            dtype = str(variable.ty)
+            if not dtype.startswith(("int", "uint")):
+                continue
+            # TVM cannot combine ends of another dtype with the variable.
+            last = min(most + 1, int(tirx.max_value(dtype).value))
+            made.bind(variable, Range(tirx.IntImm(dtype, 0), tirx.IntImm(dtype, last)))
     return made
 
 

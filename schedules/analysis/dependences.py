@@ -1,0 +1,186 @@
+"""Loop nests that read what they wrote, and the loops whose order does not matter in them.
+
+Input: a PrimFunc of serial loop nests, as lowering makes it of a formula that reads its own result.
+Output: its nests, with the dimensions of the written buffers that are independent.
+
+A dimension is independent if all accesses of a nest to the written buffers have the same index
+there, which is the variable of one loop or a fixed distance from it: different steps of that loop
+touch different elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvm_nnef.function_attributes import read_annotation
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, opaque_block
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nest:
+    """Loops from 0, the outermost one first, and the body inside of all.
+
+    ``independent`` has the loop of each independent dimension; it is in ``aligned``, too, if its
+    variable alone is the index.
+    """
+
+    loops: Mapping[tirx.Var, sizes.Extent]
+    body: tirx.Stmt
+    independent: Mapping[int, tirx.Var]
+    aligned: frozenset[int] = frozenset()
+
+    @property
+    def stores(self) -> list[tirx.BufferStore]:
+        """The stores to buffers that live longer than a step."""
+        local = [each.buffer for each in nodes(self.body, tirx.AllocBuffer)]
+        stores = nodes(self.body, tirx.BufferStore)
+        return [each for each in stores if each.buffer not in local]
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether it reads a buffer that it writes."""
+        written = [store.buffer for store in self.stores]
+        return any(load.source in written for load in loads(self.body))
+
+    def at(self, indices: Mapping[int, PrimExpression]) -> dict[tirx.Var, PrimExpression]:
+        """The values of the loops over some dimensions."""
+        return {self.independent[dimension]: index for dimension, index in indices.items()}
+
+
+def read_nests(function: PrimFunction) -> list[Nest] | None:
+    """The loop nests of a function; None if it has other statements."""
+    block = opaque_block(function)
+    if block is None:
+        return None
+    statements = list(block.body.seq) if isinstance(block.body, tirx.SeqStmt) else [block.body]
+    nests = [nest for statement in statements if (nest := _nest(statement)) is not None]
+    if len(nests) < len(statements):
+        return None
+    written = [store.buffer for nest in nests for store in nest.stores]
+    nests = [_with_independent(nest, written) for nest in nests]
+    return nests if read_annotation(function.attrs) else _joined_nests(nests, written)
+
+
+def _nest(statement: tirx.Stmt) -> Nest | None:
+    loops: dict[tirx.Var, sizes.Extent] = {}
+    while isinstance(statement, tirx.For):
+        start, extent = statement.min, statement.extent
+        if statement.kind != tirx.ForKind.SERIAL or not isinstance(start, tirx.IntImm):
+            return None
+        if start.value or loads(extent) or mentions(extent, loops):
+            return None
+        loops[statement.loop_var] = sizes.extent(extent)
+        statement = statement.body
+    nest = Nest(loops, statement, {})
+    return nest if loops and not nodes(statement, tirx.For, s_tir.SBlockRealize) else None
+
+
+def _with_independent(nest: Nest, written: Sequence[tirx.Buffer]) -> Nest:
+    """The nest with its independent dimensions."""
+    bound = {each.var: each.value for each in nodes(nest.body, tirx.Bind)}
+    names = {var: value for var, value in bound.items() if not loads(value)}
+    accesses = [store.indices for store in nest.stores]
+    accesses += [load.indices for load in loads(nest.body) if load.source in written]
+    found: dict[int, tirx.Var] = {}
+    aligned: set[int] = set()
+    for dimension, indices in enumerate(zip(*accesses, strict=False)):
+        first, *others = (substituted(index, names) for index in indices)
+        inside = [var for var in nest.loops if mentions(first, [var])]
+        if len(inside) != 1 or inside[0] in found.values():
+            continue
+        if loads(first) or mentions(first, bound):
+            # They may differ from step to step.
+            continue
+        if not all(tvm_ffi.structural_equal(first, other) for other in others):
+            continue
+        distance = sizes.simplified(first - inside[0])
+        if sizes.is_known(distance) or not mentions(distance, inside):
+            found[dimension] = inside[0]
+            aligned |= {dimension} if first.same_as(inside[0]) else set()
+    return Nest(nest.loops, nest.body, found, frozenset(aligned))
+
+
+def _joined_nests(nests: Sequence[Nest], written: Sequence[tirx.Var]) -> list[Nest]:
+    """The nests, each that only sets the first values of a recurrence joined with it."""
+    found: list[Nest] = []
+    for nest in nests:
+        body = _joined(found[-1], nest) if found and nest.independent else None
+        if body is None:
+            found.append(nest)
+        else:
+            found[-1] = _with_independent(Nest(nest.loops, body, {}), written)
+    return found
+
+
+def _joined(first: Nest, second: Nest) -> tirx.Stmt | None:
+    """The body of one nest that does the same as two; None if the order of accesses would change.
+
+    No step of the second one may access an element that the first one sets in a later step.
+    """
+    loops = list(second.loops)
+    if first.is_recurrent or not second.is_recurrent:
+        return None
+    if not isinstance(first.body, tirx.BufferStore):
+        return None
+    if len(first.loops) != len(loops) or not all(
+        map(sizes.same, first.loops.values(), second.loops.values())
+    ):
+        return None
+    others = [each.buffer for each in second.stores]
+    if any(load.source in others for load in loads(first.body)):
+        return None
+    store = substituted(first.body, dict(zip(first.loops, loops, strict=True)))
+    assert isinstance(store, tirx.BufferStore)
+    accesses = [each.indices for each in second.stores if each.buffer.same_as(store.buffer)]
+    accesses += [load.indices for load in loads(second.body, store.buffer)]
+    for indices in accesses:
+        steps = [_steps_before(var, store.indices, indices) for var in loops]
+        if None in steps or steps < [0] * len(loops):
+            return None
+    after = second.body.seq if isinstance(second.body, tirx.SeqStmt) else [second.body]
+    return tirx.SeqStmt([store, *after])
+
+
+def _steps_before(
+    var: tirx.Var, stored: Sequence[PrimExpression], indices: Sequence[PrimExpression]
+) -> int | None:
+    """The steps of a loop from a store to an access of the same element; None if they vary."""
+    pairs = [pair for pair in zip(stored, indices, strict=True) if mentions(pair[0], [var])]
+    if len(pairs) != 1:
+        return None
+    ((mine, theirs),) = pairs
+    distance = sizes.simplified(mine - theirs)
+    for sign in (1, -1):
+        if sizes.is_known(distance) and sizes.is_known(sizes.simplified(mine - sign * var)):
+            return sign * int(distance)
+    return None
+
+
+def grouped(
+    nests: Sequence[Nest],
+) -> list[tuple[tuple[Nest, ...], Mapping[int, sizes.Extent]]]:
+    """Consecutive nests joined as long as they share the loops over some dimension.
+
+    Each with the sizes of the dimensions that they share.
+    """
+    groups: list[tuple[tuple[Nest, ...], Mapping[int, sizes.Extent]]] = []
+    for nest in nests:
+        own = {dimension: nest.loops[var] for dimension, var in nest.independent.items()}
+        before, dimensions = groups[-1] if groups else ((), {})
+        shared = {
+            dimension: extent
+            for dimension, extent in dimensions.items()
+            if all(dimension in each.aligned for each in (*before, nest))
+            and sizes.same(extent, own[dimension])
+        }
+        if shared:
+            groups[-1] = ((*before, nest), shared)
+        else:
+            groups.append(((nest,), own))
+    return groups

@@ -1,0 +1,97 @@
+"""Reducers: how the elements of a reduction or of a prefix scan are combined, by name.
+
+Also found in expressions of TIR, where max and min that keep NaN are written as ``Select``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tvm import tirx
+from tvm_ffi import structural_equal
+
+from tvm_nnef.extremes import Combination, greater, greatest, is_number, least, smaller
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reducer:
+    """A commutative operation of two elements; ``identity`` is the element that changes nothing."""
+
+    name: str
+    combine: Combination
+    identity: Callable[[str], PrimExpression]
+
+    def is_exact(self, dtype: str) -> bool:
+        """Whether the result is the same in any order of the elements."""
+        return dtype.startswith(("int", "uint", "bool")) or self not in (SUM, PRODUCT)
+
+
+SUM = Reducer("sum", tirx.Add, lambda dtype: tirx.const(0, dtype))
+PRODUCT = Reducer("product", tirx.Mul, lambda dtype: tirx.const(1, dtype))
+MAX = Reducer("max", greater, least)
+"""The max of two elements, NaN if one of them is NaN."""
+MIN = Reducer("min", smaller, greatest)
+"""The min of two elements, NaN if one of them is NaN."""
+UNORDERED_MAX = Reducer("unordered max", tirx.Max, least)
+"""TVM's max of reals: whether a NaN is kept depends on the order of the operands."""
+UNORDERED_MIN = Reducer("unordered min", tirx.Min, greatest)
+"""TVM's min of reals, which treats NaN like its max."""
+AND = Reducer("and", tirx.And, lambda _: tirx.const(True, "bool"))
+OR = Reducer("or", tirx.Or, lambda _: tirx.const(False, "bool"))
+
+NAMED: Mapping[str, Reducer] = {each.name: each for each in (SUM, PRODUCT, MAX, MIN)}
+"""The reducers of numbers by the names that annotations use."""
+
+_NODES: Mapping[type, Reducer] = {
+    tirx.Add: SUM,
+    tirx.Mul: PRODUCT,
+    tirx.Max: UNORDERED_MAX,
+    tirx.Min: UNORDERED_MIN,
+    tirx.And: AND,
+    tirx.Or: OR,
+}
+
+Combined = tuple[Reducer, PrimExpression, PrimExpression]
+"""A reducer and the two operands that it combines."""
+
+
+def read_combined(value: PrimExpression) -> Combined | None:
+    """The reducer that an expression applies, and its operands; None if it applies none."""
+    match value:
+        case tirx.Max() | tirx.Min() if not dtype_of(value).startswith(("float", "bfloat")):
+            reducer = MAX if isinstance(value, tirx.Max) else MIN
+        case tirx.Add() | tirx.Mul() | tirx.Max() | tirx.Min() | tirx.And() | tirx.Or():
+            reducer = _NODES[type(value)]
+        case _:
+            return read_max_min(value)
+    return reducer, value.a, value.b
+
+
+def read_max_min(value: PrimExpression) -> Combined | None:
+    """The max or min that keeps NaN and that an expression is, and its operands; else None."""
+    if not isinstance(value, tirx.Select):
+        return None
+    chosen, tested = value.true_value, value.false_value
+    if isinstance(chosen, tirx.FloatImm):
+        return _compared(value.condition, chosen, tested)
+    if not isinstance(chosen, tirx.Select) or not structural_equal(chosen.true_value, tested):
+        return None
+    if not structural_equal(value.condition, is_number(tested)):
+        return None
+    found = _compared(chosen.condition, tested, chosen.false_value)
+    return None if found is None else (found[0], chosen.false_value, tested)
+
+
+def _compared(
+    test: PrimExpression, first: PrimExpression, second: PrimExpression
+) -> Combined | None:
+    """The reducer whose result is ``first`` if a comparison holds; TVM may swap its sides."""
+    if not isinstance(test, (tirx.LT, tirx.GT)):
+        return None
+    for left, right, swapped in ((test.a, test.b, False), (test.b, test.a, True)):
+        if structural_equal(left, first) and structural_equal(right, second):
+            larger = isinstance(test, tirx.GT) is not swapped
+            return (MAX if larger else MIN), first, second
+    return None
