@@ -7,7 +7,7 @@ where it has nothing to say.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,11 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.tvm_support.compat import CALL, BlockBuilder, Module, RelaxExpression, constant_array
+
+CONVOLUTIONS: Mapping[str, Callable[..., RelaxExpression]] = {
+    f"nn.conv{rank}d": getattr(relax.op.nn, f"conv{rank}d") for rank in (1, 2, 3)
+}
+"""What makes a call of each convolution, by the name of the operator."""
 
 Rewrite = Callable[["Operands", Any], RelaxExpression | None]
 
