@@ -20,7 +20,14 @@ from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.codegen import dot_products
 from tvm_nnef.schedules.cpu import tiles
-from tvm_nnef.schedules.graph.convolution_kernels import Times, Window, dense, depthwise, is_exact
+from tvm_nnef.schedules.graph.convolution_kernels import (
+    Times,
+    Window,
+    by_channel,
+    convolution,
+    in_panels,
+    is_exact,
+)
 from tvm_nnef.schedules.graph.pair_packing import paired
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.schedules.machine import CpuModel, bits_of
@@ -62,7 +69,6 @@ def _call(
 def _convolution(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpression | None:
     attributes = call.attrs
     layout = str(attributes.data_layout)
-    spatial = len(layout) - 2
     channels_last = layout[0] == "N" and layout[-1] == "C"
     if not channels_last or str(attributes.kernel_layout)[:2] != "OI":
         return None
@@ -70,16 +76,17 @@ def _convolution(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpre
     result_shape, result_dtype = shape_and_dtype(call)
     if result_dtype != dtype or not all(isinstance(extent, int) for extent in shape):
         return None
-    window = Window.of(attributes, spatial, shape[2:])
-    groups = int(attributes.groups)
+    window, groups = Window.of(attributes, shape[2:]), int(attributes.groups)
     plain = window.is_plain() and groups == 1
     rows = _count(result_shape[:-1]) if plain else _count(result_shape[-2:-1])
     columns, depth = shape[0] // groups, shape[1]
     data = call.args[0]
     exact = window.is_padded and is_exact(operands.view(call.args[1]), dtype)
     if columns == 1 and (groups > 1 or depth == 1):
-        panels = _depthwise_weights(operands, call.args[1])
-        made = _call(operands, depthwise(window, exact=exact), [data, panels], "conv")
+        weights = _depthwise_weights(operands, call.args[1])
+        outputs = shape_and_dtype(data)[0][-1]
+        function = convolution(window, outputs, 1, None, by_channel, last=True, exact=exact)
+        made = _call(operands, function, [data, weights], "conv")
         return made if depth == 1 else _summed(operands, made, groups)
     width = tiles.packed_width(rows, columns, bits_of(dtype), machine)
     filters, times = call.args[1], None
@@ -87,7 +94,10 @@ def _convolution(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpre
     if pair is not None:
         (data, filters), times = pair, dot_products.products
     panels = _packed_weights(operands, filters, groups, width)
-    function = dense(window, groups, columns, width, exact=exact, times=times)
+    depth, weight = shape_and_dtype(panels)[0][-2], in_panels(groups, columns, width)
+    function = convolution(
+        window, shape[0], groups, depth, weight, last=True, exact=exact, times=times
+    )
     return _call(operands, function, [data, panels], "conv")
 
 

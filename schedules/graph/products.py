@@ -53,9 +53,7 @@ def _product(
     right = _reshaped(operands, right, [*_sizes(both), _size(steps), _size(columns)])
     ordered = [*both, *rows, *columns]
     product = operands.emit(relax.op.matmul(left, right))
-    return _arranged(
-        operands, _reshaped(operands, product, _sizes(ordered)), ordered, stage.axes
-    )
+    return _arranged(operands, _reshaped(operands, product, _sizes(ordered)), ordered, stage.axes)
 
 
 def _convolution(

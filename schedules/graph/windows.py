@@ -19,6 +19,7 @@ from tvm_nnef.schedules.analysis.expressions import mentions
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import Padding, read_padding
 
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """An index ``stride * axis + dilation * step``."""
