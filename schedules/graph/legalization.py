@@ -46,21 +46,21 @@ Legalization: TypeAlias = "Callable[[BlockBuilder, CALL], RelaxExpression]"
 """From a ``relax.BlockBuilder`` and a call to an expression."""
 
 
-def _max_pool(builder: Any, call: Any) -> RelaxExpression:
+def _max_pool(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     """The max of each window."""
     reducer = te.comm_reducer(lambda x, y: greater(x, y), least, name="maximum")
 
-    def pooled(symbols: Symbols, data: Any) -> Any:
+    def pooled(symbols: Symbols, data: te.Tensor) -> Any:
         return _over_windows(call, symbols, data, reducer, least(data.dtype), "max_pool")
 
     return call_te(builder, pooled, [call.args[0]], "max_pool")
 
 
-def _avg_pool(builder: Any, call: Any) -> RelaxExpression:
+def _avg_pool(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     """The sum of each window, by its size or by how many of its elements are not padding."""
     window, axes = _window(call), _spatial(call)
 
-    def pooled(symbols: Symbols, data: Any) -> Any:
+    def pooled(symbols: Symbols, data: te.Tensor) -> Any:
         sums = _over_windows(call, symbols, data, te.sum, tirx.const(0, data.dtype), "sum_pool")
 
         def count(number: int, index: PrimExpression) -> PrimExpression:
@@ -74,7 +74,7 @@ def _avg_pool(builder: Any, call: Any) -> RelaxExpression:
         def element(*indices: PrimExpression) -> PrimExpression:
             size = tirx.const(math.prod(window.size), "int64")
             if not call.attrs.count_include_pad:
-                counts = (count(number, indices[axis]) for number, axis in enumerate(axes))
+                counts = [count(number, indices[axis]) for number, axis in enumerate(axes)]
                 size = functools.reduce(lambda a, b: a * b, counts)
             return sums(*indices) / tirx.Cast(data.dtype, size)
 
@@ -83,17 +83,22 @@ def _avg_pool(builder: Any, call: Any) -> RelaxExpression:
     return call_te(builder, pooled, [call.args[0]], "avg_pool")
 
 
-def _spatial(call: Any) -> list[int]:
+def _spatial(call: CALL) -> list[int]:
     """The dimensions that the windows of a pooling slide along."""
     return [n for n, letter in enumerate(str(call.attrs.layout)) if letter in "DHW"]
 
 
-def _window(call: Any) -> Window:
+def _window(call: CALL) -> Window:
     return Window.of(call.attrs, call.attrs.pool_size)
 
 
 def _over_windows(
-    call: Any, symbols: Symbols, data: Any, reducer: Any, neutral: PrimExpression, name: str
+    call: CALL,
+    symbols: Symbols,
+    data: te.Tensor,
+    reducer: Callable[..., PrimExpression],
+    neutral: PrimExpression,
+    name: str,
 ) -> Any:
     """The reduction of each window of a pooling over data padded with a neutral value."""
     window, axes, shape = _window(call), _spatial(call), _shape(call, symbols)
@@ -108,7 +113,7 @@ def _over_windows(
     return te.compute(shape, element, name=name)
 
 
-def _padding_after(call: Any, window: Window, results: Sequence[Any], data: Any) -> list[int]:
+def _padding_after(call: CALL, window: Window, results: Sequence[Any], data: Any) -> list[int]:
     """The padding after the data, which the last window may exceed (``ceil_mode``)."""
     found = list(window.after)
     for number, (axis, result) in enumerate(zip(_spatial(call), results, strict=True)):
@@ -122,7 +127,7 @@ def _padding_after(call: Any, window: Window, results: Sequence[Any], data: Any)
     return found
 
 
-def _convolution(builder: Any, call: Any) -> RelaxExpression:
+def _convolution(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     """A convolution that multiplies no padding if a weight may not be finite."""
     attributes, weights = call.attrs, call.args[1]
     layout, (shape, dtype) = str(attributes.data_layout), shape_and_dtype(weights)
@@ -131,7 +136,7 @@ def _convolution(builder: Any, call: Any) -> RelaxExpression:
     same = shape_and_dtype(call)[1] == dtype and all(map(sizes.is_known, shape))
     padding = any(map(int, attributes.padding))
     if not (plain and same and padding and is_exact(constant_array(weights), dtype)):
-        return call.op.get_attr("FLegalize")(builder, call)
+        return _standard(builder, call)
     window, groups = Window.of(attributes, shape[2:]), int(attributes.groups)
     outputs, depth = shape[:2]
     function = convolution(window, outputs, groups, depth, by_output, last=False, exact=True)
@@ -187,7 +192,7 @@ def _gone(call: CALL) -> list[int]:
 
 
 def _joined(
-    call: Any, indices: Sequence[PrimExpression], inner: Sequence[PrimExpression]
+    call: CALL, indices: Sequence[PrimExpression], inner: Sequence[PrimExpression]
 ) -> list[PrimExpression]:
     """The indices of an operand, from those of the result and of the reduced dimensions."""
     gone, keep = _gone(call), bool(call.attrs.keepdims)
@@ -197,7 +202,7 @@ def _joined(
     return [next(steps) if n in gone else next(kept) for n in range(rank)]
 
 
-def _shape(call: Any, symbols: Symbols) -> list[PrimExpression]:
+def _shape(call: CALL, symbols: Symbols) -> list[PrimExpression]:
     """The shape of the result of a call, in the symbols of its kernel."""
     return [substituted(extent, symbols) for extent in call.ty.shape.values]
 
@@ -208,7 +213,7 @@ def _elementwise(function: Combination, name: str) -> Legalization:
 
 
 def _combined(
-    builder: BlockBuilder, call: Any, operands: Sequence[Any], function: Combination, name: str
+    builder: BlockBuilder, call: CALL, operands: Sequence[Any], function: Combination, name: str
 ) -> RelaxExpression:
     """A function of the elements of two operands; a constant of rank 0 becomes a literal."""
     numbers = [_number(operand) for operand in operands]
@@ -275,7 +280,13 @@ def _plain(shape: Sequence[PrimExpression]) -> list[PrimExpression]:
     return [sym.Analyzer().simplify(extent) for extent in shape]
 
 
-def _reshape(builder: Any, call: Any) -> RelaxExpression:
+def _standard(builder: BlockBuilder, call: CALL) -> RelaxExpression:
+    """The legalization of TVM."""
+    made: RelaxExpression = call.op.get_attr("FLegalize")(builder, call)
+    return made
+
+
+def _reshape(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     """A view, if a kernel would divide by symbols to find each element."""
     before, after = shape_and_dtype(call.args[0])[0], shape_and_dtype(call)[0]
     plain = all(map(sizes.is_known, (*before, *after)))
