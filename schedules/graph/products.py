@@ -15,7 +15,7 @@ from tvm import relax
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.graph.contractions import Contraction, convolution_axes, matrix_axes
-from tvm_nnef.schedules.graph.rewriting import CONVOLUTIONS, Operands
+from tvm_nnef.schedules.graph.rewriting import Operands, operator
 from tvm_nnef.schedules.graph.windows import Operand, Window
 from tvm_nnef.tvm_support.compat import RelaxExpression, shape_and_dtype
 
@@ -108,7 +108,7 @@ def _pointwise(
 def _make(data: RelaxExpression, weights: RelaxExpression, **options: Any) -> RelaxExpression:
     """A call of the convolution over all but the first two dimensions of the data."""
     letters = _SPATIAL[len(shape_and_dtype(data)[0]) - 2]
-    make = CONVOLUTIONS[f"nn.conv{len(letters)}d"]
+    make = operator(f"nn.conv{len(letters)}d")
     return make(data, weights, data_layout=f"NC{letters}", kernel_layout=f"OI{letters}", **options)
 
 

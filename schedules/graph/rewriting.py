@@ -7,7 +7,9 @@ where it has nothing to say.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.tvm_support.compat import CALL, BlockBuilder, Module, RelaxExpression, constant_array
 
-CONVOLUTIONS: Mapping[str, Callable[..., RelaxExpression]] = {
-    f"nn.conv{rank}d": getattr(relax.op.nn, f"conv{rank}d") for rank in (1, 2, 3)
-}
-"""What makes a call of each convolution, by the name of the operator."""
+CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+"""The names of the convolutions."""
 
 Rewrite = Callable[["Operands", Any], RelaxExpression | None]
 
@@ -89,6 +89,19 @@ def operator_name(expression: RelaxExpression) -> str:
     return str(operator.name).removeprefix("relax.") if isinstance(operator, tvm.ir.Op) else ""
 
 
+def operator(name: str) -> Callable[..., RelaxExpression]:
+    """The function that makes a call of an operator, such as ``nn.conv2d``."""
+    made: Callable[..., RelaxExpression] = attrgetter(name)(relax.op)
+    return made
+
+
+def again(call: Any, *arguments: RelaxExpression, **changed: Any) -> RelaxExpression:
+    """The operator of a call on other arguments, with some attributes changed."""
+    make = operator(operator_name(call))
+    names = list(inspect.signature(make).parameters)[len(arguments) :]
+    return make(*arguments, **{name: getattr(call.attrs, name) for name in names} | changed)
+
+
 def use_counts(function: Any) -> dict[Any, int]:
     """How often each variable of a function is used."""
     counts: dict[Any, int] = {}
@@ -128,11 +141,15 @@ def rewritten(mod: Module, rewrite: Rewrite) -> Module:
 
     The result has no dataflow blocks (:func:`without_dataflow`).
     """
-    mod = without_dataflow(mod)
-    walk = _Walk(mod, rewrite)
-    for variable, function in list(mod.functions.items()):
+    walk = _Walk(without_dataflow(mod), rewrite)
+    return with_functions(walk, walk.begin)
+
+
+def with_functions(walk: PyExprMutator, visit: Callable[[Any], Any]) -> Module:
+    """The module of a mutator with each of its Relax functions visited."""
+    for variable, function in list(walk.builder_.get().functions.items()):
         if isinstance(function, relax.Function):
-            walk.builder_.update_func(variable, walk.begin(function))
+            walk.builder_.update_func(variable, visit(function))
     made: Module = walk.builder_.get()
     return made
 
