@@ -33,7 +33,7 @@ def channels_last(mod: Module) -> Module:
 
 
 @mutator
-class _Relayout(PyExprMutator):
+class _Relayout(PyExprMutator):  # type: ignore[misc]
     """``forms`` are the permuted forms of variables, lists of those of a tuple."""
 
     def __init__(self, mod: Module) -> None:
@@ -74,10 +74,11 @@ class _Relayout(PyExprMutator):
         if form is None:
             found = self.get_var_remap(variable)
             return variable if found is None else found
-        if isinstance(form, list):
-            value = relax.Tuple([self.restoring(item) for item in form])
-        else:
-            value = self.restoring(form)
+        value: RelaxExpression = (
+            relax.Tuple([self.restoring(item) for item in form])
+            if isinstance(form, list)
+            else self.restoring(form)
+        )
         if not isinstance(value, relax.Var):
             value = self.builder_.emit(value)
         self.restored[variable] = value

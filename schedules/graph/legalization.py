@@ -72,7 +72,7 @@ def _avg_pool(builder: BlockBuilder, call: CALL) -> RelaxExpression:
             return tirx.min(end, window.size[number]) - first
 
         def element(*indices: PrimExpression) -> PrimExpression:
-            size = tirx.const(math.prod(window.size), "int64")
+            size: PrimExpression = tirx.const(math.prod(window.size), "int64")
             if not call.attrs.count_include_pad:
                 counts = [count(number, indices[axis]) for number, axis in enumerate(axes)]
                 size = functools.reduce(lambda a, b: a * b, counts)
