@@ -56,7 +56,7 @@ class Lanes:
         return tirx.Let(var, value, body(var))
 
     def polynomial(self, x: Expression, coefficients: Sequence[float]) -> Expression:
-        """By Horner's rule, the highest coefficient first."""
+        """The value of a polynomial, the highest coefficient first."""
         total = self.real(coefficients[0])
         for coefficient in coefficients[1:]:
             total = total * x + self.real(coefficient)

@@ -171,9 +171,9 @@ def matrix_axes(found: Contraction) -> tuple[list[Axis], list[Axis], list[Axis]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConvolutionAxes:
-    """What the axes of a convolution are for; ``channel`` is ``output`` where it is depthwise.
+    """What the axes of a convolution are for; ``channel`` is ``output`` if it is depthwise.
 
-    ``group`` numbers groups of channels, where these are an axis of their own.
+    ``group`` is the axis over groups of channels, if there is one.
     """
 
     batch: Axis
@@ -185,7 +185,7 @@ class ConvolutionAxes:
 
 
 def convolution_axes(found: Contraction) -> ConvolutionAxes | None:
-    """The roles of the axes of a convolution; None where one is missing."""
+    """The roles of the axes of a convolution; None if one is missing."""
     stage, left, right = found.stage, found.left, found.right
     windows = found.data.moving
     plain = [axis for axis in (*stage.axes, *stage.reduced) if has(left, axis)]

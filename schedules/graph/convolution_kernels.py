@@ -139,8 +139,8 @@ def convolution(
         inputs = [] if depth is None else [te.reduce_axis((0, depth), "c")]
 
         def element(batch: Any, *indices: Any) -> Any:
-            *where, output = indices if last else (*indices[1:], indices[0])
-            position = window.positions(where, steps)
+            *spatial_index, output = indices if last else (*indices[1:], indices[0])
+            position = window.positions(spatial_index, steps)
             group = output // (outputs // groups) if groups > 1 else 0
             read = group * depth + inputs[0] if inputs else output
             value = source(batch, *((*position, read) if last else (read, *position)))

@@ -1,7 +1,7 @@
-"""How kernels may fuse: the attribute ``op_pattern``, where TVM's own analysis is too careful.
+"""How kernels may fuse: the attribute ``op_pattern``, if TVM's own analysis is too careful.
 
-TVM looks for equal indices, and finds none where a dimension of one element is read at 0. Changes
-the attribute of kernels without reduction only; the others keep what TVM says.
+TVM looks for equal indices, and finds none if a dimension of one element is read at 0. Only the
+attributes of kernels without reduction change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the rewrites of Relax functions share: a walk over bindings, and looking at operands.
 
-A rewrite is a function from a call (its operands already rewritten) to an expression, or to None
-where it has nothing to say.
+A rewrite is a function from a call (its operands already rewritten) to an expression, or to None if
+the call stays.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Operands:
         return expression
 
     def array(self, expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
-        """The value of an expression where it is a constant tensor."""
+        """The value of an expression if it is a constant tensor."""
         return constant_array(self.definition(expression))
 
     def view(self, expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
-        """The value of a constant tensor, also where it is permuted or reshaped by calls."""
+        """The value of a constant tensor, also if calls permute or reshape it."""
         found = self.definition(expression)
         name = operator_name(found)
         if name not in ("permute_dims", "reshape") or not isinstance(found, CALL):
@@ -158,6 +158,6 @@ def without_dataflow(mod: Module) -> Module:
     """The module without dataflow blocks.
 
     A variable of a dataflow block is not defined outside of it. A rewrite that finds the definition
-    of an operand may read variables of an earlier block: of one in front of a run-time check.
+    of an operand may read variables of an earlier block: of one before a run-time check.
     """
     return relax.transform.ToNonDataflow()(mod)
