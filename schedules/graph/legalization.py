@@ -76,7 +76,8 @@ def _avg_pool(builder: BlockBuilder, call: CALL) -> RelaxExpression:
             if not call.attrs.count_include_pad:
                 counts = [count(number, indices[axis]) for number, axis in enumerate(axes)]
                 size = functools.reduce(lambda a, b: a * b, counts)
-            return sums(*indices) / tirx.Cast(data.dtype, size)
+            mean: PrimExpression = sums(*indices) / tirx.Cast(data.dtype, size)
+            return mean
 
         return te.compute(_shape(call, symbols), element, name="avg_pool")
 
