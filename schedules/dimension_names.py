@@ -1,8 +1,8 @@
-"""Extents that are formulas of symbols, as symbols of their own.
+"""Dimensions that are expressions of symbols, as symbols of their own.
 
-Enters: a PrimFunc. Leaves: the same, in which each dimension of a parameter that is a quotient or
-another formula has a symbol, which TVM binds to what an argument tells. Formulas of formulas, such
-as strides and reshapes make one after the other, would be simplified anew for each index.
+Input: a PrimFunc. Output: the same, in which each dimension of a parameter that is a quotient or
+another expression has a symbol, which TVM binds to the shape of an argument. Nested expressions, as
+of strides and reshapes in turn, would be simplified anew for each index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMULAS = (tirx.FloorDiv, tirx.FloorMod, tirx.Max, tirx.Min, tirx.Mul)
 _NODES = (*_FORMULAS, tirx.Add, tirx.Sub)
 
 
-def with_named_extents(function: PrimFunction) -> PrimFunction:
+def with_named_dimensions(function: PrimFunction) -> PrimFunction:
     """The function with symbols for those dimensions of its parameters that are formulas."""
     buffers = [parameter for parameter in function.params if not is_scalar(parameter)]
     shapes = [extent for buffer in buffers for extent in buffer.shape]

@@ -1,6 +1,6 @@
 """Quotients of shifted indices, out of sight of a simplification of TVM that gets them wrong.
 
-A PrimFunc in, the same out. Where TVM 0.27 flattens buffers it takes ``[i % 3, (i + 1) % 3]`` for
+A PrimFunc in, the same out. When TVM 0.27 flattens buffers it takes ``[i % 3, (i + 1) % 3]`` for
 twice the same, and ``[f % 24 // 8, (f % 8 + 1) % 2]`` for digits of ``f + 1``. A dividend with an
 offset is combined with no bits, which it does not look into, and which LLVM removes.
 """
@@ -20,7 +20,7 @@ _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
 
 
 def with_hidden_dividends(function: PrimFunction) -> PrimFunction:
-    """The function with the dividends of its indices hidden where they are not 0 at the origin."""
+    """The function with the dividends of its indices hidden if they are not 0 at the origin."""
     origin = _origin(function)
 
     def hidden(indices: Any) -> list[PrimExpression]:

@@ -1,7 +1,7 @@
-"""Reductions that may have nothing to reduce: their first value is set apart, in loops of its own.
+"""Reductions that may be empty: their initial value is stored in loops of its own.
 
-A PrimFunc in, the same out. TVM sets the first value in the first step of a reduction, so where the
-extent is a symbol and a run makes it 0, there would be none.
+A PrimFunc in, the same out. TVM stores the initial value in the first step of a reduction, which a
+dynamic dimension of size 0 does not have.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class _Access:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Checks:
-    """Puts assertions in front of statements, whose inner statements have theirs already."""
+    """Puts assertions before statements, whose inner statements have theirs already."""
 
     message: Callable[[str], str]
 

@@ -1,10 +1,9 @@
 """Sums of two products of integers of 16 bits, which machines with vectors compute at once.
 
 An int32 that holds two such integers is a pair. :func:`products` writes the two products of a pair
-with another one as shifts, multiplications and an addition, which is right everywhere; after loops
-are lowered, :func:`expand` puts the instruction in the place of all that where lanes run and the
-CPU has it: twice as many products as float32 has, and no multiplication of 32 bits, which is slow
-on many machines.
+with another one as shifts, multiplications and an addition, which is right on every machine; after
+loops are lowered, :func:`expand` replaces them by the instruction, in vectors, if the CPU has it:
+it computes twice as many products as float32 instructions, and no slow products of 32 bits.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _HALF = 16
 def products(left: PrimExpression, right: PrimExpression) -> PrimExpression:
     """The sum of the products of the lower and of the upper halves of two int32, with their signs.
 
-    It wraps around where both halves of both are the least integers.
+    It wraps around if all halves are the lowest integer.
     """
     bits = tirx.const(_HALF, "int32")
 
@@ -42,7 +41,7 @@ def pair(lower: PrimExpression, upper: PrimExpression) -> PrimExpression:
 
 
 def expand(function: PrimFunction) -> PrimFunction:
-    """The function with instructions in place of what :func:`products` wrote, as far as it can."""
+    """The function with instructions in place of the expressions of :func:`products`."""
     target = (function.attrs or {}).get("target")
     machine = GENERIC if target is None else cpu_model(target)
     if not machine.widest(Special.DOT_INT16):
@@ -55,7 +54,7 @@ def expand(function: PrimFunction) -> PrimFunction:
 
 
 def lanes(machine: CpuModel) -> int:
-    """How many products of pairs the widest instruction computes; 0 where there is none."""
+    """How many products of pairs the widest instruction computes; 0 if there is none."""
     return machine.widest(Special.DOT_INT16)
 
 
@@ -96,7 +95,7 @@ def _shifted(value: Any, kind: Any) -> PrimExpression | None:
     """What is moved by half a pair in a direction; None for everything else."""
     if not isinstance(value, kind):
         return None
-    places = value.b
-    while isinstance(places, tirx.Broadcast):
-        places = places.value
-    return value.a if isinstance(places, tirx.IntImm) and places.value == _HALF else None
+    bits = value.b
+    while isinstance(bits, tirx.Broadcast):
+        bits = bits.value
+    return value.a if isinstance(bits, tirx.IntImm) and bits.value == _HALF else None

@@ -1,7 +1,7 @@
 """Exponential functions and the logarithm, in vector lanes, in float32.
 
-Each polynomial is the best one of its degree for the relative error of its function, fitted by
-weighted least squares with the weights moved to where the error is largest.
+Each polynomial has the least relative error of its degree, fitted by weighted least squares with
+the weights moved to where the error is largest.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _EXP = (1.3814613129837325e-3, 8.368709828074895e-3, 4.166838736392059e-2,
         1.6666520689790593e-1, 4.9999993451695296e-1, 1.0, 1.0)  # fmt: skip
 """e^x on [-ln(2)/2, ln(2)/2], the highest power first."""
 
-_LEAST = -104.0
-"""The exponential of less is 0."""
+_LOWEST = -104.0
+"""Below it the exponential is 0."""
 
-_GREATEST = 88.72283935546875
-"""The exponential of more is infinity."""
+_HIGHEST = 88.72283935546875
+"""Above it the exponential is infinite."""
 
 _BELOW = 64
-"""By so many powers of two what may be subnormal is computed too large."""
+"""Results that may be subnormal are computed larger by so many powers of two."""
 
 _LN2 = (0.693359375, -2.12194440e-4)
-"""ln(2) as a number of few bits, whose small multiples are exact, and the rest."""
+"""ln(2) as the sum of a number of few bits, whose small multiples are exact, and the rest."""
 
 
 def exp(number: Lanes, x: Expression) -> Expression:
@@ -34,13 +34,13 @@ def exp(number: Lanes, x: Expression) -> Expression:
 
     def of(t: Expression) -> Expression:
         infinite_or_nan = t + number.real(math.inf)
-        return tirx.Select(t <= number.real(_GREATEST), _exp(number, t), infinite_or_nan)
+        return tirx.Select(t <= number.real(_HIGHEST), _exp(number, t), infinite_or_nan)
 
     return _scaled_exp(number, x) if number.scales else number.let(x, of)
 
 
 def _scaled_exp(number: Lanes, x: Expression) -> Expression:
-    """2^n times a polynomial, by the instruction for that, which knows all of n."""
+    """2^n times a polynomial, by the instruction for that, which takes every n."""
 
     def of_limited(t: Expression) -> Expression:
         return number.let(_nearest(number, t), lambda rounded: of_rounded(t, rounded))
@@ -49,14 +49,14 @@ def _scaled_exp(number: Lanes, x: Expression) -> Expression:
         value = number.let(_rest(number, t, rounded), lambda r: number.polynomial(r, _EXP))
         return number.scaled(value, rounded - number.real(ROUND))
 
-    return number.let(number.limited(x, _LEAST, _GREATEST + 1), of_limited)
+    return number.let(number.limited(x, _LOWEST, _HIGHEST + 1), of_limited)
 
 
 def _exp(number: Lanes, x: Expression, *, negative: bool = False) -> Expression:
-    """2^n times a polynomial; right where x is not too large, and a number.
+    """2^n times a polynomial; right if x is not too large, and not NaN.
 
-    n is added to the exponent of the polynomial's value, as bits. What may become subnormal gets
-    the last of its powers of two by a multiplication.
+    n is added to the exponent of the polynomial's value, as bits. Results that may be subnormal get
+    the last of their powers of two by a multiplication.
     """
 
     def of_limited(t: Expression) -> Expression:
@@ -76,17 +76,17 @@ def _exp(number: Lanes, x: Expression, *, negative: bool = False) -> Expression:
         larger = bits + tirx.Select(below, more, number.whole(0))
         return number.bits(larger, "float32") * tirx.Select(below, factor, number.real(1.0))
 
-    least = number.real(_LEAST)
-    return number.let(tirx.Select(x < least, least, x), of_limited)
+    lowest = number.real(_LOWEST)
+    return number.let(tirx.Select(x < lowest, lowest, x), of_limited)
 
 
 def _nearest(number: Lanes, x: Expression) -> Expression:
-    """The multiple of ln(2) that is nearest, with ``ROUND`` added to it."""
+    """The number of multiples of ln(2) nearest to x, with ``ROUND`` added to it."""
     return x * number.real(1 / math.log(2)) + number.real(ROUND)
 
 
 def _rest(number: Lanes, x: Expression, rounded: Expression) -> Expression:
-    """What a multiple of ln(2), rounded by adding ``ROUND`` to it, leaves of x."""
+    """The difference of x and a multiple of ln(2), whose number has ``ROUND`` added to it."""
     whole = rounded - number.real(ROUND)
     return x - whole * number.real(_LN2[0]) - whole * number.real(_LN2[1])
 
@@ -136,7 +136,7 @@ def log(number: Lanes, x: Expression) -> Expression:
 
 
 def sigmoid(number: Lanes, x: Expression) -> Expression:
-    """1 / (1 + e^-x), of -|x| to lose nothing where it is small."""
+    """1 / (1 + e^-x), computed of -|x|, so that small results are precise."""
 
     def quotient(x: Expression, power: Expression) -> Expression:
         one = number.real(1.0)
@@ -154,13 +154,13 @@ def sigmoid(number: Lanes, x: Expression) -> Expression:
 
 
 _ONE = 9.02
-"""The hyperbolic tangent of more is 1."""
+"""Above it the hyperbolic tangent is 1."""
 
 
 def tanh(number: Lanes, x: Expression) -> Expression:
     """The hyperbolic tangent: p / (p + 2) of p = e^2x - 1, which is 2^n q + (2^n - 1).
 
-    Where x is small n is 0 and p is q, so that nothing is lost.
+    If x is small n is 0 and p is q, so that no digits are lost.
     """
 
     def of_argument(x: Expression) -> Expression:
@@ -193,7 +193,7 @@ _ERF = (
 """erf(x) / x within the limit as a quotient of polynomials of x^2, the highest power first."""
 
 _ERF_LIMIT = 3.95
-"""The error function of more is 1."""
+"""Above it the error function is 1."""
 
 
 def erf(number: Lanes, x: Expression) -> Expression:

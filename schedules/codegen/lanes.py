@@ -1,7 +1,6 @@
 """Arithmetic in the lanes of a vector: what functions of real numbers are written with.
 
-Enters: operands of one width, scalars or vectors. Leaves: expressions of the same width. Knows
-nothing of particular functions.
+Input: operands of one width, scalars or vectors. Output: expressions of the same width.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tvm_nnef.tvm_support.compat import PrimExpression, lanes_of, typed
 Expression: TypeAlias = PrimExpression
 
 ROUND = 1.5 * 2**23
-"""Added to a number and taken away again it leaves the nearest whole one, also in its low bits."""
+"""Adding it to a number rounds to the nearest integer, which is in the low bits of the sum."""
 
 
 class Lanes:
@@ -57,14 +56,14 @@ class Lanes:
         return tirx.Let(var, value, body(var))
 
     def polynomial(self, x: Expression, coefficients: Sequence[float]) -> Expression:
-        """By Horner's rule, the highest coefficient first."""
+        """The value of a polynomial, the highest coefficient first."""
         total = self.real(coefficients[0])
         for coefficient in coefficients[1:]:
             total = total * x + self.real(coefficient)
         return total
 
     def scaled(self, x: Expression, powers: Expression) -> Expression:
-        """A value times two to the power of a whole number, rounded once, where it ``scales``."""
+        """A value times an integer power of two, rounded once, if the machine ``scales``."""
         everywhere, nearest = tirx.const(-1, "int16"), tirx.const(4, "int32")
         width = self._scaled_lanes
 
@@ -79,9 +78,9 @@ class Lanes:
         parts = [part(first) for first in range(0, self.lanes, width)]
         return parts[0] if len(parts) == 1 else tirx.Shuffle(parts, list(range(self.lanes)))
 
-    def limited(self, x: Expression, least: float, greatest: float) -> Expression:
-        """The value within two limits; NaN stays."""
-        high, low = self.real(greatest), self.real(least)
+    def limited(self, x: Expression, lowest: float, highest: float) -> Expression:
+        """The value clamped to two limits; NaN stays."""
+        high, low = self.real(highest), self.real(lowest)
 
         def below(x: Expression) -> Expression:
             return self.let(tirx.Select(x > high, high, x), above)
@@ -92,25 +91,16 @@ class Lanes:
         return self.let(x, below)
 
     def size(self, x: Expression) -> Expression:
-        """The value without its sign."""
+        """The absolute value."""
         return self.bits(self.bits(x, "int32") & self.whole(0x7FFFFFFF), "float32")
 
     def with_sign(self, size: Expression, x: Expression) -> Expression:
-        """A value that is not negative, with the sign of another one."""
+        """A non-negative value with the sign of another one."""
         sign = self.bits(x, "int32") & self.whole(-(2**31))
         return self.bits(self.bits(size, "int32") | sign, "float32")
 
-    def usually(
-        self, condition: Expression, fast: Expression, name: str, *operands: Expression
-    ) -> Expression:
-        """A value where a condition holds in all lanes, else all from a function of the C library.
-
-        The condition is tested once for all lanes, and the branch is foreseen.
-        """
-        return tirx.if_then_else(self._all(condition), fast, self.from_c_library(name, *operands))
-
     def from_c_library(self, name: str, *operands: Expression) -> Expression:
-        """A function of single numbers, called for one lane after the other."""
+        """A scalar function of the C library, called for one lane after the other."""
         dtype = str(operands[0].ty.dtype).split("x")[0]
         called = name + ("f" if dtype == "float32" else "")
         if self.lanes == 1:
@@ -120,26 +110,6 @@ class Lanes:
             for lane in range(self.lanes)
         ]
         return tirx.Shuffle(calls, list(range(self.lanes)))
-
-    def _all(self, condition: Expression) -> Expression:
-        """Whether a condition holds in all lanes."""
-        if self.lanes == 1:
-            return condition
-        # The opposite of a comparison would be another one, which numbers alone turn around.
-        flags = tirx.Select(condition, self.whole(0), self.whole(1))
-        return tirx.EQ(self._union(flags, self.lanes), tirx.const(0, "int32"))
-
-    def _union(self, flags: Expression, count: int) -> Expression:
-        half = count // 2
-        if not half:
-            return flags
-        halves = ([*range(first, first + half)] for first in (0, half))
-
-        def joined(vector: Expression) -> Expression:
-            first, second = (tirx.Shuffle([vector], lanes) for lanes in halves)
-            return self._union(first | second, half)
-
-        return self.let(flags, joined)
 
     def _wide(self, scalar: Expression) -> Expression:
         return scalar if self.lanes == 1 else tirx.Broadcast(scalar, self.lanes)

@@ -1,14 +1,13 @@
 """Functions of real numbers as arithmetic that runs in vector lanes.
 
-Enters: a PrimFunc whose loops are lowered. Leaves: the same, its calls of functions in float32
-replaced by additions, multiplications, comparisons and bit operations, for vectors and for single
-numbers alike. LLVM would call the C library once for each lane, which takes 6 to 16 times as long.
-What has no such arithmetic here, or is no float32, is called for each lane.
+Input: a PrimFunc whose loops are lowered. Output: the same, its calls of functions in float32
+replaced by additions, multiplications, comparisons and bit operations, for vectors and scalars
+alike. LLVM would call the C library for each lane, which takes 6 to 16 times as long. Functions
+without such arithmetic here, and those of other dtypes, are called for each lane.
 
-Accuracy, in units of the last place over all finite arguments, subnormal ones and results included
-(``tests/schedules/test_math.py``): ``exp``, ``log``, ``sin``, ``cos`` 2, ``tanh``, ``sigmoid`` 3,
-``erf`` 7; ``fmod`` and whole powers of two are exact. NaN gives NaN, infinities and zeros what they
-give in C.
+Accuracy, in units of the last place over all finite arguments, subnormal arguments and results
+included: ``exp``, ``log`` 2, ``tanh``, ``sigmoid`` 3, ``erf`` 7; integer powers of two are exact.
+NaN, infinities and zeros give what they give in C.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
-from tvm_nnef.schedules.codegen import angles, exponentials
+from tvm_nnef.schedules.codegen import exponentials
 from tvm_nnef.schedules.codegen.lanes import Expression, Lanes
 from tvm_nnef.schedules.machine import GENERIC, CpuModel, cpu_model
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, lanes_of, typed
@@ -62,10 +61,10 @@ def _expanded(call: PrimExpression, machine: CpuModel) -> PrimExpression:
 
 
 _ONLY_SCALAR = frozenset((
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cosh", "fmod",
-    "hypot", "ldexp", "log1p", "nextafter", "sinh", "tan", "tanh",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cos", "cosh", "fmod",
+    "hypot", "ldexp", "log1p", "nextafter", "sin", "sinh", "tan", "tanh",
 ))  # fmt: skip
-"""Functions that LLVM knows for single numbers only, or TVM's arithmetic does not do precisely."""
+"""Functions that LLVM has for scalars only, or that TVM computes imprecisely."""
 
 
 def _in_float32(call: Any, machine: CpuModel) -> PrimExpression:
@@ -76,10 +75,7 @@ def _in_float32(call: Any, machine: CpuModel) -> PrimExpression:
 
 
 def _pow(number: Lanes, x: Expression, exponent: Expression) -> Expression | None:
-    """Powers that are products of square roots, and whole powers of two.
-
-    Others are left to the C library.
-    """
+    """Powers that are products of square roots, and integer powers of two; None for others."""
     if _is_two(x) and _is_whole(exponent):
         return _power_of_two(number, exponent)
     while isinstance(exponent, tirx.Broadcast):
@@ -114,9 +110,9 @@ def _is_whole(value: Any) -> bool:
 
 
 def _power_of_two(number: Lanes, exponent: Expression) -> Expression:
-    """Two to the power of a whole number, as a product of two whose exponents are its halves.
+    """Two to the power of an integer, as a product of two powers whose exponents are its halves.
 
-    Both are numbers whose bits are those of the exponent; the product alone may be 0 or infinite.
+    Both are made from the bits of their exponents; only the product may be 0 or infinite.
     """
 
     def power(whole: Expression) -> Expression:
@@ -126,33 +122,6 @@ def _power_of_two(number: Lanes, exponent: Expression) -> Expression:
         return number.let(whole >> number.whole(1), lambda half: power(half) * power(whole - half))
 
     return number.let(number.cast(number.limited(exponent, -252.0, 254.0), "int32"), product)
-
-
-_QUOTIENT = 2.0**28
-"""Products of a smaller whole number and a float32 are exact in float64."""
-
-
-def _fmod(number: Lanes, x: Expression, y: Expression) -> Expression:
-    """What a whole multiple of y leaves of x, exactly, with the sign of x."""
-
-    def of_first(a: Expression) -> Expression:
-        return number.let(number.size(y), lambda b: of_sizes(a, b))
-
-    def of_sizes(a: Expression, b: Expression) -> Expression:
-        small = tirx.And(a < b * number.real(_QUOTIENT), b < number.real(math.inf))
-        wide = (number.cast(each, "float64") for each in (a, b))
-        fast = number.with_sign(number.cast(_remainder(number, *wide), "float32"), x)
-        return number.usually(small, fast, "fmod", x, y)
-
-    return number.let(number.size(x), of_first)
-
-
-def _remainder(number: Lanes, a: Expression, b: Expression) -> Expression:
-    """The same of numbers above zero; a quotient that was rounded up gave a negative one."""
-    whole = tirx.trunc(a / b)
-    return number.let(
-        a - whole * b, lambda r: tirx.Select(r < number.real(0.0, "float64"), r + b, r)
-    )
 
 
 def _finite(number: Lanes, x: Expression, power: Expression) -> Expression:
@@ -167,8 +136,5 @@ _FUNCTIONS: Mapping[str, Callable[..., Expression | None]] = {
     "sigmoid": exponentials.sigmoid,
     "tanh": exponentials.tanh,
     "erf": exponentials.erf,
-    "sin": angles.sin,
-    "cos": angles.cos,
-    "fmod": _fmod,
     "pow": _pow,
 }

@@ -1,9 +1,8 @@
 """Values that an expression computes once, in small buffers of their own.
 
-Enters: a PrimFunc whose loops are lowered, with ``Let`` in its expressions. Leaves: the same with
-statements in front of each store instead, which LLVM keeps in registers. Where TVM meets a ``Let``
-it simplifies the value with all values that it mentions written out, which for a function of a
-function of a function takes minutes.
+Input: a PrimFunc whose loops are lowered, with ``Let`` in its expressions. Output: the same with
+statements before each store instead, whose buffers LLVM keeps in registers. TVM simplifies the
+value of a ``Let`` with all values in it written out, which for nested functions takes minutes.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class _Steps:
         return self.taken(substituted(let.body, {let.var: held[(index,)]}))
 
     def _guarded(self, call: Any) -> Any:
-        """A condition may guard what is loaded, so that nothing moves in front of it."""
+        """A condition may guard loads, so that these stay after it."""
         if not is_conditional(call):
             return call
         condition, *arms = call.args

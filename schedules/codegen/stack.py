@@ -1,8 +1,8 @@
 """Small buffers of a kernel on its stack.
 
-Enters: a PrimFunc whose loops are lowered. Leaves: the same, its ``local`` buffers of few bytes
-marked for the stack, from where LLVM lifts them into registers. TVM would ask its runtime for each
-of them, anew for each tile or row, and nothing that lies in such memory stays in registers.
+Input: a PrimFunc whose loops are lowered. Output: the same, its ``local`` buffers of few bytes
+marked for the stack, from which LLVM lifts them into registers. TVM would allocate each of them by
+its runtime, for each tile or row, and keep nothing in registers.
 """
 
 from __future__ import annotations

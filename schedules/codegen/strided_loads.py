@@ -1,10 +1,9 @@
 """Loads of every second or third element as loads of all of them, sorted in registers.
 
-Enters: a PrimFunc whose loops are lowered, with vectors. Leaves: the same without loads whose lanes
-lie a small stride apart, which LLVM would take one lane after the other. Loads that run one after
-the other over neighbours, such as those of a window that moves by two, share what they load: the
-elements between those that one needs are what the next one needs. Nothing is read that does not lie
-between the first lane and the last, of all that share.
+Input: a PrimFunc whose loops are lowered, with vectors. Output: the same without loads whose lanes
+have a small stride, which LLVM would load one lane after the other. Adjacent statements that load
+neighbours, such as those of a window with stride 2, share vectors: the elements between those of
+one load are those of the next. No element outside of the first and last lane of all is read.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class _Strided:
 
     @staticmethod
     def of(load: Any) -> _Strided | None:
-        """What a load is; None where it is another kind of one."""
+        """What a load is; None for another kind."""
         if len(load.indices) != 1 or not isinstance(load.indices[0], tirx.Ramp):
             return None
         ramp = load.indices[0]
@@ -68,20 +67,20 @@ class _Strided:
     def vectors(self, shift: int = 0, more: int = 0) -> Any:
         """The load as vectors of neighbours, from ``shift`` elements before the first lane on.
 
-        They end ``more`` elements behind the last lane.
+        They end ``more`` elements after the last lane.
         """
         stride, lanes = self.stride, self.lanes
         if stride == -1:
             return tirx.Shuffle([self._vector(1 - lanes)], list(reversed(range(lanes))))
-        # The last vector ends with the last lane, so that it reads nothing behind.
+        # The last vector ends with the last lane, so that it reads nothing after it.
         last = (stride - 1) * (lanes - 1) + shift + more
         whole = lanes * (stride - 1)
         starts = [*(lanes * number for number in range(stride - 1)), last]
-        places = [
+        lanes_of_all = [
             position if position < whole else whole + position - last
             for position in range(shift, shift + stride * lanes, stride)
         ]
-        return tirx.Shuffle([self._vector(start - shift) for start in starts], places)
+        return tirx.Shuffle([self._vector(start - shift) for start in starts], lanes_of_all)
 
     def _vector(self, start: int) -> Any:
         ramp = self.load.indices[0]
@@ -127,8 +126,8 @@ def _sharing(statements: list[Any], bound: Mapping[Any, Any]) -> list[Any]:
             near = [item for item in ordered if item[0] < first + stride]
             ordered = ordered[len(near) :]
             reach = near[-1][0] - first
-            for place, found in near:
-                shift = place - first
+            for offset, found in near:
+                shift = offset - first
                 made[found.load] = found.vectors(shift, reach - shift)
     if not made:
         return statements

@@ -1,1 +1,1 @@
-"""Rewrites of Relax functions in front of legalization; they know no target's instructions."""
+"""Rewrites of Relax functions before and after legalization; no instruction set is named here."""

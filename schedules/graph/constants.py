@@ -41,11 +41,11 @@ _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
 }
 
 _EXACT = ("add", "subtract", "multiply", "maximum", "minimum")
-"""Those of them that are the same for integers, also where these wrap around."""
+"""Those that are the same for integers, wrapping around included."""
 
 
 def fold(operands: Operands, call: Any) -> RelaxExpression | None:
-    """The constant that a call gives; None where it is not known here."""
+    """The constant that a call results in; None if it is not folded."""
     name = operator_name(call)
     if not name or not is_tensor(call):
         return None

@@ -1,25 +1,24 @@
-"""Stages that are sums of products: how their indices tell products of matrices and convolutions.
+"""Stages that are sums of products, and by their indices matrix products or convolutions.
 
-Enters: a kernel. Leaves: its :class:`Contraction` stages and the roles of their
-axes. Builds nothing.
+Input: a kernel. Output: its :class:`Contraction` stages and the roles of their axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm_ffi
-from tvm import tirx
+from tvm import sym, tirx
+from tvm.ir import Range
 
-from tvm_nnef.schedules.analysis.expressions import mentions
+from tvm_nnef.schedules.analysis.expressions import mentions, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import read_guard
 from tvm_nnef.schedules.analysis.reducers import SUM
-from tvm_nnef.schedules.graph.groups import channel_of, single_channel, with_indices
 from tvm_nnef.schedules.graph.windows import Operand, Window, are_plain, operand_of
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, dtype_of
 
 _DTYPES = ("float32", "int32")
 """The dtypes in which operators compute what a sum of products does: others are rounded once."""
@@ -29,9 +28,8 @@ _DTYPES = ("float32", "int32")
 class Contraction:
     """A stage that is a sum of products; only the first operand may be read over windows.
 
-    Products outside of data that are padded may be left out: convolutions do that, too. Where
-    there are several ``groups`` of channels, the load of the first operand has the channels of one
-    group as its index.
+    Products outside of padded data may be left out, as convolutions do. If there are several
+    ``groups`` of channels, the load of the first operand has a channel of one group as its index.
     """
 
     stage: Stage
@@ -85,7 +83,7 @@ def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
     for first, right in (operands, operands[::-1]):
         if guard is not None and not guard.load.same_as(first):
             continue
-        for found in _forms(first, right, stage, kernel, init):
+        for found in _forms(first, right, stage, kernel):
             if guard is not None and found.data.padding is None:
                 continue
             if matrix_axes(found) if found.is_product else convolution_axes(found):
@@ -93,44 +91,60 @@ def _contraction(stage: Stage, kernel: Kernel) -> Contraction | None:
     return None
 
 
-def _forms(
-    first: Any, right: Any, stage: Stage, kernel: Kernel, init: Any
-) -> Iterable[Contraction]:
+def _forms(first: Any, right: Any, stage: Stage, kernel: Kernel) -> Iterable[Contraction]:
     """What the operands of a product are, with all channels or with those of a group each."""
-    data = operand_of(first, stage, kernel, init)
-    if data is not None and are_plain(right, [None] * len(right.indices), stage):
+    data = operand_of(first, stage, kernel)
+    if data is not None and are_plain(right, stage):
         yield Contraction(stage, data, right)
-    for place, output, groups, channel in _groups(first, stage) if data is None else ():
-        own, load, weights = stage, with_indices(first, {place: channel.var}), right
+    for dimension, output, groups, channel in _groups(first, stage) if data is None else ():
+        own, load, weights = stage, _with_indices(first, {dimension: channel.var}), right
         if channel not in stage.reduced:
             own = replace(stage, reduced=(*stage.reduced, channel))
             idle = [n for n, index in enumerate(right.indices) if isinstance(index, tirx.IntImm)]
-            weights = with_indices(right, dict.fromkeys(idle[:1], channel.var))
-        data = operand_of(load, own, kernel, init, {channel.var: groups})
-        plain = are_plain(weights, [None] * len(weights.indices), own)
-        if data is not None and data.moving and plain and has(weights, output):
+            weights = _with_indices(right, dict.fromkeys(idle[:1], channel.var))
+        data = operand_of(load, own, kernel, {channel.var: groups})
+        if data is not None and data.moving and are_plain(weights, own) and has(weights, output):
             yield Contraction(own, data, weights, groups)
 
 
 def _groups(load: Any, stage: Stage) -> Iterable[tuple[int, Axis, int, Axis]]:
     """Dimensions that are read in groups, each with the outputs, groups and channels of a group."""
-    for place, (index, extent) in enumerate(zip(load.indices, load.source.shape, strict=True)):
+    for dimension, (index, extent) in enumerate(zip(load.indices, load.source.shape, strict=True)):
         found: list[Any] = []
         tvm_ffi.structural_walk(index, (tirx.FloorDiv, found.append), order="post")
         for output in stage.axes:
             if not any(each.a.same_as(output.var) for each in found):
                 continue
-            for channel in (*stage.reduced, single_channel(output)):
+            single = Axis(tirx.Var("channel", dtype_of(output.var)), 1)
+            for channel in (*stage.reduced, single):
                 known = isinstance(extent, tirx.IntImm) and output.is_known and channel.is_known
                 groups = int(extent) // channel.extent if known else 0
                 if groups < 2 or groups * channel.extent != extent or output.extent % groups:
                     continue
-                if channel_of(output, output.extent // groups, groups, channel)(index):
-                    yield place, output, groups, channel
+                if _is_channel(index, output, groups, channel):
+                    yield dimension, output, groups, channel
+
+
+def _is_channel(index: Any, output: Axis, groups: int, channel: Axis) -> bool:
+    """Whether an index is that of a channel in the group of an output: ``o / size * count + c``."""
+    dtype, size = dtype_of(output.var), output.extent // groups
+    group, inner = tirx.Var("group", dtype), tirx.Var("inner", dtype)
+    analyzer = sym.Analyzer()
+    for var, extent in ((group, groups), (inner, size), (channel.var, channel.extent)):
+        analyzer.bind(var, Range(0, extent))
+    whole = {output.var: group * tirx.const(size, dtype) + inner}
+    expected = group * tirx.const(channel.extent, dtype) + channel.var
+    rest = analyzer.simplify(substituted(index, whole) - expected)
+    return isinstance(rest, tirx.IntImm) and int(rest.value) == 0
+
+
+def _with_indices(load: Any, indices: Mapping[int, Any]) -> Any:
+    """The load with other indices of some dimensions."""
+    return load.source[tuple(indices.get(n, index) for n, index in enumerate(load.indices))]
 
 
 def has(load: Any, axis: Axis) -> bool:
-    """Whether a dimension of a load is an axis."""
+    """Whether a load has an axis as an index."""
     return any(index.same_as(axis.var) for index in load.indices)
 
 
@@ -150,7 +164,7 @@ def matrix_axes(found: Contraction) -> tuple[list[Axis], list[Axis], list[Axis]]
     complete = all(axis in (*both, *rows, *columns) for axis in _moving(stage))
     if not complete or not rows or not columns:
         return None
-    # Rows in front of columns: else the operands change places.
+    # Rows come before columns: else the operands are swapped.
     if stage.axes.index(rows[-1]) > stage.axes.index(columns[-1]):
         return None
     return both, rows, columns
@@ -158,9 +172,9 @@ def matrix_axes(found: Contraction) -> tuple[list[Axis], list[Axis], list[Axis]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConvolutionAxes:
-    """What the axes of a convolution are for; ``channel`` is ``output`` where it is depthwise.
+    """What the axes of a convolution are for; ``channel`` is ``output`` if it is depthwise.
 
-    ``group`` numbers groups of channels, where these are an axis of their own.
+    ``group`` is the axis over groups of channels, if there is one.
     """
 
     batch: Axis
@@ -172,7 +186,7 @@ class ConvolutionAxes:
 
 
 def convolution_axes(found: Contraction) -> ConvolutionAxes | None:
-    """The roles of the axes of a convolution; None where one is missing."""
+    """The roles of the axes of a convolution; None if one is missing."""
     stage, left, right = found.stage, found.left, found.right
     windows = found.data.moving
     plain = [axis for axis in (*stage.axes, *stage.reduced) if has(left, axis)]

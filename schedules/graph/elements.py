@@ -1,8 +1,8 @@
-"""Stages that compute element by element, as the Relax operators that they equal.
+"""Elementwise stages as the Relax operators that they equal.
 
-Enters: a stage, and the Relax values of the buffers that it reads. Leaves: an expression of Relax
+Input: a stage, and the Relax values of the buffers that it reads. Output: an expression of Relax
 operators, so that constants fold and factors move into weights; None for anything but arithmetic
-and functions of real numbers at plain or broadcast positions.
+and functions of real numbers at equal or broadcast indices.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Stage
 from tvm_nnef.schedules.analysis.reducers import MAX, MIN, Reducer, read_max_min
 from tvm_nnef.schedules.graph.rewriting import Operands
+from tvm_nnef.schedules.graph.windows import positions
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     CALL,
@@ -46,7 +47,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     },
 }  # fmt: skip
 
-_EXTREMES: Mapping[Reducer, Callable[..., Any]] = {MAX: relax.op.maximum, MIN: relax.op.minimum}
+_MAX_MIN: Mapping[Reducer, Callable[..., Any]] = {MAX: relax.op.maximum, MIN: relax.op.minimum}
 
 
 def is_elementwise(stage: Stage) -> bool:
@@ -58,7 +59,7 @@ def is_elementwise(stage: Stage) -> bool:
 def as_operators(
     operands: Operands, stage: Stage, values: Mapping[Any, RelaxExpression]
 ) -> RelaxExpression | None:
-    """The stage as operators on the values of its buffers; None where it is none."""
+    """The stage as operators on the values of its buffers; None if it is something else."""
     read = [values[load.source] for load in loads(stage.value)]
     if not is_elementwise(stage) or not all(map(_is_safe, read)):
         return None
@@ -85,21 +86,21 @@ def _parts(value: Any) -> tuple[Callable[..., Any], Sequence[Any]] | None:
     if isinstance(value, CALL):
         make = _FUNCTIONS.get(str(getattr(value.op, "name", "")).removeprefix("tirx."))
         return None if make is None else (make, value.args)
-    extreme = read_max_min(value)
-    if extreme is not None:
-        return _EXTREMES[extreme[0]], extreme[1:]
+    chosen = read_max_min(value)
+    if chosen is not None:
+        return _MAX_MIN[chosen[0]], chosen[1:]
     binary = _BINARY.get(type(value))
     return None if binary is None else (binary, (value.a, value.b))
 
 
 def _is_known(value: Any, stage: Stage) -> bool:
     if isinstance(value, BUFFER_LOAD):
-        return str(value.source.dtype) == stage.dtype and _places(value, stage) is not None
+        return str(value.source.dtype) == stage.dtype and _axes(value, stage) is not None
     known = _parts(value)
     if known is None or dtype_of(value) != stage.dtype:
         return False
     make, parts = known
-    limits = make in _EXTREMES.values()
+    limits = make in _MAX_MIN.values()
     numbers = [float(part.value) for part in parts if isinstance(part, tirx.FloatImm)]
     if not all(map(math.isfinite if limits else _is_ordinary, numbers)):
         return False
@@ -108,40 +109,33 @@ def _is_known(value: Any, stage: Stage) -> bool:
 
 
 def _is_safe(value: RelaxExpression) -> bool:
-    """Whether a value may become a number in a kernel, as constants without dimensions do."""
+    """Whether a value may become a literal in a kernel, as constants without dimensions do."""
     array = constant_array(value)
     return array is None or array.size != 1 or _is_ordinary(float(array.item()))
 
 
 def _is_ordinary(number: float) -> bool:
-    """Whether TVM calculates well with a number: it takes x * 0 for 0, and refuses x / 0."""
+    """Whether TVM simplifies with a number as IEEE 754 says: not with 0, infinities and NaN."""
     return number != 0 and math.isfinite(number)
 
 
-def _places(load: Any, stage: Stage) -> list[int] | None:
-    """The axes that the long dimensions of a load run through; None where they are not in order."""
-    places = []
-    for index, given in zip(load.indices, load.source.shape, strict=True):
-        extent = sizes.extent(given)
-        if isinstance(index, tirx.IntImm) and index.value == 0 and sizes.same(extent, 1):
-            continue
-        place = next((n for n, a in enumerate(stage.axes) if index.same_as(a.var)), None)
-        if place is None or not sizes.same(extent, stage.axes[place].extent):
-            return None
-        places.append(place)
-    return places if places == sorted(set(places)) else None
+def _axes(load: Any, stage: Stage) -> list[int] | None:
+    """The axes that a load has as indices, all along its dimensions; None for another load."""
+    found = positions(load, stage)
+    if found is None:
+        return None
+    pairs = zip(found, map(sizes.extent, load.source.shape), strict=True)
+    whole = all(n is None or sizes.same(extent, stage.axes[n].extent) for n, extent in pairs)
+    return [n for n in found if n is not None] if whole else None
 
 
 def _aligned(
     operands: Operands, load: Any, stage: Stage, value: RelaxExpression
 ) -> RelaxExpression:
     """The operand of a load in a shape that broadcasts as the load does."""
-    places = _places(load, stage)
-    assert places is not None
-    if not places:
-        wanted: list[Any] = []
-    else:
-        wanted = [a.extent if n in places else 1 for n, a in enumerate(stage.axes)]
+    axes = _axes(load, stage)
+    assert axes is not None
+    wanted = [a.extent if n in axes else 1 for n, a in enumerate(stage.axes)] if axes else []
     shape = shape_and_dtype(value)[0]
     if len(shape) == len(wanted) and all(map(sizes.same, shape, wanted)):
         return value

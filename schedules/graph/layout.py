@@ -1,12 +1,9 @@
-"""Channels last inside of a graph: convolutions and what stands around them run on N X C tensors.
+"""Channels last inside of a graph: convolutions and the operators around them run on N X C tensors.
 
-Enters: Relax functions with convolutions whose channels stand behind the batch. Leaves: the same
-functions, in which convolutions read and write channels last, and every operator between them that
-does not mind runs on the permuted tensor too. Tensors are permuted back only where an operator
-needs the original order, and at the edges of the graph. Chooses nothing about weights.
-
-A permutation in the graph itself only changes orders (:mod:`placement`). What is done with each
-operator stands in :mod:`layout_rules`.
+Input: Relax functions with convolutions of ``[N, C, X...]``. Output: the same functions, in which
+convolutions read and write channels last, and so does every operator between them that can
+(:mod:`layout_operators`). Tensors are permuted back only for an operator that needs the original
+order, and at the edges of the graph. A permutation in the graph itself only changes orders.
 """
 
 from __future__ import annotations
@@ -16,9 +13,9 @@ from typing import Any
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_nnef.schedules.graph.layout_rules import RULES
-from tvm_nnef.schedules.graph.placement import Order, Placed, extent_of
-from tvm_nnef.schedules.graph.rewriting import operator_name, without_dataflow
+from tvm_nnef.schedules.graph.layout_operators import ON_PERMUTED
+from tvm_nnef.schedules.graph.permuted import Order, Permuted
+from tvm_nnef.schedules.graph.rewriting import operator_name, with_functions, without_dataflow
 from tvm_nnef.tvm_support.compat import (
     Module,
     RelaxExpression,
@@ -30,112 +27,92 @@ from tvm_nnef.tvm_support.compat import (
 
 
 def channels_last(mod: Module) -> Module:
-    """The module with convolutions, and what is around them, channels last."""
-    mod = without_dataflow(mod)
-    walk = _Layout(mod)
-    for variable, function in list(mod.functions.items()):
-        if isinstance(function, relax.Function):
-            walk.builder_.update_func(variable, walk.visit_expr(function))
-    return relax.transform.DeadCodeElimination()(walk.builder_.get())
+    """The module with convolutions, and the operators around them, channels last."""
+    relayout = _Relayout(without_dataflow(mod))
+    return relax.transform.DeadCodeElimination()(with_functions(relayout, relayout.visit_expr))
 
 
 @mutator
-class _Layout(PyExprMutator):  # type: ignore[misc]
-    """Walks over bindings.
-
-    ``placed`` knows the variables that have a permuted form, ``items`` those of several tensors.
-    """
+class _Relayout(PyExprMutator):  # type: ignore[misc]
+    """``forms`` are the permuted forms of variables, lists of those of a tuple."""
 
     def __init__(self, mod: Module) -> None:
         super().__init__(mod)
         self.functions = prim_functions(mod)
-        self.placed: dict[Any, Placed] = {}
-        self.items: dict[Any, list[Placed]] = {}
+        self.forms: dict[Any, Permuted | list[Permuted]] = {}
         self.restored: dict[Any, Any] = {}
         self.permutations: dict[Any, Any] = {}
 
     def visit_var_binding_(self, binding: Any) -> None:
         if operator_name(binding.value) == "permute_dims":
             self.permutations[binding.var] = binding.value
-        made = self.permuted(binding.value)
+        made = self.on_permuted(binding.value)
         if made is None:
             super().visit_var_binding_(binding)
             return
         name = str(binding.var.name)
         if isinstance(made, list):
-            self.items[binding.var] = [
-                self.bound(item, f"{name}_{n}") for n, item in enumerate(made)
-            ]
+            self.forms[binding.var] = [self.bound(m, f"{name}_{n}") for n, m in enumerate(made)]
         else:
-            self.placed[binding.var] = self.bound(made, name)
+            self.forms[binding.var] = self.bound(made, name)
 
-    def bound(self, made: Placed, name: str) -> Placed:
+    def bound(self, made: Permuted, name: str) -> Permuted:
         """A permuted tensor as a variable."""
-        return Placed(self.builder_.emit(made.value, name), made.order)
+        return Permuted(self.builder_.emit(made.value, name), made.order)
 
     def visit_seq_expr_(self, sequence: Any) -> Any:
-        outside = dict(self.placed), dict(self.items), dict(self.restored)
+        outside = dict(self.forms), dict(self.restored)
         visited = super().visit_seq_expr_(sequence)
-        self.placed, self.items, self.restored = outside
+        self.forms, self.restored = outside
         return visited
 
     def visit_var_(self, variable: Any) -> Any:
-        return self.plain(variable)
-
-    def plain(self, variable: Any) -> Any:
         """A variable in the original order."""
         if variable in self.restored:
             return self.restored[variable]
-        if variable not in self.placed and variable not in self.items:
+        form = self.forms.get(variable)
+        if form is None:
             found = self.get_var_remap(variable)
             return variable if found is None else found
-        value = self.original(variable)
+        value: RelaxExpression = (
+            relax.Tuple([self.restoring(item) for item in form])
+            if isinstance(form, list)
+            else self.restoring(form)
+        )
         if not isinstance(value, relax.Var):
             value = self.builder_.emit(value)
         self.restored[variable] = value
         return value
 
-    def original(self, variable: Any) -> Any:
-        """The expression of what has a permuted form, in the original order."""
-        if variable in self.placed:
-            return self.restoring(self.placed[variable])
-        return relax.Tuple([self.restoring(item) for item in self.items[variable]])
-
-    def restoring(self, placed: Placed) -> Any:
+    def restoring(self, form: Permuted) -> RelaxExpression:
         """The expression of a permuted tensor in the original order."""
-        order = placed.order
-        inverse = [order.index(dimension) for dimension in range(len(order))]
-        if inverse == sorted(inverse):
-            return placed.value
-        shape = [placed.shape[d] for d in inverse]
-        moved = [d for d in order if extent_of(placed, d) != 1]
-        if moved == sorted(moved) and all(isinstance(e, int) for e in shape):
-            return relax.op.reshape(placed.value, tuple(shape))
-        return relax.op.permute_dims(placed.value, inverse)
+        return _permutation(form.value, [form.order.index(d) for d in range(len(form.order))])
 
-    def permuted(self, value: Any) -> Placed | list[Placed] | None:
-        """The permuted form of what a variable is bound to; None where it stays as it is."""
-        if isinstance(value, relax.TupleGetItem) and value.tuple_value in self.items:
-            return self.items[value.tuple_value][int(value.index)]
+    def on_permuted(self, value: Any) -> Permuted | list[Permuted] | None:
+        """The permuted form of the value of a variable; None if it keeps the original order."""
+        if isinstance(value, relax.TupleGetItem):
+            items = self.forms.get(value.tuple_value)
+            return items[int(value.index)] if isinstance(items, list) else None
         if isinstance(value, relax.Var):
-            return self.placed.get(value) or self.items.get(value)
-        rule = RULES.get(operator_name(value))
-        return None if rule is None else rule(self, value)
+            return self.forms.get(value)
+        apply = ON_PERMUTED.get(operator_name(value))
+        return None if apply is None else apply(self, value)
 
-    def placement(self, operand: Any) -> Placed | None:
-        """The permuted form of an operand, where it has one."""
-        return self.placed.get(operand) if isinstance(operand, relax.Var) else None
+    def permuted(self, operand: Any) -> Permuted | None:
+        """The permuted form of an operand, if it has one."""
+        form = self.forms.get(operand) if isinstance(operand, relax.Var) else None
+        return form if isinstance(form, Permuted) else None
 
-    def comes_in(self, operand: Any, order: Order) -> bool:
+    def has_order(self, operand: Any, order: Order) -> bool:
         """Whether an operand has an order without being permuted for it."""
-        placed = self.placement(operand)
-        if placed is not None:
-            return placed.order == order
-        before = self.before(operand, order)
-        return list(order) == sorted(order) if before is None else self.comes_in(*before)
+        form = self.permuted(operand)
+        if form is not None:
+            return form.order == order
+        before = self.before_permutation(operand, order)
+        return list(order) == sorted(order) if before is None else self.has_order(*before)
 
-    def before(self, operand: Any, order: Order) -> tuple[Any, Order] | None:
-        """What an operand was permuted from, and the order that is ``order`` then."""
+    def before_permutation(self, operand: Any, order: Order) -> tuple[Any, Order] | None:
+        """The tensor that an operand is a permutation of, and its order that equals ``order``."""
         permutation = self.permutations.get(operand) if isinstance(operand, relax.Var) else None
         if permutation is None:
             return None
@@ -144,30 +121,27 @@ class _Layout(PyExprMutator):  # type: ignore[misc]
         return permutation.args[0], tuple(axes[d] for d in order)
 
     def in_order(self, operand: Any, order: Order) -> RelaxExpression:
-        """An operand in an order, by permuting it where it is not."""
-        placed = self.placement(operand)
-        if placed is not None and placed.order == order:
-            return placed.value
+        """An operand in an order, permuted if it has another one."""
+        form = self.permuted(operand)
+        if form is not None and form.order == order:
+            return form.value
         array = constant_array(operand)
         if array is not None:
             return constant(array.transpose(order))
-        before = self.before(operand, order) if placed is None else None
+        before = self.before_permutation(operand, order) if form is None else None
         if before is not None:
             return self.in_order(*before)
         found: RelaxExpression = self.visit_expr(operand)
-        if list(order) == sorted(order):
-            return found
-        shape = shape_and_dtype(found)[0]
-        moved = [d for d in order if shape[d] != 1]
-        if moved == sorted(moved) and all(isinstance(extent, int) for extent in shape):
-            return self._emitted(relax.op.reshape(found, tuple(shape[d] for d in order)))
-        return self._emitted(relax.op.permute_dims(found, list(order)))
+        made = _permutation(found, list(order))
+        return made if made is found else self.builder_.emit(made)
 
-    def _emitted(self, expression: RelaxExpression) -> RelaxExpression:
-        variable: RelaxExpression = self.builder_.emit(expression)
-        return variable
 
-    def normal(self, expression: RelaxExpression) -> RelaxExpression:
-        """The expression with its type."""
-        normal: RelaxExpression = self.builder_.normalize(expression)
-        return normal
+def _permutation(value: RelaxExpression, order: list[int]) -> RelaxExpression:
+    """The value with its dimensions in an order: a reshape if only those of size 1 move."""
+    if order == sorted(order):
+        return value
+    shape = shape_and_dtype(value)[0]
+    moved = [dimension for dimension in order if shape[dimension] != 1]
+    if moved == sorted(moved) and all(isinstance(extent, int) for extent in shape):
+        return relax.op.reshape(value, tuple(shape[dimension] for dimension in order))
+    return relax.op.permute_dims(value, order)

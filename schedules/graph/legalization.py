@@ -1,10 +1,9 @@
-"""Relax operators that TVM's own legalization gets wrong at infinities and at what is no number.
+"""Relax operators that TVM's own legalization gets wrong at infinities and NaN.
 
-TVM's maxima and minima start from the least and the greatest finite number, and lose a NaN
-depending on where it stands; here they are -inf and inf of nothing, and NaN where one is NaN. Where
-all are infinite it finds the extreme at place -1. Its convolutions multiply their padding with
-weights, which may be infinite. A legalization takes a call of a Relax operator and gives a call of
-its PrimFunc. Knows TVM only.
+TVM's max and min start from the lowest and highest finite number, and lose a NaN depending on the
+order of operands; here they start from -inf and inf, and keep NaN. Its argmax and argmin of
+infinities only are -1. Its convolutions multiply their padding with weights, which may be infinite.
+A legalization takes a call of a Relax operator and returns a call of its PrimFunc.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import tvm_ffi
@@ -29,7 +27,13 @@ from tvm_nnef.extremes import (
 from tvm_nnef.function_attributes import ArgReduction, annotation_attributes
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
-from tvm_nnef.schedules.graph.convolution_kernels import Window, channels_first, is_exact, padded
+from tvm_nnef.schedules.graph.convolution_kernels import (
+    Window,
+    by_output,
+    convolution,
+    is_exact,
+    padded,
+)
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te
 from tvm_nnef.tvm_support.compat import (
     BUFFER_TYPE,
@@ -49,117 +53,100 @@ Legalization: TypeAlias = "Callable[[BlockBuilder, CALL], RelaxExpression]"
 
 
 def _max_pool(builder: BlockBuilder, call: CALL) -> RelaxExpression:
-    """The greatest element of each window."""
+    """The max of each window."""
     reducer = te.comm_reducer(lambda x, y: greater(x, y), least, name="maximum")
-    windows = _Windows.of(call)
 
     def pooled(symbols: Symbols, data: te.Tensor) -> Any:
-        return windows.reduced(_shape(call, symbols), data, reducer, least(data.dtype), "max_pool")
+        return _over_windows(call, symbols, data, reducer, least(data.dtype), "max_pool")
 
     return call_te(builder, pooled, [call.args[0]], "max_pool")
 
 
 def _avg_pool(builder: BlockBuilder, call: CALL) -> RelaxExpression:
-    """The sum of each window, by its size or by how many of its elements are no padding."""
-    windows, every = _Windows.of(call), bool(call.attrs.count_include_pad)
+    """The sum of each window, by its size or by how many of its elements are not padding."""
+    window, axes = _window(call), _spatial(call)
 
     def pooled(symbols: Symbols, data: te.Tensor) -> Any:
-        shape = _shape(call, symbols)
-        sums = windows.reduced(shape, data, te.sum, tirx.const(0, data.dtype), "sum_pool")
+        sums = _over_windows(call, symbols, data, te.sum, tirx.const(0, data.dtype), "sum_pool")
+
+        def count(number: int, index: PrimExpression) -> PrimExpression:
+            """How many steps along a dimension meet an element."""
+            step, extent = window.dilation[number], data.shape[axes[number]]
+            start = window.before[number] - index * window.stride[number]
+            first = tirx.max(tirx.floordiv(start + (step - 1), step), 0)
+            end = tirx.floordiv(start + extent + (step - 1), step)
+            return tirx.min(end, window.size[number]) - first
 
         def element(*indices: PrimExpression) -> PrimExpression:
-            counts = (windows.count(data, axis, indices[axis]) for axis in windows.axes)
-            whole = tirx.const(math.prod(windows.sizes), "int64")
-            count = whole if every else functools.reduce(lambda a, b: a * b, counts)
-            return sums(*indices) / tirx.Cast(data.dtype, count)
+            size: PrimExpression = tirx.const(math.prod(window.size), "int64")
+            if not call.attrs.count_include_pad:
+                counts = [count(number, indices[axis]) for number, axis in enumerate(axes)]
+                size = functools.reduce(lambda a, b: a * b, counts)
+            mean: PrimExpression = sums(*indices) / tirx.Cast(data.dtype, size)
+            return mean
 
-        return te.compute(shape, element, name="avg_pool")
+        return te.compute(_shape(call, symbols), element, name="avg_pool")
 
     return call_te(builder, pooled, [call.args[0]], "avg_pool")
 
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """The windows of a pooling: for each of ``axes`` a size, a stride, and so on."""
+def _spatial(call: CALL) -> list[int]:
+    """The dimensions that the windows of a pooling slide along."""
+    return [n for n, letter in enumerate(str(call.attrs.layout)) if letter in "DHW"]
 
-    axes: list[int]
-    sizes: list[int]
-    strides: list[int]
-    dilation: list[int]
-    before: list[int]
-    after: list[int]
-    ceil: bool
 
-    @staticmethod
-    def of(call: CALL) -> _Windows:
-        """The windows that the attributes of a pooling describe."""
-        attributes = call.attrs
-        axes = [n for n, letter in enumerate(str(attributes.layout)) if letter in "DHW"]
-        sizes, strides, dilation, padding = (
-            [int(item) for item in getattr(attributes, name)]
-            for name in ("pool_size", "strides", "dilation", "padding")
-        )
-        before, after = padding[: len(axes)], padding[len(axes) :]
-        return _Windows(axes, sizes, strides, dilation, before, after, bool(attributes.ceil_mode))
+def _window(call: CALL) -> Window:
+    return Window.of(call.attrs, call.attrs.pool_size)
 
-    def reduced(
-        self,
-        shape: Sequence[Any],
-        data: Any,
-        reducer: Callable[..., PrimExpression],
-        neutral: Any,
-        name: str,
-    ) -> te.Tensor:
-        """What a reducer makes of each window, in a frame of what changes nothing."""
-        source = padded(data, self.axes, self.before, self._behind(shape, data), neutral)
 
-        def element(*indices: PrimExpression) -> PrimExpression:
-            loops = [te.reduce_axis((0, size), "window") for size in self.sizes]
-            places = list(indices)
-            for axis, loop, stride, step in zip(
-                self.axes, loops, self.strides, self.dilation, strict=True
-            ):
-                places[axis] = indices[axis] * stride + loop.var * step
-            return reducer(source(*places), axis=loops)
+def _over_windows(
+    call: CALL,
+    symbols: Symbols,
+    data: te.Tensor,
+    reducer: Callable[..., PrimExpression],
+    neutral: PrimExpression,
+    name: str,
+) -> Any:
+    """The reduction of each window of a pooling over data padded with a neutral value."""
+    window, axes, shape = _window(call), _spatial(call), _shape(call, symbols)
+    after = _padding_after(call, window, [shape[axis] for axis in axes], data)
+    source, steps = padded(data, axes, window.before, after, neutral), window.axes()
 
-        return te.compute(shape, element, name=name)
+    def element(*indices: PrimExpression) -> PrimExpression:
+        positions = window.positions([indices[axis] for axis in axes], [s.var for s in steps])
+        moved = {**dict(enumerate(indices)), **dict(zip(axes, positions, strict=True))}
+        return reducer(source(*moved.values()), axis=steps)
 
-    def count(self, data: Any, axis: int, index: PrimExpression) -> PrimExpression:
-        """How many steps of the window at an index along an axis meet an element."""
-        place = self.axes.index(axis)
-        step = self.dilation[place]
-        start = self.before[place] - index * self.strides[place]
-        first = tirx.max(tirx.floordiv(start + (step - 1), step), 0)
-        behind = tirx.floordiv(start + data.shape[axis] + (step - 1), step)
-        return tirx.min(behind, self.sizes[place]) - first
+    return te.compute(shape, element, name=name)
 
-    def _behind(self, shape: Sequence[Any], data: te.Tensor) -> list[int]:
-        """The padding behind the data, which the last window may reach beyond (``ceil_mode``)."""
-        behind = list(self.after)
-        for place, (axis, size, stride, step) in enumerate(
-            zip(self.axes, self.sizes, self.strides, self.dilation, strict=True)
-        ):
-            reach = (shape[axis] - 1) * stride + (size - 1) * step + 1
-            missing = sym.Analyzer().simplify(reach - self.before[place] - data.shape[axis])
-            if isinstance(missing, tirx.IntImm):
-                behind[place] = max(behind[place], int(missing))
-            elif self.ceil:
-                behind[place] += stride - 1
-        return behind
+
+def _padding_after(call: CALL, window: Window, results: Sequence[Any], data: Any) -> list[int]:
+    """The padding after the data, which the last window may exceed (``ceil_mode``)."""
+    found = list(window.after)
+    for number, (axis, result) in enumerate(zip(_spatial(call), results, strict=True)):
+        last = (result - 1) * window.stride[number]
+        reach = last + (window.size[number] - 1) * window.dilation[number] + 1
+        missing = sizes.simplified(reach - window.before[number] - data.shape[axis])
+        if sizes.is_known(missing):
+            found[number] = max(found[number], missing)
+        elif call.attrs.ceil_mode:
+            found[number] += window.stride[number] - 1
+    return found
 
 
 def _convolution(builder: BlockBuilder, call: CALL) -> RelaxExpression:
-    """A convolution that leaves out what lies in its padding, where weights may not be finite."""
+    """A convolution that multiplies no padding if a weight may not be finite."""
     attributes, weights = call.attrs, call.args[1]
     layout, (shape, dtype) = str(attributes.data_layout), shape_and_dtype(weights)
-    window = Window.of(attributes, len(layout) - 2, shape[2:])
     plain = (layout[:2], str(attributes.kernel_layout)[:2]) == ("NC", "OI")
     plain = plain and str(attributes.out_layout) in ("", layout)
     same = shape_and_dtype(call)[1] == dtype and all(map(sizes.is_known, shape))
-    exact = window.is_padded and is_exact(constant_array(weights), dtype)
-    if not (plain and same and exact):
+    padding = any(map(int, attributes.padding))
+    if not (plain and same and padding and is_exact(constant_array(weights), dtype)):
         return _standard(builder, call)
-    function = channels_first(window, int(attributes.groups), exact=True)
+    window, groups = Window.of(attributes, shape[2:]), int(attributes.groups)
+    outputs, depth = shape[:2]
+    function = convolution(window, outputs, groups, depth, by_output, last=False, exact=True)
     return builder.call_te(function, *call.args[:2], primfunc_name_hint="conv")
 
 
@@ -171,11 +158,11 @@ def _reduced(function: Combination, first: Callable[[Any], PrimExpression]) -> L
 
         def reduced(symbols: Symbols, data: te.Tensor) -> Any:
             loops = [te.reduce_axis((0, data.shape[axis]), "step") for axis in gone]
-            reducer = te.comm_reducer(lambda x, y: function(x, y), first, name="extreme")
+            reducer = te.comm_reducer(lambda x, y: function(x, y), first, name="combine")
 
             def element(*indices: PrimExpression) -> PrimExpression:
-                places = _joined(call, indices, [loop.var for loop in loops])
-                return reducer(data(*places), axis=loops)
+                position = _joined(call, indices, [loop.var for loop in loops])
+                return reducer(data(*position), axis=loops)
 
             return te.compute(_shape(call, symbols), element, name="reduced")
 
@@ -212,18 +199,18 @@ def _gone(call: CALL) -> list[int]:
 
 
 def _joined(
-    call: Any, indices: Sequence[PrimExpression], inner: Sequence[PrimExpression]
+    call: CALL, indices: Sequence[PrimExpression], inner: Sequence[PrimExpression]
 ) -> list[PrimExpression]:
-    """The position of an operand at indices of the result, and of what is reduced."""
+    """The indices of an operand, from those of the result and of the reduced dimensions."""
     gone, keep = _gone(call), bool(call.attrs.keepdims)
     kept = iter(i for n, i in enumerate(indices) if not keep or n not in gone)
-    places = iter(inner)
+    steps = iter(inner)
     rank = len(call.args[0].ty.shape)
-    return [next(places) if n in gone else next(kept) for n in range(rank)]
+    return [next(steps) if n in gone else next(kept) for n in range(rank)]
 
 
-def _shape(call: Any, symbols: Symbols) -> list[PrimExpression]:
-    """The extents of what a call gives, in the symbols of its kernel."""
+def _shape(call: CALL, symbols: Symbols) -> list[PrimExpression]:
+    """The shape of the result of a call, in the symbols of its kernel."""
     return [substituted(extent, symbols) for extent in call.ty.shape.values]
 
 
@@ -233,9 +220,9 @@ def _elementwise(function: Combination, name: str) -> Legalization:
 
 
 def _combined(
-    builder: BlockBuilder, call: Any, operands: Sequence[Any], function: Combination, name: str
+    builder: BlockBuilder, call: CALL, operands: Sequence[Any], function: Combination, name: str
 ) -> RelaxExpression:
-    """A function of the elements of two operands; a constant of rank 0 becomes a number."""
+    """A function of the elements of two operands; a constant of rank 0 becomes a literal."""
     numbers = [_number(operand) for operand in operands]
     if all(number is not None for number in numbers):
         numbers[0] = None
@@ -271,7 +258,7 @@ def _relu(builder: BlockBuilder, call: CALL) -> RelaxExpression:
 
 
 def with_plain_shapes(mod: Module) -> Module:
-    """The module with all extents of tensors and buffers in their simplest form.
+    """The module with the dimensions of all tensors and buffers in their simplest form.
 
     TVM writes ``h + 2 - 3 + 1`` in the kernel of a convolution, and then takes its result for
     another tensor than the one of ``h`` rows that the next kernel reads.
@@ -307,7 +294,7 @@ def _standard(builder: BlockBuilder, call: CALL) -> RelaxExpression:
 
 
 def _reshape(builder: BlockBuilder, call: CALL) -> RelaxExpression:
-    """A view, where a kernel would divide by symbols to find each element."""
+    """A view, if a kernel would divide by symbols to find each element."""
     before, after = shape_and_dtype(call.args[0])[0], shape_and_dtype(call)[0]
     plain = all(map(sizes.is_known, (*before, *after)))
     if plain or sizes.groups(before, after) is not None:

@@ -1,10 +1,9 @@
 """Loops of the virtual machine that become one kernel, with the kernels of a step in it.
 
-Enters: a module whose PrimFuncs are scheduled. Leaves: the same, in which a call of a function with
-``LOOP_STEPS`` is a call of one PrimFunc: the steps one after the other, in each the kernels of the
-body as they were scheduled. A step of few kernels that take some microseconds each waits longer for
-the virtual machine than it computes. Only where the body calls kernels and nothing else, and the
-shapes of what it is given tell all symbols; the calls of the virtual machine stay for the rest.
+Input: a module whose PrimFuncs are scheduled. Output: the same, in which a call of a function with
+``LOOP_STEPS`` is a call of one PrimFunc: the steps in order, each the scheduled kernels of a body.
+The virtual machine takes longer to start a small kernel than the kernel takes. The body may call
+kernels only, and the shapes of its operands must define all symbols; other loops stay as they are.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ Operand = Any
 """A buffer, or a Relax constant."""
 
 
-def with_whole_loops(mod: Module, rule: str) -> Module:
-    """The module with loops as kernels; ``rule`` is the attribute that names what made a kernel."""
+def with_loop_kernels(mod: Module, strategy: str) -> Module:
+    """The module with loops as kernels; ``strategy`` is the attribute that names their strategy."""
     if not any(LOOP_STEPS in (function.attrs or {}) for function in mod.functions.values()):
         return mod
-    walk = _Walk(mod, rule)
+    walk = _LoopCalls(mod, strategy)
     for variable, function in list(mod.functions.items()):
         if isinstance(function, relax.Function):
             walk.builder_.update_func(variable, walk.visit_expr(function))
@@ -66,13 +65,13 @@ def with_whole_loops(mod: Module, rule: str) -> Module:
 
 
 @mutator
-class _Walk(PyExprMutator):  # type: ignore[misc]
+class _LoopCalls(PyExprMutator):  # type: ignore[misc]
     """Replaces calls of loops; ``made`` are the kernels by the body that they run."""
 
-    def __init__(self, mod: Module, rule: str) -> None:
+    def __init__(self, mod: Module, strategy: str) -> None:
         super().__init__(mod)
         self.mod = mod
-        self.rule = rule
+        self.strategy = strategy
         self.kernels = prim_functions(mod)
         self.made: dict[Any, _Loop] = {}
 
@@ -85,7 +84,7 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
         loop = None if body is None else _Loop.of(body, self.kernels)
         if loop is None:
             return visited
-        kernel = loop.kernel(int(function.attrs[LOOP_STEPS])).with_attr(self.rule, NAME)
+        kernel = loop.kernel(int(function.attrs[LOOP_STEPS])).with_attr(self.strategy, NAME)
         variable = self.builder_.add_func(kernel, "loop")
         self.made[variable] = loop
         given = [argument for argument in visited.args if is_tensor(argument)]
@@ -139,7 +138,7 @@ class _Loop:
 
     @staticmethod
     def of(function: Any, kernels: Mapping[str, PrimFunction]) -> _Loop | None:
-        """The loop that a function is the body of; None where it does more than call kernels."""
+        """The loop that a function is the body of; None if it does more than call kernels."""
         count = len(function.ret_ty.fields) - 1
         parameters = [p for p in function.params if not isinstance(p.ty, relax.ShapeType)]
         if not all(map(is_tensor, parameters)):
@@ -150,13 +149,13 @@ class _Loop:
         values = dict(zip(parameters, buffers, strict=True))
         if size > _LARGEST_STATE or not loop._read(function, values, kernels):
             return None
-        return loop if 0 < len(loop.steps) <= _MOST_KERNELS and loop._is_told() else None
+        return loop if 0 < len(loop.steps) <= _MOST_KERNELS and loop._defines_symbols() else None
 
-    def _is_told(self) -> bool:
-        """Whether the symbols of all buffers stand alone as extents of what the loop is given."""
-        told = [extent for buffer in (*self.carried, *self.given) for extent in buffer.shape]
+    def _defines_symbols(self) -> bool:
+        """Whether all symbols are dimensions of the operands of the loop."""
+        defined = [extent for buffer in (*self.carried, *self.given) for extent in buffer.shape]
         found = [s for step in self.steps for o in step.operands for s in _symbols(o)]
-        return all(any(symbol.same_as(each) for each in told) for symbol in found)
+        return all(any(symbol.same_as(each) for each in defined) for symbol in found)
 
     def _copied(self, function: Any) -> Iterator[Buffer]:
         """State that is not written in place."""
@@ -180,16 +179,16 @@ class _Loop:
         if not isinstance(results, list) or len(results) != 1 + len(self.carried):
             return False
         self.results = results
-        # What stays is where it was; what another tensor was is gone when it is copied.
+        # State that becomes other state would be overwritten before it is copied.
         return not any(
-            _is_among(buffer, [c for place, c in enumerate(self.carried, 1) if place != number])
+            _is_among(buffer, [c for other, c in enumerate(self.carried, 1) if other != number])
             for number, buffer in enumerate(results)
         )
 
     def _value(
         self, value: Any, values: Mapping[Any, Any], kernels: Mapping[str, PrimFunction]
     ) -> Any:
-        """The buffer that an expression is found in, a list for a tuple; None where it is other."""
+        """The buffer of an expression, a list for a tuple; None for other expressions."""
         match value:
             case relax.Tuple():
                 fields = [self._value(each, values, kernels) for each in value.fields]
@@ -225,8 +224,8 @@ class _Loop:
         if kernel is None or not isinstance(read, list) or not all(map(_has_shape, kinds)):
             return None
         if name == "call_tir_inplace":
-            (place,) = call.attrs.inplace_indices
-            written = [read[int(place)]]
+            (index,) = call.attrs.inplace_indices
+            written = [read[int(index)]]
             if not any(written[0].same_as(buffer) for buffer in self.carried):
                 return None
             self.steps.append(_Step(kernel, tuple(read)))
@@ -268,9 +267,9 @@ class _Loop:
         return with_own_symbols(made_kernel).with_attr(POLLS_SIGNALS, 1)
 
     def _is_direct(self, number: int) -> bool:
-        """Whether a step may write a result where the next one reads it.
+        """Whether a step may write a result into the buffer that the next step reads.
 
-        Nothing may read what was there from the kernel on that writes it.
+        No kernel after the one that writes it may read the old value.
         """
         value = self.results[number]
         if not any(value.same_as(buffer) for buffer in self.made):
@@ -337,13 +336,13 @@ def _like(buffer: Buffer, name: str) -> Buffer:
 def _inlined(step: _Step, held: Mapping[Buffer, Buffer]) -> Any:
     """The statement of a kernel on the buffers of a step."""
     kernel = with_own_symbols(step.kernel)
-    places: dict[Any, Any] = {}
+    values: dict[Any, Any] = {}
     for parameter, operand in zip(kernel.params, step.operands, strict=True):
-        places[parameter] = held.get(operand, operand)
+        values[parameter] = held.get(operand, operand)
         if not is_scalar(parameter):
             pairs = zip(parameter.shape, operand.shape, strict=True)
-            places.update((own, given) for own, given in pairs if isinstance(own, tirx.Var))
-    return substituted(kernel.body, places)
+            values.update((own, given) for own, given in pairs if isinstance(own, tirx.Var))
+    return substituted(kernel.body, values)
 
 
 def _copy(target: Buffer, source: Buffer) -> Any:
@@ -354,8 +353,8 @@ def _copy(target: Buffer, source: Buffer) -> Any:
 
     def row(outer: list[Any]) -> Any:
         def element(last: Any) -> Any:
-            place = (*outer, last)
-            return tirx.BufferStore(target, source[place], list(place))
+            position = (*outer, last)
+            return tirx.BufferStore(target, source[position], list(position))
 
         return emit.strip(shape[-1], _LANES, element)
 

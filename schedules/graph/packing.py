@@ -1,10 +1,9 @@
 """Convolutions and matrix products with their weights in panels.
 
-Enters: Relax functions whose convolutions are channels last. Leaves: the same, with those operators
+Input: Relax functions whose convolutions are channels last. Output: the same, with those operators
 as calls of PrimFuncs that read weights in the order in which a register tile needs them: panels of
-some output channels, ``[O/width, K..., C, width]``, the last one filled up with zeros. Constants
-are packed here with NumPy; what is computed at run time is packed by a kernel of its own, where
-that pays. The loops of the PrimFuncs are left to the rules.
+some output channels, ``[O/width, K..., C, width]``, the last one padded with zeros. Constants are
+packed here with NumPy; operands computed at run time are packed by a kernel, if that pays.
 """
 
 from __future__ import annotations
@@ -20,25 +19,39 @@ from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.codegen import dot_products
 from tvm_nnef.schedules.cpu import tiles
-from tvm_nnef.schedules.graph.convolution_kernels import Times, Window, dense, depthwise, is_exact
+from tvm_nnef.schedules.graph.convolution_kernels import (
+    Times,
+    Window,
+    by_channel,
+    convolution,
+    in_panels,
+    is_exact,
+)
 from tvm_nnef.schedules.graph.pair_packing import paired
-from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
+from tvm_nnef.schedules.graph.rewriting import CONVOLUTIONS, Operands, operator_name, rewritten
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.tvm_support.compat import Module, RelaxExpression, constant, shape_and_dtype
+from tvm_nnef.tvm_support.compat import (
+    Module,
+    PrimExpression,
+    RelaxExpression,
+    constant,
+    dtype_of,
+    shape_and_dtype,
+)
 
 _DIRECT_COLUMNS = 256
-"""An operand computed at run time with so many columns is read as it lies."""
+"""An operand computed at run time with at most so many columns is not packed."""
 
 _FEW_ROWS = 4
-"""An operand computed at run time is read as it lies for so few rows of the other."""
+"""An operand computed at run time is not packed for so few rows of the other."""
 
 
 def pack(mod: Module, machine: CpuModel) -> Module:
     """The module with convolutions and matrix products over packed weights."""
 
     def rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
-        rule = _RULES.get(operator_name(node))
-        return rule(operands, node, machine) if rule else None
+        pack = _PACKED.get(operator_name(node))
+        return pack(operands, node, machine) if pack else None
 
     canonical = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
     return relax.transform.DeadCodeElimination()(canonical)
@@ -62,7 +75,6 @@ def _call(
 def _convolution(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpression | None:
     attributes = call.attrs
     layout = str(attributes.data_layout)
-    spatial = len(layout) - 2
     channels_last = layout[0] == "N" and layout[-1] == "C"
     if not channels_last or str(attributes.kernel_layout)[:2] != "OI":
         return None
@@ -70,16 +82,17 @@ def _convolution(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpre
     result_shape, result_dtype = shape_and_dtype(call)
     if result_dtype != dtype or not all(isinstance(extent, int) for extent in shape):
         return None
-    window = Window.of(attributes, spatial, shape[2:])
-    groups = int(attributes.groups)
+    window, groups = Window.of(attributes, shape[2:]), int(attributes.groups)
     plain = window.is_plain() and groups == 1
     rows = _count(result_shape[:-1]) if plain else _count(result_shape[-2:-1])
     columns, depth = shape[0] // groups, shape[1]
     data = call.args[0]
     exact = window.is_padded and is_exact(operands.view(call.args[1]), dtype)
     if columns == 1 and (groups > 1 or depth == 1):
-        panels = _depthwise_weights(operands, call.args[1])
-        made = _call(operands, depthwise(window, exact=exact), [data, panels], "conv")
+        weights = _depthwise_weights(operands, call.args[1])
+        outputs = shape_and_dtype(data)[0][-1]
+        function = convolution(window, outputs, 1, None, by_channel, last=True, exact=exact)
+        made = _call(operands, function, [data, weights], "conv")
         return made if depth == 1 else _summed(operands, made, groups)
     width = tiles.packed_width(rows, columns, bits_of(dtype), machine)
     filters, times = call.args[1], None
@@ -87,7 +100,10 @@ def _convolution(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpre
     if pair is not None:
         (data, filters), times = pair, dot_products.products
     panels = _packed_weights(operands, filters, groups, width)
-    function = dense(window, groups, columns, width, exact=exact, times=times)
+    depth, weight = shape_and_dtype(panels)[0][-2], in_panels(groups, columns, width)
+    function = convolution(
+        window, shape[0], groups, depth, weight, last=True, exact=exact, times=times
+    )
     return _call(operands, function, [data, panels], "conv")
 
 
@@ -113,47 +129,63 @@ def _depthwise_weights(operands: Operands, weights: RelaxExpression) -> RelaxExp
 def _packed_weights(
     operands: Operands, weights: RelaxExpression, groups: int, width: int
 ) -> RelaxExpression:
-    """``[G*O, C, K...]`` as panels ``[G, O/width, K..., C, width]``, G left out where it is 1."""
-    shape, dtype = shape_and_dtype(weights)
-    columns = shape[0] // groups
-    panels = -(-columns // width)
+    """``[G*O, C, K...]`` as panels ``[G, O/width, K..., C, width]``, without G if it is 1."""
     array = operands.view(weights)
-    if array is None:
-        return _packed_at_run_time(operands, weights, groups, width)
-    split = array.reshape(groups, columns, *shape[1:])
-    filled = np.zeros((groups, panels * width, *shape[1:]), dtype)
-    filled[:, :columns] = split
-    parts = filled.reshape(groups, panels, width, *shape[1:])
-    order = [0, 1, *range(4, parts.ndim), 3, 2]
-    packed = np.ascontiguousarray(parts.transpose(order))
+    if array is not None:
+        return _constant_panels(array, groups, width)
+    outputs, depth, *steps = shape_and_dtype(weights)[0]
+    columns = outputs // groups
+
+    def panels(source: Any) -> Any:
+        def element(group: Sequence[Any], column: Any, inner: Sequence[Any]) -> Any:
+            first = group[0] * columns if group else 0
+            return source(first + column, inner[-1], *inner[:-1])
+
+        front = [] if groups == 1 else [groups]
+        return _panels(front, columns, width, [*steps, depth], element)
+
+    return operands.emit(operands.builder.call_te(panels, weights, primfunc_name_hint="pack"))
+
+
+def _constant_panels(array: np.ndarray[Any, Any], groups: int, width: int) -> RelaxExpression:
+    """The panels of constant weights ``[G*O, C, K...]``."""
+    outputs, *inner = array.shape
+    columns = outputs // groups
+    full, rest = divmod(columns, width)
+    split = array.reshape(groups, columns, *inner)
+    packed = np.zeros((groups, full + (rest > 0), *inner[1:], inner[0], width), array.dtype)
+    panels = np.moveaxis(packed, (-1, -2), (2, 3))
+    panels[:, :full] = split[:, : full * width].reshape(groups, full, width, *inner)
+    panels[:, full:, :rest] = split[:, None, full * width :]
     return constant(packed[0] if groups == 1 else packed)
 
 
-def _packed_at_run_time(
-    operands: Operands, weights: RelaxExpression, groups: int, width: int
-) -> RelaxExpression:
-    shape, dtype = shape_and_dtype(weights)
-    columns = shape[0] // groups
-    panels = -(-columns // width)
+def _panels(
+    front: Sequence[Any],
+    columns: sizes.Extent,
+    width: int,
+    inner: Sequence[Any],
+    element: Callable[[Sequence[Any], Any, Sequence[Any]], PrimExpression],
+) -> Any:
+    """The tensor ``[front..., columns/width, inner..., width]``, the last panel padded with 0.
 
-    def function(source: Any) -> Any:
-        def element(*indices: Any) -> Any:
-            group = 0 if groups == 1 else indices[0]
-            panel, *steps, channel, lane = indices if groups == 1 else indices[1:]
-            column = panel * width + lane
-            value = source(group * columns + column, channel, *steps)
-            if columns % width == 0:
-                return value
-            return tirx.if_then_else(column < columns, value, tirx.const(0, dtype))
+    ``element`` is what it holds at indices of ``front``, a column, and indices of ``inner``.
+    """
+    count = len(front)
 
-        lead = [] if groups == 1 else [groups]
-        return te.compute([*lead, panels, *shape[2:], shape[1], width], element, name="panels")
+    def padded(*indices: Any) -> Any:
+        column = indices[count] * width + indices[-1]
+        value = element(indices[:count], column, indices[count + 1 : -1])
+        if sizes.is_divisible(columns, width):
+            return value
+        return tirx.if_then_else(column < columns, value, tirx.const(0, dtype_of(value)))
 
-    return operands.emit(operands.builder.call_te(function, weights, primfunc_name_hint="pack"))
+    panels = sizes.quotient_above(columns, width)
+    return te.compute([*front, panels, *inner, width], padded, name="panels")
 
 
 def _matmul(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpression | None:
-    """``[..., M, K]`` times ``[K, N]``, or times ``[..., K, N]`` with equal dimensions in front."""
+    """``[..., M, K]`` times ``[K, N]``, or times ``[..., K, N]`` with equal leading dimensions."""
     left, right = call.args[0], call.args[1]
     (left_shape, dtype), (right_shape, right_dtype) = map(shape_and_dtype, (left, right))
     if len(left_shape) < 2 or len(right_shape) < 2:
@@ -170,7 +202,7 @@ def _matmul(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpression
     width = tiles.packed_width(rows, sizes.estimate(columns), bits_of(dtype), machine)
     source, transposed = _source(operands, right)
     if rows <= _FEW_ROWS and operands.view(source) is None:
-        # To pack what is read once or twice takes longer than to read it as it lies.
+        # Packing takes longer than reading a few times without packing.
         return _call(operands, _dots(len(lead)), [left, source], "matmul") if transposed else None
     times: Times = operator.mul
     if not lead:
@@ -183,10 +215,10 @@ def _matmul(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpression
             (source, left), times = turned, dot_products.products
         panels = _matrix_panels(operands, source, transposed, width)
     elif transposed or not sizes.is_known(columns) or columns > _DIRECT_COLUMNS:
-        panels = _batch_panels(operands, source, transposed, width)
+        panels = _matrix_panels(operands, source, transposed, width)
     else:
         return None
-    # A kernel has symbols of its own, and panels do not tell how many columns they hold.
+    # A kernel has symbols of its own, and the shape of panels does not define the columns.
     arguments = [left, panels] if sizes.is_known(columns) else [left, panels, right]
     return _call(operands, _product(len(lead), columns, width, times), arguments, "matmul")
 
@@ -207,41 +239,21 @@ def _source(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression
 def _matrix_panels(
     operands: Operands, source: RelaxExpression, transposed: bool, width: int
 ) -> RelaxExpression:
-    array = operands.view(source)
-    if array is None:
-        return _batch_panels(operands, source, transposed, width)
-    rows = array if transposed else array.T
-    columns, depth = rows.shape
-    panels = -(-columns // width)
-    packed = np.zeros((panels, depth, width), array.dtype)
-    for panel in range(panels):
-        part = rows[panel * width : (panel + 1) * width]
-        packed[panel, :, : len(part)] = part.T
-    return constant(packed)
+    """``[..., K, N]``, or ``[..., N, K]`` if transposed, as panels ``[..., N/width, K, width]``."""
 
-
-def _batch_panels(
-    operands: Operands, source: RelaxExpression, transposed: bool, width: int
-) -> RelaxExpression:
-    _, dtype = shape_and_dtype(source)
-
-    def function(matrix: Any) -> Any:
+    def panels(matrix: Any) -> Any:
         *lead, first, second = map(sizes.extent, matrix.shape)
         depth, columns = (second, first) if transposed else (first, second)
-        panels = sizes.quotient_above(columns, width)
 
-        def element(*indices: Any) -> Any:
-            *batch, panel, step, lane = indices
-            column = panel * width + lane
-            place = (column, step) if transposed else (step, column)
-            value = matrix(*batch, *place)
-            if sizes.is_divisible(columns, width):
-                return value
-            return tirx.if_then_else(column < columns, value, tirx.const(0, dtype))
+        def element(batch: Sequence[Any], column: Any, step: Sequence[Any]) -> Any:
+            return matrix(*batch, *((column, *step) if transposed else (*step, column)))
 
-        return te.compute([*lead, panels, depth, width], element, name="panels")
+        return _panels(lead, columns, width, [depth], element)
 
-    return operands.emit(operands.builder.call_te(function, source, primfunc_name_hint="pack"))
+    array = operands.view(source)
+    if array is not None and array.ndim == 2:
+        return _constant_panels(array if transposed else array.T, 1, width)
+    return operands.emit(operands.builder.call_te(panels, source, primfunc_name_hint="pack"))
 
 
 def _dots(lead: int) -> Callable[..., Any]:
@@ -251,8 +263,8 @@ def _dots(lead: int) -> Callable[..., Any]:
         step = te.reduce_axis((0, left.shape[-1]), "k")
 
         def element(*indices: Any) -> Any:
-            *place, column = indices
-            return te.sum(left(*place, step) * right(*place[:lead], column, step), axis=step)
+            *row, column = indices
+            return te.sum(left(*row, step) * right(*row[:lead], column, step), axis=step)
 
         return te.compute([*left.shape[:-1], right.shape[-2]], element, name="matmul")
 
@@ -260,28 +272,26 @@ def _dots(lead: int) -> Callable[..., Any]:
 
 
 def _product(lead: int, columns: sizes.Extent, width: int, times: Times) -> Callable[..., Any]:
-    """The product with panels of ``columns``, or of those of a further tensor that tells them.
+    """The product with panels of ``columns``, or of as many as a further tensor has.
 
     ``times`` is what is added for an element and a weight.
     """
 
-    def function(left: Any, panels: Any, told: Any = None) -> Any:
+    def function(left: Any, panels: Any, right: Any = None) -> Any:
         step = te.reduce_axis((0, left.shape[-1]), "k")
-        count = columns if told is None else told.shape[-1]
+        count = columns if right is None else right.shape[-1]
 
         def element(*indices: Any) -> Any:
-            *place, column = indices
-            weight = panels(*place[:lead], column // width, step, column % width)
-            return te.sum(times(left(*place, step), weight), axis=step)
+            *row, column = indices
+            weight = panels(*row[:lead], column // width, step, column % width)
+            return te.sum(times(left(*row, step), weight), axis=step)
 
         return te.compute([*left.shape[:-1], count], element, name="matmul")
 
     return function
 
 
-_Rule = Callable[[Operands, Any, CpuModel], RelaxExpression | None]
-
-_RULES: Mapping[str, _Rule] = {
-    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), _convolution),
+_PACKED: Mapping[str, Callable[[Operands, Any, CpuModel], RelaxExpression | None]] = {
+    **dict.fromkeys(CONVOLUTIONS, _convolution),
     "matmul": _matmul,
 }

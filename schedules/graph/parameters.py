@@ -1,9 +1,9 @@
 """Weights that stay parameters: what is computed from them alone becomes a function of its own.
 
-Enters: a module whose ``main`` takes ``num_input`` inputs (an attribute) and then weights. Leaves:
-the same with two more functions. ``main_transform_params`` takes the weights as a tuple and gives
+Input: a module whose ``main`` takes ``num_input`` inputs (an attribute) and then weights. Output:
+the same with two more functions. ``main_transform_params`` takes the weights as a tuple and returns
 what the kernels read (packed weights, folded factors), also as a tuple; ``main_prepared`` takes the
-inputs and then these. ``main`` calls one after the other. Who runs a model often prepares once.
+inputs and then these. ``main`` calls both. A caller that runs a model often prepares once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _JOINED = "joined"
 
 
 def with_prepared_parameters(mod: Module) -> Module:
-    """The module with the work on weights apart; the same module where no weights are passed."""
+    """The module with the work on weights apart; the same module if no weights are passed."""
     names = [variable.name_hint for variable in mod.get_global_vars()]
     if "main" not in names or parameter_count(mod["main"]) <= 0:
         return mod

@@ -1,19 +1,17 @@
-"""How kernels may fuse: the attribute ``op_pattern``, where TVM's own analysis is too careful.
+"""How kernels may fuse: the attribute ``op_pattern``, if TVM's own analysis is too careful.
 
-TVM looks for equal indices, and finds none where a dimension of one element is read at 0. Changes
-the attribute of kernels without reduction only; the others keep what TVM says.
+TVM looks for equal indices, and finds none if a dimension of one element is read at 0. Only the
+attributes of kernels without reduction change.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tvm import tirx
-
 from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
-from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads
-from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, read_kernel
+from tvm_nnef.schedules.analysis.kernel import Stage, read_kernel
+from tvm_nnef.schedules.graph.windows import positions
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,
@@ -25,21 +23,27 @@ from tvm_nnef.tvm_support.compat import (
 
 def annotate(mod: Module) -> Module:
     """The module with a pattern for each kernel that computes element by element."""
-    found = {}
-    for name, function in prim_functions(mod).items():
-        if _reads_scalars_only(function):
-            found[name] = function.with_attr(OP_PATTERN, int(FusionPattern.OPAQUE))
-            continue
-        if (
-            int((function.attrs or {}).get(OP_PATTERN, FusionPattern.INJECTIVE))
-            > FusionPattern.INJECTIVE
-        ):
-            continue
-        kernel = read_kernel(function)
-        if kernel is None or any(stage.reduced for stage in kernel.stages):
-            continue
-        found[name] = function.with_attr(OP_PATTERN, int(_pattern(kernel)))
-    return update_functions(mod, found)
+    patterns = {name: _pattern(function) for name, function in prim_functions(mod).items()}
+    return update_functions(
+        mod,
+        {
+            name: mod[name].with_attr(OP_PATTERN, int(pattern))
+            for name, pattern in patterns.items()
+            if pattern is not None
+        },
+    )
+
+
+def _pattern(function: PrimFunction) -> FusionPattern | None:
+    """The pattern of a function; None if TVM's is right."""
+    if _reads_scalars_only(function):
+        return FusionPattern.OPAQUE
+    if int((function.attrs or {}).get(OP_PATTERN, 0)) > FusionPattern.INJECTIVE:
+        return None
+    kernel = read_kernel(function)
+    if kernel is None or any(stage.reduced for stage in kernel.stages):
+        return None
+    return max(_stage_pattern(stage) for stage in kernel.stages)
 
 
 def _reads_scalars_only(function: PrimFunction) -> bool:
@@ -49,10 +53,6 @@ def _reads_scalars_only(function: PrimFunction) -> bool:
     """
     scalars = [parameter for parameter in function.params if is_scalar(parameter)]
     return bool(scalars) and len(function.params) == len(scalars) + 1
-
-
-def _pattern(kernel: Kernel) -> FusionPattern:
-    return max(_stage_pattern(stage) for stage in kernel.stages)
 
 
 def _stage_pattern(stage: Stage) -> FusionPattern:
@@ -69,18 +69,11 @@ def _stage_pattern(stage: Stage) -> FusionPattern:
 
 def _access(load: Any, stage: Stage) -> FusionPattern:
     """How the indices of a load follow from the axes of a stage."""
-    places = []
-    for index, extent in zip(load.indices, load.source.shape, strict=True):
-        unit = isinstance(index, tirx.IntImm) and index.value == 0
-        unit = unit and sizes.same(sizes.extent(extent), 1)
-        place = next((n for n, a in enumerate(stage.axes) if index.same_as(a.var)), None)
-        if place is None and not unit:
-            return FusionPattern.INJECTIVE
-        places.append(place)
-    known = [place for place in places if place is not None]
-    if known != sorted(set(known)):
+    found = positions(load, stage)
+    if found is None:
         return FusionPattern.INJECTIVE
-    same = len(places) == len(stage.axes) and all(
-        place == n or (place is None and stage.axes[n].is_unit) for n, place in enumerate(places)
+    same = len(found) == len(stage.axes) and all(
+        position == n or (position is None and axis.is_unit)
+        for n, (position, axis) in enumerate(zip(found, stage.axes, strict=True))
     )
     return FusionPattern.ELEMENTWISE if same else FusionPattern.BROADCAST

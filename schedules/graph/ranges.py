@@ -1,7 +1,7 @@
-"""Between which numbers the elements of an integer tensor lie, as far as it is told.
+"""The limits of the elements of an integer tensor, as far as they are known.
 
-Enters: a Relax expression. Leaves: the least and the greatest element that it may have, by the
-dtype that it was cast from, by constants, and by sums and differences of such.
+Input: a Relax expression. Output: the min and the max that an element may have, by the dtype that
+it was cast from, by constants, and by sums and differences of such.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _SAME = ("permute_dims", "reshape", "flatten", "squeeze", "expand_dims", "broadc
 """Operators whose results have the elements of their operand."""
 
 _SMALL = 16
-"""Bits of an integer whose limits tell anything."""
+"""Integers of more bits have no useful limits."""
 
 
 _DEEPEST = 10
-"""Operators behind each other that are looked through: both operands of sums may be sums again."""
+"""The depth of nested sums that is examined: both operands of a sum may be sums."""
 
 
 def range_of(
     operands: Operands, expression: RelaxExpression, depth: int = _DEEPEST
 ) -> Range | None:
-    """The limits of the elements of an integer tensor; None where nothing is known of them."""
+    """The limits of the elements of an integer tensor; None if they are unknown."""
     found = operands.definition(expression)
     array = operands.array(found)
     if array is not None:
@@ -63,6 +63,6 @@ def _of_dtype(expression: RelaxExpression) -> Range | None:
 
 
 def _within(expression: RelaxExpression, found: Range) -> Range | None:
-    """The limits, if the dtype of the expression has room for them."""
+    """The limits, if they fit the dtype of the expression."""
     limits = np.iinfo(shape_and_dtype(expression)[1])
     return found if int(limits.min) <= found[0] and found[1] <= int(limits.max) else None

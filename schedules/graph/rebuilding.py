@@ -1,7 +1,7 @@
 """Stages as tensor expressions again: a stage in, a function for ``call_te`` out.
 
-With it a kernel is taken apart into calls of one stage each, or gets tensors whose dimensions are
-stored in another order. What is computed stays the same.
+A kernel is taken apart with it into calls of one stage each, or gets tensors whose dimensions are
+stored in another order.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ Symbols = dict[Any, Any]
 
 
 def kernel_at_call(function: PrimFunction, arguments: Sequence[Any]) -> Kernel | None:
-    """The kernel that a call computes, in the symbols of the call; None where it is no kernel.
+    """The kernel that a call computes, in the symbols of the call; None if it is not a kernel.
 
     ``arguments`` are Relax expressions for the parameters of the function without the results.
-    None also where their shapes do not tell all symbols of the function.
+    None also if their shapes do not define all symbols of the function.
     """
     if not all(map(is_tensor, arguments)):
         return None
     values: dict[Any, Any] = {}
-    told: list[Any] = []
+    defined: list[Any] = []
     for parameter, argument in zip(function.params, arguments, strict=False):
         for own, given in zip(parameter.shape, shape_and_dtype(argument)[0], strict=True):
-            told += [given] if isinstance(given, tirx.Var) else []
+            defined += [given] if isinstance(given, tirx.Var) else []
             if isinstance(own, tirx.Var):
                 values.setdefault(own, sizes.number(given, dtype_of(own)))
     if values:
@@ -50,7 +50,7 @@ def kernel_at_call(function: PrimFunction, arguments: Sequence[Any]) -> Kernel |
     kernel = read_kernel(function)
     if kernel is None or len(kernel.parameters) != len(arguments) + len(kernel.results):
         return None
-    return kernel if all(var in told for var in _symbols(kernel)) else None
+    return kernel if all(var in defined for var in _symbols(kernel)) else None
 
 
 def _symbols(kernel: Kernel) -> list[Any]:
@@ -90,8 +90,8 @@ def tensors_of(
 ) -> dict[Any, Any]:
     """The ``te`` tensor of each buffer of a kernel.
 
-    ``arguments`` are the tensors of its parameters without the results; ``orders`` tells of some
-    buffers in which order the dimensions of their tensors are; ``symbols`` replace the kernel's.
+    ``arguments`` are the tensors of its parameters without the results; ``orders`` are the
+    orders of the dimensions of some of their tensors; ``symbols`` replace the kernel's.
     """
     tensors: dict[Any, Any] = dict(zip(kernel.inputs, arguments, strict=True))
     for stage in kernel.stages:
@@ -114,8 +114,8 @@ def tensor_of(
 
     def loaded(load: Any) -> Any:
         tensor = tensors[load.source]
-        places = orders.get(load.source, tuple(range(len(load.indices))))
-        return tensor(*(load.indices[dimension] for dimension in places))
+        order = orders.get(load.source, tuple(range(len(load.indices))))
+        return tensor(*(load.indices[dimension] for dimension in order))
 
     def element(*indices: Any) -> Any:
         values = {**symbols}

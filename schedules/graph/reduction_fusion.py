@@ -1,10 +1,9 @@
-"""Kernels one after the other that run over the same rows become one kernel.
+"""Kernels that run over the same rows, one after the other, become one kernel.
 
-Enters: a module whose kernels are fused as TVM fuses them, which joins no reduction to what comes
-behind it. Leaves: the same, in which a chain such as maximum, difference, exponential, sum and
-quotient over the last axis is one PrimFunc, told by its loops. It runs row by row then
-(:mod:`row_reduction`), as a softmax that is one formula does. Only what nobody else reads moves
-into such a kernel.
+Input: a module whose kernels are fused by TVM, which fuses no reduction with its readers. Output:
+the same, in which a chain such as maximum, difference, exponential, sum and quotient over the last
+axis is one PrimFunc. It runs row by row then (:mod:`row_reduction`), as a softmax that is one
+formula does. A kernel is only fused if no other kernel reads its result.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 _FEWEST_ROWS = 16
-"""Fewer rows than these would leave threads without work, unless the rows are short."""
+"""Fewer rows leave threads without work, unless the rows are short."""
 
 _SHORT = 1 << 14
 
@@ -73,7 +72,7 @@ class _Call:
 def _groups(
     function: Any, functions: Mapping[str, PrimFunction]
 ) -> Iterator[tuple[Any, list[_Call]]]:
-    """Chains of kernels by the variable of the last one; each kernel is in one at most."""
+    """Chains of kernels by the variable of the last one; each kernel is in at most one."""
     for part in function.body.blocks:
         calls = {c.variable: c for b in part.bindings if (c := _called(b, functions)) is not None}
         users = _users(function)
@@ -99,18 +98,10 @@ def _called(binding: Any, functions: Mapping[str, PrimFunction]) -> _Call | None
 def _users(function: Any) -> dict[Any, list[Any]]:
     """The variables whose bindings read a variable; None stands for the result of the function."""
     users: dict[Any, list[Any]] = {}
-
-    def note(expression: Any, reader: Any) -> None:
-        def visit(found: Any) -> None:
-            if isinstance(found, relax.Var):
-                users.setdefault(found, []).append(reader)
-
-        relax.analysis.post_order_visit(expression, visit)
-
-    for part in function.body.blocks:
-        for binding in part.bindings:
-            note(binding.value, binding.var)
-    note(function.body.body, None)
+    read = [(b.value, b.var) for part in function.body.blocks for b in part.bindings]
+    for expression, reader in [*read, (function.body.body, None)]:
+        for variable in relax.analysis.free_vars(expression):
+            users.setdefault(variable, []).append(reader)
     return users
 
 
@@ -120,38 +111,29 @@ def _grown(
     users: Mapping[Any, list[Any]],
     taken: set[Any],
 ) -> list[_Call]:
-    """The group with all kernels in front of it that only it reads, and that run over its rows."""
-    tried: set[Any] = set()
-    if _over_rows(group, alone=True) is None:
-        return group
-    while True:
-        inside = [call.variable for call in group]
+    """The group with all kernels before it that only it reads, and that run over its rows."""
+    last = group
+    grown: list[_Call] | None = group
+    while grown is not None and _over_rows(grown, alone=True) is not None:
+        group, inside = grown, {call.variable for call in grown}
+        read = dict.fromkeys(argument for call in group for argument in call.arguments)
         candidates = [
-            calls[argument]
-            for call in group
-            for argument in call.arguments
+            argument
+            for argument in read
             if argument in calls
             and argument not in taken
-            and argument not in tried
             and argument not in inside
-            and all(any(reader is v or v.same_as(reader) for v in inside)
-                    for reader in users[argument] if reader is not None)
-            and None not in users[argument]
-        ]  # fmt: skip
-        if not candidates:
-            break
-        tried.add(candidates[0].variable)
-        grown = [call for call in calls.values() if call in (candidates[0], *group)]
-        if _over_rows(grown, alone=True) is not None:
-            group = grown
-            tried = set()
-    return group if _over_rows(group, alone=False) is not None else group[-1:]
+            and all(reader in inside for reader in users[argument])
+        ]
+        larger = ([c for v, c in calls.items() if v in inside or v.same_as(a)] for a in candidates)
+        grown = next((each for each in larger if _over_rows(each, alone=True) is not None), None)
+    return group if _over_rows(group, alone=False) is not None else last
 
 
 def _over_rows(group: Sequence[_Call], *, alone: bool) -> Kernel | None:
-    """The kernel that a group is, if all of it runs over the same rows.
+    """The kernel of a group, if all of it runs over the same rows.
 
-    With ``alone`` also one without any reduction.
+    With ``alone`` also a kernel without any reduction.
     """
     kernel = _joined(group)
     if kernel is None or len(kernel.stages) > _MOST_STAGES:
@@ -176,29 +158,31 @@ def _joined(group: Sequence[_Call]) -> Kernel | None:
         if kernel is None or len(kernel.results) != 1:
             return None
         own = [*call.arguments, call.variable]
-        places = {
+        shared = {
             parameter: buffers.setdefault(value, parameter)
             for parameter, value in zip(kernel.parameters, own, strict=True)
         }
-        stages += [_on_buffers(stage, places) for stage in kernel.stages]
+        stages += [_on_buffers(stage, shared) for stage in kernel.stages]
         index_type = kernel.index_type
     inside = [call.variable for call in group[:-1]]
     parameters = [b for value, b in buffers.items() if not any(value is v for v in inside)]
     return Kernel(tuple(parameters), tuple(stages), index_type)
 
 
-def _on_buffers(stage: Stage, places: Mapping[Any, Any]) -> Stage:
+def _on_buffers(stage: Stage, buffers: Mapping[Any, Any]) -> Stage:
+    """The stage with other buffers in place of some."""
+
     def moved(load: Any) -> Any:
-        source = places.get(load.source)
+        source = buffers.get(load.source)
         return load if source is None else source[tuple(load.indices)]
 
     value = tvm_ffi.structural_map(stage.value, (BUFFER_LOAD, moved))
-    return replace(stage, buffer=places.get(stage.buffer, stage.buffer), value=value)
+    return replace(stage, buffer=buffers.get(stage.buffer, stage.buffer), value=value)
 
 
 @mutator
 class _Walk(PyExprMutator):  # type: ignore[misc]
-    """Puts a call of a new function in place of the last kernel of each group."""
+    """Replaces the last kernel of each group by a call of a new function."""
 
     def __init__(self, mod: Module, functions: Mapping[str, PrimFunction]) -> None:
         super().__init__(mod)

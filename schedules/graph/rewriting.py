@@ -1,13 +1,15 @@
 """What the rewrites of Relax functions share: a walk over bindings, and looking at operands.
 
-A rewrite is a function from a call (its operands already rewritten) to an expression, or to None
-where it has nothing to say.
+A rewrite is a function from a call (its operands already rewritten) to an expression, or to None if
+the call stays.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,9 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.tvm_support.compat import CALL, BlockBuilder, Module, RelaxExpression, constant_array
+
+CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+"""The names of the convolutions."""
 
 Rewrite = Callable[["Operands", Any], RelaxExpression | None]
 
@@ -38,11 +43,11 @@ class Operands:
         return expression
 
     def array(self, expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
-        """The value of an expression where it is a constant tensor."""
+        """The value of an expression if it is a constant tensor."""
         return constant_array(self.definition(expression))
 
     def view(self, expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
-        """The value of a constant tensor, also where it is permuted or reshaped by calls."""
+        """The value of a constant tensor, also if calls permute or reshape it."""
         found = self.definition(expression)
         name = operator_name(found)
         if name not in ("permute_dims", "reshape") or not isinstance(found, CALL):
@@ -84,6 +89,19 @@ def operator_name(expression: RelaxExpression) -> str:
     return str(operator.name).removeprefix("relax.") if isinstance(operator, tvm.ir.Op) else ""
 
 
+def operator(name: str) -> Callable[..., RelaxExpression]:
+    """The function that makes a call of an operator, such as ``nn.conv2d``."""
+    made: Callable[..., RelaxExpression] = attrgetter(name)(relax.op)
+    return made
+
+
+def again(call: Any, *arguments: RelaxExpression, **changed: Any) -> RelaxExpression:
+    """The operator of a call on other arguments, with some attributes changed."""
+    make = operator(operator_name(call))
+    names = list(inspect.signature(make).parameters)[len(arguments) :]
+    return make(*arguments, **{name: getattr(call.attrs, name) for name in names} | changed)
+
+
 def use_counts(function: Any) -> dict[Any, int]:
     """How often each variable of a function is used."""
     counts: dict[Any, int] = {}
@@ -123,11 +141,15 @@ def rewritten(mod: Module, rewrite: Rewrite) -> Module:
 
     The result has no dataflow blocks (:func:`without_dataflow`).
     """
-    mod = without_dataflow(mod)
-    walk = _Walk(mod, rewrite)
-    for variable, function in list(mod.functions.items()):
+    walk = _Walk(without_dataflow(mod), rewrite)
+    return with_functions(walk, walk.begin)
+
+
+def with_functions(walk: PyExprMutator, visit: Callable[[Any], Any]) -> Module:
+    """The module of a mutator with each of its Relax functions visited."""
+    for variable, function in list(walk.builder_.get().functions.items()):
         if isinstance(function, relax.Function):
-            walk.builder_.update_func(variable, walk.begin(function))
+            walk.builder_.update_func(variable, visit(function))
     made: Module = walk.builder_.get()
     return made
 
@@ -136,6 +158,6 @@ def without_dataflow(mod: Module) -> Module:
     """The module without dataflow blocks.
 
     A variable of a dataflow block is not defined outside of it. A rewrite that finds the definition
-    of an operand may read variables of an earlier block: of one in front of a run-time check.
+    of an operand may read variables of an earlier block: of one before a run-time check.
     """
     return relax.transform.ToNonDataflow()(mod)

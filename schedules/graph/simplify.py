@@ -1,9 +1,9 @@
 """Rewrites that make a graph simpler or cheaper on any target.
 
-Calls that change nothing go away; batch normalisation becomes one multiplication and one addition,
-and the multiplication goes into the constant weights of the convolution or matrix product in front
-of it; a sum over a stack becomes additions; what is computed twice is computed once. Does not
-change shapes or the order of dimensions.
+Calls that change nothing are removed; batch normalization becomes one multiplication and one
+addition, and the multiplication goes into the constant weights of the convolution before it;
+padding becomes that of a convolution after it; a sum over a stack becomes additions; common
+subexpressions are computed once. Shapes and the order of dimensions stay.
 """
 
 from __future__ import annotations
@@ -15,8 +15,14 @@ import numpy as np
 from tvm import relax
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.graph import constants, convolutions
-from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
+from tvm_nnef.schedules.graph import constants
+from tvm_nnef.schedules.graph.rewriting import (
+    CONVOLUTIONS,
+    Operands,
+    again,
+    operator_name,
+    rewritten,
+)
 from tvm_nnef.tvm_support.compat import CALL, Module, RelaxExpression, constant, shape_and_dtype
 
 
@@ -33,8 +39,8 @@ def _rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
     folded = constants.fold(operands, node)
     if folded is not None:
         return folded
-    rule = _RULES.get(operator_name(node))
-    return rule(operands, node) if rule else None
+    simpler = _SIMPLER.get(operator_name(node))
+    return simpler(operands, node) if simpler else None
 
 
 def _item(operands: Operands, node: relax.TupleGetItem) -> RelaxExpression | None:
@@ -81,7 +87,7 @@ def _subtract(operands: Operands, call: Any) -> RelaxExpression | None:
 
 
 def _divide(operands: Operands, call: Any) -> RelaxExpression | None:
-    """A constant divisor moves as a factor, where it vanishes in other constants."""
+    """A constant divisor moves as a factor, if other constants take it."""
     divisor = operands.array(call.args[1])
     if divisor is None or str(divisor.dtype) != "float32" or not divisor.all():
         return None
@@ -89,7 +95,7 @@ def _divide(operands: Operands, call: Any) -> RelaxExpression | None:
 
 
 def _multiply(operands: Operands, call: Any) -> RelaxExpression | None:
-    """A constant factor moves towards the constants that it can be multiplied into."""
+    """A constant factor moves to constants that it can be multiplied into."""
     if not str(call.ty.dtype).startswith("float"):
         return None
     factor = operands.array(call.args[1])
@@ -112,7 +118,7 @@ def _moved(operands: Operands, call: Any, factor: np.ndarray[Any, Any]) -> Relax
 def _scaled(
     operands: Operands, expression: RelaxExpression, factor: np.ndarray[Any, Any]
 ) -> RelaxExpression | None:
-    """An expression times a constant, where that costs no multiplication more than before."""
+    """An expression times a constant, if that costs no further multiplication."""
     if not operands.is_used_once(expression):
         return None
     found = operands.definition(expression)
@@ -129,7 +135,7 @@ def _scaled(
             other = operands.array(found.args[1])
             assert other is not None
             return relax.op.multiply(found.args[0], constant(_product(other, factor)))
-        case "nn.conv1d" | "nn.conv2d" | "nn.conv3d":
+        case name if name in CONVOLUTIONS:
             return _scaled_convolution(operands, found, factor)
         case _:
             return None
@@ -166,7 +172,7 @@ def _scaled_convolution(
 
 
 def _add(operands: Operands, call: Any) -> RelaxExpression | None:
-    """Two constants that are added one after the other are added at once."""
+    """Two constants that are added in turn are added at once."""
     second = operands.array(call.args[1])
     inner = operands.call(call.args[0], "add")
     first = None if inner is None else operands.array(inner.args[1])
@@ -193,7 +199,7 @@ def _stacked_sum(operands: Operands, call: Any) -> RelaxExpression | None:
 
 
 def _same_shape(operands: Operands, call: Any) -> RelaxExpression | None:
-    """A change of shape to the shape that is there already."""
+    """The operand of a reshape that changes nothing."""
     source, result = call.args[0].ty, call.ty
     if source.shape is None or result.shape is None:
         return None
@@ -220,7 +226,23 @@ def _permute(operands: Operands, call: Any) -> RelaxExpression | None:
     return operand
 
 
-_RULES: Mapping[str, Callable[[Operands, Any], RelaxExpression | None]] = {
+def _padded_convolution(operands: Operands, call: Any) -> RelaxExpression | None:
+    """A convolution of data padded with zeros, as one that pads."""
+    pad = operands.call(call.args[0], "nn.pad")
+    layout = str(call.attrs.data_layout)
+    if pad is None or layout[:2] != "NC":
+        return None
+    widths = [int(width) for width in pad.attrs.pad_width]
+    if str(pad.attrs.pad_mode) != "constant" or float(pad.attrs.pad_value) != 0:
+        return None
+    if any(widths[:4]) or min(widths) < 0:
+        return None
+    before, after = widths[4::2], widths[5::2]
+    padding = [int(o) + w for o, w in zip(call.attrs.padding, (*before, *after), strict=True)]
+    return again(call, pad.args[0], call.args[1], padding=padding)
+
+
+_SIMPLER: Mapping[str, Callable[[Operands, Any], RelaxExpression | None]] = {
     "multiply": _multiply,
     "divide": _divide,
     "subtract": _subtract,
@@ -230,5 +252,5 @@ _RULES: Mapping[str, Callable[[Operands, Any], RelaxExpression | None]] = {
     "reshape": _reshape,
     "squeeze": _same_shape,
     "permute_dims": _permute,
-    **dict.fromkeys(("nn.conv1d", "nn.conv2d", "nn.conv3d"), convolutions.with_padding),
+    **dict.fromkeys(CONVOLUTIONS, _padded_convolution),
 }

@@ -1,8 +1,8 @@
 """Functions of loops and branches, each with the constants that it is called with.
 
-Enters: Relax functions that call private ones with the attribute ``CONSTANTS_FROM``. Leaves: the
+Input: Relax functions that call private ones with the attribute ``CONSTANTS_FROM``. Output: the
 same, in which such a function is a copy for the constants of its callers, so that weights inside a
-loop are folded and packed as those outside are. Functions without that attribute stay.
+loop are folded and packed as those outside are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def with_bound_constants(mod: Module) -> Module:
     called = [f for f in mod.functions.values() if CONSTANTS_FROM in (f.attrs or {})]
     if not called:
         return mod
-    walk = _Walk(mod)
+    walk = _Specialization(mod)
     while walk.waiting:
         variable = walk.waiting.pop()
         function = walk.builder_.get()[variable]
@@ -38,7 +38,7 @@ def with_bound_constants(mod: Module) -> Module:
 
 
 @mutator
-class _Walk(PyExprMutator):  # type: ignore[misc]
+class _Specialization(PyExprMutator):  # type: ignore[misc]
     """Walks over functions, first those that others are called from; ``waiting`` are the next."""
 
     def __init__(self, mod: Module) -> None:

@@ -1,13 +1,13 @@
-"""How a stage reads an operand: whole dimensions, windows that move over them, a padded copy.
+"""How a stage reads an operand: along dimensions, over windows, from a padded copy.
 
-Enters: a load in a stage. Leaves: the :class:`Window` of each of its indices, and whether all are
-told by that; and what a padded or plain copy of an operand was made of. Builds nothing.
+Input: a load in a stage. Output: an :class:`Operand`, with the :class:`Window` of each index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +18,6 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import mentions
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import Padding, read_padding
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """A load of whole dimensions or over windows, of a buffer in a frame of one value."""
+    """A load along whole dimensions or over windows, of a buffer that may be padded."""
 
     load: Any
     windows: tuple[Window | None, ...]
@@ -47,7 +46,7 @@ class Operand:
 
     @property
     def before(self) -> list[int]:
-        """What is padded in front of each dimension that a window moves over."""
+        """The padding before each dimension that a window moves over."""
         if self.padding is None:
             return [0] * len(self.moving)
         inside = zip(self.padding.inside, self.windows, strict=True)
@@ -55,53 +54,51 @@ class Operand:
 
 
 def operand_of(
-    load: Any, stage: Stage, kernel: Kernel, neutral: Any, times: Mapping[Any, int] | None = None
+    load: Any, stage: Stage, kernel: Kernel, times: Mapping[Any, int] | None = None
 ) -> Operand | None:
-    """What a stage of a kernel reads by a load; None where its indices are of another kind.
+    """What a stage of a kernel reads by a load; None if its indices are of another kind.
 
-    Windows may run over a copy that is padded with ``neutral``, the value that changes no result.
-    ``times`` tells of indices how many of them there are along a dimension, such as groups.
+    Windows may run over a copy that is padded with zeros. ``times`` are how many values of some
+    indices there are along a dimension, such as groups.
     """
-    load = with_unit_axes(load, stage)
+    load = _with_unit_axes(load, stage)
     windows = tuple(_window(index, stage) for index in load.indices)
-    if not are_plain(load, windows, stage, times or {}):
+    if not are_plain(load, stage, windows, times or {}):
         return None
     copied = kernel.stage_of(load.source)
-    if copied is not None and isinstance(copied.value, BUFFER_LOAD) and _is_copy(copied):
-        return Operand(load, windows, None, copied.value.source)
     padding = read_padding(copied) if copied is not None and any(windows) else None
     if padding is not None and copied is not None:
         shifted = all(
             first == 0 or window is not None
             for (first, _), window in zip(padding.inside, windows, strict=True)
         )
-        same = tvm_ffi.structural_equal(padding.value, neutral)
+        same = tvm_ffi.structural_equal(padding.value, stage.init)
         if shifted and same and _is_shift(padding, copied):
             return Operand(load, windows, padding, padding.source.source)
     return Operand(load, windows, None, load.source)
 
 
-def with_unit_axes(load: Any, stage: Stage) -> Any:
-    """The load with axes of extent 1 in place of zeros, where the value mentions them nowhere.
+def _with_unit_axes(load: Any, stage: Stage) -> Any:
+    """The load with axes of size 1 as indices instead of zeros, if the value has them nowhere.
 
-    Those at the same place come first; where there is none, any of the others will do.
+    Those of the same dimension come first; if there is none, any of the others will do.
     """
     idle = {
-        place: axis
-        for place, axis in enumerate(stage.axes)
+        dimension: axis
+        for dimension, axis in enumerate(stage.axes)
         if axis.is_unit and not mentions(stage.value, [axis.var])
     }
-    extents = [sizes.extent(extent) for extent in load.source.shape]
     indices = list(load.indices)
-    units = [n for n, index in enumerate(indices) if _is_unit(index, extents[n])]
-    for place in sorted(units, key=lambda place: place not in idle):
+    pairs = enumerate(zip(indices, load.source.shape, strict=True))
+    units = [n for n, (index, extent) in pairs if is_unit(index, extent)]
+    for dimension in sorted(units, key=lambda each: each not in idle):
         if idle:
-            indices[place] = idle.pop(place if place in idle else next(iter(idle))).var
+            indices[dimension] = idle.pop(dimension if dimension in idle else next(iter(idle))).var
     return load.source[tuple(indices)]
 
 
 def _window(index: Any, stage: Stage) -> Window | None:
-    """The window that an index moves over; None for a plain index and for all others."""
+    """The window of an index; None for a plain index and for all others."""
     if isinstance(index, tirx.Var):
         return None
     for axis in stage.axes:
@@ -117,42 +114,44 @@ def _window(index: Any, stage: Stage) -> Window | None:
 
 def are_plain(
     load: Any,
-    windows: Sequence[Window | None],
     stage: Stage,
+    windows: Sequence[Window | None] = (),
     times: Mapping[Any, int] = MappingProxyType({}),
 ) -> bool:
-    """Whether each index is an axis of its own, all along its dimension, or a window."""
+    """Whether each index is an axis of its own, all along its dimension, or one of the windows."""
     axes = {a.var: a.extent * times.get(a.var, 1) for a in (*stage.axes, *stage.reduced)}
     seen: list[Any] = []
-    for index, window, given in zip(load.indices, windows, load.source.shape, strict=True):
-        extent = sizes.extent(given)
-        if _is_unit(index, extent):
+    for index, extent, window in zip_longest(load.indices, load.source.shape, windows):
+        if is_unit(index, extent):
             continue
         used = [window.axis.var, window.step.var] if window else [index]
         if any(var not in axes or var in seen for var in used):
             return False
-        if window is None and not sizes.same(axes[index], extent):
+        if window is None and not sizes.same(axes[index], sizes.extent(extent)):
             return False
         seen += used
     return True
 
 
-def _is_unit(index: Any, extent: sizes.Extent) -> bool:
-    """Whether a dimension has one element, and that is read."""
+def is_unit(index: Any, extent: Any) -> bool:
+    """Whether a dimension has one element, which the index reads."""
     zero = isinstance(index, tirx.IntImm) and index.value == 0
-    return zero and sizes.same(extent, 1)
+    return zero and sizes.same(sizes.extent(extent), 1)
 
 
-def _is_copy(stage: Stage) -> bool:
-    """Whether a stage holds another buffer as it is."""
-    value = stage.value
-    if stage.reduced or not isinstance(value, BUFFER_LOAD):
-        return False
-    shape = [sizes.extent(extent) for extent in value.source.shape]
-    return len(shape) == len(stage.axes) and all(
-        sizes.same(extent, axis.extent) and index.same_as(axis.var)
-        for extent, index, axis in zip(shape, value.indices, stage.axes, strict=True)
-    )
+def positions(load: Any, stage: Stage) -> list[int | None] | None:
+    """The position of each index of a load among the axes of a stage; None for another load.
+
+    A dimension of one element has no position.
+    """
+    found: list[int | None] = []
+    for index, extent in zip(load.indices, load.source.shape, strict=True):
+        position = next((n for n, a in enumerate(stage.axes) if index.same_as(a.var)), None)
+        if position is None and not is_unit(index, extent):
+            return None
+        found.append(position)
+    known = [position for position in found if position is not None]
+    return found if known == sorted(set(known)) else None
 
 
 def _is_shift(padding: Padding, copied: Stage) -> bool:

@@ -169,7 +169,7 @@ def test_a_loop_of_as_many_steps_as_data_say_is_one_kernel(name):
 @pytest.mark.parametrize("whole", [True, False])
 def test_loops_that_are_alike_have_stacks_of_their_own(whole, monkeypatch):
     if not whole:
-        monkeypatch.setattr(passes, "with_whole_loops", lambda mod, rule: mod)
+        monkeypatch.setattr(passes, "with_loop_kernels", lambda mod, rule: mod)
     body = PLAIN + PLAIN.replace("z, ys", "v, ws").replace("nn.linear(u, W)", "nn.linear(u, V)")
     second = body.rfind("y = layout")
     body = body[:second] + "w = layout.stack{axis=0}(ws);"

@@ -26,12 +26,12 @@ from tvm_nnef.schedules.codegen.loop_buffers import with_hoisted_buffers
 from tvm_nnef.schedules.codegen.named_values import with_named_values
 from tvm_nnef.schedules.codegen.stack import on_stack
 from tvm_nnef.schedules.codegen.strided_loads import sorted_in_registers
-from tvm_nnef.schedules.dimension_names import with_named_extents
+from tvm_nnef.schedules.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.dividends import with_hidden_dividends
 from tvm_nnef.schedules.graph import packing
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.legalization import LEGALIZATIONS, with_plain_shapes
-from tvm_nnef.schedules.graph.loop_kernels import with_whole_loops
+from tvm_nnef.schedules.graph.loop_kernels import with_loop_kernels
 from tvm_nnef.schedules.graph.parameters import with_prepared_parameters
 from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_to_operators
@@ -111,10 +111,10 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             *_if(is_cpu, ("fuse_reductions", with_joined_rows)),
         ],
         "schedule": [
-            ("name_dimensions", _on_functions(with_named_extents, unscheduled)),
+            ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
             ("hide_dividends", _on_functions(with_hidden_dividends, unscheduled)),
             ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned)),
-            *_if(is_cpu, ("make_loop_kernels", lambda mod: with_whole_loops(mod, RULE))),
+            *_if(is_cpu, ("make_loop_kernels", lambda mod: with_loop_kernels(mod, RULE))),
         ],
         "bytecode": [
             ("remove_unused_calls", optimize.DeadCodeElimination()),
