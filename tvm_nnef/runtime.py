@@ -28,7 +28,6 @@ from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs, bind_variables
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.tvm_support import build, compat
-from tvm_nnef.tvm_support.log_messages import without_messages_about_constants
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -302,9 +301,7 @@ def load(path: str | os.PathLike[str]) -> Executable:
     """
     file = read_library(path)
     try:
-        with without_messages_about_constants():
-            library = build.load_library(str(file.path))
-        return Executable(library, file=file)
+        return Executable(build.load_library(str(file.path)), file=file)
     except (RuntimeError, AttributeError, ValueError, TypeError, LookupError) as problem:
         reason = str(problem).strip().splitlines() or ["unknown reason"]
         hint = "load reads what Executable.export wrote, for the same kind of machine"
