@@ -22,7 +22,7 @@ from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
 from tvm_nnef.library_file import LibraryFile, read_library, write_library
-from tvm_nnef.lower.checks import failed
+from tvm_nnef.lower.checks import CheckFailure
 from tvm_nnef.lower.naming import INITIAL_STATE
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs, bind_variables
@@ -274,11 +274,10 @@ class Executable:
             if "std::bad_alloc" in str(problem):
                 hint = "give smaller inputs, or run it on a machine with more memory"
                 raise error("not enough memory for the tensors of the model", hint=hint) from None
-            failure = failed(str(problem))
+            failure = CheckFailure.of(problem)
             if failure is None:
                 raise
-            message, place = failure
-            raise error(message, file=place or None) from None
+            raise error(failure.message, file=failure.place or None) from None
         return [result] if hasattr(result, "numpy") else list(result)
 
     def _grouped(self, arrays: Sequence[Array]) -> tuple[Array | list[Array], ...]:

@@ -28,7 +28,7 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.checks import failed
+from tvm_nnef.lower.checks import CheckFailure
 from tvm_nnef.lower.places import place
 from tvm_nnef.lower.symbols import UPPER_BOUNDS, untold
 from tvm_nnef.reference import evaluate
@@ -222,11 +222,11 @@ def test_every_function_has_symbols_of_its_own_and_knows_their_bounds() -> None:
 
 
 def test_only_errors_of_checks_are_read_as_such() -> None:
-    assert failed('TypeError: ["nnef check","a.sknd:1:2","n is ",5] expect a Shape') == (
-        "n is 5",
-        "a.sknd:1:2",
-    )
-    assert failed("TypeError: something else") is None
+    problem = TypeError('false: ["nnef check","a.sknd:1:2","n is ",5] expect a [Shape]')
+    assert CheckFailure.of(problem) == CheckFailure("n is 5", "a.sknd:1:2")
+    assert CheckFailure.of(TypeError("something else")) is None
+    kept = CheckFailure("'x' has \"quotes\" and ]")
+    assert CheckFailure.of(ValueError(kept.to_json())) == kept
 
 
 A, B = (dimensions.symbol(name) for name in "ab")

@@ -30,7 +30,7 @@ from tvm_nnef.graph.nodes import (
     tensors,
     updated_variables,
 )
-from tvm_nnef.lower.checks import block, decides, is_pure
+from tvm_nnef.lower.checks import block, defines_symbols, is_pure
 from tvm_nnef.lower.loop_sizes import is_unrolled, most_steps
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.sized import cut
@@ -97,7 +97,7 @@ def lower_if(node: If, walk: Scope) -> Lowered:
 
 def lower_loop(node: Loop, walk: Scope) -> Lowered:
     """The steps one after the other where they are few and known, else calls by doubling."""
-    if is_unrolled(node) and not decides(node.body, walk.known):
+    if is_unrolled(node) and not defines_symbols(node.body, walk.known):
         return _unrolled(node, walk)
     name, updates = identifier(f"{node.label}_loop"), updated_variables(*bodies(node))
     return _Repeated(node, walk, name, _captured(node), updates, _is_pure(node, walk)).run()

@@ -19,7 +19,7 @@ from tvm_nnef.graph.checks import bound_check, extent_check
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
-from tvm_nnef.lower.checks import learn_shape, require
+from tvm_nnef.lower.checks import define_shape, require
 from tvm_nnef.lower.control_flow import lower_if, lower_loop
 from tvm_nnef.lower.deconvolution_formulas import find_deconvolution
 from tvm_nnef.lower.formula import FormulaTypes
@@ -221,7 +221,7 @@ class Walk:
             else dimensions.symbol(f"found_{place}")
             for place, extent in enumerate(tensor.shape)
         ]
-        learn_shape(self.builder, value, shape)
+        define_shape(self.builder, value, shape)
         for extent, found in zip(tensor.shape, shape, strict=True):
             if extent is not found:
                 require(self.builder, extent_check(tensor, extent, found, node.span))
