@@ -12,7 +12,8 @@ from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
-from tvm_nnef.model import AnyModel, Model, check_variables, load_model
+from tvm_nnef.model import AnyModel, Model, load_model
+from tvm_nnef.variables import check_variables
 
 if TYPE_CHECKING:
     import os

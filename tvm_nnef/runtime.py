@@ -26,7 +26,7 @@ from tvm_nnef.lower.checks import CheckFailure
 from tvm_nnef.lower.naming import INITIAL_STATE
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs, bind_variables
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 from tvm_nnef.tvm_support import build, compat
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
@@ -315,7 +315,7 @@ def _port(description: Mapping[str, Any]) -> PortInfo:
 
 
 def _tensor(description: Mapping[str, Any]) -> TensorInfo:
-    shape = tuple(e if isinstance(e, int) else dimensions.text(e) for e in description["shape"])
+    shape = tuple(e if isinstance(e, int) else trees.text(e) for e in description["shape"])
     stacked = bool(description.get("stacked"))
     return TensorInfo(str(description["name"]), shape, str(description["dtype"]), stacked)
 

@@ -37,7 +37,7 @@ from tvm_nnef.graph.nodes import (
     operator_name,
     part_of_graph,
 )
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 
 Progress = Callable[[str, int, int], None]
 """Is told the label of the node that begins, its number from 0, and the number of nodes."""
@@ -109,7 +109,7 @@ class _Walk:
         """Takes the extents that arrays tell, and makes the checks that waited for them."""
         for tensor, array in arrays.items():
             for extent, value in zip(tensor.shape, array.shape, strict=True):
-                name = dimensions.tree(extent)
+                name = trees.tree(extent)
                 if isinstance(name, str):
                     self.symbols.setdefault(name, value)
                     self.carriers.setdefault(name, tensor)

@@ -22,7 +22,7 @@ from tvm_nnef.graph.checks import place
 from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol, occurring, sizes
-from tvm_nnef.symbolic.dimensions import text
+from tvm_nnef.symbolic.trees import text
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 

@@ -17,7 +17,7 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
 - ``num_input``: how many parameters are inputs;
 - ``nnef_symbols``: where extents are symbols, a JSON object with the ``bounds`` of these, the
   ``checks`` on those of the inputs (:mod:`tvm_nnef.graph.checks`), and the shapes of the
-  ``outputs``, as trees (:func:`tvm_nnef.symbolic.dimensions.tree`); the caller of ``main`` is to
+  ``outputs``, as trees (:func:`tvm_nnef.symbolic.trees.tree`); the caller of ``main`` is to
   see to it that bounds and checks hold;
 - ``num_state``: how many parameters are state, where there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
@@ -42,7 +42,7 @@ from tvm_nnef.lower.checks import block, is_pure
 from tvm_nnef.lower.naming import INITIAL_STATE, Names, port_items
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import Module
 
@@ -169,6 +169,6 @@ def _symbols(graph: Graph, told: frozenset[str]) -> str:
         {
             "bounds": dict(graph.bounds),
             "checks": [to_json(check) for check in graph.checks if symbols(check) <= told],
-            "outputs": [[*map(dimensions.tree, tensor.shape)] for tensor in outputs],
+            "outputs": [[*map(trees.tree, tensor.shape)] for tensor in outputs],
         }
     )

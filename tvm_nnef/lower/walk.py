@@ -2,7 +2,7 @@
 
 Enters: a Graph's nodes, in order, and what their operands have become. Leaves: what their results
 become. Does not know of ``main``, its parameters and attributes (``lower/module.py``), nor of how
-branches and loops are made (``lower/control_flow.py``).
+branches and loops are made (``lower/branch_functions.py``, ``lower/loop_functions.py``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tvm_nnef.graph.checks import bound_check, extent_check
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
+from tvm_nnef.lower.branch_functions import lower_if
 from tvm_nnef.lower.checks import define_shape, require
-from tvm_nnef.lower.control_flow import lower_if, lower_loop
 from tvm_nnef.lower.deconvolution_formulas import find_deconvolution
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.intrinsics import INTRINSICS
@@ -33,11 +33,12 @@ from tvm_nnef.lower.invocation import (
 )
 from tvm_nnef.lower.kernels import call_formula
 from tvm_nnef.lower.lookups import TABLE_TYPES, lookup_tables
+from tvm_nnef.lower.loop_functions import lower_loop
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.ops import MAPPINGS
 from tvm_nnef.lower.ops.symbolic import is_safe
 from tvm_nnef.lower.symbols import Symbol, occurring, own
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
@@ -217,7 +218,7 @@ class Walk:
         """Learns the new symbols of a tensor from its shape; what is known must be so."""
         shape = [
             extent
-            if own((extent,)) and dimensions.text(extent) not in self.known
+            if own((extent,)) and trees.text(extent) not in self.known
             else dimensions.symbol(f"found_{place}")
             for place, extent in enumerate(tensor.shape)
         ]
@@ -390,7 +391,7 @@ def _described(value: RelaxExpression) -> str:
 
 
 def _extents(shape: Sequence[Dimension]) -> str:
-    return f"[{', '.join(map(dimensions.text, shape))}]"
+    return f"[{', '.join(map(trees.text, shape))}]"
 
 
 def _no_lowering(operation: Operation) -> NnefError:
