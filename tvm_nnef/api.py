@@ -321,7 +321,7 @@ def compare(
     difference raises nothing: the :class:`Report` tells it.
     """
     from tvm_nnef.comparison import RECORDED, Setting, compare_routes, source_model
-    from tvm_nnef.compilation.progress import progress_reported
+    from tvm_nnef.progress import progress_reported
     from tvm_nnef.random_inputs import random_inputs
     from tvm_nnef.reference.inputs import bind_inputs
 

@@ -13,8 +13,9 @@ and the tolerance is that of a single operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.program import given, program_rows
@@ -39,8 +40,8 @@ from tvm_nnef.graph.nodes import (
 )
 from tvm_nnef.symbolic import trees
 
-Progress = Callable[[str, int, int], None]
-"""Is told the label of the node that begins, its number from 0, and the number of nodes."""
+if TYPE_CHECKING:
+    from tvm_nnef.progress import Report as Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from tvm import relax
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Span, error
+from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import bound_check, extent_check
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
@@ -22,6 +22,7 @@ from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operatio
 from tvm_nnef.lower.branch_functions import lower_if
 from tvm_nnef.lower.checks import define_shape, require
 from tvm_nnef.lower.deconvolution_formulas import find_deconvolution
+from tvm_nnef.lower.defects import defect
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.intrinsics import INTRINSICS
 from tvm_nnef.lower.invocation import (
@@ -50,21 +51,9 @@ UserLowering: TypeAlias = Callable[[Any, Operation, "tuple[LoweredOperand, ...]"
 """Lowers an operation, given the ``relax.BlockBuilder`` and its operands; None declines."""
 
 
-class LoweringError(NnefError):
-    """A mapping or a body does not give what the Graph says: a bug of tvm_nnef, not of a model.
-
-    It is told like any other error, with the operation's place, so that a user can go around it.
-    """
-
-
-def _defect(message: str, span: Span | None = None) -> LoweringError:
-    hint = "this is a mistake of tvm_nnef, please report it; the route 'formula' may go around it"
-    return LoweringError(Diagnostic(message, span, hint))
-
-
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The state of lowering one function: what each tensor has become so far.
+    """The state of lowering one function: the value of each tensor so far.
 
     ``weights`` are the arrays of the variables that are not parameters; ``constants`` is shared by
     all functions of a module. ``updated`` are the new values of variables, which nothing reads
@@ -147,7 +136,7 @@ class Walk:
             elif tensor.role == "constant":
                 array = _constant(tensor, self.machine_types[tensor])
             else:
-                raise _defect(f"nothing computes tensor '{tensor.name}'")
+                raise defect(f"nothing computes tensor '{tensor.name}'")
             self.constants[tensor] = compat.constant(array)
         return self.constants[tensor]
 
@@ -189,10 +178,10 @@ class Walk:
         results = _matched(operation, lowered)
         if not from_user and operation.body is not None and not self._fits(results):
             return False
-        learns = any(str(s.name) not in self.known for t, _ in results for s in own(t.shape))
+        defines = any(str(s.name) not in self.known for t, _ in results for s in own(t.shape))
         title = operation.operator
         for tensor, value in results:
-            self._define(tensor, value, operation, title, from_user=from_user, learns=learns)
+            self._define(tensor, value, operation, title, from_user=from_user, defines=defines)
         return True
 
     def _check(self) -> None:
@@ -203,7 +192,7 @@ class Walk:
                 self.pending.remove(check)
                 require(self.builder, check)
 
-    def _learn(self, tensor: Tensor, node: Node) -> None:
+    def _note_symbols(self, tensor: Tensor, node: Node) -> None:
         """Notes the symbols that a tensor defines, and makes the checks that waited for them."""
         new = {str(symbol.name): symbol for symbol in own(tensor.shape)}
         for name, symbol in new.items():
@@ -214,8 +203,8 @@ class Walk:
                     require(self.builder, bound_check(tensor, symbol, bound, node.span))
                 self._check()
 
-    def _measure(self, value: RelaxExpression, tensor: Tensor, node: Node) -> None:
-        """Learns the new symbols of a tensor from its shape; what is known must be so."""
+    def _define_shape(self, value: RelaxExpression, tensor: Tensor, node: Node) -> None:
+        """Defines the new symbols of a tensor by its shape; known dimensions must agree."""
         shape = [
             extent
             if own((extent,)) and trees.text(extent) not in self.known
@@ -252,7 +241,7 @@ class Walk:
         title: str,
         *,
         from_user: bool = False,
-        learns: bool = False,
+        defines: bool = False,
     ) -> None:
         emitted = self.builder.emit(expression, name_hint=identifier(tensor.short_name))
         expected = self.machine_types[tensor]
@@ -265,14 +254,14 @@ class Walk:
             if from_user:
                 hint = "correct the function that 'lowerings' maps the operator to"
                 raise error(message, node.span, hint=hint)
-            raise _defect(message, node.span)
+            raise defect(message, node.span)
         if fit is None:
             kind = compat.tensor_type(tensor.shape, expected)
-            if learns:
-                self._measure(emitted, tensor, node)
+            if defines:
+                self._define_shape(emitted, tensor, node)
             emitted = self.builder.match_cast(emitted, kind)
         self.values[tensor] = emitted
-        self._learn(tensor, node)
+        self._note_symbols(tensor, node)
 
     def _composite(self, operation: Operation, body: Graph) -> None:
         """Opens a composite: its operations take its place."""
