@@ -125,9 +125,30 @@ def test_one_element_of_an_open_dimension_broadcasts(start: int, end: int, make_
         [("y", "float32", ["b", "t", 4])],
         {"start": np.array([start]), "end": np.array([end]), "axis": np.array([1])},
     )
-    model = agree(proto, SEQUENCES)
-    with pytest.raises(NnefError, match="no element to be taken"):
-        tvm_nnef.evaluate(model, np.zeros((2, 0, 4), np.float32))
+    agree(proto, (*SEQUENCES, {"b": 2, "t": 0}))
+
+
+PARTS = [
+    (0, 1, 1), (0, 3, 1), (2, 4, 1), (-3, 2**63 - 1, 1), (0, -1, 1), (-1, 2**63 - 1, 1),
+    (1, -1, 1), (-3, -1, 1), (2, -2, 1), (5, 2, 1), (0, 5, 2), (-5, -1, 2), (-1, -4, -1),
+]  # fmt: skip
+"""Start, end and step of parts that are shorter, or empty, along a short dimension."""
+
+
+def test_bounds_of_parts_are_clamped_to_dynamic_dimensions(make_model: Any) -> None:
+    names = [f"y{number}" for number in range(len(PARTS))]
+    bounds = {
+        f"{kind}{number}": np.array([value])
+        for number, part in enumerate(PARTS)
+        for kind, value in zip(("start", "end", "step"), part, strict=True)
+    }
+    proto = make_model(
+        [node("Slice", ["x", f"start{n}", f"end{n}", "axis", f"step{n}"], [name])
+         for n, name in enumerate(names)],
+        [("x", "float32", ["b", "t", 2])], [(name, "float32", None) for name in names],
+        {"axis": np.array([1]), **bounds},
+    )  # fmt: skip
+    agree(proto, [{"b": 2, "t": count} for count in (0, 1, 2, 3, 4, 8)])
 
 
 @pytest.mark.parametrize("border", [0, 1])
