@@ -221,7 +221,7 @@ class Builder:
         if isinstance(begin, int) and isinstance(end, int):
             count: Extent = max(0, -((begin - end) // stride))
         else:
-            count = -((begin - end) // stride)
+            count = end - begin if stride == 1 else -((begin - end) // stride)
         if stride == 1 and begin == 0 and count == x.shape[axis]:
             return x
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])

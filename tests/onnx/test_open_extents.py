@@ -78,6 +78,23 @@ def test_recurrent_layers_of_any_length(
     agree(proto, SEQUENCES)
 
 
+def test_a_recurrent_layer_of_the_last_element_of_a_dimension(make_model: Any) -> None:
+    proto = make_model(
+        [
+            node("Slice", ["x", "last", "end", "axis"], ["part"]),
+            node("LSTM", ["part", "w", "r"], ["", "h"], hidden_size=4),
+        ],
+        [("x", "float32", [3, "t", 2])],
+        [("h", "float32", None)],
+        {"last": np.array([-1]), "end": np.array([2**63 - 1]), "axis": np.array([1]),
+         "w": weights(1, 16, 2), "r": weights(1, 16, 4)},
+    )  # fmt: skip
+    model = tvm_nnef.convert(proto, bounds=8)
+    x = weights(3, 5, 2)
+    expected = runtime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(tvm_nnef.evaluate(model, x)[0], expected[0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("bound", [6, 40], ids=["of the rows", "beyond the rows"])
 def test_rows_of_a_table_up_to_an_open_extent(bound: int, make_model: Any) -> None:
     proto = make_model(
