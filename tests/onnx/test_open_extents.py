@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,13 +54,19 @@ SEQUENCES = ({"b": 2, "t": 5}, {"b": 1, "t": 1}, {"b": 3, "t": 8})
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
-@pytest.mark.parametrize("lengths", [False, True])
+QUICK = {("RNN", "forward", False), ("GRU", "forward", True), ("LSTM", "forward", True)}
+"""Each operator once; the other layers are compiled in the slow run."""
+
+
 @pytest.mark.parametrize(
-    "direction",
-    ["forward", pytest.param("reverse", marks=pytest.mark.slow),
-     pytest.param("bidirectional", marks=pytest.mark.slow)],
-)  # fmt: skip
-@pytest.mark.parametrize("operator", GATES)
+    ("operator", "direction", "lengths"),
+    [
+        pytest.param(*layer, marks=() if layer in QUICK else pytest.mark.slow)
+        for layer in itertools.product(
+            GATES, ("forward", "reverse", "bidirectional"), (False, True)
+        )
+    ],
+)
 def test_recurrent_layers_of_any_length(
     operator: str, direction: str, lengths: bool, make_model: Any
 ) -> None:
@@ -168,8 +175,16 @@ def test_bounds_of_parts_are_clamped_to_dynamic_dimensions(make_model: Any) -> N
     agree(proto, [{"b": 2, "t": count} for count in (0, 1, 2, 3, 4, 8)])
 
 
-@pytest.mark.parametrize("border", [0, 1])
-@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 1, 1]])
+@pytest.mark.parametrize(
+    ("border", "pads"),
+    [
+        (0, [1, 0, 1, 1]),
+        (1, [1, 0, 1, 1]),
+        # Without padding there is no border to count.
+        pytest.param(0, [0, 0, 0, 0], marks=pytest.mark.slow),
+        pytest.param(1, [0, 0, 0, 0], marks=pytest.mark.slow),
+    ],
+)
 def test_average_pooling_of_open_images_rounded_up(
     border: int, pads: list[int], make_model: Any
 ) -> None:
