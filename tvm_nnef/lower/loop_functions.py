@@ -219,7 +219,7 @@ class _Repeated:
             return builder.emit_func_output(builder.emit(relax.If(holds, call, end)))
 
     def _advance(self, arguments: Sequence[RelaxExpression], changing: int) -> Any:
-        """The function that runs the body and tells whether the loop may go on."""
+        """The function that runs the body and returns whether the loop may go on."""
         node, builder, parameters = self.node, self.walk.builder, parameters_for(arguments)
         name, marks = f"{self.name}_body", {CONSTANTS_FROM: changing, LOOP_BODY: 1}
         with builder.function(name, parameters, marks, pure=self.pure, private=True):

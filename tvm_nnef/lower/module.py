@@ -1,6 +1,6 @@
 """A Graph as a Relax module: its function ``main``, and the initial values of its state.
 
-Enters: a Graph, its machine types and the values of its variables. Leaves: an IRModule with a
+Input: a Graph, its machine types and the values of its variables. Output: an IRModule with a
 function ``main``, and private ones for branches and loops. What nodes become stands in
 ``lower/walk.py``: for an operation the first of the user's own function, the mapping of
 ``lower/ops`` (only on the mapped route), the operator's body, an intrinsic. Infers no shapes: what
@@ -70,10 +70,10 @@ def lower(
     weights = _weights(graph, variables, machine_types)
     state = {variable: weights.pop(variable) for variable in _state(graph)}
     inputs = [item for port in graph.inputs for item in port_items(port)]
-    told = own_symbols(tensor for _, tensor in inputs)
+    defined = own_symbols(tensor for _, tensor in inputs)
     attributes: dict[str, Any] = {"nnef_ports": _describe(graph), "num_input": len(inputs)}
     if graph.bounds:
-        attributes["nnef_symbols"] = _symbols(graph, told)
+        attributes["nnef_symbols"] = _symbols(graph, defined)
     if keep_params_in_input:
         attributes["params"] = [compat.runtime_tensor(array) for array in weights.values()]
     if state:
@@ -89,7 +89,7 @@ def lower(
         builder, dict(values), weights, machine_types, route, lowerings or {},
         bounds=graph.bounds, known=known, checked=checked,
     )  # fmt: skip
-    checks = tuple(check for check in graph.checks if not symbols(check) <= told)
+    checks = tuple(check for check in graph.checks if not symbols(check) <= defined)
     inner = replace(graph, checks=checks)
     pure = is_pure(inner, walk.known)
     with builder.function("main", list(values.values()), attrs=attributes, pure=pure):
@@ -162,13 +162,13 @@ def _describe(graph: Graph) -> str:
     return json.dumps({**ports, "state": state} if state else ports)
 
 
-def _symbols(graph: Graph, told: frozenset[str]) -> str:
+def _symbols(graph: Graph, defined: frozenset[str]) -> str:
     """Bounds, checks and shapes of outputs, as the attribute ``nnef_symbols`` has them."""
     outputs = flatten(tuple(port.operand for port in graph.outputs))
     return json.dumps(
         {
             "bounds": dict(graph.bounds),
-            "checks": [to_json(check) for check in graph.checks if symbols(check) <= told],
+            "checks": [to_json(check) for check in graph.checks if symbols(check) <= defined],
             "outputs": [[*map(trees.tree, tensor.shape)] for tensor in outputs],
         }
     )

@@ -35,7 +35,7 @@ from tvm_nnef.symbolic.dimensions import Dimension
 _LARGEST_GROWTH = 4
 """A copy with more than so many times the elements of its source is not worth it.
 
-Where a run tells their number, it is that of the largest source.
+If their number is dynamic, it is that of the largest source.
 """
 
 

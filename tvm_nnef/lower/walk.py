@@ -1,6 +1,6 @@
 """The walk over the nodes of a Graph: each becomes Relax expressions of the function being built.
 
-Enters: a Graph's nodes, in order, and what their operands have become. Leaves: what their results
+Input: a Graph's nodes, in order, and what their operands have become. Output: what their results
 become. Does not know of ``main``, its parameters and attributes (``lower/module.py``), nor of how
 branches and loops are made (``lower/branch_functions.py``, ``lower/loop_functions.py``).
 """
@@ -359,7 +359,7 @@ def _constant(tensor: Tensor, dtype: str) -> Array:
 
 
 def _fit(value: RelaxExpression, tensor: Tensor, dtype: str) -> bool | None:
-    """Whether an expression has the type and shape of a tensor; None where a run must tell."""
+    """Whether an expression has the type and shape of a tensor; None if not decidable."""
     rank, found = compat.rank_and_dtype(value)
     if (rank, found) != (tensor.rank, dtype):
         return False

@@ -1,6 +1,6 @@
 """From scheduled PrimFuncs to machine code, and to what runs it: what moves between TVM releases.
 
-Enters: a module in which everything is scheduled, and a target. Leaves: executables, kernels and
+Input: a module in which everything is scheduled, and a target. Output: executables, kernels and
 virtual machines of TVM. Knows no rule and no file of ours.
 """
 
