@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean
 from tvm_nnef.semantics.program import MAIN
@@ -15,8 +15,27 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tvm_nnef.graph.nodes import Graph
-    from tvm_nnef.model import Model
     from tvm_nnef.storage.tensor_file import TensorHeader
+
+
+class WithVariables(Protocol):
+    """A model, as far as its variables are concerned."""
+
+    @property
+    def path(self) -> str:
+        """The name of the model in messages."""
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The names of its graphs."""
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """Arrays by full name."""
+
+    @property
+    def given_variables(self) -> bool:
+        """Whether a caller gave them."""
 
 
 class Variables(Mapping[str, Any]):
@@ -75,7 +94,7 @@ class Variables(Mapping[str, Any]):
         return found
 
 
-def check_variables(model: Model, graph: Graph) -> None:
+def check_variables(model: WithVariables, graph: Graph) -> None:
     """Raises an NnefError that lists what is wrong with the values of variables.
 
     That is every variable without a value, or with one of another shape or type, and every name
@@ -107,7 +126,7 @@ def check_variables(model: Model, graph: Graph) -> None:
         raise NnefError(found)
 
 
-def _unknown_variables(model: Model, graph: Graph) -> list[Diagnostic]:
+def _unknown_variables(model: WithVariables, graph: Graph) -> list[Diagnostic]:
     """The names given that are no variables; those of the model's other graphs are left out."""
     known = {tensor.name for tensor in graph.variables}
     others = tuple(f"{MAIN}.{name}." for name in model.graphs if f"{MAIN}.{name}" != graph.name)
