@@ -12,7 +12,8 @@ from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
-from tvm_nnef.model import AnyModel, Model, check_variables, load_model
+from tvm_nnef.model import AnyModel, Model, load_model
+from tvm_nnef.variables import check_variables
 
 if TYPE_CHECKING:
     import os
@@ -320,7 +321,7 @@ def compare(
     difference raises nothing: the :class:`Report` tells it.
     """
     from tvm_nnef.comparison import RECORDED, Setting, compare_routes, source_model
-    from tvm_nnef.compilation.progress import progress_reported
+    from tvm_nnef.progress import progress_reported
     from tvm_nnef.random_inputs import random_inputs
     from tvm_nnef.reference.inputs import bind_inputs
 

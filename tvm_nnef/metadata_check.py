@@ -9,7 +9,7 @@ from tvm_nnef.diagnostics import Diagnostic, did_you_mean
 from tvm_nnef.graph.machine_types import wrong_names
 from tvm_nnef.graph.nodes import Graph, Tensor
 from tvm_nnef.storage.metadata import Metadata
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 
 
 def check_metadata(graph: Graph, metadata: Metadata) -> list[Diagnostic]:
@@ -44,7 +44,7 @@ def _wrong_labels(graph: Graph, metadata: Metadata) -> Iterator[Diagnostic]:
     if isinstance(classes, int) and classes != len(labels):
         yield Diagnostic(
             f"{len(labels)} labels, but output '{graph.outputs[0].name}' of shape "
-            f"[{', '.join(map(dimensions.text, output.shape))}] has {classes} classes",
+            f"[{', '.join(map(trees.text, output.shape))}] has {classes} classes",
             metadata.span("labels"),
             "give one label for each index of the last dimension",
         )

@@ -1,7 +1,7 @@
-"""A model that was read: its checked program, its variables, what ``model.json`` says of it.
+"""A model in memory: its checked program, its variables, and its metadata from ``model.json``.
 
-Enters whatever the user calls a model (see ``load_model``), leaves a :class:`Model`; and back to
-disk. Nothing is composed here but for :func:`check`, and nothing is executed.
+Input: whatever the user calls a model (see ``load_model``). Output: a :class:`Model`; and back to
+disk. Only :func:`check` composes, and nothing is executed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_nnef.diagnostics import (
-    MAX_REPORTED,
     Diagnostic,
     NnefError,
     Source,
@@ -31,71 +29,13 @@ from tvm_nnef.storage.container import Container, ModelPath, open_container, ope
 from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
 from tvm_nnef.syntax.dialect import Ambiguity, detect
+from tvm_nnef.variables import Variables, check_variables, variable_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from tvm_nnef.graph.nodes import Graph
-    from tvm_nnef.storage.tensor_file import TensorHeader
+    pass
 
 DIALECTS = ("auto", "draft", "tools")
 _TOOLS_LINE = "# dialect: tools\n"
-
-
-class Variables(Mapping[str, Any]):
-    """The variables of a model by full name, each read from its file when it is first asked for.
-
-    Values are NumPy arrays. Raises NnefError for a file that is no valid tensor file.
-    """
-
-    def __init__(self, container: Container) -> None:
-        suffix = variable_file_name("")
-        files = [name for name in container.names() if name.endswith(suffix) and "/" not in name]
-        self._container = container
-        self._files = {name.removesuffix(suffix): name for name in files}
-        self._read: dict[str, np.ndarray[Any, Any]] = {}
-
-    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        if name not in self._read:
-            from tvm_nnef.storage.tensor_file import read_tensor
-
-            file = self._files[name]
-            data = self._container.read(file)
-            self._read[name] = read_tensor(data, self._container.place(file)).array
-        return self._read[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._files
-
-    def header(self, name: str) -> TensorHeader:
-        """The header of a variable's file, of which nothing else is read."""
-        from tvm_nnef.storage.tensor_file import HEADER_SIZE, read_tensor_header
-
-        file = self._files[name]
-        header = self._container.read(file, HEADER_SIZE)
-        return read_tensor_header(header, self._container.place(file))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def check(self) -> list[Diagnostic]:
-        """What is wrong with the files as far as their headers and sizes tell."""
-        if not self._files:
-            return []
-        from tvm_nnef.storage.tensor_file import HEADER_SIZE, check_size, read_tensor_header
-
-        found: list[Diagnostic] = []
-        for file in self._files.values():
-            place = self._container.place(file)
-            try:
-                header = read_tensor_header(self._container.read(file, HEADER_SIZE), place)
-                check_size(header, self._container.size(file), place)
-            except NnefError as problem:
-                found += problem.diagnostics
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,69 +227,6 @@ def _check_graph(
     return found
 
 
-def check_variables(model: Model, graph: Graph) -> None:
-    """Raises an NnefError that lists what is wrong with the values of variables.
-
-    That is every variable without a value, or with one of another shape or type, and every name
-    that a caller gives and no variable has.
-    """
-    found = _unknown_variables(model, graph) if model.given_variables else []
-    for tensor in graph.variables:
-        if len(found) > MAX_REPORTED:
-            break
-        file = variable_file_name(tensor.name)
-        if tensor.name not in model.variables:
-            hint = did_you_mean(tensor.name, model.variables) or (
-                f"it is read from '{file}' beside main.sknd"
-            )
-            message = f"variable '{tensor.name}' has no value: {model.path} has no file '{file}'"
-            found.append(Diagnostic(message, tensor.span, hint))
-            continue
-        shape, dtype = _described(model.variables, tensor.name)
-        fault = None
-        if shape != tensor.shape:
-            fault = f"with shape {list(tensor.shape)}, but '{file}' holds shape {list(shape)}"
-        elif _KINDS.get(dtype.kind, tensor.type) != tensor.type:
-            fault = f"as {tensor.type}, but '{file}' holds items of {dtype}"
-        if fault:
-            hint = "correct the declaration, or write the file again"
-            message = f"variable '{tensor.name}' is declared {fault}"
-            found.append(Diagnostic(message, tensor.span, hint))
-    if found:
-        raise NnefError(found)
-
-
-def _unknown_variables(model: Model, graph: Graph) -> list[Diagnostic]:
-    """The names given that are no variables; those of the model's other graphs are left out."""
-    known = {tensor.name for tensor in graph.variables}
-    others = tuple(f"{MAIN}.{name}." for name in model.graphs if f"{MAIN}.{name}" != graph.name)
-    unknown = [
-        name for name in model.variables if name not in known and not name.startswith(others)
-    ]
-    return [
-        Diagnostic(
-            f"graph '{graph.name}' has no variable '{name}'",
-            hint=did_you_mean(name, known) or "variables are given by their full names",
-        )
-        for name in unknown[:MAX_REPORTED]
-    ]
-
-
-# NumPy's extension types, such as bfloat16, are of none of these kinds.
-_KINDS: Mapping[str, str] = MappingProxyType({"f": "real", "i": "int", "u": "int", "b": "bool"})
-
-
-def _described(variables: Mapping[str, Any], name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype of a variable."""
-    if isinstance(variables, Variables):
-        header = variables.header(name)
-        return tuple(header.shape), header.dtype
-    import numpy as np
-
-    array = np.asarray(variables[name])
-    return array.shape, array.dtype
-
-
 def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a model as a folder, or as an archive if the path ends in .tar, .tgz or .tar.gz.
 
@@ -370,16 +247,10 @@ def save_model(model: Model, path: str | os.PathLike[str], *, overwrite: bool = 
                 text = _TOOLS_LINE + text
             files[f"{name.replace('.', '/')}.sknd"] = text.encode()
     for name in model.variables:
-        files[variable_file_name(name)] = partial(_variable_bytes, model.variables, name)
+        files[variable_file_name(name)] = partial(variable_bytes, model.variables, name)
     if model.metadata != Metadata():
         files[METADATA_FILE] = write_metadata(model.metadata)
     write_container(path, files, overwrite=overwrite or is_same_file(model.path, path))
-
-
-def _variable_bytes(variables: Mapping[str, Any], name: str) -> bytes:
-    from tvm_nnef.storage.tensor_file import write_tensor
-
-    return write_tensor(variables[name], variable_file_name(name))
 
 
 def _metadata(container: Container) -> Metadata:

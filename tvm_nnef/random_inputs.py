@@ -12,7 +12,7 @@ import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" once this is imp
 import numpy as np
 
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
@@ -28,7 +28,7 @@ def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
             case None:
                 return None
             case Tensor():
-                shape = tuple(dimensions.evaluate(e, graph.bounds) for e in operand.shape)
+                shape = tuple(trees.evaluate(e, graph.bounds) for e in operand.shape)
                 largest = replace(operand, shape=shape)
                 return random_array(largest, graph.machine_types[operand], generator)
             case pack:

@@ -22,13 +22,12 @@ from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
 from tvm_nnef.library_file import LibraryFile, read_library, write_library
-from tvm_nnef.lower.checks import failed
+from tvm_nnef.lower.checks import CheckFailure
 from tvm_nnef.lower.naming import INITIAL_STATE
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs, bind_variables
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 from tvm_nnef.tvm_support import build, compat
-from tvm_nnef.tvm_support.log_messages import without_messages_about_constants
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -275,11 +274,10 @@ class Executable:
             if "std::bad_alloc" in str(problem):
                 hint = "give smaller inputs, or run it on a machine with more memory"
                 raise error("not enough memory for the tensors of the model", hint=hint) from None
-            failure = failed(str(problem))
+            failure = CheckFailure.of(problem)
             if failure is None:
                 raise
-            message, place = failure
-            raise error(message, file=place or None) from None
+            raise error(failure.message, file=failure.place or None) from None
         return [result] if hasattr(result, "numpy") else list(result)
 
     def _grouped(self, arrays: Sequence[Array]) -> tuple[Array | list[Array], ...]:
@@ -302,9 +300,7 @@ def load(path: str | os.PathLike[str]) -> Executable:
     """
     file = read_library(path)
     try:
-        with without_messages_about_constants():
-            library = build.load_library(str(file.path))
-        return Executable(library, file=file)
+        return Executable(build.load_library(str(file.path)), file=file)
     except (RuntimeError, AttributeError, ValueError, TypeError, LookupError) as problem:
         reason = str(problem).strip().splitlines() or ["unknown reason"]
         hint = "load reads what Executable.export wrote, for the same kind of machine"
@@ -319,7 +315,7 @@ def _port(description: Mapping[str, Any]) -> PortInfo:
 
 
 def _tensor(description: Mapping[str, Any]) -> TensorInfo:
-    shape = tuple(e if isinstance(e, int) else dimensions.text(e) for e in description["shape"])
+    shape = tuple(e if isinstance(e, int) else trees.text(e) for e in description["shape"])
     stacked = bool(description.get("stacked"))
     return TensorInfo(str(description["name"]), shape, str(description["dtype"]), stacked)
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.steps import results
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape, array, largest
 from tvm_nnef.converters.onnx.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.onnx.types import Array, broadcast, kind
@@ -220,7 +221,7 @@ class Builder:
         if isinstance(begin, int) and isinstance(end, int):
             count: Extent = max(0, -((begin - end) // stride))
         else:
-            count = -((begin - end) // stride)
+            count = end - begin if stride == 1 else -((begin - end) // stride)
         if stride == 1 and begin == 0 and count == x.shape[axis]:
             return x
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
@@ -243,6 +244,17 @@ class Builder:
         """A tensor of equal elements."""
         scalar = value if isinstance(value, Tensor) else self.constant(value, dtype)
         return self.call("layout.uniform", scalar, as_type=dtype, as_shape=shape, shape=shape)
+
+    def outputs(self, tensors: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
+        """Tensors under the names of outputs: copies of those that no step makes, or used twice."""
+        found: list[Tensor] = []
+        made = {id(each) for step in self.steps for each in results(step)}
+        for tensor, name in zip(tensors, names, strict=True):
+            if id(tensor) not in made or tensor in found or tensor.value is not None:
+                tensor = self.call("math.iden", tensor)
+            tensor.source = name
+            found.append(tensor)
+        return found
 
 
 def _known(extents: Sequence[Extent]) -> bool:

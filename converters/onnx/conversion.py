@@ -7,7 +7,7 @@ whose tensors have no names yet. What cannot be converted is gathered, and repor
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
@@ -22,7 +22,7 @@ from tvm_nnef.converters.onnx.folding import fold
 from tvm_nnef.converters.onnx.functions import expand, has_body
 from tvm_nnef.converters.onnx.gathering import with_scan_outputs
 from tvm_nnef.converters.onnx.inference import declared, infer
-from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
+from tvm_nnef.converters.onnx.inner_graphs import inner_graphs, names_read, names_read_by
 from tvm_nnef.converters.onnx.inputs import graph_inputs
 from tvm_nnef.converters.onnx.model_inference import infer_model
 from tvm_nnef.converters.onnx.node import (
@@ -41,7 +41,7 @@ from tvm_nnef.converters.onnx.sequences import (
     is_about_sequences,
     is_sequence_operator,
 )
-from tvm_nnef.converters.onnx.steps import hint, needed, results
+from tvm_nnef.converters.onnx.steps import hint, needed
 from tvm_nnef.converters.onnx.symbolic import Symbolic
 from tvm_nnef.converters.onnx.tensors import Step, Tensor
 from tvm_nnef.converters.onnx.types import Type
@@ -97,13 +97,13 @@ def convert_graph(
     graph = model.proto.graph
     builder = Builder()
     inputs, symbols = graph_inputs(model, shapes, dtypes, bounds)
-    context = _Context(model, table, {}, frozenset(_read_names(graph)), symbols, bounds)
+    context = _Context(model, table, {}, frozenset(names_read(graph)), symbols, bounds)
     context.declared = infer_model(model.proto, inputs)
     scope: Scope = {each.source: each for each in inputs}
     outputs = _run(context, graph, scope, builder, model.opsets)
     if context.problems:
         raise NnefError(context.problems)
-    finished = _copies(outputs, [value.name for value in graph.output], inputs, builder)
+    finished = builder.outputs(outputs, [value.name for value in graph.output])
     return ConvertedGraph(tuple(inputs), tuple(finished), tuple(needed(builder.steps, finished)))
 
 
@@ -326,7 +326,7 @@ def _apply(
         expansion = expand(proto, inputs, opsets, prefix)
         if expansion is None:
             raise without_converter(proto, context.table)
-        context.read |= frozenset(_read_by(expansion.nodes))
+        context.read |= frozenset(names_read_by(expansion.nodes))
         context.declared = backward(expansion.nodes, _with_values(context, proto, inputs))
         for node in expansion.nodes:
             _convert(context, node, scope, builder, expansion.opsets)
@@ -394,30 +394,3 @@ def _subgraph(
     if len(context.problems) > before or len(outputs) < len(graph.output):
         raise NnefError([])  # what is wrong inside has been told
     return outputs
-
-
-def _read_names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Every name that a node or an output reads, inner graphs included."""
-    yield from (value.name for value in graph.output)
-    yield from _read_by(graph.node)
-
-
-def _read_by(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    for node in nodes:
-        yield from node.input
-        for inner in inner_graphs(node):
-            yield from _read_names(inner)
-
-
-def _copies(
-    outputs: Sequence[Tensor], names: Sequence[str], inputs: Sequence[Tensor], builder: Builder
-) -> list[Tensor]:
-    """Outputs under their own names; what is no result of a step, or is two outputs, is copied."""
-    found: list[Tensor] = []
-    made = {id(each) for step in builder.steps for each in results(step)}
-    for tensor, name in zip(outputs, names, strict=True):
-        if id(tensor) not in made or tensor in found or tensor.value is not None:
-            tensor = builder.call("math.iden", tensor)
-        tensor.source = name
-        found.append(tensor)
-    return found

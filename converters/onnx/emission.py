@@ -31,7 +31,7 @@ from tvm_nnef.converters.onnx.tensors import (
 )
 from tvm_nnef.converters.onnx.types import kind
 from tvm_nnef.diagnostics import Source, Span
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 from tvm_nnef.syntax import nodes
 
 NOWHERE = Span(Source("<converted>", ""), 0, 0)
@@ -160,7 +160,7 @@ def _declared(extent: Extent) -> nodes.Extent:
 def _extent(extent: Extent) -> nodes.Expression:
     if isinstance(extent, int):
         return _integer(extent)
-    return _of_tree(dimensions.tree(extent.extent), extent.symbols)
+    return _of_tree(trees.tree(extent.extent), extent.symbols)
 
 
 def _of_tree(tree: Any, symbols: Mapping[str, Symbol]) -> nodes.Expression:

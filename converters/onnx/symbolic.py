@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 
 
 class Named(Protocol):
@@ -111,7 +111,7 @@ class Symbolic:
     __int__ = __index__
 
     def __str__(self) -> str:
-        return dimensions.text(self.extent)
+        return trees.text(self.extent)
 
 
 Extent: TypeAlias = "int | Symbolic"
@@ -254,7 +254,7 @@ def _decided(function: str, left: Extent, right: Extent) -> bool:
     if found is None:
         condition = dimensions.compare(function, _plain(left), _plain(right))
         raise Unconvertible(
-            f"whether {dimensions.text(condition)} holds only a run tells",
+            f"whether {trees.text(condition)} holds only a run tells",
             "give the shapes of the inputs: convert(…, input_shapes={…})",
         )
     return found

@@ -10,7 +10,7 @@ from tvm_nnef.api import compose
 from tvm_nnef.composition.symbols import plain
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.nodes import Graph, If, Loop, Operation, Tensor, tensors
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 
 IMPORTS = "import math; import layout; import nn; import linalg;\n"
 OPERATORS = """
@@ -32,7 +32,7 @@ def graph(inputs: str, body: str, outputs: str = "z: real;", extra: str = "") ->
 def shapes(found: Graph) -> list[str]:
     ports = [*found.inputs, *found.outputs]
     return [
-        ",".join(map(dimensions.text, tensor.shape))
+        ",".join(map(trees.text, tensor.shape))
         for port in ports
         for tensor in tensors(port.operand)
     ]
@@ -85,8 +85,8 @@ def test_shapes(inputs: str, body: str, expected: list[str], bounds: dict[str, i
 ])  # fmt: skip
 def test_checks(inputs: str, body: str, values: dict[str, int], fails: dict[str, int]) -> None:
     checks = graph(inputs, body).checks
-    assert checks and all(dimensions.evaluate(check.condition, values) is True for check in checks)
-    assert not all(dimensions.evaluate(check.condition, fails) for check in checks)
+    assert checks and all(trees.evaluate(check.condition, values) is True for check in checks)
+    assert not all(trees.evaluate(check.condition, fails) for check in checks)
 
 
 def test_what_is_certain_is_not_checked() -> None:
@@ -100,7 +100,7 @@ def test_a_check_says_the_values() -> None:
     extra = '@assert { s * 2 > 3: "only {s} of {s + 4}", s; }'
     (check,) = graph("x: real[s|9];", "z = math.exp(x);", extra=extra).checks
     assert plain(check.message) == "only s of s + 4; s = s"
-    assert [dimensions.evaluate(part, {"s": 1}) for part in check.message[1::2]] == [1, 5, 1]
+    assert [trees.evaluate(part, {"s": 1}) for part in check.message[1::2]] == [1, 5, 1]
     assert check.notes and check.span is not None
 
 

@@ -28,11 +28,11 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.checks import failed
+from tvm_nnef.lower.checks import CheckFailure
 from tvm_nnef.lower.places import place
 from tvm_nnef.lower.symbols import UPPER_BOUNDS, untold
 from tvm_nnef.reference import evaluate
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 
 S, T = dimensions.symbol("s"), dimensions.symbol("t")
 
@@ -69,7 +69,7 @@ FUNCTIONS = {
 def value(scalar, indices, symbols) -> int:
     match scalar:
         case Constant(_, found):
-            return dimensions.evaluate(found, symbols)
+            return trees.evaluate(found, symbols)
         case Index(name):
             return indices[name]
         case Unary(_, operand):
@@ -85,8 +85,8 @@ def test_an_interval_holds_every_value_at_every_size(scalar, s, t) -> None:
     known = interval(scalar, ranges_of(statement(**LOOPS)))
     if known is None:
         return
-    low, high = (dimensions.evaluate(end, symbols) for end in known)
-    steps = [range(dimensions.evaluate(extent, symbols)) for extent in LOOPS.values()]
+    low, high = (trees.evaluate(end, symbols) for end in known)
+    steps = [range(trees.evaluate(extent, symbols)) for extent in LOOPS.values()]
     for indices in itertools.product(*steps):
         found = value(scalar, dict(zip(LOOPS, indices, strict=True)), symbols)
         assert low <= found <= high
@@ -110,7 +110,7 @@ def test_the_digits_of_a_position_may_be_symbols() -> None:
     row = Binary("add", Binary("mul", Index("i"), number(S)), Index("j"))
     found = place(row, statement(i=3, j=S))
     assert found is not None
-    assert [(term.index, dimensions.text(term.coefficient)) for term in found.terms] == [
+    assert [(term.index, trees.text(term.coefficient)) for term in found.terms] == [
         ("i", "s"),
         ("j", "1"),
     ]
@@ -222,11 +222,11 @@ def test_every_function_has_symbols_of_its_own_and_knows_their_bounds() -> None:
 
 
 def test_only_errors_of_checks_are_read_as_such() -> None:
-    assert failed('TypeError: ["nnef check","a.sknd:1:2","n is ",5] expect a Shape') == (
-        "n is 5",
-        "a.sknd:1:2",
-    )
-    assert failed("TypeError: something else") is None
+    problem = TypeError('false: ["nnef check","a.sknd:1:2","n is ",5] expect a [Shape]')
+    assert CheckFailure.of(problem) == CheckFailure("n is 5", "a.sknd:1:2")
+    assert CheckFailure.of(TypeError("something else")) is None
+    kept = CheckFailure("'x' has \"quotes\" and ]")
+    assert CheckFailure.of(ValueError(kept.to_json())) == kept
 
 
 A, B = (dimensions.symbol(name) for name in "ab")
@@ -284,7 +284,7 @@ def test_random_formulas_give_at_every_size_what_the_evaluator_gives(make, made)
     graph = replace(make.graph([node], [*tell, x], [y]), bounds={"a": 4, "b": 4})
     executable = make.compiled(graph)
     for a, b in ((0, 0), (1, 1), (3, 2), (2, 4), (0, 3), (4, 0)):
-        shape = [dimensions.evaluate(extent, {"a": a, "b": b}) for extent in x.shape]
+        shape = [trees.evaluate(extent, {"a": a, "b": b}) for extent in x.shape]
         data = np.arange(np.prod(shape), dtype="int32").reshape(shape) - 2
         inputs = [np.zeros(a, "int32"), np.zeros(b, "int32"), data]
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,13 +54,19 @@ SEQUENCES = ({"b": 2, "t": 5}, {"b": 1, "t": 1}, {"b": 3, "t": 8})
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
 
-@pytest.mark.parametrize("lengths", [False, True])
+QUICK = {("RNN", "forward", False), ("GRU", "forward", True), ("LSTM", "forward", True)}
+"""Each operator once; the other layers are compiled in the slow run."""
+
+
 @pytest.mark.parametrize(
-    "direction",
-    ["forward", pytest.param("reverse", marks=pytest.mark.slow),
-     pytest.param("bidirectional", marks=pytest.mark.slow)],
-)  # fmt: skip
-@pytest.mark.parametrize("operator", GATES)
+    ("operator", "direction", "lengths"),
+    [
+        pytest.param(*layer, marks=() if layer in QUICK else pytest.mark.slow)
+        for layer in itertools.product(
+            GATES, ("forward", "reverse", "bidirectional"), (False, True)
+        )
+    ],
+)
 def test_recurrent_layers_of_any_length(
     operator: str, direction: str, lengths: bool, make_model: Any
 ) -> None:
@@ -76,6 +83,23 @@ def test_recurrent_layers_of_any_length(
          "bias": weights(count, gates * 8)},
     )  # fmt: skip
     agree(proto, SEQUENCES)
+
+
+def test_a_recurrent_layer_of_the_last_element_of_a_dimension(make_model: Any) -> None:
+    proto = make_model(
+        [
+            node("Slice", ["x", "last", "end", "axis"], ["part"]),
+            node("LSTM", ["part", "w", "r"], ["", "h"], hidden_size=4),
+        ],
+        [("x", "float32", [3, "t", 2])],
+        [("h", "float32", None)],
+        {"last": np.array([-1]), "end": np.array([2**63 - 1]), "axis": np.array([1]),
+         "w": weights(1, 16, 2), "r": weights(1, 16, 4)},
+    )  # fmt: skip
+    model = tvm_nnef.convert(proto, bounds=8)
+    x = weights(3, 5, 2)
+    expected = runtime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(tvm_nnef.evaluate(model, x)[0], expected[0], rtol=1e-5)
 
 
 @pytest.mark.parametrize("bound", [6, 40], ids=["of the rows", "beyond the rows"])
@@ -125,13 +149,42 @@ def test_one_element_of_an_open_dimension_broadcasts(start: int, end: int, make_
         [("y", "float32", ["b", "t", 4])],
         {"start": np.array([start]), "end": np.array([end]), "axis": np.array([1])},
     )
-    model = agree(proto, SEQUENCES)
-    with pytest.raises(NnefError, match="no element to be taken"):
-        tvm_nnef.evaluate(model, np.zeros((2, 0, 4), np.float32))
+    agree(proto, (*SEQUENCES, {"b": 2, "t": 0}))
 
 
-@pytest.mark.parametrize("border", [0, 1])
-@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 1, 1]])
+PARTS = [
+    (0, 1, 1), (0, 3, 1), (2, 4, 1), (-3, 2**63 - 1, 1), (0, -1, 1), (-1, 2**63 - 1, 1),
+    (1, -1, 1), (-3, -1, 1), (2, -2, 1), (5, 2, 1), (0, 5, 2), (-5, -1, 2), (-1, -4, -1),
+]  # fmt: skip
+"""Start, end and step of parts that are shorter, or empty, along a short dimension."""
+
+
+def test_bounds_of_parts_are_clamped_to_dynamic_dimensions(make_model: Any) -> None:
+    names = [f"y{number}" for number in range(len(PARTS))]
+    bounds = {
+        f"{kind}{number}": np.array([value])
+        for number, part in enumerate(PARTS)
+        for kind, value in zip(("start", "end", "step"), part, strict=True)
+    }
+    proto = make_model(
+        [node("Slice", ["x", f"start{n}", f"end{n}", "axis", f"step{n}"], [name])
+         for n, name in enumerate(names)],
+        [("x", "float32", ["b", "t", 2])], [(name, "float32", None) for name in names],
+        {"axis": np.array([1]), **bounds},
+    )  # fmt: skip
+    agree(proto, [{"b": 2, "t": count} for count in (0, 1, 2, 3, 4, 8)])
+
+
+@pytest.mark.parametrize(
+    ("border", "pads"),
+    [
+        (0, [1, 0, 1, 1]),
+        (1, [1, 0, 1, 1]),
+        # Without padding there is no border to count.
+        pytest.param(0, [0, 0, 0, 0], marks=pytest.mark.slow),
+        pytest.param(1, [0, 0, 0, 0], marks=pytest.mark.slow),
+    ],
+)
 def test_average_pooling_of_open_images_rounded_up(
     border: int, pads: list[int], make_model: Any
 ) -> None:

@@ -391,10 +391,8 @@ def test_a_node_that_becomes_several_operations_is_not_cut(make_model: Any, both
     assert body.index("standardize, ~") < body.index("math.mul")
 
 
-@pytest.mark.parametrize(
-    "period",
-    [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(50_000, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("period", [1, 7, 50_000])
 def test_many_nodes_take_little_time(make_model: Any, period: int) -> None:
     """Hostile models: equal nodes, short periods, all alike but in one attribute."""
     kinds = ("Relu", "Neg", "Abs", "Exp", "Tanh", "Sigmoid", "Sin")

@@ -101,9 +101,8 @@ def quantized_lstm(directions: int, per_column: bool) -> Any:
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-@pytest.mark.parametrize(
-    ("directions", "per_column"), [(1, False), pytest.param(2, True, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("directions", "per_column"), [(1, False), (2, True)])
 def test_a_quantized_lstm_agrees(directions: int, per_column: bool) -> None:
     proto = quantized_lstm(directions, per_column)
     options = runtime.SessionOptions()

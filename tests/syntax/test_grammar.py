@@ -43,11 +43,23 @@ def test_tables_are_kept_and_found_again(
     assert parse("operator f { }").definitions[0].name.name == "f"
 
 
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with whole tables, which take seconds to make."""
+    folder = tmp_path_factory.mktemp("tables")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "folder", lambda: folder)
+        grammar.load.cache_clear()
+        grammar.load("draft")
+    (file,) = folder.iterdir()
+    return file
+
+
 @pytest.mark.parametrize("damage", [b"", b"\x80\x05", b"no pickle", b"\x80\x05}q\x00."])
-def test_damaged_tables_are_made_anew(cache_folder: Path, damage: bytes) -> None:
-    grammar.load("draft")
-    (file,) = cache_folder.iterdir()
-    whole = file.read_bytes()
+def test_damaged_tables_are_made_anew(tables: Path, cache_folder: Path, damage: bytes) -> None:
+    whole = tables.read_bytes()
+    cache_folder.mkdir()
+    file = cache_folder / tables.name
     file.write_bytes(damage or whole[: len(whole) // 2])
     grammar.load.cache_clear()
     assert parse("operator f { }").definitions[0].name.name == "f"

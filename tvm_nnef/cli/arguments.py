@@ -1,17 +1,16 @@
-"""The grammar of the command line, and its words turned into what the Python calls take."""
+"""The commands and options of the command line, and options as arguments of the Python calls."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from tvm_nnef.cli import words
 from tvm_nnef.diagnostics import did_you_mean
 
-_TRUTH = {"true": True, "false": False}
 _ROUTES = ("mapped", "formula", "reference")
 
 Adds = Callable[[argparse._ActionsContainer], None]
@@ -83,11 +82,16 @@ def _composing(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        type=_attribute,
+        type=words.attribute,
         help="a graph attribute: batch=8, mode=fast, sizes=1,2,3",
     )
     group.add_argument(
-        "--type", action="append", default=[], metavar="T=int", type=_pair, help="a generic type"
+        "--type",
+        action="append",
+        default=[],
+        metavar="T=int",
+        type=words.pair,
+        help="a generic type",
     )
 
 
@@ -101,7 +105,7 @@ def _shapes(
         action="append",
         default=[],
         metavar="INPUT=1,3,224,224",
-        type=kind or _shape,
+        type=kind or words.static_shape,
         help=f"the shape of an input{more}",
     )
 
@@ -110,13 +114,13 @@ def _onnx_shapes(parser: argparse._ActionsContainer) -> None:
     more = (
         "; ONNX: a name in place of a number, as in INPUT=N,3,224,224, keeps the dimension dynamic"
     )
-    _shapes(parser, more, _named_shape)
+    _shapes(parser, more, words.named_shape)
     parser.add_argument(
         "--bound",
         action="append",
         default=[],
         metavar="NAME=16",
-        type=_bound,
+        type=words.bound,
         help="ONNX: keep an extent open up to so much; without a name, all that are open; "
         "for each dimension of a tensor: NAME=_,16",
     )
@@ -132,12 +136,15 @@ def _inputs(parser: argparse._ActionsContainer) -> None:
         help="a .npy file or an image for an input, by name or in order; repeat it for each input; "
         "or one .npz file with an array for each name (default: random numbers)",
     )
-    parser.add_argument("--seed", type=_seed, default=0, help="seed of random inputs")
+    parser.add_argument("--seed", type=words.seed, default=0, help="seed of random inputs")
 
 
 def _threads(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--threads", type=_count, metavar="N", help="on how many threads kernels run (default: all)"
+        "--threads",
+        type=words.count,
+        metavar="N",
+        help="on how many threads kernels run (default: all)",
     )
 
 
@@ -164,7 +171,7 @@ def _run(parser: argparse._ActionsContainer) -> None:
         default="mapped",
         help="how operators are executed (default: mapped)",
     )
-    parser.add_argument("--top", type=_count, default=5, metavar="N", help="classes to print")
+    parser.add_argument("--top", type=words.count, default=5, metavar="N", help="classes to print")
     parser.add_argument(
         "--checked",
         action="store_true",
@@ -187,11 +194,14 @@ def _compare(parser: argparse._ActionsContainer) -> None:
         "with --against, and for a .onnx file: onnxruntime mapped)",
     )
     parser.add_argument(
-        "--rtol", type=_tolerance, metavar="X", help="relative tolerance (default: by machine type)"
+        "--rtol",
+        type=words.tolerance,
+        metavar="X",
+        help="relative tolerance (default: by machine type)",
     )
     parser.add_argument(
         "--atol",
-        type=_tolerance,
+        type=words.tolerance,
         metavar="X",
         help="absolute tolerance (default: the relative one of a typical element)",
     )
@@ -228,7 +238,7 @@ def _build(parser: argparse._ActionsContainer) -> None:
 def _tune(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--trials",
-        type=_count,
+        type=words.count,
         required=True,
         metavar="N",
         help="schedules to measure; those that the database has already count",
@@ -247,14 +257,14 @@ def _bench(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument(
         "--threads",
-        type=_count,
+        type=words.count,
         nargs="+",
         metavar="N",
         help="numbers of threads (default: 1, and all cores)",
     )
     parser.add_argument(
         "--seconds",
-        type=_seconds,
+        type=words.seconds,
         default=3.0,
         metavar="S",
         help="how long each number of threads is measured (default: 3)",
@@ -349,98 +359,6 @@ def convert_options(options: argparse.Namespace) -> dict[str, Any]:
 def load_options(options: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of ``load_model`` that the command line gives."""
     return {"dialect": options.dialect, "search_path": options.search_path}
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found '{text}'")
-    return name, value
-
-
-def _attribute(text: str) -> tuple[str, Any]:
-    name, value = _pair(text)
-    if value.startswith("[") and value.endswith("]"):
-        inner = value[1:-1]
-        return name, tuple(_atom(item) for item in inner.split(",")) if inner.strip() else ()
-    if "," in value:
-        return name, tuple(_atom(item) for item in value.split(","))
-    return name, _atom(value)
-
-
-def _atom(text: str) -> bool | int | float | str:
-    word = text.strip()
-    if word in _TRUTH:
-        return _TRUTH[word]
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return word.strip("'\"")
-
-
-def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """The static shape of an input."""
-    name, shape = _named_shape(text)
-    if any(isinstance(each, str) for each in shape):
-        raise argparse.ArgumentTypeError(f"expected INPUT=1,3,224,224, found '{text}'")
-    return name, tuple(each for each in shape if isinstance(each, int))
-
-
-def _named_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
-    """The shape of an ONNX input, in which a name stands for a dynamic dimension."""
-    name, value = _pair(text)
-    items = [item.strip() for item in value.strip("[]()").split(",") if item.strip()]
-    if not all(item.isdecimal() or item.isidentifier() for item in items):
-        message = f"expected INPUT=1,3,224,224 or INPUT=N,3,224,224, found '{text}'"
-        raise argparse.ArgumentTypeError(message)
-    return name, tuple(int(item) if item.isdecimal() else item for item in items)
-
-
-def _bound(text: str) -> tuple[str, int | tuple[int | None, ...]]:
-    name, _, value = text.rpartition("=")
-    items = [None if item.strip() == "_" else item.strip() for item in value.split(",")]
-    if not all(item is None or (item.isdecimal() and int(item)) for item in items):
-        message = f"expected NAME=16, NAME=_,16 or a number, found '{text}'"
-        raise argparse.ArgumentTypeError(message)
-    numbers = tuple(None if item is None else int(item) for item in items)
-    return name, numbers if len(numbers) > 1 or numbers[0] is None else numbers[0]
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, found '{text}'")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a number from 0 on, found '{text}'")
-    return int(text)
-
-
-def _tolerance(text: str) -> float:
-    value = _real(text)
-    if not value >= 0:
-        raise argparse.ArgumentTypeError(f"expected a number such as 1e-4, found '{text}'")
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = _real(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"expected a positive number, found '{text}'")
-    return value
-
-
-def _real(text: str) -> float:
-    """The finite number that a word stands for, otherwise NaN."""
-    try:
-        value = float(text)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
 
 
 def plural(number: int, word: str) -> str:

@@ -22,9 +22,9 @@ from tvm_nnef.comparison.check import ProgramCheck, check_by_onnx_runtime, check
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.onnx_runtime import installed, open_session
 from tvm_nnef.measurement.turns import Times, timed_in_turns
-from tvm_nnef.model import check_variables
 from tvm_nnef.runtime import Executable
 from tvm_nnef.tvm_support.threads import available_cores, default_threads
+from tvm_nnef.variables import check_variables
 
 _OURS, _THEIRS = "tvm-nnef", "onnxruntime"
 

@@ -16,7 +16,7 @@ from tvm_nnef.api import compare, compose
 from tvm_nnef.cli.inputs import read_inputs, read_model
 from tvm_nnef.comparison import Report
 from tvm_nnef.comparison.report import WIDTH
-from tvm_nnef.model import check_variables
+from tvm_nnef.variables import check_variables
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,8 +15,9 @@ from tvm_nnef.api import build, compose, evaluate
 from tvm_nnef.cli.arguments import compose_options, load_options, plural
 from tvm_nnef.cli.inputs import flat_tensors, read_inputs
 from tvm_nnef.diagnostics import error, printable
-from tvm_nnef.model import check_variables, load_model
+from tvm_nnef.model import load_model
 from tvm_nnef.storage.output import STANDARD_OUTPUT, check_outputs, is_stream, write_file
+from tvm_nnef.variables import check_variables
 
 MAX_PRINTED = 64
 """Outputs of at most so many elements are printed whole."""

@@ -29,7 +29,7 @@ from tvm_nnef.graph.formula import (
     guards,
 )
 from tvm_nnef.graph.nodes import Graph, If, Node, Operation, Tensor, flatten
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 
 Interval: TypeAlias = "tuple[float, float]"
 
@@ -171,9 +171,7 @@ def _covers(statement: Statement, store: Store) -> bool:
         return False
     for index, size in zip(indices, store.tensor.shape, strict=True):
         extent = loops.get(index) if isinstance(index, Index) else None
-        if not isinstance(extent, Constant) or dimensions.tree(extent.value) != dimensions.tree(
-            size
-        ):
+        if not isinstance(extent, Constant) or trees.tree(extent.value) != trees.tree(size):
             return False
     return True
 

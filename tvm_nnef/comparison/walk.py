@@ -13,8 +13,9 @@ and the tolerance is that of a single operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.program import given, program_rows
@@ -37,10 +38,10 @@ from tvm_nnef.graph.nodes import (
     operator_name,
     part_of_graph,
 )
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 
-Progress = Callable[[str, int, int], None]
-"""Is told the label of the node that begins, its number from 0, and the number of nodes."""
+if TYPE_CHECKING:
+    from tvm_nnef.progress import Report as Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class _Walk:
         """Takes the extents that arrays tell, and makes the checks that waited for them."""
         for tensor, array in arrays.items():
             for extent, value in zip(tensor.shape, array.shape, strict=True):
-                name = dimensions.tree(extent)
+                name = trees.tree(extent)
                 if isinstance(name, str):
                     self.symbols.setdefault(name, value)
                     self.carriers.setdefault(name, tensor)

@@ -28,8 +28,8 @@ from tvm import relax
 
 from tvm_nnef.diagnostics import error
 from tvm_nnef.graph.machine_types import DTYPES
-from tvm_nnef.symbolic import dimensions
-from tvm_nnef.symbolic.dimensions import Tree
+from tvm_nnef.symbolic import trees
+from tvm_nnef.symbolic.trees import Tree
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import Module
 
@@ -126,7 +126,7 @@ def describe(mod: Module) -> dict[str, Any]:
 
 def _tensor(kind: Any, shape: list[Tree] | None = None) -> dict[str, Any]:
     if shape is None:
-        shape = [*map(dimensions.tree, kind.shape)]
+        shape = [*map(trees.tree, kind.shape)]
     return {"shape": shape, "dtype": str(kind.dtype)}
 
 

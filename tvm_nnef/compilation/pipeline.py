@@ -27,7 +27,7 @@ from tvm_nnef.tvm_support.compat import Module, Target
 from tvm_nnef.tvm_support.threads import checked_threads
 
 if TYPE_CHECKING:
-    from tvm_nnef.compilation.progress import Report as Progress
+    from tvm_nnef.progress import Report as Progress
     from tvm_nnef.tuning.database import Database
 
 Verbose = Callable[[KernelReport], None]
@@ -121,7 +121,7 @@ def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress | N
         return nullcontext()
     if progress is not True:
         return nullcontext(progress)
-    from tvm_nnef.compilation.progress import progress_reported
+    from tvm_nnef.progress import progress_reported
 
     return progress_reported()
 

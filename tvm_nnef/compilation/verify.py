@@ -20,7 +20,7 @@ from tvm import s_tir, tirx
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.diagnostics import Diagnostic, NnefError
-from tvm_nnef.lower.checks import failed
+from tvm_nnef.lower.checks import CheckFailure
 from tvm_nnef.measurement.kernels import bounds_of, random_arguments
 from tvm_nnef.measurement.work import extent_value
 from tvm_nnef.schedules.machine import cpu_model
@@ -175,9 +175,9 @@ def _failure(kernel: Callable[..., object], arguments: Sequence[Any]) -> str | N
     try:
         kernel(*arguments)
     except (RuntimeError, TypeError, ValueError) as problem:
-        known = failed(str(problem))
+        failure = CheckFailure.of(problem)
         text = str(problem).strip() or type(problem).__name__
-        return known[0] if known is not None else text.splitlines()[-1]
+        return failure.message if failure is not None else text.splitlines()[-1]
     return None
 
 

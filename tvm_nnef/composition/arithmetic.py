@@ -27,7 +27,7 @@ from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.formula import BinaryFunction, Scalar, ScalarType
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition
 
 COMPARISONS: Mapping[str, BinaryFunction] = {
@@ -200,7 +200,7 @@ def limited(item: Item, span: Span) -> Item:
         return Undefined("the integer does not fit into 64 bits", span)
     if isinstance(item, str) and len(item) > MAX_TEXT:
         return Undefined(f"a text of more than {MAX_TEXT} characters", span)
-    if dimensions.is_symbolic(item) and dimensions.size(item, MAX_TERMS) == MAX_TERMS:
+    if dimensions.is_symbolic(item) and trees.size(item, MAX_TERMS) == MAX_TERMS:
         message = f"an expression of dynamic dimensions with {MAX_TERMS} terms or more"
         return Undefined(message, span)
     return item

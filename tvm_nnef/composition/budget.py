@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tvm_nnef.diagnostics import Note, Span, error
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 
 LIMIT = 1 << 22
 """Units that composing a graph may take; a unit is about the evaluation of one operator."""
@@ -52,7 +52,7 @@ class Budget:
         elif isinstance(value, str):
             self.spend("characters", len(value) // CHARACTERS, span)
         elif dimensions.is_symbolic(value):
-            terms = dimensions.size(value, MAX_TERMS)
+            terms = trees.size(value, MAX_TERMS)
             self.spend("expressions", terms**2 if terms > FREE_TERMS else 0, span)
 
     def _exhausted(self) -> Exception:

@@ -39,7 +39,7 @@ from tvm_nnef.composition.values import (
 )
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
 from tvm_nnef.graph.formula import Formula
-from tvm_nnef.graph.nodes import Graph, Operand, Operation, Port, Tensor, flatten
+from tvm_nnef.graph.nodes import Graph, Operand, Operation, Tensor, flatten
 from tvm_nnef.semantics.program import CheckedDefinition, Program
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.syntax import nodes
@@ -343,7 +343,7 @@ class Composer:
             env = env.extended(dict(zip(names, own, strict=True)))
             formula = expand(definition.lowerings, own, env)
             inner.operations.append(lowered_part(definition, inner, own, formula))
-        return results, self.closed(definition, inner, operands, own)
+        return results, inner.graph(definition, operands, own)
 
     def graph(
         self,
@@ -365,35 +365,7 @@ class Composer:
                 declarations.check_result(parameter, operand, frame.env, assigned)
             outputs.append(operand)
         check_outputs(definition, frame.env, place)
-        return replace(self.closed(definition, frame, operands, tuple(outputs)), updates=changes)
-
-    @staticmethod
-    def closed(
-        definition: CheckedDefinition,
-        frame: Frame,
-        operands: tuple[Operand, ...],
-        results: tuple[Operand, ...],
-    ) -> Graph:
-        """The graph of what a frame has made."""
-
-        def ports(
-            parameters: Sequence[nodes.Parameter], operands: Sequence[Operand]
-        ) -> tuple[Port, ...]:
-            return tuple(
-                Port(
-                    parameter.name.name,
-                    operand,
-                    parameter.type.pack is not None and isinstance(operand, Tensor),
-                )
-                for parameter, operand in zip(parameters, operands, strict=True)
-            )
-
-        names = [parameter.name.name for parameter in definition.attributes]
-        return Graph(
-            frame.scope, ports(definition.inputs, operands), ports(definition.outputs, results),
-            tuple(frame.operations), tuple(frame.constants), tuple(frame.variables),
-            attributes={name: frame.env.names[name] for name in names},
-        )  # fmt: skip
+        return replace(frame.graph(definition, operands, tuple(outputs)), updates=changes)
 
 
 def _traced(problem: NnefError, call: nodes.Call, definition: CheckedDefinition) -> NnefError:

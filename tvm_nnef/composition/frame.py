@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import Span
-from tvm_nnef.graph.nodes import Node, Tensor
+from tvm_nnef.graph.nodes import Graph, Node, Operand, Port, Tensor
 from tvm_nnef.semantics.program import CheckedDefinition
+from tvm_nnef.syntax import nodes
 
 
 @dataclass(slots=True)
@@ -57,3 +58,28 @@ class Frame:
             self.module, env, scope, self.trace, True,
             public=self.public, around=around, definition=self.definition,
         )  # fmt: skip
+
+    def graph(
+        self,
+        definition: CheckedDefinition,
+        operands: Sequence[Operand],
+        results: Sequence[Operand],
+    ) -> Graph:
+        """The graph of a definition from what this block has made."""
+        names = [parameter.name.name for parameter in definition.attributes]
+        return Graph(
+            self.scope, _ports(definition.inputs, operands), _ports(definition.outputs, results),
+            tuple(self.operations), tuple(self.constants), tuple(self.variables),
+            attributes={name: self.env.names[name] for name in names},
+        )  # fmt: skip
+
+
+def _ports(parameters: Sequence[nodes.Parameter], operands: Sequence[Operand]) -> tuple[Port, ...]:
+    return tuple(
+        Port(
+            parameter.name.name,
+            operand,
+            parameter.type.pack is not None and isinstance(operand, Tensor),
+        )
+        for parameter, operand in zip(parameters, operands, strict=True)
+    )

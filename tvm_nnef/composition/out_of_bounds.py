@@ -35,7 +35,7 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 MAX_STEPS = 1 << 12
@@ -341,8 +341,8 @@ class _Step:
 def _diagnostic(
     title: str, index: Dimension, place: str, extent: Dimension, span: Span | None, text: str | None
 ) -> Diagnostic:
-    count = "1 element" if extent == 1 else f"{dimensions.text(extent)} elements"
-    message = f"{title} reaches {dimensions.text(index)}, and {place} has {count}"
+    count = "1 element" if extent == 1 else f"{trees.text(extent)} elements"
+    message = f"{title} reaches {trees.text(index)}, and {place} has {count}"
     hint = "change the index, or the bounds of the loops"
     if text and text[0] != "|" and ".." not in text:
         hint += f"; '|{text}|' skips the steps that are out of bounds"

@@ -18,14 +18,14 @@ from tvm_nnef.composition.values import (
 )
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition
 
 
 def by_extents(condition: Condition, yes: Item, no: Item | None, span: Span) -> Item:
     """One of two items, where only a run tells the extents that the condition compares."""
     if no is None:
-        found = dimensions.text(condition)
+        found = trees.text(condition)
         raise error(f"only a run tells whether this is null, from '{found}'", span)
     for item, other in ((yes, no), (no, yes)):
         if isinstance(item, Undefined):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 MAX_ELEMENTS = 1 << 44
@@ -30,11 +30,11 @@ def _least(extent: Dimension) -> int:
     if dimensions.is_static(extent):
         return extent
     ones = dict.fromkeys(dimensions.symbols(extent), 1)
-    return max(1, int(dimensions.evaluate(extent, ones)))
+    return max(1, int(trees.evaluate(extent, ones)))
 
 
 def _too_large(tensor: Tensor) -> Diagnostic:
-    shape = ", ".join(map(dimensions.text, tensor.shape))
+    shape = ", ".join(map(trees.text, tensor.shape))
     message = f"'{tensor.short_name}' has the shape [{shape}], which is too large"
     hint = f"a tensor has at most {MAX_ELEMENTS} elements"
     return Diagnostic(message, tensor.span, hint)

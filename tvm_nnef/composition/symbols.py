@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tvm_nnef.diagnostics import Note, Span, error
 from tvm_nnef.graph.nodes import Check, Tensor
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 MAX_BOUND = (1 << 31) - 1
@@ -19,7 +19,7 @@ MAX_BOUND = (1 << 31) - 1
 
 def plain(message: Iterable[str | Dimension]) -> str:
     """The parts of a message as one text, in which symbols stand for their values."""
-    return "".join(part if isinstance(part, str) else dimensions.text(part) for part in message)
+    return "".join(part if isinstance(part, str) else trees.text(part) for part in message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tvm_nnef.diagnostics import NnefError, Span, error
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.formula import Scalar, ScalarType
 from tvm_nnef.graph.nodes import Operand, Tensor
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 
@@ -162,7 +162,7 @@ def show(value: Value, *, quote: bool = True) -> str:
         case formula.Constant(type, value):
             return f"{type}({show(value)})"
         case _ if dimensions.is_symbolic(value):
-            return dimensions.text(value)
+            return trees.text(value)
         case _:
             return str(value)
 

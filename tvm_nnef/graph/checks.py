@@ -1,7 +1,7 @@
 """Checks as data, which every route and every language reads: from a Check to JSON to a complaint.
 
 ``{"condition": tree, "message": [...], "place": "main.sknd:3:7"}``, where the parts of the message
-are texts and ``{"extent": tree}``; trees are those of :func:`tvm_nnef.symbolic.dimensions.tree`.
+are texts and ``{"extent": tree}``; trees are those of :func:`tvm_nnef.symbolic.trees.tree`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph.nodes import Check, Tensor
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 CheckData: TypeAlias = "Mapping[str, Any]"
@@ -21,11 +21,10 @@ CheckData: TypeAlias = "Mapping[str, Any]"
 def to_json(check: Check) -> dict[str, Any]:
     """A check as plain data."""
     message = [
-        part if isinstance(part, str) else {"extent": dimensions.tree(part)}
-        for part in check.message
+        part if isinstance(part, str) else {"extent": trees.tree(part)} for part in check.message
     ]
     return {
-        "condition": dimensions.tree(check.condition),
+        "condition": trees.tree(check.condition),
         "message": message,
         "place": place(check.span),
     }
@@ -49,23 +48,23 @@ def symbols(check: Check) -> frozenset[str]:
 
 def bound_check(tensor: Tensor, symbol: Dimension, bound: int, span: Span | None) -> Check:
     """That an extent which data decide is within its bound."""
-    name = dimensions.text(symbol)
+    name = trees.text(symbol)
     message = (f"'{tensor.name}': extent {name} = ", symbol, f" is beyond its bound {bound}")
     return Check(dimensions.compare("le", symbol, bound), message, span)
 
 
 def extent_check(tensor: Tensor, extent: Dimension, found: Dimension, span: Span | None) -> Check:
     """That an extent of a tensor is what was found when it was made."""
-    known = f"'{tensor.name}': extent {dimensions.text(extent)} is "
+    known = f"'{tensor.name}': extent {trees.text(extent)} is "
     return Check(dimensions.compare("eq", extent, found), (known, extent, ", not ", found), span)
 
 
 def complaint(check: CheckData, values: Mapping[str, int]) -> str | None:
     """What is wrong, given the values of the symbols; None where the check holds."""
-    if dimensions.evaluate(check["condition"], values):
+    if trees.evaluate(check["condition"], values):
         return None
     return "".join(
-        part if isinstance(part, str) else str(dimensions.evaluate(part["extent"], values))
+        part if isinstance(part, str) else str(trees.evaluate(part["extent"], values))
         for part in check["message"]
     )
 
@@ -84,5 +83,5 @@ def check_known(pending: list[Check], values: Mapping[str, int]) -> None:
 
 def own_symbols(tensors: Iterable[Tensor]) -> frozenset[str]:
     """The names of the symbols that are extents of their own in tensors: those that these tell."""
-    trees = (dimensions.tree(extent) for tensor in tensors for extent in tensor.shape)
-    return frozenset(tree for tree in trees if isinstance(tree, str))
+    found = (trees.tree(extent) for tensor in tensors for extent in tensor.shape)
+    return frozenset(tree for tree in found if isinstance(tree, str))

@@ -26,7 +26,7 @@ from tvm_nnef.graph.nodes import (
     flatten,
     operator_name,
 )
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 
@@ -99,7 +99,7 @@ def _graph(graph: Graph, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator
         yield f"  {results} = {first}"
         yield from ("  " + line for line in more)
     for check in graph.checks:
-        yield f"  check {dimensions.text(check.condition)}: {_message(check)}"
+        yield f"  check {trees.text(check.condition)}: {_message(check)}"
     for variable, tensor in graph.updates:
         yield f"  update {variable.name} <- {tensor.name}"
 
@@ -197,7 +197,7 @@ def _operand(operand: Operand, dtypes: Mapping[Tensor, str] | None) -> str:
 
 
 def _typed(tensor: Tensor, dtypes: Mapping[Tensor, str]) -> str:
-    shape = ", ".join(map(dimensions.text, tensor.shape))
+    shape = ", ".join(map(trees.text, tensor.shape))
     return f"{tensor.name}: {dtypes.get(tensor, tensor.type)}[{shape}]"
 
 
@@ -220,7 +220,7 @@ def _graph_data(graph: Graph) -> dict[str, Any]:
         "operations": [_node_data(node) for node in graph.operations],
         "updates": [[variable.name, tensor.name] for variable, tensor in graph.updates],
         "checks": [
-            {"condition": dimensions.text(check.condition), "message": _message(check)}
+            {"condition": trees.text(check.condition), "message": _message(check)}
             for check in graph.checks
         ],
     }
@@ -229,7 +229,7 @@ def _graph_data(graph: Graph) -> dict[str, Any]:
 def _message(check: Check) -> str:
     """The message of a check, with ``{...}`` around what stands for values."""
     return "".join(
-        part if isinstance(part, str) else f"{{{dimensions.text(part)}}}" for part in check.message
+        part if isinstance(part, str) else f"{{{trees.text(part)}}}" for part in check.message
     )
 
 
@@ -316,13 +316,13 @@ def _plain(value: Attribute | Dimension) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case _:
-            return dimensions.text(value)
+            return trees.text(value)
 
 
 def _edges(operands: tuple[Tensor, ...], node: str, source: Mapping[Tensor, str]) -> Iterator[str]:
     for tensor in operands:
         if tensor in source:
-            shape = "x".join(map(dimensions.text, tensor.shape))
+            shape = "x".join(map(trees.text, tensor.shape))
             edge = f"{_quoted(source[tensor])} -> {_quoted(node)}"
             yield f"  {edge} [label={_quoted(shape)}];"
 

@@ -25,7 +25,7 @@ from tvm_nnef.graph.formula import (
     Unary,
 )
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 _INFIX: Mapping[BinaryFunction, tuple[str, int]] = {
@@ -106,7 +106,7 @@ def atom(value: bool | float | str | Dimension | None) -> str:
         case str():
             return f"'{value}'"
         case _:
-            return dimensions.text(value) if dimensions.is_symbolic(value) else str(value)
+            return trees.text(value) if dimensions.is_symbolic(value) else str(value)
 
 
 def _access(tensor: Tensor, subscripts: tuple[Subscript, ...]) -> str:

@@ -13,7 +13,7 @@ from html import escape
 
 from tvm_nnef.graph.checks import own_symbols
 from tvm_nnef.graph.nodes import Graph, If, Loop, Operand, Tensor, flatten, operator_name, tensors
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 
 _CHARACTER = 7
 _LINE = 15
@@ -92,7 +92,7 @@ def _shapes(operand: Operand) -> str:
     found = tensors(operand)
     if not found:
         return "null"
-    shape = " x ".join(map(dimensions.text, found[0].shape)) or "scalar"
+    shape = " x ".join(map(trees.text, found[0].shape)) or "scalar"
     return f"{len(found)} of {shape}" if isinstance(operand, tuple) else shape
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tvm_nnef.lower.defects import LoweringError
 from tvm_nnef.lower.invocation import Invocation, Lowered, LoweringFunction
 from tvm_nnef.lower.module import lower
-from tvm_nnef.lower.walk import LoweringError
 
 __all__ = ["Invocation", "Lowered", "LoweringError", "LoweringFunction", "lower"]

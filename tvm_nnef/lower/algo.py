@@ -13,7 +13,7 @@ from tvm import relax
 
 from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.boxes import box_rows, boxes_apart
-from tvm_nnef.lower.checks import learn
+from tvm_nnef.lower.checks import define
 from tvm_nnef.lower.invocation import Invocation, Lowered
 from tvm_nnef.lower.loops import INDEX
 from tvm_nnef.lower.ops.common import forward
@@ -106,6 +106,6 @@ def nonmax_suppress(invocation: Invocation) -> Lowered:
     )
     arguments, results = [*operands, order], [((*rows, width), PLACE), (rows, INDEX)]
     chosen, counts = _call(builder, "boxes_apart", kernel, arguments, results)
-    learn(builder, builder.emit(relax.op.sum(counts)), symbol)
+    define(builder, builder.emit(relax.op.sum(counts)), symbol)
     listed = (invocation.result.shape, invocation.dtype)
     return _call(builder, "box_rows", box_rows(invocation.dtype), [chosen, counts], [listed])[0]

@@ -1,6 +1,6 @@
 """Non-maximum suppression as PrimFuncs: the boxes that overlap no better one, and their list.
 
-Enters: shapes, where None stands for any extent, and dtypes. Leaves: functions of buffers, the
+Input: shapes, where None stands for any extent, and dtypes. Output: functions of buffers, the
 written ones last. Does not touch Relax.
 """
 
@@ -42,7 +42,7 @@ def boxes_apart(
     ``boxes`` is ``[batch, box, 4]``, ``scores`` ``[batch, class, box]``, ``order`` the boxes of
     each class from the best one on. ``chosen``, an int32 ``[batch, class, width]``, becomes the
     first boxes, ``width`` at most, whose intersection over union with those before them does not
-    exceed ``overlap``, and whose score exceeds ``score``; ``counts``, an int64, tells how many
+    exceed ``overlap``, and whose score exceeds ``score``; ``counts``, an int64, is how many
     they are. No box is looked at behind the last one that is chosen, or can be.
     """
     boxes = buffer("boxes", (None, None, 4), boxes_type)

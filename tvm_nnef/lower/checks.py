@@ -1,19 +1,19 @@
-"""What a compiled model does at a certain time: it checks conditions, and learns extents from data.
+"""Checks that a compiled model makes when it runs, and symbols that it defines by data.
 
-Enters: a Check, or a tensor that holds an extent, in a function that is not pure. Leaves: impure
-calls, which no pass removes, and across which none moves a kernel. A function that does so has no
-dataflow blocks until it is complete (:func:`block`).
+Input: a Check, or a tensor that holds a dimension, in a function that is not pure. Output: impure
+calls, which no pass removes, and across which none moves a kernel. A function with such calls has
+no dataflow blocks until it is complete (:func:`block`).
 
-Where a condition does not hold, an error is raised, whose text has a JSON list: ``MARK``, the place
-in the model, and the parts of the message. :func:`failed` finds it again.
+A failed check raises an error of TVM. All that such an error can carry from a program without
+Python is text, so its text has the failure as JSON: :class:`CheckFailure` reads it.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax, te
@@ -22,33 +22,57 @@ from tvm_nnef.graph.checks import place
 from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol, occurring, sizes
-from tvm_nnef.symbolic.dimensions import text
+from tvm_nnef.symbolic.trees import text
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
 
-MARK = "nnef check"
-"""The first item of the list in the text of an error."""
+_MARK = "nnef check"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFailure:
+    """A check that failed: what is wrong, and the place in the model, empty if it has none."""
+
+    message: str
+    place: str = ""
+
+    def to_json(self) -> str:
+        """The failure as the text of an error: a list of a mark, the place, and the message."""
+        return json.dumps([_MARK, self.place, self.message])
+
+    @classmethod
+    def of(cls, problem: BaseException) -> CheckFailure | None:
+        """The failure that an error of TVM reports; None for another error.
+
+        The message may come in parts, and TVM writes text of its own around the list.
+        """
+        text = str(problem)
+        start = text.find(f'["{_MARK}"')
+        if start < 0:
+            return None
+        _, place, *parts = json.JSONDecoder().raw_decode(text, start)[0]
+        return cls("".join(map(str, parts)), place)
 
 
 def is_pure(graph: Graph, known: Container[str]) -> bool:
-    """Whether a graph checks nothing, and learns no extents, given the symbols known before."""
+    """Whether a graph checks nothing, and defines no symbols besides those known before."""
     inner = (body for node in graph.operations for body in bodies(node))
     return (
         not graph.checks
-        and not decides(graph, known)
+        and not defines_symbols(graph, known)
         and all(is_pure(each, known) for each in inner)
     )
 
 
-def decides(graph: Graph, known: Container[str]) -> bool:
-    """Whether data inside of a graph decide an extent."""
+def defines_symbols(graph: Graph, known: Container[str]) -> bool:
+    """Whether a graph has data-dependent dimensions of its own."""
     shapes = (extent for tensor in every_tensor(graph) for extent in tensor.shape)
     return any(str(symbol.name) not in known for symbol in occurring(shapes))
 
 
 @contextmanager
 def block(builder: BlockBuilder, *, pure: bool) -> Iterator[Callable[[Any], RelaxExpression]]:
-    """The body of a function that is being built; gives what emits its result, at its end."""
+    """The body of a function that is being built; yields the function that emits its result."""
     if pure:
         with builder.dataflow():
             yield builder.emit_output
@@ -57,7 +81,7 @@ def block(builder: BlockBuilder, *, pure: bool) -> Iterator[Callable[[Any], Rela
 
 
 def require(builder: BlockBuilder, check: Check) -> None:
-    """Checks a condition, of whose symbols all are known, from here on."""
+    """Emit the check of a condition whose symbols are all defined."""
     symbols = occurring([check.condition, *check.message])
     arguments = sizes(symbols)
     failure = _failure(builder, check, arguments)
@@ -74,16 +98,16 @@ def require(builder: BlockBuilder, check: Check) -> None:
 
 
 def _failure(builder: BlockBuilder, check: Check, arguments: list[RelaxExpression]) -> Any:
-    """A function that raises an error with the message of a check.
+    """A function that raises an error with the failure of a check.
 
-    It asks for a shape where there is none, which is an error with a text that can be made here.
+    It asks for a shape where there is none: this error has a text that the program can make.
     """
     items: list[Any] = [
         part if occurring([part]) else compat.string(_text(part)) for part in check.message
     ]
     parameters = _parameters(arguments)
     with builder.function("check_failed", parameters, private=True, pure=False):
-        head = [compat.string(MARK), compat.string(place(check.span))]
+        head = [compat.string(_MARK), compat.string(place(check.span))]
         message = relax.Tuple([*head, *items])
         rendered = builder.emit(_packed("ffi.json.Stringify", relax.AnyType(), message, 0))
         no_shape = relax.const(0, "int64")
@@ -94,32 +118,22 @@ def _failure(builder: BlockBuilder, check: Check, arguments: list[RelaxExpressio
 
 def outside(kernel: str, buffer: str) -> str:
     """The text of the error that a compiled bounds check of a kernel raises."""
-    message = f"kernel '{kernel}' uses an index outside of '{buffer}'"
-    return json.dumps([MARK, "", message])
+    return CheckFailure(f"kernel '{kernel}' uses an index outside of '{buffer}'").to_json()
 
 
-def learn(builder: BlockBuilder, count: RelaxExpression, symbol: Symbol) -> None:
-    """Defines a symbol by a count, an int64 of rank 0; one that is defined must be equal."""
+def define(builder: BlockBuilder, count: RelaxExpression, symbol: Symbol) -> None:
+    """Define a symbol by an int64 of rank 0; if it is defined already, both must be equal."""
     listed = builder.emit(relax.op.reshape(count, (1,)))
     unknown = relax.ShapeType(ndim=1)
     shape = builder.emit(_packed("vm.builtin.tensor_to_shape", unknown, listed))
     builder.match_cast(shape, relax.ShapeType([symbol]))
 
 
-def learn_shape(builder: BlockBuilder, value: RelaxExpression, shape: Sequence[Symbol]) -> None:
-    """Defines symbols, one for each dimension, by the shape of a tensor."""
+def define_shape(builder: BlockBuilder, value: RelaxExpression, shape: Sequence[Symbol]) -> None:
+    """Define symbols, one for each dimension, by the shape of a tensor."""
     kind = relax.ShapeType(ndim=len(shape))
     found = builder.emit(_packed("vm.builtin.shape_of", kind, value))
     builder.match_cast(found, relax.ShapeType(shape))
-
-
-def failed(message: str) -> tuple[str, str] | None:
-    """Message and place of a failed check, from the text of its error; None for another error."""
-    found = re.search(rf'\["{MARK}".*\]', message, re.DOTALL)
-    if found is None:
-        return None
-    _, where, *parts = json.loads(found[0])
-    return "".join(map(str, parts)), where
 
 
 def _text(part: object) -> str:

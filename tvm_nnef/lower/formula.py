@@ -1,6 +1,6 @@
 """Formulas as tensor expressions: a Formula in, a function over ``te`` tensors out.
 
-Takes every formula in which a position on a left-hand side tells the indices that it was made of
+Takes every formula in which a position on a left-hand side determines its indices
 (``lower/places.py``), and no statement reads what it writes. Such a formula says what each element
 is, in any order, so it can be scheduled. The others, and those whose values would be too large
 without names for their parts, are refused here and become ordered loops (``lower/ordered.py``).
@@ -258,7 +258,7 @@ def _turned_around(
     step: Dimension = 0
     for term in where.terms:
         step = term.coefficient
-        # Nothing is written where a run makes the coefficient 0, but the quotient must not trap.
+        # Nothing is written if the coefficient is 0 at run time, but the quotient must not trap.
         divisor = step if dimensions.is_static(step) else tirx.max(step, _wide(1))
         index = tirx.floordiv(rest, divisor)
         indices[term.index] = index

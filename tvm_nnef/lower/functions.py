@@ -1,6 +1,6 @@
 """The scalar functions of formulas as TIR: TIR operands in, one TIR expression out.
 
-The operands of a function have one dtype. Ints wrap around as the hardware has it; TVM tells LLVM
+The operands of a function have one dtype. Ints wrap around as in hardware; TVM promises LLVM
 that they never overflow, so in one kernel a comparison of what did overflow may turn out either
 way. Integer division by zero gives 0 and traps nowhere. A minimum or maximum with what is no number
 is no number. What the functions of reals are, and how precise, says

@@ -1,6 +1,6 @@
 """Lookups in many numbers, which read a constant tensor instead of choosing item by item.
 
-Enters: a Formula. Leaves: its tables. Knows formulas only.
+Input: a Formula. Output: its tables. Knows formulas only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A vocabulary for kernels of ordered loops, which no formula describes and no schedule looks into.
 
-Enters: extents and functions that make statements of loop variables. Leaves: TIR statements, and a
+Input: extents and functions that make statements of loop variables. Output: TIR statements, and a
 PrimFunc of them. Does not touch Relax.
 """
 

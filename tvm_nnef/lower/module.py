@@ -1,6 +1,6 @@
 """A Graph as a Relax module: its function ``main``, and the initial values of its state.
 
-Enters: a Graph, its machine types and the values of its variables. Leaves: an IRModule with a
+Input: a Graph, its machine types and the values of its variables. Output: an IRModule with a
 function ``main``, and private ones for branches and loops. What nodes become stands in
 ``lower/walk.py``: for an operation the first of the user's own function, the mapping of
 ``lower/ops`` (only on the mapped route), the operator's body, an intrinsic. Infers no shapes: what
@@ -17,7 +17,7 @@ the state; it returns one flat tuple, the outputs and then the new state. Its at
 - ``num_input``: how many parameters are inputs;
 - ``nnef_symbols``: where extents are symbols, a JSON object with the ``bounds`` of these, the
   ``checks`` on those of the inputs (:mod:`tvm_nnef.graph.checks`), and the shapes of the
-  ``outputs``, as trees (:func:`tvm_nnef.symbolic.dimensions.tree`); the caller of ``main`` is to
+  ``outputs``, as trees (:func:`tvm_nnef.symbolic.trees.tree`); the caller of ``main`` is to
   see to it that bounds and checks hold;
 - ``num_state``: how many parameters are state, where there is one;
 - ``params``: with ``keep_params_in_input``, the values that ``relax.frontend.detach_params`` reads.
@@ -42,7 +42,7 @@ from tvm_nnef.lower.checks import block, is_pure
 from tvm_nnef.lower.naming import INITIAL_STATE, Names, port_items
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import Module
 
@@ -70,10 +70,10 @@ def lower(
     weights = _weights(graph, variables, machine_types)
     state = {variable: weights.pop(variable) for variable in _state(graph)}
     inputs = [item for port in graph.inputs for item in port_items(port)]
-    told = own_symbols(tensor for _, tensor in inputs)
+    defined = own_symbols(tensor for _, tensor in inputs)
     attributes: dict[str, Any] = {"nnef_ports": _describe(graph), "num_input": len(inputs)}
     if graph.bounds:
-        attributes["nnef_symbols"] = _symbols(graph, told)
+        attributes["nnef_symbols"] = _symbols(graph, defined)
     if keep_params_in_input:
         attributes["params"] = [compat.runtime_tensor(array) for array in weights.values()]
     if state:
@@ -89,7 +89,7 @@ def lower(
         builder, dict(values), weights, machine_types, route, lowerings or {},
         bounds=graph.bounds, known=known, checked=checked,
     )  # fmt: skip
-    checks = tuple(check for check in graph.checks if not symbols(check) <= told)
+    checks = tuple(check for check in graph.checks if not symbols(check) <= defined)
     inner = replace(graph, checks=checks)
     pure = is_pure(inner, walk.known)
     with builder.function("main", list(values.values()), attrs=attributes, pure=pure):
@@ -162,13 +162,13 @@ def _describe(graph: Graph) -> str:
     return json.dumps({**ports, "state": state} if state else ports)
 
 
-def _symbols(graph: Graph, told: frozenset[str]) -> str:
+def _symbols(graph: Graph, defined: frozenset[str]) -> str:
     """Bounds, checks and shapes of outputs, as the attribute ``nnef_symbols`` has them."""
     outputs = flatten(tuple(port.operand for port in graph.outputs))
     return json.dumps(
         {
             "bounds": dict(graph.bounds),
-            "checks": [to_json(check) for check in graph.checks if symbols(check) <= told],
-            "outputs": [[*map(dimensions.tree, tensor.shape)] for tensor in outputs],
+            "checks": [to_json(check) for check in graph.checks if symbols(check) <= defined],
+            "outputs": [[*map(trees.tree, tensor.shape)] for tensor in outputs],
         }
     )

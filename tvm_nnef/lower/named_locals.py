@@ -2,7 +2,7 @@
 
 What a local means is put where it is used: so rules see plain arithmetic. Where locals are used
 several times, one after the other, that doubles the expression each time; a formula of thirty
-such lines would never end. Enters: a statement and a scalar of it. Leaves: the locals that are to
+such lines would never end. Input: a statement and a scalar of it. Output: the locals that are to
 be named. Builds nothing.
 """
 

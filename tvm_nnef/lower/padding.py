@@ -29,13 +29,13 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import Interval, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 _LARGEST_GROWTH = 4
 """A copy with more than so many times the elements of its source is not worth it.
 
-Where a run tells their number, it is that of the largest source.
+If their number is dynamic, it is that of the largest source.
 """
 
 
@@ -148,7 +148,7 @@ def _spans(load: Load, statement: Statement) -> list[Interval] | None:
 
 
 def _volume(shape: tuple[Dimension, ...], bounds: Mapping[str, int]) -> int:
-    volume: int = dimensions.evaluate(dimensions.product(shape), bounds)
+    volume: int = trees.evaluate(dimensions.product(shape), bounds)
     return volume
 
 

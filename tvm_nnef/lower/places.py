@@ -1,8 +1,8 @@
 """Left-hand sides turned around: from a subscript to the loops that write a given position.
 
 ``output[gi * m + mi] = ...`` with ``mi < m`` writes each position once: ``gi`` is the position
-divided by ``m``, ``mi`` the remainder. Enters: the subscript of a store, an integer scalar.
-Leaves: a :class:`Place`, or None where a position does not certainly tell its indices.
+divided by ``m``, ``mi`` the remainder. Input: the subscript of a store, an integer scalar.
+Output: a :class:`Place`, or None where a position does not certainly tell its indices.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Scalars of formulas as TIR expressions.
 
-Enters: a Scalar of ``graph.formula``. Leaves: a TIR expression in the compute type of its scalar
+Input: a Scalar of ``graph.formula``. Output: a TIR expression in the compute type of its scalar
 type. Loads come out with their indices in bounds, or guarded by :func:`Emitter.conditions`, which
 the caller puts around the step: no expression made here reads outside of a tensor.
 Does not know of loops, stores or results.
@@ -283,7 +283,7 @@ class Emitter:
         value = self.read(load.tensor, positions)
         if not (load.type == "int" and dtype_of(value) == UNSIGNED):
             value = cast(value, dtype)
-        # Nothing can be read in place of what is out of bounds where a run makes a tensor empty.
+        # Nothing can be read in place of what is out of bounds if a tensor is empty at run time.
         empty = [
             extent <= 0
             for (_, safe), extent in zip(found, shape, strict=True)

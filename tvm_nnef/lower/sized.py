@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import te
 
-from tvm_nnef.lower.checks import learn
+from tvm_nnef.lower.checks import define
 from tvm_nnef.lower.kernels import call_kernel
 from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -25,7 +25,7 @@ def cut(
 
     The count is an int64 of rank 0. The symbol is defined here, unless it is already.
     """
-    learn(builder, count, symbol)
+    define(builder, count, symbol)
 
     def front(tensor: Any) -> Any:
         return te.compute(shape, lambda *axes: tensor(*axes), name="front")

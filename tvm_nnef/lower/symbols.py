@@ -1,4 +1,4 @@
-"""Symbols of a Graph in what is lowered: which ones occur, and which a function must be told.
+"""Symbols of a Graph in what is lowered: which ones occur, and which are arguments of a function.
 
 While a module is made, all of its functions share the symbols of the Graph; each gets symbols of
 its own in the end (:func:`separated`). Extents in, TIR variables out; no arithmetic.
@@ -31,19 +31,19 @@ def occurring(values: Iterable[object]) -> list[Symbol]:
 
 
 def own(shape: Sequence[Dimension]) -> list[Symbol]:
-    """The symbols that are extents of their own in a shape: those that it tells."""
+    """The symbols that are dimensions of their own in a shape: the shape defines them."""
     return [extent for extent in shape if isinstance(extent, tirx.Var)]
 
 
 def untold(shapes: Sequence[Sequence[Dimension]], others: Iterable[object] = ()) -> list[Symbol]:
-    """The symbols in shapes, and in other extents, that no shape tells."""
-    told = {symbol for shape in shapes for symbol in own(shape)}
+    """The symbols in shapes, and in other dimensions, that no shape defines."""
+    defined = {symbol for shape in shapes for symbol in own(shape)}
     everything = [*(extent for shape in shapes for extent in shape), *others]
-    return [symbol for symbol in occurring(everything) if symbol not in told]
+    return [symbol for symbol in occurring(everything) if symbol not in defined]
 
 
 def sizes(symbols: Iterable[Symbol]) -> list[RelaxExpression]:
-    """What tells a function the values of symbols: one argument, or none where there are none."""
+    """The argument that gives a function the values of symbols; none if there are no symbols."""
     found = list(symbols)
     return [relax.ShapeExpr(found)] if found else []
 
@@ -51,7 +51,7 @@ def sizes(symbols: Iterable[Symbol]) -> list[RelaxExpression]:
 def separated(mod: Module, bounds: Mapping[str, int]) -> Module:
     """A module in which each Relax function has symbols of its own, with their upper bounds.
 
-    Functions that learn extents from data get their dataflow blocks.
+    Functions with data-dependent dimensions get their dataflow blocks.
     """
     copies = {
         variable.name_hint: with_own_symbols(function).with_attr(UPPER_BOUNDS, dict(bounds))

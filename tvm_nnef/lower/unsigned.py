@@ -1,7 +1,7 @@
 """Ints of 64 bits without a sign, in formulas that compute in int64 (``graph.machine_types``).
 
 TIR operands in, TIR expressions out. What wraps around alike (sums, products, powers) is computed
-with a sign, as TVM tells LLVM that numbers without one never wrap; the rest is computed without.
+with a sign, as TVM promises LLVM that numbers without one never wrap; the rest is computed without.
 """
 
 from __future__ import annotations

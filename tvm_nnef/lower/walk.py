@@ -1,8 +1,8 @@
 """The walk over the nodes of a Graph: each becomes Relax expressions of the function being built.
 
-Enters: a Graph's nodes, in order, and what their operands have become. Leaves: what their results
+Input: a Graph's nodes, in order, and what their operands have become. Output: what their results
 become. Does not know of ``main``, its parameters and attributes (``lower/module.py``), nor of how
-branches and loops are made (``lower/control_flow.py``).
+branches and loops are made (``lower/branch_functions.py``, ``lower/loop_functions.py``).
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from tvm import relax
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Span, error
+from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import bound_check, extent_check
 from tvm_nnef.graph.formula import Formula, Scalar, loads
 from tvm_nnef.graph.machine_types import compute_types
 from tvm_nnef.graph.nodes import Check, Graph, If, Loop, Node, Operand, Operation, Tensor, flatten
-from tvm_nnef.lower.checks import learn_shape, require
-from tvm_nnef.lower.control_flow import lower_if, lower_loop
+from tvm_nnef.lower.branch_functions import lower_if
+from tvm_nnef.lower.checks import define_shape, require
 from tvm_nnef.lower.deconvolution_formulas import find_deconvolution
+from tvm_nnef.lower.defects import defect
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.intrinsics import INTRINSICS
 from tvm_nnef.lower.invocation import (
@@ -33,11 +34,12 @@ from tvm_nnef.lower.invocation import (
 )
 from tvm_nnef.lower.kernels import call_formula
 from tvm_nnef.lower.lookups import TABLE_TYPES, lookup_tables
+from tvm_nnef.lower.loop_functions import lower_loop
 from tvm_nnef.lower.naming import identifier
 from tvm_nnef.lower.ops import MAPPINGS
 from tvm_nnef.lower.ops.symbolic import is_safe
 from tvm_nnef.lower.symbols import Symbol, occurring, own
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
@@ -49,21 +51,9 @@ UserLowering: TypeAlias = Callable[[Any, Operation, "tuple[LoweredOperand, ...]"
 """Lowers an operation, given the ``relax.BlockBuilder`` and its operands; None declines."""
 
 
-class LoweringError(NnefError):
-    """A mapping or a body does not give what the Graph says: a bug of tvm_nnef, not of a model.
-
-    It is told like any other error, with the operation's place, so that a user can go around it.
-    """
-
-
-def _defect(message: str, span: Span | None = None) -> LoweringError:
-    hint = "this is a mistake of tvm_nnef, please report it; the route 'formula' may go around it"
-    return LoweringError(Diagnostic(message, span, hint))
-
-
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The state of lowering one function: what each tensor has become so far.
+    """The state of lowering one function: the value of each tensor so far.
 
     ``weights`` are the arrays of the variables that are not parameters; ``constants`` is shared by
     all functions of a module. ``updated`` are the new values of variables, which nothing reads
@@ -146,7 +136,7 @@ class Walk:
             elif tensor.role == "constant":
                 array = _constant(tensor, self.machine_types[tensor])
             else:
-                raise _defect(f"nothing computes tensor '{tensor.name}'")
+                raise defect(f"nothing computes tensor '{tensor.name}'")
             self.constants[tensor] = compat.constant(array)
         return self.constants[tensor]
 
@@ -188,10 +178,10 @@ class Walk:
         results = _matched(operation, lowered)
         if not from_user and operation.body is not None and not self._fits(results):
             return False
-        learns = any(str(s.name) not in self.known for t, _ in results for s in own(t.shape))
+        defines = any(str(s.name) not in self.known for t, _ in results for s in own(t.shape))
         title = operation.operator
         for tensor, value in results:
-            self._define(tensor, value, operation, title, from_user=from_user, learns=learns)
+            self._define(tensor, value, operation, title, from_user=from_user, defines=defines)
         return True
 
     def _check(self) -> None:
@@ -202,7 +192,7 @@ class Walk:
                 self.pending.remove(check)
                 require(self.builder, check)
 
-    def _learn(self, tensor: Tensor, node: Node) -> None:
+    def _note_symbols(self, tensor: Tensor, node: Node) -> None:
         """Notes the symbols that a tensor defines, and makes the checks that waited for them."""
         new = {str(symbol.name): symbol for symbol in own(tensor.shape)}
         for name, symbol in new.items():
@@ -213,15 +203,15 @@ class Walk:
                     require(self.builder, bound_check(tensor, symbol, bound, node.span))
                 self._check()
 
-    def _measure(self, value: RelaxExpression, tensor: Tensor, node: Node) -> None:
-        """Learns the new symbols of a tensor from its shape; what is known must be so."""
+    def _define_shape(self, value: RelaxExpression, tensor: Tensor, node: Node) -> None:
+        """Defines the new symbols of a tensor by its shape; known dimensions must agree."""
         shape = [
             extent
-            if own((extent,)) and dimensions.text(extent) not in self.known
+            if own((extent,)) and trees.text(extent) not in self.known
             else dimensions.symbol(f"found_{place}")
             for place, extent in enumerate(tensor.shape)
         ]
-        learn_shape(self.builder, value, shape)
+        define_shape(self.builder, value, shape)
         for extent, found in zip(tensor.shape, shape, strict=True):
             if extent is not found:
                 require(self.builder, extent_check(tensor, extent, found, node.span))
@@ -251,7 +241,7 @@ class Walk:
         title: str,
         *,
         from_user: bool = False,
-        learns: bool = False,
+        defines: bool = False,
     ) -> None:
         emitted = self.builder.emit(expression, name_hint=identifier(tensor.short_name))
         expected = self.machine_types[tensor]
@@ -264,14 +254,14 @@ class Walk:
             if from_user:
                 hint = "correct the function that 'lowerings' maps the operator to"
                 raise error(message, node.span, hint=hint)
-            raise _defect(message, node.span)
+            raise defect(message, node.span)
         if fit is None:
             kind = compat.tensor_type(tensor.shape, expected)
-            if learns:
-                self._measure(emitted, tensor, node)
+            if defines:
+                self._define_shape(emitted, tensor, node)
             emitted = self.builder.match_cast(emitted, kind)
         self.values[tensor] = emitted
-        self._learn(tensor, node)
+        self._note_symbols(tensor, node)
 
     def _composite(self, operation: Operation, body: Graph) -> None:
         """Opens a composite: its operations take its place."""
@@ -369,7 +359,7 @@ def _constant(tensor: Tensor, dtype: str) -> Array:
 
 
 def _fit(value: RelaxExpression, tensor: Tensor, dtype: str) -> bool | None:
-    """Whether an expression has the type and shape of a tensor; None where a run must tell."""
+    """Whether an expression has the type and shape of a tensor; None if not decidable."""
     rank, found = compat.rank_and_dtype(value)
     if (rank, found) != (tensor.rank, dtype):
         return False
@@ -390,7 +380,7 @@ def _described(value: RelaxExpression) -> str:
 
 
 def _extents(shape: Sequence[Dimension]) -> str:
-    return f"[{', '.join(map(dimensions.text, shape))}]"
+    return f"[{', '.join(map(trees.text, shape))}]"
 
 
 def _no_lowering(operation: Operation) -> NnefError:

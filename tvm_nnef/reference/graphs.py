@@ -36,7 +36,7 @@ from tvm_nnef.reference.formulas import run
 from tvm_nnef.reference.inputs import bind_inputs, bind_variables
 from tvm_nnef.reference.intrinsics import INTRINSICS
 from tvm_nnef.reference.scalars import Block, OutOfBounds
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 
 Output: TypeAlias = "Array | list[Array] | None"
 
@@ -209,7 +209,7 @@ def _known(value: Attribute, context: _Run) -> Any:
     """An attribute, its extents as numbers."""
     if isinstance(value, tuple):
         return tuple(_known(item, context) for item in value)
-    return dimensions.evaluate(value, context.symbols) if dimensions.is_symbolic(value) else value
+    return trees.evaluate(value, context.symbols) if dimensions.is_symbolic(value) else value
 
 
 def _run_loop(loop: Loop, operands: Mapping[Tensor, Array], context: _Run) -> list[Array]:
@@ -249,7 +249,7 @@ def _scanned(result: Operand, items: list[Array], context: _Run) -> list[Array]:
         return items
     if items:
         return [np.stack(items)]
-    shape = [dimensions.evaluate(extent, context.symbols) for extent in result.shape[1:]]
+    shape = [trees.evaluate(extent, context.symbols) for extent in result.shape[1:]]
     return [np.zeros((0, *shape), context.types[result])]
 
 
@@ -299,14 +299,14 @@ def _intrinsic(operation: Operation) -> Callable[..., Sequence[Array]]:
 def _define(node: Node, tensor: Tensor, shape: tuple[int, ...], context: _Run) -> None:
     """Remembers the values of the symbols that a result defines; the others must be as known."""
     for extent, value in zip(tensor.shape, shape, strict=True):
-        tree = dimensions.tree(extent)
+        tree = trees.tree(extent)
         if isinstance(tree, str) and tree not in context.symbols:
             context.symbols[tree] = value
             if tree in context.bounds:
                 check = bound_check(tensor, extent, context.bounds[tree], node.span)
                 context.pending.insert(0, check)
             check_known(context.pending, context.symbols)
-        if value != dimensions.evaluate(tree, context.symbols):
+        if value != trees.evaluate(tree, context.symbols):
             check = extent_check(tensor, extent, value, node.span)
             raise _complaint(node, complaint(to_json(check), context.symbols) or "")
 

@@ -17,7 +17,7 @@ from tvm_nnef.graph.arrays import converted
 from tvm_nnef.graph.machine_types import DEFAULTS
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
 from tvm_nnef.reference.arithmetic import Array, kind_of
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import trees
 
 
 def bind_inputs(
@@ -55,10 +55,10 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
     """
     values: dict[str, int] = {}
     givers: dict[str, str] = {}
-    compound: list[tuple[str, dimensions.Tree, int]] = []
+    compound: list[tuple[str, trees.Tree, int]] = []
     for title, tensor in (each for port in graph.inputs for each in _titled(port)):
         for extent, came in zip(tensor.shape, arrays[tensor].shape, strict=True):
-            tree = dimensions.tree(extent)
+            tree = trees.tree(extent)
             if isinstance(tree, list):
                 compound.append((title, tree, came))
             if not isinstance(tree, str):
@@ -70,15 +70,15 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
                 bound = graph.bounds[tree]
                 raise error(f"{title}: extent {tree} = {came} is beyond its bound {bound}")
     for title, tree, came in compound:
-        expected = dimensions.evaluate(tree, values)
+        expected = trees.evaluate(tree, values)
         if came != expected:
             where = ", ".join(f"{name} = {values[name]}" for name in sorted(_names(tree)))
-            meant = f"{dimensions.text(tree)} is {expected} where {where}"
+            meant = f"{trees.text(tree)} is {expected} where {where}"
             raise error(f"{title}: extent {meant}, but {came} came")
     return values
 
 
-def _names(tree: dimensions.Tree) -> set[str]:
+def _names(tree: trees.Tree) -> set[str]:
     match tree:
         case str():
             return {tree}
@@ -158,7 +158,7 @@ def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
     if array.ndim != len(expected) or any(
         wanted not in (None, came) for wanted, came in zip(expected, array.shape, strict=True)
     ):
-        text = f"({', '.join(map(dimensions.text, tensor.shape))})"
+        text = f"({', '.join(map(trees.text, tensor.shape))})"
         came = f"({', '.join(str(extent) for extent in array.shape)})"
         raise error(f"{title}: shape {text} expected, {came} came", tensor.span)
     if kind_of(array.dtype) != tensor.type:

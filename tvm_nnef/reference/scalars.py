@@ -30,7 +30,7 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.reference.arithmetic import BINARY, UNARY, Array, alike, cast, constant
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 INDEX = np.dtype(np.int64)
@@ -107,7 +107,7 @@ def number(value: float | Dimension, block: Block) -> float:
     """A number as it is, an extent by the values of its symbols."""
     if isinstance(value, (int, float)):
         return value
-    found: int = dimensions.evaluate(value, block.symbols)
+    found: int = trees.evaluate(value, block.symbols)
     return found
 
 

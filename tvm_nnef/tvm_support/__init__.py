@@ -1,1 +1,1 @@
-"""Everything that changes from one TVM release to the next: API, code generation, threads, log."""
+"""Everything that changes from one TVM release to the next: API, code generation, threads."""

@@ -1,6 +1,6 @@
 """From scheduled PrimFuncs to machine code, and to what runs it: what moves between TVM releases.
 
-Enters: a module in which everything is scheduled, and a target. Leaves: executables, kernels and
+Input: a module in which everything is scheduled, and a target. Output: executables, kernels and
 virtual machines of TVM. Knows no rule and no file of ours.
 """
 
@@ -26,24 +26,55 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 
+class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
+    """What was compiled: instructions of the virtual machine, constants, and kernels."""
+
+    def __init__(self, library: Any, copy: Callable[[], Any]) -> None:
+        """Takes a library of TVM, and a function that makes the same library again."""
+        super().__init__(library)
+        self._copy = copy
+
+    def unused(self) -> relax.VMExecutable:
+        """The same library, which no virtual machine has run; kernels and constants are shared.
+
+        A virtual machine of TVM 0.27 adds a memory scope for each constant to the library that it
+        runs. If such a library is written, TVM prints a warning for each when it is loaded.
+        """
+        return relax.VMExecutable(self._copy())
+
+
 class Instructions:
     """The instructions of the virtual machine of one module, from their writing to their use."""
 
     def __init__(self) -> None:
         self._builder = relax.ExecBuilder()
+        self._functions = tvm.IRModule()
 
     def write(self, mod: Module) -> Module:
         """The PrimFuncs of a module, whose Relax functions become instructions."""
-        # Constants that a library for other machines is to find by name, which we do not make.
-        rest = relax.vm_build._vmcodegen(self._builder, mod)
-        functions = {v: f for v, f in rest.functions.items() if isinstance(f, tirx.PrimFunc)}
-        return tvm.IRModule(functions, attrs=rest.attrs)
+        self._functions = _functions_of(mod, relax.Function)
+        return _functions_of(relax.vm_build._vmcodegen(self._builder, mod), tirx.PrimFunc)
 
-    def linked(self, kernels: Module, target: Target) -> Any:
-        """The executable of the instructions and of lowered kernels (``relax.VMExecutable``)."""
-        library = _machine_code(kernels, target) if kernels.functions else None
-        made = relax.vm_build._ffi_api.VMLink(self._builder, target, library, [], {})
-        return relax.VMExecutable(made)
+    def linked(self, kernels: Module, target: Target) -> CompiledLibrary:
+        """The library of the instructions and of lowered kernels."""
+        code = _machine_code(kernels, target) if kernels.functions else None
+
+        def copy() -> Any:
+            builder = relax.ExecBuilder()
+            relax.vm_build._vmcodegen(builder, self._functions)
+            return _linked(builder, target, code)
+
+        return CompiledLibrary(_linked(self._builder, target, code), copy)
+
+
+def _functions_of(mod: Module, kind: type) -> Module:
+    functions = {v: f for v, f in mod.functions.items() if isinstance(f, kind)}
+    return tvm.IRModule(functions, attrs=mod.attrs)
+
+
+def _linked(builder: relax.ExecBuilder, target: Target, code: Any) -> Any:
+    # The last two are constants that a library for other machines finds by name: we make none.
+    return relax.vm_build._ffi_api.VMLink(builder, target, code, [], {})
 
 
 def _machine_code(kernels: Module, target: Target) -> Any:
@@ -139,6 +170,7 @@ def write_objects(library: Any, folder: Path) -> list[Path]:
     LLVM ends the process when it cannot write a file, so a copy of the process writes them. Raises
     OSError if that fails.
     """
+    library = library.unused() if isinstance(library, CompiledLibrary) else library
     if hasattr(os, "fork"):
         _in_copy_of_process(lambda: _export(library, folder))
     else:

@@ -1,6 +1,6 @@
 """How many processors' time the control groups of Linux leave to this process.
 
-Enters: what the system tells in files. Leaves: a number of threads that can all be busy, or None
+Input: what the system tells in files. Output: a number of threads that can all be busy, or None
 where nothing is limited. Containers are given a part of a machine so; threads beyond that part
 make the system stop all of them for the rest of each period.
 """

@@ -13,7 +13,7 @@ from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.diagnostics import Diagnostic
 from tvm_nnef.graph.nodes import Check, Tensor
 from tvm_nnef.reference.arithmetic import constant
-from tvm_nnef.symbolic import dimensions
+from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 _LARGEST_FILLED = 1 << 16
@@ -49,14 +49,14 @@ class Context:
         """Whether two extents are equal, by themselves or because a check says so."""
         if dimensions.equal(left, right):
             return True
-        first, second = dimensions.text(left), dimensions.text(right)
+        first, second = trees.text(left), trees.text(right)
         return (first, second) in self.facts or (second, first) in self.facts
 
     def learn(self, checks: Iterable[Check]) -> None:
         """Takes what checks say of two extents as a fact."""
-        trees = (dimensions.tree(check.condition) for check in checks)
-        pairs = ((tree[1], tree[2]) for tree in trees if isinstance(tree, list) and tree[0] == "eq")
-        self.facts |= {(dimensions.text(left), dimensions.text(right)) for left, right in pairs}
+        found = (trees.tree(check.condition) for check in checks)
+        pairs = ((tree[1], tree[2]) for tree in found if isinstance(tree, list) and tree[0] == "eq")
+        self.facts |= {(trees.text(left), trees.text(right)) for left, right in pairs}
 
     def known(self, tensor: Tensor) -> Array | None:
         """The array of a constant, or of a variable that no run changes."""
@@ -117,5 +117,5 @@ def _array(tensor: Tensor, name: str) -> Array:
 
 def value_info(name: str, dtype: str, shape: Sequence[Dimension]) -> onnx.ValueInfoProto:
     """The declaration of a value; extents that only a run tells are names."""
-    spelled = [extent if isinstance(extent, int) else dimensions.text(extent) for extent in shape]
+    spelled = [extent if isinstance(extent, int) else trees.text(extent) for extent in shape]
     return onnx.helper.make_tensor_value_info(name, NUMBER_OF[dtype], spelled)

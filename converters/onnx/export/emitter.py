@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.symbolic import dimensions
-from tvm_nnef.symbolic.dimensions import Dimension, Tree
+from tvm_nnef.symbolic import dimensions, trees
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.symbolic.trees import Tree
 
 Array: TypeAlias = "NDArray[np.generic]"
 AttributeValue: TypeAlias = "int | float | str | Sequence[int] | onnx.GraphProto | None"
@@ -161,7 +162,7 @@ class Emitter:
 
     def extent(self, extent: Dimension) -> str:
         """An extent as an int64 of rank 0."""
-        return self._tree(dimensions.tree(extent))
+        return self._tree(trees.tree(extent))
 
     def rename(self, old: str, new: str, start: int) -> None:
         """Gives a value of the nodes from number ``start`` on another name."""
@@ -190,7 +191,7 @@ class Emitter:
     def define(self, name: str, shape: Sequence[Dimension]) -> None:
         """Tells that a value has a shape; the symbols in it can be read off the value."""
         for axis, extent in enumerate(shape):
-            tree = dimensions.tree(extent)
+            tree = trees.tree(extent)
             if isinstance(tree, str):
                 self.symbols.setdefault(tree, (name, axis))
 
@@ -221,4 +222,4 @@ class Emitter:
                 return self.node("Not", self._tree(["eq", left, right]))
             case [str() as function, left, right] if function in _FUNCTIONS:
                 return self.node(_FUNCTIONS[function], self._tree(left), self._tree(right))
-        raise Unsayable(f"the extent {dimensions.text(tree)} cannot be computed from shapes")
+        raise Unsayable(f"the extent {trees.text(tree)} cannot be computed from shapes")

@@ -69,25 +69,28 @@ def _positions(extent: int, start: int, end: int, step: int) -> range:
 
 
 def _cut(x: Tensor, axis: int, start: Extent, end: Extent, step: int, builder: Builder) -> Tensor:
-    """A part of a dimension, where only a run tells extent, start or end."""
+    """A part of a dimension, where the dimension, start or end is dynamic."""
     extent = x.shape[axis]
-    is_dynamic = not isinstance(extent, int)
-    if step == 1 and is_dynamic and isinstance(start, int) and _says_one(start, end):
-        return builder.one_slice(x, axis, start)
-    begin = start + extent if isinstance(start, int) and start < 0 else start
-    stop = end + extent if isinstance(end, int) and end < 0 else end
     if step < 0:
+        begin = start + extent if isinstance(start, int) and start < 0 else start
+        stop = end + extent if isinstance(end, int) and end < 0 else end
         return _turned(x, axis, minimum(begin, extent - 1), maximum(stop, -1), step, builder)
-    if isinstance(stop, int) and stop >= HUGE:
-        stop = extent
-    elif not (isinstance(end, int) and end < 0):
-        stop = minimum(stop, extent)
-    return builder.slice(x, axis, minimum(begin, extent), stop, step)
+    begin, stop = _clamped(start, extent), _clamped(end, extent)
+    if begin != 0 and stop is not extent:
+        stop = maximum(stop, begin)
+    return builder.slice(x, axis, begin, stop, step)
 
 
-def _says_one(start: Extent, end: Extent) -> bool:
-    """Whether a part is the first or the last element, which every dimension is taken to have."""
-    return isinstance(end, int) and ((start == 0 and end == 1) or (start == -1 and end >= HUGE))
+def _clamped(position: Extent, extent: Extent) -> Extent:
+    """A bound of a part, counted from the end if it is negative, and no further than the ends.
+
+    A dynamic position is taken not to be negative.
+    """
+    if isinstance(position, int) and position >= HUGE:
+        return extent
+    if isinstance(position, int) and position < 0:
+        return maximum(position + extent, 0)
+    return minimum(position, extent)
 
 
 def _turned(

@@ -288,7 +288,7 @@ def _batch_norm(invocation: Invocation) -> Lowered:
     """One multiplication and one addition for each element, which fuse with a convolution.
 
     Statistics that are constants are folded here, unless a mean is so far from zero, beside its
-    deviation, that the sum would lose digits: then, and where a run tells them, the mean is
+    deviation, that the sum would lose digits: then, and if they are dynamic, the mean is
     subtracted first. Relax's own operator returns a tuple, which stands in the way of layout
     conversion.
     """

@@ -1,4 +1,4 @@
-"""Which mappings take tensors whose extents only a run tells.
+"""Which mappings take tensors with dynamic dimensions.
 
 A mapping computes with the extents that it needs as numbers. Here stands for each operator in which
 dimensions it needs none; the others are lowered from their bodies where an extent is a symbol.

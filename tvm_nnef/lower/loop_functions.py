@@ -1,13 +1,13 @@
-"""Branches and loops as private Relax functions (section 2.10.1).
+"""Loops as private Relax functions (section 2.10.1).
 
-Enters: an ``If`` or a ``Loop``, and the walk of the function around it. Leaves: an expression for
-each result. What the graphs inside read is passed to the functions, never copied.
+Input: a ``Loop``, and the walk of the function around it. Output: an expression for each result.
+What the body reads is passed to the functions, never copied.
 
-A loop runs by doubling, as a call uses the stack of the machine: the first function makes one step,
-and each further one runs the one below it twice, so that n steps need log2(n) functions and calls
-inside calls. What they pass on is ``(index, state …)``, and they return ``(whether to go on, index,
-state …)``: the state is the carried tensors, the new values of variables that the body updates, and
-the stacks of the scan outputs.
+A loop runs by doubling, because a call uses the stack of the machine: the first function makes one
+step, and each further one runs the one below it twice, so that n steps need log2(n) functions and
+nested calls. They take ``(index, state …)`` and return ``(whether to go on, index, state …)``: the
+state is the carried tensors, the new values of variables that the body updates, and the stacks of
+the scan outputs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tvm_nnef.diagnostics import error
 from tvm_nnef.function_attributes import CONSTANTS_FROM, LOOP_BODY, LOOP_STEPS
 from tvm_nnef.graph.nodes import (
     Graph,
-    If,
     Loop,
     Tensor,
     bodies,
@@ -30,9 +29,19 @@ from tvm_nnef.graph.nodes import (
     tensors,
     updated_variables,
 )
-from tvm_nnef.lower.checks import block, decides, is_pure
+from tvm_nnef.lower.checks import block, defines_symbols
 from tvm_nnef.lower.loop_sizes import is_unrolled, most_steps
 from tvm_nnef.lower.naming import identifier
+from tvm_nnef.lower.private_functions import (
+    Lowered,
+    Variable,
+    captured_tensors,
+    choice_function,
+    items_of,
+    parameters_for,
+    runs_pure,
+    scalar,
+)
 from tvm_nnef.lower.sized import cut
 from tvm_nnef.lower.stacks import empty, item, part, stacked, stored
 from tvm_nnef.lower.symbols import occurring, sizes
@@ -44,18 +53,11 @@ from tvm_nnef.tvm_support.compat import RelaxExpression
 if TYPE_CHECKING:
     from tvm_nnef.lower.scope import Scope
 
-Variable: TypeAlias = Any
-"""A ``relax.Var``."""
-
-Lowered: TypeAlias = "dict[Tensor, RelaxExpression]"
-"""What each result of a node becomes."""
 
 Pack: TypeAlias = "Tensor | tuple[Tensor, ...]"
 """A scan output: a tensor for each step, or one in which as many as there were are stacked."""
 
 _COUNTER = "int64"
-
-_BOUND = {CONSTANTS_FROM: 0}
 
 _POLLED = 4
 """The doubling at which signals are polled: every 16 steps, each of which calls several kernels."""
@@ -64,47 +66,16 @@ _ENDLESS = 1 << 48
 """A loop without a known end makes no more steps than these, some years at a microsecond each."""
 
 
-def lower_if(node: If, walk: Scope) -> Lowered:
-    """A call of a function that runs one of two others, those of the branches."""
-    results, captured = flatten(node.results), _captured(node)
-    updates = updated_variables(*bodies(node))
-    pure = _is_pure(node, walk)
-    told = sizes(walk.known.values())
-    arguments = [*map(walk.value, captured), *map(walk.new_value, updates), *told]
-    name = identifier(f"{node.label}_if")
-    branches = []
-    for suffix, graph in (("then", node.consequent), ("else", node.alternative)):
-        parameters = _parameters(arguments)
-        title = f"{name}_{suffix}"
-        with walk.builder.function(title, parameters, _BOUND, pure=pure, private=True):
-            with block(walk.builder, pure=pure) as emit_output:
-                updated = dict(zip(updates, parameters[len(captured) :], strict=False))
-                inner = walk.inside(dict(zip(captured, parameters, strict=False)), updated)
-                inner.run(graph)
-                values = inner.outputs(graph, [walk.machine_types[t] for t in results])
-                values += map(inner.new_value, updates)
-                output = emit_output(relax.Tuple(values))
-            branches.append(walk.builder.emit_func_output(output))
-    parameters = _parameters(arguments)
-    consequent, alternative = (relax.Call(branch, parameters) for branch in branches)
-    choice = _choice(name, parameters, (consequent, alternative), walk, pure)
-    condition = _scalar(walk.value(node.condition), walk)
-    call = relax.Call(choice, [condition, *arguments])
-    found = _items(call, len(results) + len(updates), walk)
-    walk.updated.update(zip(updates, found[len(results) :], strict=True))
-    return dict(zip(results, found, strict=False))
-
-
 def lower_loop(node: Loop, walk: Scope) -> Lowered:
     """The steps one after the other where they are few and known, else calls by doubling."""
-    if is_unrolled(node) and not decides(node.body, walk.known):
+    if is_unrolled(node) and not defines_symbols(node.body, walk.known):
         return _unrolled(node, walk)
     name, updates = identifier(f"{node.label}_loop"), updated_variables(*bodies(node))
-    return _Repeated(node, walk, name, _captured(node), updates, _is_pure(node, walk)).run()
+    return _Repeated(node, walk, name, captured_tensors(node), updates, runs_pure(node, walk)).run()
 
 
 def _unrolled(node: Loop, walk: Scope) -> Lowered:
-    outer = {tensor: walk.value(tensor) for tensor in _captured(node)}
+    outer = {tensor: walk.value(tensor) for tensor in captured_tensors(node)}
     state, made = _initial(node, walk), []
     for step in range(most_steps(node) or 0):
         values = {**outer, **dict(zip(node.carried, state, strict=True))}
@@ -172,9 +143,9 @@ class _Repeated:
             dtype = walk.machine_types[scan.item]
             scanned.append(stacked(walk.builder, [walk.value(t, dtype) for t in scan.items]))
         count = self._count()
-        told = sizes(walk.known.values())
+        known = sizes(walk.known.values())
         captured = map(walk.value, self.captured)
-        arguments = [_counter(0), *state, *captured, *scanned, *told, *count]
+        arguments = [_counter(0), *state, *captured, *scanned, *known, *count]
         function = self._step(arguments, changing)
         most = _ENDLESS if (limit := most_steps(self.node)) is None else limit
         for level in range(1, 1 + (last := (most - 1).bit_length())):
@@ -183,18 +154,18 @@ class _Repeated:
             polls = level == _POLLED
             function = self._twice(function, name, arguments, changing, marks, polls=polls)
         if count:
-            parameters = _parameters(arguments)
+            parameters = parameters_for(arguments)
             call, end = relax.Call(function, parameters), _end(parameters[:changing])
-            function = _choice(self.name, parameters, (call, end), walk, self.pure)
+            function = choice_function(self.name, parameters, (call, end), walk, self.pure)
             arguments = [walk.builder.emit(relax.op.less(_counter(0), *count)), *arguments]
-        return _items(relax.Call(function, arguments), 1 + changing, walk)[1:]
+        return items_of(relax.Call(function, arguments), 1 + changing, walk)[1:]
 
     def _count(self) -> list[RelaxExpression]:
         """The number of steps where a tensor gives it, no more than there are items to scan."""
         walk, count, limit = self.walk, self.node.count, most_steps(self.node)
         if not isinstance(count, Tensor):
             return []
-        steps = _scalar(walk.value(count, _COUNTER), walk)
+        steps = scalar(walk.value(count, _COUNTER), walk)
         if limit is not None:
             steps = walk.builder.emit(relax.op.minimum(steps, _counter(limit)))
         return [steps]
@@ -218,11 +189,11 @@ class _Repeated:
         polls: bool,
     ) -> Any:
         """A function that calls another, and calls it again unless the loop has ended."""
-        builder, parameters = self.walk.builder, _parameters(arguments)
+        builder, parameters = self.walk.builder, parameters_for(arguments)
         with builder.function(name, parameters, marks, pure=self.pure, private=True):
             given = [self._polled(parameters[0]), *parameters[1:]] if polls else parameters
             first = builder.emit(relax.Call(function, given))
-            more, *state = _items(first, 1 + changing, self.walk)
+            more, *state = items_of(first, 1 + changing, self.walk)
             again = relax.Call(function, [*state, *parameters[changing:]])
             return builder.emit_func_output(builder.emit(relax.If(more, again, first)))
 
@@ -238,7 +209,7 @@ class _Repeated:
         advance = self._advance(arguments, changing)
         if node.condition is None or node.post_test:
             return advance
-        parameters, marks = _parameters(arguments), {CONSTANTS_FROM: changing}
+        parameters, marks = parameters_for(arguments), {CONSTANTS_FROM: changing}
         name = f"{self.name}_step"
         with builder.function(name, parameters, marks, pure=self.pure, private=True):
             with block(builder, pure=self.pure) as emit_output:
@@ -248,8 +219,8 @@ class _Repeated:
             return builder.emit_func_output(builder.emit(relax.If(holds, call, end)))
 
     def _advance(self, arguments: Sequence[RelaxExpression], changing: int) -> Any:
-        """The function that runs the body and tells whether the loop may go on."""
-        node, builder, parameters = self.node, self.walk.builder, _parameters(arguments)
+        """The function that runs the body and returns whether the loop may go on."""
+        node, builder, parameters = self.node, self.walk.builder, parameters_for(arguments)
         name, marks = f"{self.name}_body", {CONSTANTS_FROM: changing, LOOP_BODY: 1}
         with builder.function(name, parameters, marks, pure=self.pure, private=True):
             with block(builder, pure=self.pure) as emit_output:
@@ -309,23 +280,7 @@ class _Repeated:
             message = f"the condition of a loop updates {names}"
             raise error(message, self.node.span, hint="update it in the body")
         (holds,) = inner.outputs(condition, ["bool"])
-        return _scalar(holds, inner)
-
-
-def _is_pure(node: If | Loop, walk: Scope) -> bool:
-    return all(is_pure(graph, walk.known) for graph in bodies(node))
-
-
-def _captured(node: If | Loop) -> tuple[Tensor, ...]:
-    """What the graphs of a node read from outside of it; constants are made anew instead."""
-    local = node.local if isinstance(node, Loop) else ()
-    read = [
-        tensor
-        for graph in bodies(node)
-        for tensor in (*flatten(tuple(p.operand for p in graph.inputs)), *graph.variables)
-        if tensor not in local and tensor.role != "constant"
-    ]
-    return tuple(dict.fromkeys(read))
+        return scalar(holds, inner)
 
 
 def _packs(node: Loop) -> dict[int, Pack]:
@@ -370,39 +325,9 @@ def _results(
     }
 
 
-def _parameters(arguments: Sequence[RelaxExpression]) -> list[Variable]:
-    return [relax.Var(f"p{number}", value.ty) for number, value in enumerate(arguments)]
-
-
-def _choice(
-    name: str,
-    parameters: list[Variable],
-    arms: tuple[RelaxExpression, RelaxExpression],
-    walk: Scope,
-    pure: bool,
-) -> Any:
-    """A function that takes a condition in front of the parameters of two expressions."""
-    condition = relax.Var("condition", compat.tensor_type((), "bool"))
-    both = [condition, *parameters]
-    with walk.builder.function(name, both, _BOUND, pure=pure, private=True):
-        chosen = walk.builder.emit(relax.If(condition, *arms))
-        return walk.builder.emit_func_output(chosen)
-
-
 def _end(state: Sequence[RelaxExpression]) -> RelaxExpression:
     """What a step returns that is not made: the loop does not go on, its state is as it was."""
     return relax.Tuple([relax.const(False, "bool"), *state])
-
-
-def _items(call: RelaxExpression, count: int, walk: Scope) -> list[RelaxExpression]:
-    pack = walk.builder.emit(call)
-    return [walk.builder.emit(relax.TupleGetItem(pack, number)) for number in range(count)]
-
-
-def _scalar(value: RelaxExpression, walk: Scope) -> RelaxExpression:
-    """A tensor of one element as one of rank 0."""
-    shape, _ = compat.shape_and_dtype(value)
-    return walk.builder.emit(relax.op.reshape(value, ())) if shape else value
 
 
 def _counter(value: int) -> RelaxExpression:

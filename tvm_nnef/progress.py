@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 Report = Callable[[str, int, int], None]
-"""Gets the name of the pass that begins, its number from 0, and the number of passes."""
+"""Gets the name of the step that begins (a pass, a node), its number from 0, and their number."""
 
 PATIENCE = 2.0
 """Seconds from the start to the first line, and from one line to the next."""

@@ -1,0 +1,164 @@
+"""The values of a model's variables: read when first used, checked against a graph, written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean
+from tvm_nnef.semantics.program import MAIN
+from tvm_nnef.storage.container import Container
+from tvm_nnef.storage.names import variable_file_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tvm_nnef.graph.nodes import Graph
+    from tvm_nnef.storage.tensor_file import TensorHeader
+
+
+class WithVariables(Protocol):
+    """A model, as far as its variables are concerned."""
+
+    @property
+    def path(self) -> str:
+        """The name of the model in messages."""
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The names of its graphs."""
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """Arrays by full name."""
+
+    @property
+    def given_variables(self) -> bool:
+        """Whether a caller gave them."""
+
+
+class Variables(Mapping[str, Any]):
+    """The variables of a model by full name, each read from its file when it is first asked for.
+
+    Values are NumPy arrays. Raises NnefError for a file that is no valid tensor file.
+    """
+
+    def __init__(self, container: Container) -> None:
+        suffix = variable_file_name("")
+        files = [name for name in container.names() if name.endswith(suffix) and "/" not in name]
+        self._container = container
+        self._files = {name.removesuffix(suffix): name for name in files}
+        self._read: dict[str, np.ndarray[Any, Any]] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        if name not in self._read:
+            from tvm_nnef.storage.tensor_file import read_tensor
+
+            file = self._files[name]
+            data = self._container.read(file)
+            self._read[name] = read_tensor(data, self._container.place(file)).array
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def header(self, name: str) -> TensorHeader:
+        """The header of a variable's file, of which nothing else is read."""
+        from tvm_nnef.storage.tensor_file import HEADER_SIZE, read_tensor_header
+
+        file = self._files[name]
+        header = self._container.read(file, HEADER_SIZE)
+        return read_tensor_header(header, self._container.place(file))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def check(self) -> list[Diagnostic]:
+        """What is wrong with the files as far as their headers and sizes tell."""
+        if not self._files:
+            return []
+        from tvm_nnef.storage.tensor_file import HEADER_SIZE, check_size, read_tensor_header
+
+        found: list[Diagnostic] = []
+        for file in self._files.values():
+            place = self._container.place(file)
+            try:
+                header = read_tensor_header(self._container.read(file, HEADER_SIZE), place)
+                check_size(header, self._container.size(file), place)
+            except NnefError as problem:
+                found += problem.diagnostics
+        return found
+
+
+def check_variables(model: WithVariables, graph: Graph) -> None:
+    """Raises an NnefError that lists what is wrong with the values of variables.
+
+    That is every variable without a value, or with one of another shape or type, and every name
+    that a caller gives and no variable has.
+    """
+    found = _unknown_variables(model, graph) if model.given_variables else []
+    for tensor in graph.variables:
+        if len(found) > MAX_REPORTED:
+            break
+        file = variable_file_name(tensor.name)
+        if tensor.name not in model.variables:
+            hint = did_you_mean(tensor.name, model.variables) or (
+                f"it is read from '{file}' beside main.sknd"
+            )
+            message = f"variable '{tensor.name}' has no value: {model.path} has no file '{file}'"
+            found.append(Diagnostic(message, tensor.span, hint))
+            continue
+        shape, dtype = _described(model.variables, tensor.name)
+        fault = None
+        if shape != tensor.shape:
+            fault = f"with shape {list(tensor.shape)}, but '{file}' holds shape {list(shape)}"
+        elif _KINDS.get(dtype.kind, tensor.type) != tensor.type:
+            fault = f"as {tensor.type}, but '{file}' holds items of {dtype}"
+        if fault:
+            hint = "correct the declaration, or write the file again"
+            message = f"variable '{tensor.name}' is declared {fault}"
+            found.append(Diagnostic(message, tensor.span, hint))
+    if found:
+        raise NnefError(found)
+
+
+def _unknown_variables(model: WithVariables, graph: Graph) -> list[Diagnostic]:
+    """The names given that are no variables; those of the model's other graphs are left out."""
+    known = {tensor.name for tensor in graph.variables}
+    others = tuple(f"{MAIN}.{name}." for name in model.graphs if f"{MAIN}.{name}" != graph.name)
+    unknown = [
+        name for name in model.variables if name not in known and not name.startswith(others)
+    ]
+    return [
+        Diagnostic(
+            f"graph '{graph.name}' has no variable '{name}'",
+            hint=did_you_mean(name, known) or "variables are given by their full names",
+        )
+        for name in unknown[:MAX_REPORTED]
+    ]
+
+
+# NumPy's extension types, such as bfloat16, are of none of these kinds.
+_KINDS: Mapping[str, str] = MappingProxyType({"f": "real", "i": "int", "u": "int", "b": "bool"})
+
+
+def _described(variables: Mapping[str, Any], name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of a variable."""
+    if isinstance(variables, Variables):
+        header = variables.header(name)
+        return tuple(header.shape), header.dtype
+    import numpy as np
+
+    array = np.asarray(variables[name])
+    return array.shape, array.dtype
+
+
+def variable_bytes(variables: Mapping[str, Any], name: str) -> bytes:
+    """The content of the file of a variable."""
+    from tvm_nnef.storage.tensor_file import write_tensor
+
+    return write_tensor(variables[name], variable_file_name(name))
