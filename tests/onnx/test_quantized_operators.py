@@ -25,13 +25,16 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "QLinearMul": (["a", *A, "b", *B, *C], {}),
     "QLinearSigmoid": (["a", *A, 1 / 256, 0], {}),
     "QLinearLeakyRelu": (["a", *A, *C], {"alpha": 0.2}),
+    "QLinearSoftmax": (["a", *A, 1 / 256, 0], {"opset": 13}),
+    "QLinearSoftmax before opset 13": (["a", *A, 1 / 256, 0], {"opset": 12, "axis": 2}),
+    "QLinearWhere": (["c", "a", *A, "b", *B, *C], {}),
     "QLinearConcat": ([*C, "a", *A, "d", *B], {"axis": 1}),
     "QLinearAveragePool": (["a", *A, *A], POOL),
     "QLinearGlobalAveragePool": (["a", *A, *A], {}),
     "QGemm": (["m", *A, "n", *B, "bias", *C], {"transB": 1}),
     "QGemm to reals": (["m", *A, "n", *B, "bias"], {"transB": 1, "alpha": 0.5}),
 }
-SHAPES = {"a": (2, 3, 4, 5), "b": (3, 1, 5), "d": (2, 2, 4, 5), "m": (3, 8), "n": (4, 8)}
+SHAPES = {"a": (2, 3, 4, 5), "b": (3, 1, 5), "c": (4, 5), "d": (2, 2, 4, 5), "m": (3, 8), "n": (4, 8)}
 
 
 def model(name: str) -> Any:
@@ -41,7 +44,8 @@ def model(name: str) -> Any:
     for position, item in enumerate(given):
         label = item if isinstance(item, str) else f"c{position}"
         if isinstance(item, str) and item != "bias":
-            inputs.append(onnx.helper.make_tensor_value_info(item, 2, SHAPES[item]))
+            kind = onnx.TensorProto.BOOL if item == "c" else onnx.TensorProto.UINT8
+            inputs.append(onnx.helper.make_tensor_value_info(item, kind, SHAPES[item]))
         else:
             bias = np.array([300, -20, 7, 0], np.int32)
             number = np.array(item, np.float32 if isinstance(item, float) else np.uint8) if (
@@ -65,6 +69,7 @@ def test_a_quantized_operator_agrees(name: str) -> None:
     random = np.random.default_rng(2)
     feeds = {v.name: random.integers(0, 256, v.shape).astype(np.uint8)
              for v in session.get_inputs()}  # fmt: skip
+    feeds |= {name: codes > 100 for name, codes in feeds.items() if name == "c"}
     (expected,) = session.run(None, feeds)
     converted = tvm_nnef.convert(proto)
     compiled = tvm_nnef.build(converted, progress=False)
