@@ -34,7 +34,14 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "QGemm": (["m", *A, "n", *B, "bias", *C], {"transB": 1}),
     "QGemm to reals": (["m", *A, "n", *B, "bias"], {"transB": 1, "alpha": 0.5}),
 }
-SHAPES = {"a": (2, 3, 4, 5), "b": (3, 1, 5), "c": (4, 5), "d": (2, 2, 4, 5), "m": (3, 8), "n": (4, 8)}
+SHAPES = {
+    "a": (2, 3, 4, 5),
+    "b": (3, 1, 5),
+    "c": (4, 5),
+    "d": (2, 2, 4, 5),
+    "m": (3, 8),
+    "n": (4, 8),
+}
 
 
 def model(name: str) -> Any:
