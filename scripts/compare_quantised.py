@@ -1,14 +1,15 @@
 """Quantize the networks of the onnx package, and compare them compiled with ONNX Runtime.
 
-Each network (random weights, without its final softmax) is quantized by ``onnxruntime.quantization``
-in three forms: ``qdq`` (static, per channel), ``qop`` (static, QOperator) and ``dyn`` (dynamic). Each
-form is converted, built and run in a process of its own, with a limit of memory and time.
+Each network (random weights, without its final softmax) is quantized by
+``onnxruntime.quantization`` in three forms: ``qdq`` (static, per channel), ``qop`` (static,
+QOperator) and ``dyn`` (dynamic). Each form is converted, built and run in a process of its own,
+with a limit of memory and time.
 
 Differences are given in steps of the output's quantization. A value in the middle of two codes is
-rounded either way, and what follows makes more of it; so the columns ``moved`` and ``optimized`` say
-what ONNX Runtime itself makes of an input that is changed by one hundredth of a code, and of its
-graph optimizations. A network agrees if it differs by no more than one step, or than twice the
-larger of the two. Ends with status 1 if any does not.
+rounded either way, and what follows amplifies it. The columns ``moved`` and ``optimized`` show by
+how much ONNX Runtime differs from itself: for an input that is changed by at most one hundredth of
+a code, and with its graph optimizations. A network agrees if it differs by no more than one step,
+or than twice the larger of the two. Ends with status 1 if any does not.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def _session(path: Path, optimize: bool) -> Any:
 
 
 def agrees(row: Mapping[str, float]) -> bool:
-    """Whether the difference is one step, or explained by ONNX Runtime's own; half a percent more."""
+    """Whether the difference is one step, or explained by ONNX Runtime's own; 0.5 % more."""
     return row["steps"] <= 1.005 * max(1.0, 2 * row["moved"], 2 * row["optimized"])
 
 
