@@ -144,3 +144,32 @@ def test_one_element_is_dequantized_by_a_scale_of_one_element() -> None:
     opset = onnx.helper.make_opsetid("", 18)
     model = tvm_nnef.convert(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8))
     assert tvm_nnef.evaluate(model, np.array([-5], np.int8))[0].tolist() == [-2.0]
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_a_quantized_convolution_in_groups_and_what_follows_agree(group: int) -> None:
+    """Each sum after the convolution reads the one before it twice."""
+    random = np.random.default_rng(5)
+    weight = random.integers(-127, 128, (9, 6 // group, 3, 3)).astype(np.int8)
+    values = {"w": weight, "ws": random.uniform(0.01, 0.02, 9).astype(np.float32),
+              "wz": np.zeros(9, np.int8), "s": np.float32(0.02), "z": np.uint8(128),
+              "bias": random.integers(-500, 500, 9).astype(np.int32)}  # fmt: skip
+    names = ["x", "s", "z", "w", "ws", "wz", "s", "z", "bias"]
+    nodes = [onnx.helper.make_node("QLinearConv", names, ["y0"], group=group, pads=[1] * 4)]
+    for step in range(4):
+        names = [f"y{step}", "s", "z", f"y{step}", "s", "z", "s", "z"]
+        nodes.append(onnx.helper.make_node("QLinearAdd", names, [f"y{step + 1}"],
+                                           domain="com.microsoft"))  # fmt: skip
+    inputs = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 6, 5, 7])]
+    outputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, [1, 9, 5, 7])
+               for name in ("y0", "y4")]  # fmt: skip
+    weights = [onnx.numpy_helper.from_array(np.asarray(v), name) for name, v in values.items()]
+    graph = onnx.helper.make_graph(nodes, "groups", inputs, outputs, weights)
+    opsets = [onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("com.microsoft", 1)]
+    proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    x = random.integers(0, 256, (1, 6, 5, 7)).astype(np.uint8)
+    expected = runtime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    found = tvm_nnef.build(tvm_nnef.convert(proto), verify=True, progress=False)(x)
+    for ours, theirs, allowed in zip(found, expected, (1, 16), strict=True):
+        assert np.ptp(theirs) > 100
+        np.testing.assert_allclose(np.asarray(ours, int), theirs.astype(int), atol=allowed, rtol=0)
