@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import IRModule, s_tir, tirx
 
 from tvm_nnef.schedules.analysis.accesses import contiguity, is_cheap
-from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
+from tvm_nnef.schedules.analysis.expressions import loads, size
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 FALLBACK = "cpu.fallback"
@@ -34,6 +34,13 @@ _PARTIAL_SUMS = (16, 8, 4)
 
 _GROWTH_OF_INLINED = 4
 """A costly block is computed anew in its consumer unless that has so many times its elements."""
+
+LONGEST_EXPRESSION = 1 << 10
+"""The nodes that an expression may have after inlining.
+
+In a chain of quantizations each reads its operand several times. With four times as many nodes it
+takes ten times as long to compile, and runs no faster.
+"""
 
 
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
