@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tvm_nnef
+from tvm_nnef.syntax import parse
+from tvm_nnef.syntax.errors import BLOCKS, EXAMPLES
 
 PLAIN = "graph G { @input { x: real[4]; } @output { y: real[4]; } @compose { y = x; } }\n"
 
@@ -121,3 +128,80 @@ def test_operators_without_a_body(operators: str, call: str, severity: str) -> N
 def test_a_standard_operator_without_a_body_is_fine() -> None:
     text = "import layout; graph G { @input { x: real[4]; } @output { i: int; } "
     assert tvm_nnef.check(text + "@compose { i = layout.nonzero(x); } }\n") == []
+
+
+@pytest.mark.parametrize("dialect", ["draft", "tools"])
+def test_a_statement_that_cannot_be_read_comes_with_an_example(dialect: str) -> None:
+    assert set(EXAMPLES) == set(BLOCKS)
+    for block, statement in EXAMPLES.items():
+        parse(f"graph G {{ {block} {{ {statement} }} }}", dialect=dialect)
+        (found,) = errors(f"graph G {{ {block} {{ = ; }} }}", dialect=dialect)
+        assert found.hint == f"'{block}' holds statements such as '{statement}'"
+
+
+@pytest.mark.parametrize(("text", "hint"), [
+    ("graph G { x }", "a definition consists of blocks such as '@input"),
+    ("graph G { @input { x: real[1]; } x }", "a definition consists of blocks such as '@input"),
+    ("import math;\n5", "a text consists of imports and definitions such as 'graph Net"),
+    (PLAIN.replace("y = x", "y = q"), "a tensor is an '@input', a '@variable', or a result"),
+    (PLAIN.replace("y = x", "y = relu6(x)"), "write 'module.operator'"),
+    (PLAIN.replace("@output", "@using { m = k + 1; } @output"), "a number is an '@attrib'"),
+    (PLAIN.replace("y = x", "if x then y = x else y = x"), "as in 'y = if c then a else b'"),
+    (PLAIN.replace("y = x", "y = layout.transpose{perm=[1, 0]}(x)"), "'import layout;'"),
+    ("import layout;" + PLAIN.replace("y = x", "y = layout.unsqueeze{axes=[0]}(x)"),
+     "'~' stands for a dimension that is computed"),
+])  # fmt: skip
+def test_hints_for_common_mistakes(text: str, hint: str) -> None:
+    assert hint in str(errors(text)[0].hint)
+
+
+def test_a_wrong_rank_names_the_operators_that_change_ranks() -> None:
+    operator = "operator row { @input { x: real[n, m]; } @output { y: real[n, m]; } "
+    text = f"{operator} @compose {{ y = x; }} }}\n" + PLAIN.replace("y = x", "y = row(x)")
+    assert any("layout.unsqueeze" in str(each.hint) for each in errors(text))
+
+
+def _damaged(text: str, seed: int) -> str:
+    """A text with one word left out, repeated, or moved."""
+    chance = random.Random(seed)
+    words = re.findall(r"\w+|\s+|[^\w\s]", text)
+    at = chance.randrange(len(words))
+    words[at : at + 1] = chance.choice([[], [words[at]] * 2, [chance.choice(words)]])
+    return "".join(words)
+
+
+def test_nearly_all_errors_of_damaged_texts_have_a_hint() -> None:
+    """Only assertions of operators have none; their message says what must hold."""
+    examples = sorted((Path(__file__).parents[1] / "docs" / "examples").rglob("*.sknd"))
+    texts = [path.read_text("utf-8") for path in examples]
+    texts = [text for text in texts if len(text) < 3000] or texts
+    found = [
+        each for seed in range(60) for each in errors(_damaged(texts[seed % len(texts)], seed))
+    ]
+    assert len(found) > 30
+    without = [each.message for each in found if not each.hint]
+    assert len(without) <= len(found) // 20, without
+
+
+MOST_WITHOUT = 184
+"""How many places raise an error without a hint; the number may only shrink."""
+
+
+def _without_hint(path: Path) -> Iterator[str]:
+    """The calls in a file that make an error without a hint."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        positional = {"error": 3, "Diagnostic": 3, "Unconvertible": 2}.get(name, 0)
+        named = any(each.arg in (None, "hint") for each in node.keywords)
+        if positional and not named and len(node.args) < positional:
+            yield f"{path.name}:{node.lineno}"
+
+
+def test_the_number_of_errors_without_a_hint_does_not_grow() -> None:
+    root = Path(__file__).parents[1]
+    files = [path for name in ("tvm_nnef", "converters", "schedules")
+             for path in (root / name).rglob("*.py")]  # fmt: skip
+    found = [each for path in sorted(files) for each in _without_hint(path)]
+    assert len(found) <= MOST_WITHOUT, found

@@ -14,7 +14,7 @@ import numpy as np
 
 from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.steps import results
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, array, largest
+from tvm_nnef.converters.onnx.symbolic import Extent, Shape, array, largest, product
 from tvm_nnef.converters.onnx.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.onnx.types import Array, broadcast, kind
 
@@ -162,6 +162,9 @@ class Builder:
             return x
         if x.value is not None and _known(wanted):
             return self._changed(x, x.value.reshape(wanted))
+        if _known(x.shape) and _known(wanted) and product(x.shape) != product(wanted):
+            reason = f"{list(x.shape)} cannot be reshaped to {list(wanted)}"
+            raise Unconvertible(reason, "correct the model, or its input shapes", mismatch=True)
         if not wanted:
             return self.call("layout.squeeze", x, as_shape=(), axes=list(range(x.rank)))
         if not x.rank:

@@ -33,7 +33,13 @@ from tvm_nnef.converters.onnx.node import (
 )
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
-from tvm_nnef.converters.onnx.refusal import Unconvertible, explained, told, without_converter
+from tvm_nnef.converters.onnx.refusal import (
+    Mismatch,
+    Unconvertible,
+    explained,
+    told,
+    without_converter,
+)
 from tvm_nnef.converters.onnx.registry import Table, find, standard
 from tvm_nnef.converters.onnx.sequences import (
     Sequences,
@@ -74,11 +80,14 @@ class _Context:
     symbols: Mapping[str, Symbolic]
     bounds: Bounds
     problems: list[Diagnostic] = field(default_factory=list)
+    mismatches: list[Diagnostic] = field(default_factory=list)
     sequences: Sequences = field(default_factory=dict)
 
     def refuse(self, node: onnx.NodeProto, opsets: Mapping[str, int], why: Unconvertible) -> None:
         """Keeps what is to be told of a node, once."""
         found = told(why, node, opsets, self.model.path)
+        if why.mismatch:
+            self.mismatches.append(found)
         if found not in self.problems:
             self.problems.append(found)
 
@@ -391,6 +400,11 @@ def _subgraph(
         inner[value.name] = argument
     before = len(context.problems)
     outputs = _run(context, graph, inner, builder, opsets)
-    if len(context.problems) > before or len(outputs) < len(graph.output):
+    problems = context.problems[before:]
+    if problems and all(each in context.mismatches for each in problems):
+        # They are reported unless the subgraph is a branch that may never be taken.
+        del context.problems[before:]
+        raise Mismatch(problems)
+    if problems or len(outputs) < len(graph.output):
         raise NnefError([])  # what is wrong inside has been told
     return outputs

@@ -118,7 +118,8 @@ def _by_schema(
         # Of what is around a subgraph the inference knows nothing here.
         inner = any(attribute.HasField("g") for attribute in proto.attribute)
         if not inner and proto.op_type not in _LENIENT:
-            raise Unconvertible(_sentence(cause), "correct the model") from cause
+            text = _sentence(cause)
+            raise Unconvertible(text, "correct the model", mismatch=True) from cause
         return {}
     except (onnx.checker.ValidationError, RuntimeError, ValueError):
         return {}

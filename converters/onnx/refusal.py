@@ -8,15 +8,22 @@ from pathlib import Path
 
 import onnx
 
-from tvm_nnef.diagnostics import Diagnostic, did_you_mean
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 
 class Unconvertible(Exception):
-    """A node that cannot be converted, with what a user can do about it."""
+    """A node that cannot be converted, with what a user can do about it.
 
-    def __init__(self, reason: str, hint: str | None = None) -> None:
+    ``mismatch`` says that the operator is known, and does not take inputs of these shapes.
+    """
+
+    def __init__(self, reason: str, hint: str | None = None, *, mismatch: bool = False) -> None:
         super().__init__(reason)
-        self.reason, self.hint = reason, hint
+        self.reason, self.hint, self.mismatch = reason, hint, mismatch
+
+
+class Mismatch(NnefError):
+    """A subgraph in which nothing is wrong but that shapes do not fit together."""
 
 
 def told(
@@ -68,11 +75,13 @@ def explained(
     reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
     if isinstance(problem, ValueError):
         (text, *_) = str(problem).splitlines() or [""]
-        return Unconvertible(text, f"correct the model; it was noticed in {place}")
+        found = f"correct the model; it was noticed in {place}"
+        return Unconvertible(text, found, mismatch=not custom)
     if not custom:
         shown = ", ".join(inputs) or "no inputs"
         hint = f"correct the model; if other tools run it, report this ({reason} in {place})"
-        return Unconvertible(f"it cannot be converted with these inputs: {shown}", hint)
+        reason = f"it cannot be converted with these inputs: {shown}"
+        return Unconvertible(reason, hint, mismatch=True)
     hint = f"the converter of the operator is wrong, or the model is; it failed in {place}"
     return Unconvertible(f"its converter fails with {reason}", hint)
 

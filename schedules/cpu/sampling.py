@@ -230,7 +230,7 @@ class _Tables:
     reduction: Reduction
     channels: Sequence[Axis]
     dtype: str
-    lane: Var
+    lane: tirx.Var
     analyzer: sym.Analyzer
     made: list[tuple[Buffer, PrimExpression]] = field(default_factory=list)
     views: list[Statement] = field(default_factory=list)

@@ -158,3 +158,12 @@ def test_the_command_line_runs_with_checks(tmp_path: Path, capsys: Any) -> None:
     assert main(["run", str(model), "--input", str(inputs)]) == 0
     assert main(["run", str(model), "--input", str(inputs), "--checked"]) == 1
     assert "outside of 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_kernels_on_narrow_reals_are_compared(wrong: Any, dtype: str) -> None:
+    types = {"x": dtype, "y": dtype}
+    tvm_nnef.build(SUM, machine_types=types, verify=True, progress=False)
+    wrong(_difference_for_sum)
+    with pytest.raises(KernelError, match="differs by up to"):
+        tvm_nnef.build(SUM, machine_types=types, verify=True, progress=False)

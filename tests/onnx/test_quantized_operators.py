@@ -25,13 +25,23 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "QLinearMul": (["a", *A, "b", *B, *C], {}),
     "QLinearSigmoid": (["a", *A, 1 / 256, 0], {}),
     "QLinearLeakyRelu": (["a", *A, *C], {"alpha": 0.2}),
+    "QLinearSoftmax": (["a", *A, 1 / 256, 0], {"opset": 13}),
+    "QLinearSoftmax before opset 13": (["a", *A, 1 / 256, 0], {"opset": 12, "axis": 2}),
+    "QLinearWhere": (["c", "a", *A, "b", *B, *C], {}),
     "QLinearConcat": ([*C, "a", *A, "d", *B], {"axis": 1}),
     "QLinearAveragePool": (["a", *A, *A], POOL),
     "QLinearGlobalAveragePool": (["a", *A, *A], {}),
     "QGemm": (["m", *A, "n", *B, "bias", *C], {"transB": 1}),
     "QGemm to reals": (["m", *A, "n", *B, "bias"], {"transB": 1, "alpha": 0.5}),
 }
-SHAPES = {"a": (2, 3, 4, 5), "b": (3, 1, 5), "d": (2, 2, 4, 5), "m": (3, 8), "n": (4, 8)}
+SHAPES = {
+    "a": (2, 3, 4, 5),
+    "b": (3, 1, 5),
+    "c": (4, 5),
+    "d": (2, 2, 4, 5),
+    "m": (3, 8),
+    "n": (4, 8),
+}
 
 
 def model(name: str) -> Any:
@@ -41,7 +51,8 @@ def model(name: str) -> Any:
     for position, item in enumerate(given):
         label = item if isinstance(item, str) else f"c{position}"
         if isinstance(item, str) and item != "bias":
-            inputs.append(onnx.helper.make_tensor_value_info(item, 2, SHAPES[item]))
+            kind = onnx.TensorProto.BOOL if item == "c" else onnx.TensorProto.UINT8
+            inputs.append(onnx.helper.make_tensor_value_info(item, kind, SHAPES[item]))
         else:
             bias = np.array([300, -20, 7, 0], np.int32)
             number = np.array(item, np.float32 if isinstance(item, float) else np.uint8) if (
@@ -65,6 +76,7 @@ def test_a_quantized_operator_agrees(name: str) -> None:
     random = np.random.default_rng(2)
     feeds = {v.name: random.integers(0, 256, v.shape).astype(np.uint8)
              for v in session.get_inputs()}  # fmt: skip
+    feeds |= {name: codes > 100 for name, codes in feeds.items() if name == "c"}
     (expected,) = session.run(None, feeds)
     converted = tvm_nnef.convert(proto)
     compiled = tvm_nnef.build(converted, progress=False)
@@ -131,3 +143,32 @@ def test_one_element_is_dequantized_by_a_scale_of_one_element() -> None:
     opset = onnx.helper.make_opsetid("", 18)
     model = tvm_nnef.convert(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8))
     assert tvm_nnef.evaluate(model, np.array([-5], np.int8))[0].tolist() == [-2.0]
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_a_quantized_convolution_in_groups_and_what_follows_agree(group: int) -> None:
+    """Each sum after the convolution reads the one before it twice."""
+    random = np.random.default_rng(5)
+    weight = random.integers(-127, 128, (9, 6 // group, 3, 3)).astype(np.int8)
+    values = {"w": weight, "ws": random.uniform(0.01, 0.02, 9).astype(np.float32),
+              "wz": np.zeros(9, np.int8), "s": np.float32(0.02), "z": np.uint8(128),
+              "bias": random.integers(-500, 500, 9).astype(np.int32)}  # fmt: skip
+    names = ["x", "s", "z", "w", "ws", "wz", "s", "z", "bias"]
+    nodes = [onnx.helper.make_node("QLinearConv", names, ["y0"], group=group, pads=[1] * 4)]
+    for step in range(4):
+        names = [f"y{step}", "s", "z", f"y{step}", "s", "z", "s", "z"]
+        nodes.append(onnx.helper.make_node("QLinearAdd", names, [f"y{step + 1}"],
+                                           domain="com.microsoft"))  # fmt: skip
+    inputs = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 6, 5, 7])]
+    outputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, [1, 9, 5, 7])
+               for name in ("y0", "y4")]  # fmt: skip
+    weights = [onnx.numpy_helper.from_array(np.asarray(v), name) for name, v in values.items()]
+    graph = onnx.helper.make_graph(nodes, "groups", inputs, outputs, weights)
+    opsets = [onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("com.microsoft", 1)]
+    proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    x = random.integers(0, 256, (1, 6, 5, 7)).astype(np.uint8)
+    expected = runtime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    found = tvm_nnef.build(tvm_nnef.convert(proto), verify=True, progress=False)(x)
+    for ours, theirs, allowed in zip(found, expected, (1, 16), strict=True):
+        assert np.ptp(theirs) > 100
+        np.testing.assert_allclose(np.asarray(ours, int), theirs.astype(int), atol=allowed, rtol=0)

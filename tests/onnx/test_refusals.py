@@ -274,7 +274,7 @@ def test_every_opset_from_7_up(make_model: Any, opset: int) -> None:
 def test_the_command_writes_no_model_whose_shapes_do_not_fit(
     make_model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each node can be converted, but there are not as many elements as a shape says."""
+    """There are not as many elements as a shape says."""
     proto = make_model(
         [node("Reshape", ["x", "w"], ["y"])],
         [("x", "float32", [2, 7])],
@@ -284,8 +284,7 @@ def test_the_command_writes_no_model_whose_shapes_do_not_fit(
     onnx.save(proto, tmp_path / "m.onnx")
     assert main(["convert", str(tmp_path / "m.onnx"), str(tmp_path / "out")]) == 1
     shown = capsys.readouterr().err
-    assert "y = layout.reshape{" in shown
-    assert "14" in shown
+    assert "node 'y' (Reshape, opset 17): [2, 7] cannot be reshaped to [5, 3]" in shown
     assert [each.name for each in tmp_path.iterdir()] == ["m.onnx"]
 
 

@@ -128,7 +128,11 @@ class Row:
 
     def _hint(self) -> str | None:
         if self.node is None:
-            return "the compiled kernels are wrong: 'tvm-nnef build --dump-dir DIR' shows them"
+            return (
+                "a compiled kernel is wrong: 'build(verify=True)' checks each by itself; or the "
+                "model rounds to codes, as quantized ones do, and a value next to the middle of "
+                "two was rounded the other way"
+            )
         if self.origin is not None:
             text = "the conversion is wrong; else it is how the operator is lowered"
             return f"where 'mapped' and 'reference' agree on it, {text}"

@@ -32,7 +32,9 @@ SIZES = (1, 3, 8, 17)
 """The sizes of dynamic dimensions, as far as they are within their bounds."""
 
 _EPSILONS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-_ROUNDINGS = 64
+_ROUNDINGS = {"float64": 64, "float32": 64, "float16": 8, "bfloat16": 8}
+"""How many roundings may differ; formulas on narrow reals are computed in float32 in between."""
+
 _JUMPS = 0.02
 """How many elements may differ if a kernel rounds, compares or orders real numbers."""
 
@@ -184,7 +186,7 @@ def _failure(kernel: Callable[..., object], arguments: Sequence[Any]) -> str | N
 def difference_of(found: Any, expected: Any, function: PrimFunction) -> Difference | None:
     """How a tensor differs from what a kernel should compute; None if only by rounding."""
     one, other = (np.asarray(each.numpy()) for each in (found, expected))
-    if one.dtype.kind not in "f":
+    if one.dtype.name not in _EPSILONS:
         wrong = one != other
         gap = np.abs(one.astype("float64") - other.astype("float64"))
     else:
@@ -209,8 +211,9 @@ def _tolerance(function: PrimFunction) -> float:
     buffers: list[Any] = []
     tvm_ffi.structural_walk(function.body, (tirx.BufferStore, buffers.append))
     dtypes |= {str(store.buffer.dtype) for store in buffers}
-    epsilon = max((_EPSILONS.get(dtype, 0.0) for dtype in dtypes), default=0.0)
-    return epsilon * (_ROUNDINGS + math.sqrt(_reduction_length(function)))
+    length = math.sqrt(_reduction_length(function))
+    errors = (_EPSILONS[dtype] * (_ROUNDINGS[dtype] + length) for dtype in dtypes & set(_EPSILONS))
+    return max(errors, default=0.0)
 
 
 def _reduction_length(function: PrimFunction) -> int:

@@ -253,7 +253,8 @@ class Composer:
     ) -> tuple[Operand, ...]:
         self.budget.spend("operations", OPERATION, call.span)
         if len(frame.trace) >= MAX_DEPTH:
-            raise error("operators invoke each other without end", call.span)
+            hint = "an operator may not invoke itself; repeat with 'do', 'while' or 'unroll'"
+            raise error("operators invoke each other without end", call.span, hint=hint)
         label = call.label.name if call.label else self.label(targets)
         env, operands = bind(definition, invocation, frame.env, partial(self.constant, frame))
         scope = scope_of(definition, call, label, frame)

@@ -175,7 +175,10 @@ def check_result(
     complaint = _disagreement(parameter.name.name, parameter.type, operand, env)
     if complaint:
         note = Note(f"'{parameter.name.name}' is declared here", parameter.span)
-        raise error(f"output {complaint}", place, notes=(note,))
+        raise error(f"output {complaint}", place, hint=_CORRECTION, notes=(note,))
+
+
+_CORRECTION = "correct the declaration; '~' stands for a dimension that is computed"
 
 
 def check_target(target: nodes.Target, operand: Operand, env: Environment) -> None:
@@ -184,7 +187,7 @@ def check_target(target: nodes.Target, operand: Operand, env: Environment) -> No
         spec = nodes.TypeSpec(target.type, shape=target.shape, pack=target.pack, span=target.span)
         complaint = _disagreement(target.name.name, spec, operand, env)
         if complaint:
-            raise error(complaint, target.span)
+            raise error(complaint, target.span, hint=_CORRECTION)
 
 
 def _disagreement(

@@ -91,5 +91,5 @@ def check_applied(waiting: Mapping[str, Entry], scope: str, known_names: Iterabl
         if entry.scope == scope:
             names = [name.removeprefix(f"{scope}.") for name in known_names]
             written = entry.node.tensor
-            hint = did_you_mean(str(written), names)
+            hint = did_you_mean(str(written), names) or "name a result, an input or a variable"
             raise error(f"there is no tensor '{written}' to quantize", written.span, hint=hint)

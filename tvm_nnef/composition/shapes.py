@@ -91,7 +91,8 @@ class ShapeBinder:
             raise self._error(parameter, "which dimensions belong to which pack is ambiguous")
         if rank < taken or (rank > taken and not flexible):
             wanted = f"{taken} or more" if flexible else f"{taken}"
-            raise self._error(parameter, f"expected rank {wanted}, found rank {rank}")
+            hint = "'layout.unsqueeze', 'layout.squeeze' and 'layout.reshape' change the rank"
+            raise self._error(parameter, f"expected rank {wanted}, found rank {rank}", hint)
         for index in flexible:
             pack = declared[index].pack
             if pack is not None and pack.length is not None:
@@ -217,9 +218,12 @@ class ShapeBinder:
         text = [f"input {_name(parameter)}: ", *message]
         self.env.symbols.require(condition, text, self.place, (note,))
 
-    def _error(self, parameter: nodes.Parameter, message: str) -> NnefError:
+    def _error(
+        self, parameter: nodes.Parameter, message: str, hint: str | None = None
+    ) -> NnefError:
         note = Note(f"{_name(parameter)} is declared here", parameter.span)
-        return error(f"input {_name(parameter)}: {message}", self.place, notes=(note,))
+        message = f"input {_name(parameter)}: {message}"
+        return error(message, self.place, hint=hint, notes=(note,))
 
 
 def _name(parameter: nodes.Parameter) -> str:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes  # noqa: F401  NumPy knows the name "bfloat16" once this is imported.
 import numpy as np
 import tvm_ffi
 from tvm import relax, tirx
@@ -183,6 +184,6 @@ def _random(shape: tuple[int, ...], dtype: str, least: int, most: int) -> Any:
         return np.resize(generator.integers(least, most + 1, _PATTERN).astype(dtype), shape)
     if dtype == "bool":
         return np.resize(generator.integers(0, 2, _PATTERN).astype(bool), shape)
-    if dtype in ("float16", "float32", "float64"):
+    if dtype in ("float16", "bfloat16", "float32", "float64"):
         return np.resize(generator.standard_normal(_PATTERN).astype(dtype), shape)
     return None

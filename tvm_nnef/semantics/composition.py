@@ -100,7 +100,7 @@ def check_quantizations(definition: CheckedDefinition, program: Program, context
             context.report.error(
                 f"there is no tensor '{path}' to quantize",
                 path.span,
-                did_you_mean(str(path), tensors),
+                did_you_mean(str(path), tensors) or "name a result, an input or a variable",
             )
         check_quantizer(quantization.quantizer, caller)
 

@@ -61,4 +61,11 @@ class Context:
     def undefined(self, name: nodes.Identifier) -> None:
         """Reports a name that is not visible."""
         hint = self.elsewhere.get(name.name) or did_you_mean(name.name, self.names)
-        self.report.error(f"'{name.name}' is not defined", name.span, hint)
+        self.report.error(f"'{name.name}' is not defined", name.span, hint or self._declaring())
+
+    def _declaring(self) -> str:
+        """How names are made visible here."""
+        if self.place == "compose":
+            return "a tensor is an '@input', a '@variable', or a result of a line before"
+        index = "an index needs a bound, as in 'i < n'; " if self.place == "lower" else ""
+        return f"{index}a number is an '@attrib', is set in '@using', or is a dimension of an input"

@@ -116,6 +116,7 @@ def _condition(condition: nodes.Body, caller: Caller) -> None:
         report.error(
             f"a condition must be of type bool, not {caller.context.generics.describe(found.base)}",
             condition.span,
+            "compare it, as in 'n != 0' or 'math.gt(x, 0.0)'",
         )
     elif found.packed:
         report.error("a condition cannot be a pack", condition.span, "fold it, as in 'c && ..'")

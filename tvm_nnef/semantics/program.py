@@ -207,6 +207,7 @@ def _unknown_operator(
     name = path.parts[-1]
     if owner == home.name:
         hint = _found_elsewhere(program, home, name) or did_you_mean(name, home.definitions)
+        hint = hint or "define it in this module, or import its module and write 'module.operator'"
         return error(f"unknown operator '{name}'", path.span, hint=hint)
     known = [key for key in program.modules[owner].definitions if not key.startswith("_")]
     hint = did_you_mean(name, known) or f"'tvm-nnef ops' lists the operators of '{owner}'"

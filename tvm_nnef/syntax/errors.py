@@ -22,6 +22,22 @@ BLOCKS = (
 )  # fmt: skip
 """What can stand in a definition."""
 
+EXAMPLES = {
+    "@dtype": "T: type;",
+    "@attrib": "axis: int = 1;",
+    "@input": "x: real[batch, 3];",
+    "@using": "n = x.rank - 1;",
+    "@constant": "half: real = 0.5;",
+    "@variable": "weight: real[3, 4];",
+    "@output": "y: real[batch, 3];",
+    "@assert": "n > 0: \"'n' must be positive\", n;",
+    "@lower": "y[i,] = x[i,] + 1.0, i < n;",
+    "@compose": "y = nn.relu(x);",
+    "@update": "counter = math.add(counter, step);",
+    "@quantize": "x: quant.zero_point_linear_quantize{zero_point=0, scale=0.5, bits=8};",
+}
+"""What is written in each block, in both dialects."""
+
 _DEFINITIONS = ("operator", "graph", "public")
 
 _WORDS = {
@@ -63,6 +79,7 @@ class _Failure:
     span: Span
     expected: frozenset[str]
     spelling: Spelling
+    kind: str
 
     @property
     def text(self) -> str:
@@ -90,7 +107,7 @@ def explain(
     """
     place = _place(exception, chunk)
     before = Span(chunk.source, chunk.start, place.start)
-    failure = _Failure(chunk, place, _expected(tables, before, kind), spelling)
+    failure = _Failure(chunk, place, _expected(tables, before, kind), spelling, kind)
     if failure.text[:1] in ('"', "'") and len(failure.text) == 1:
         return Diagnostic(
             "the string that begins here is never closed",
@@ -186,6 +203,8 @@ def _hint(failure: _Failure) -> str | None:
         return "is a '}' missing in front of it?"
     if text.isidentifier() and not text.isascii():
         return "names consist of the letters a to z and A to Z, digits and '_'"
+    if text == "if" and "'~'" in expected:
+        return "a branch gives results, as in 'y = if c then a else b'"
     if text.isidentifier() and "a name" in expected:
         return f"'{text}' is a reserved word; choose another name"
     other_dialect = (_foreign_to_tools if failure.spelling.is_tools else _foreign_to_draft)(failure)
@@ -206,7 +225,25 @@ def _hint(failure: _Failure) -> str | None:
         return "the bound of an index is exclusive, as in 'i < n'"
     if "';'" in expected and ("\n" in before[len(before.rstrip()) :] or failure.at_end):
         return "is a ';' missing at the end of the line before?"
-    return None
+    return _example(failure)
+
+
+_OPENED = re.compile(r"(@\w+)\s*\Z")
+
+
+def _example(failure: _Failure) -> str | None:
+    """How a statement of the block around the failure looks; None for an expression by itself."""
+    if failure.kind != "module":
+        return None
+    opened = [span for span in _open_brackets(failure) if span.text == "{"]
+    for brace in reversed(opened):
+        before = brace.source.text[max(failure.chunk.start, brace.start - 80) : brace.start]
+        block = _OPENED.search(before)
+        if block is not None and block[1] in EXAMPLES:
+            return f"'{block[1]}' holds statements such as '{EXAMPLES[block[1]]}'"
+    if opened:
+        return "a definition consists of blocks such as '@input { x: real[batch, 3]; }'"
+    return "a text consists of imports and definitions such as 'graph Net { @input { … } … }'"
 
 
 _LONGEST_CALL = 400

@@ -13,28 +13,66 @@ import onnx
 from onnx import numpy_helper
 
 from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import extent_of
+from tvm_nnef.converters.onnx.decided import decided, extent_of
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.onnx.refusal import Mismatch, Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
 from tvm_nnef.converters.onnx.symbolic import Extent, Shape, number
 from tvm_nnef.converters.onnx.tensors import Block, Branch, Loop, Pack, Result, Tensor
+from tvm_nnef.diagnostics import Diagnostic
 
 
 @operator("If")
 def branch(node: Node, builder: Builder) -> Sequence[Tensor]:
-    """One of two subgraphs."""
+    """One of two subgraphs.
+
+    One whose shapes do not fit together is an error in the run if it is taken.
+    """
     condition = node.input(0)
     bodies = [node.attributes["then_branch"], node.attributes["else_branch"]]
     if condition.value is not None:
         return node.subgraph(bodies[0 if condition.value.reshape(()) else 1], (), builder)
-    blocks = [_block(node, body, builder) for body in bodies]
+    blocks = _branches(node, bodies, builder)
     pairs = list(zip(*(block[1] for block in blocks), strict=True))
     shapes = [_common(then, otherwise) for then, otherwise in pairs]
     finished = [_yielding(inner, outputs, shapes) for inner, outputs in blocks]
     results = [Tensor(then.dtype, shape) for (then, _), shape in zip(pairs, shapes, strict=True)]
     builder.steps.append(Branch(condition, finished[0], finished[1], tuple(results)))
     return results
+
+
+def _branches(
+    node: Node, bodies: Sequence[onnx.GraphProto], builder: Builder
+) -> list[tuple[Builder, list[Tensor]]]:
+    """The steps and outputs of both branches."""
+    blocks: list[tuple[Builder, list[Tensor]] | None] = []
+    problems: list[Diagnostic] = []
+    for body in bodies:
+        try:
+            blocks.append(_block(node, body, builder))
+        except Mismatch as problem:
+            blocks.append(None)
+            problems += [each for each in problem.diagnostics if each not in problems]
+    (likely, *_) = [*filter(None, blocks), None]
+    if likely is None:
+        raise Mismatch(problems)
+    return [_impossible(likely[1], problems[0], builder) if each is None else each
+            for each in blocks]  # fmt: skip
+
+
+def _impossible(
+    likely: Sequence[Tensor], problem: Diagnostic, builder: Builder
+) -> tuple[Builder, list[Tensor]]:
+    """A branch that is an error in the run, with outputs like those of the other branch."""
+    inner = Builder(builder)
+    one = inner.call("math.iden", inner.constant(np.ones(1, bool)))
+    places = decided(inner.call("layout.nonzero", one, as_type="int32"), (1,), 1, 1, inner)
+    message = f"the branch that is taken is wrong for these input shapes: {problem.message}"
+    outputs = []
+    for each in likely:
+        zeros = inner.full(_zero(each.dtype), each.shape, each.dtype)
+        outputs.append(inner.call("onnx.impossible", zeros, places, message=message))
+    return inner, outputs
 
 
 def _yielding(inner: Builder, outputs: Sequence[Tensor], shapes: Sequence[Shape]) -> Block:

@@ -64,11 +64,20 @@ def _leaky_relu(node: Node, builder: Builder) -> Tensor:
     return builder.call("onnx.leaky_relu", node.input(0), alpha=alpha)
 
 
+def _softmax(node: Node, builder: Builder) -> Tensor:
+    """The softmax of the opset that the node names: before 13 over all axes from one on."""
+    x = node.input(0)
+    axis = node.axis(x.rank, -1)
+    axes = [axis] if node.integer("opset") >= 13 else list(range(axis, x.rank))
+    return builder.call("nn.softmax", x, axes=axes)
+
+
 ON_REALS = (
     _on_reals("QLinearAdd", 2, _binary("math.add")),
     _on_reals("QLinearMul", 2, _binary("math.mul")),
     _on_reals("QLinearSigmoid", 1, lambda node, builder: builder.call("nn.sigmoid", node.input(0))),
     _on_reals("QLinearLeakyRelu", 1, _leaky_relu),
+    _on_reals("QLinearSoftmax", 1, _softmax),
     _on_reals("QLinearAveragePool", 1, average_pool),
     _on_reals("QLinearGlobalAveragePool", 1, global_average_pool),
 )
@@ -80,6 +89,13 @@ def qlinear_concat(node: Node, builder: Builder) -> Tensor:
     parts = [_dequantized(node, position, builder) for position in range(2, len(node.inputs), 3)]
     joined = builder.concat(parts, node.axis(parts[0].rank))
     return _quantized(joined, node, 0, builder)
+
+
+@operator("QLinearWhere", domain=DOMAIN)
+def qlinear_where(node: Node, builder: Builder) -> Tensor:
+    """Elements of two tensors of own scales by a condition, with a scale of their own."""
+    left, right = (_dequantized(node, position, builder) for position in (1, 4))
+    return _quantized(builder.select(node.input(0), left, right), node, 7, builder)
 
 
 @operator("QGemm", domain=DOMAIN)

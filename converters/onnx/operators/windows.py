@@ -100,6 +100,10 @@ def window_of(node: Node, inside: Sequence[Extent], size: Sequence[int]) -> Wind
             count = -(-room // step) + 1
             # The last window must begin in the input or the padding in front of it.
             count = minimum(count, (extent + before[axis] - 1) // step + 1)
+        if isinstance(count, int) and count < 1:
+            padded = extent + before[axis] + after[axis]
+            reason = f"its window takes {reach} elements of axis {axis + 2}, which has {padded}"
+            raise Unconvertible(reason, "use larger inputs", mismatch=True)
         out.append(count)
     return Window(
         tuple(size), tuple(stride), tuple(dilation), tuple(before), tuple(after), tuple(inside),

@@ -1,0 +1,187 @@
+"""Quantize the networks of the onnx package, and compare them compiled with ONNX Runtime.
+
+Each network (random weights, without its final softmax) is quantized by
+``onnxruntime.quantization`` in three forms: ``qdq`` (static, per channel), ``qop`` (static,
+QOperator) and ``dyn`` (dynamic). Each form is converted, built and run in a process of its own,
+with a limit of memory and time.
+
+Differences are given in steps of the output's quantization. A value in the middle of two codes is
+rounded either way, and what follows amplifies it. The columns ``moved`` and ``optimized`` show by
+how much ONNX Runtime differs from itself: for an input that is changed by at most one hundredth of
+a code, and with its graph optimizations. A network agrees if it differs by no more than one step,
+or than twice the larger of the two. Ends with status 1 if any does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from bench_models import light_models
+from onnxruntime import quantization
+
+FORMS = ("qdq", "qop", "dyn")
+COLUMNS = ("convert s", "build s", "MiB", "steps", "mean", "moved", "optimized")
+OPSET = 13
+"""Quantization per channel needs it."""
+
+
+class _Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
+    """Two random inputs, from which the ranges of static quantization are taken."""
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        random = np.random.default_rng(7)
+        self._items = iter([{name: random.random(shape, dtype=np.float32)} for _ in range(2)])
+
+    def get_next(self) -> Mapping[str, np.ndarray] | None:
+        return next(self._items, None)
+
+
+def floating(name: str) -> Any:
+    """The network with random weights, up to the input of its final softmax."""
+    model = light_models()[name].make()
+    if model.graph.node[-1].op_type == "Softmax":
+        model.graph.output[0].name = model.graph.node.pop().input[0]
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+    model = onnx.version_converter.convert_version(model, OPSET)
+    model.ir_version = 8
+    return model
+
+
+def quantized(name: str, form: str, folder: Path) -> Path:
+    """The path of the quantized network; a file that is there is taken as it is."""
+    source, target = folder / f"{name}.onnx", folder / f"{name}.{form}.onnx"
+    if not source.exists():
+        onnx.save(floating(name), source)
+    if target.exists():
+        return target
+    if form == "dyn":
+        quantization.quantize_dynamic(source, target)
+        return target
+    (value,) = onnx.load(source).graph.input
+    shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    formats = {"qdq": quantization.QuantFormat.QDQ, "qop": quantization.QuantFormat.QOperator}
+    quantization.quantize_static(
+        source, target, _Samples(value.name, shape), quant_format=formats[form],
+        per_channel=form == "qdq", activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QInt8,
+    )  # fmt: skip
+    return target
+
+
+def output_step(path: Path, output: np.ndarray) -> float:
+    """The scale of the output, or that of 255 codes over its range if it is not quantized."""
+    graph = onnx.load(path).graph
+    scales = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+    producers = {name: node for node in graph.node for name in node.output}
+    node = producers[graph.output[0].name]
+    while node.op_type in ("Reshape", "Flatten", "Identity"):
+        node = producers[node.input[0]]
+    if node.op_type == "DequantizeLinear":
+        return float(scales[node.input[1]])
+    return float(np.ptp(output)) / 255
+
+
+def judge(name: str, form: str, folder: Path) -> dict[str, float]:
+    """What conversion and build take, and by how many steps of its output the network differs."""
+    import tvm_nnef
+
+    path = quantized(name, form, folder)
+    plain, optimized = _session(path, optimize=False), _session(path, optimize=True)
+    (port,) = plain.get_inputs()
+    x = np.random.default_rng(11).random(port.shape, dtype=np.float32)
+    moved = x + np.random.default_rng(12).uniform(-0.01, 0.01, x.shape).astype(np.float32) / 255
+    (expected,) = plain.run(None, {port.name: x})
+    step = output_step(path, expected)
+    began = time.perf_counter()
+    model = tvm_nnef.convert(path)
+    converted = time.perf_counter()
+    executable = tvm_nnef.build(model, progress=False)
+    built = time.perf_counter()
+
+    def steps(output: np.ndarray) -> np.ndarray:
+        return np.abs(output.astype(np.float64) - expected) / step
+
+    found = steps(np.asarray(executable(x)[0]))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    own = [float(steps(session.run(None, {port.name: value})[0]).max())
+           for session, value in ((plain, moved), (optimized, x))]  # fmt: skip
+    numbers = (converted - began, built - converted, memory, found.max(), found.mean(), *own)
+    return dict(zip(COLUMNS, map(float, numbers), strict=True))
+
+
+def _session(path: Path, optimize: bool) -> Any:
+    options, levels = onnxruntime.SessionOptions(), onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimize else levels.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(path, options)
+
+
+def agrees(row: Mapping[str, float]) -> bool:
+    """Whether the difference is one step, or explained by ONNX Runtime's own; 0.5 % more."""
+    return row["steps"] <= 1.005 * max(1.0, 2 * row["moved"], 2 * row["optimized"])
+
+
+def run_alone(name: str, form: str, options: argparse.Namespace) -> dict[str, float] | str:
+    """The row of one form, computed in a process of its own, or what went wrong."""
+    size = int(options.memory * 2**30)
+    command = [sys.executable, __file__, "--one", name, form, "--folder", str(options.folder)]
+    try:
+        done = subprocess.run(
+            command, timeout=options.seconds, capture_output=True, text=True, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"not done after {options.seconds:.0f} s"
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    row: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return row
+
+
+def main() -> int:
+    """Compare all networks that are asked for, and print a row for each form."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = sorted(light_models())
+    parser.add_argument("--models", nargs="+", default=names, choices=names, metavar="NAME")
+    parser.add_argument("--forms", nargs="+", default=FORMS, choices=FORMS)
+    parser.add_argument("--seconds", type=float, default=1200, help="time limit (default: 1200)")
+    parser.add_argument("--memory", type=float, default=16, help="limit in GiB (default: 16)")
+    parser.add_argument("--folder", type=Path, help="where quantized networks are kept")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(judge(*options.one, options.folder)))
+        return 0
+    with tempfile.TemporaryDirectory() as temporary:
+        options.folder = options.folder or Path(temporary)
+        options.folder.mkdir(parents=True, exist_ok=True)
+        print(f"{'':19}" + "".join(f"{each:>11}" for each in COLUMNS), flush=True)
+        failed = 0
+        for name in options.models:
+            for form in options.forms:
+                row = run_alone(name, form, options)
+                good = not isinstance(row, str) and agrees(row)
+                shown = row if isinstance(row, str) else "".join(
+                    f"{row[each]:11.3g}" for each in COLUMNS)  # fmt: skip
+                failed += not good
+                mark = "" if good else "  DIFFERS" if not isinstance(row, str) else ""
+                print(f"{name:15}{form:4}{shown}{mark}", flush=True)
+    print(f"{failed} failed")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
