@@ -21,7 +21,7 @@ from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.places import sweeps
-from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, is_empty, literal
+from tvm_nnef.lower.scalars import FAR_OUTSIDE, INDEX_TYPE, Emitter, HeldIndex, is_empty, literal
 from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.lower.unsigned import signed, unsigned
 from tvm_nnef.tvm_support import compat
@@ -134,8 +134,7 @@ def _nest(
         types.computed, statement, indices, read, types.tables, bounds=bounds, checked=checked
     )
     bindings: list[TirStatement] = []
-    if not checked:
-        emitter = _with_held_indices(statement, emitter, bindings)
+    emitter = _with_held_indices(statement, emitter, bindings)
     body = _step(statement, emitter, buffers, types)
     other = None
     if instead is not None:
@@ -155,11 +154,19 @@ def _with_held_indices(
     """The emitter that takes indices of nested loads from memory, where the ``bindings`` put them.
 
     They are computed before any guard is tested, so what they read is limited to what is there.
+    Whether it was is held, too, in a checked module, where it is tested if the index is used.
     """
     first = replace(emitter, clamped=True)
-    for number, index in enumerate(held_indices(statement)):
+    for number, index in enumerate(held_indices(statement, checked=emitter.checked)):
         value = _held(bindings, first.position(index), f"index{number}")
-        first = replace(first, held={**first.held, index: value})
+        found = HeldIndex(value, value)
+        valid = first.valid(index) if emitter.checked else None
+        if valid is not None:
+            known = _held(bindings, valid, f"valid{number}")
+            zero, outside = tirx.const(0, INDEX_TYPE), tirx.const(FAR_OUTSIDE, INDEX_TYPE)
+            place = tirx.if_then_else(known, zero, outside)
+            found = HeldIndex(value, tirx.BufferLoad(value.source, [place]), known)
+        first = replace(first, held={**first.held, index: found})
     return replace(emitter, held=first.held)
 
 
