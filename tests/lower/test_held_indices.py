@@ -75,7 +75,8 @@ def test_deeply_nested_indices(kind: str, dynamic: bool, form: str) -> None:
 def test_nested_indices_are_short_at_every_depth(kind: str, depth: int) -> None:
     text = nested(KINDS[kind][0], depth)
     model = f"""
-    operator f {{ @input {{ x: int[n]; }} @output {{ y: int[n]; }} @lower {{ y[i,] = {text}, i < n; }} }}
+    operator f {{ @input {{ x: int[n]; }} @output {{ y: int[n]; }}
+      @lower {{ y[i,] = {text}, i < n; }} }}
     graph G {{ @input {{ x: int[n|20]; }} @output {{ y: int[~..]; }} @compose {{ y = f(x); }} }}
     """
     for checked in (False, True):
@@ -111,7 +112,7 @@ def test_index_out_of_bounds_is_reported_if_it_is_used(statement: str, is_used: 
     built = tvm_nnef.build(model, route="formula", progress=False, checked=True)
     if is_used:
         for run in (built, lambda x: tvm_nnef.evaluate(model, x)):
-            with pytest.raises(tvm_nnef.NnefError, match="outside|bounds"):
+            with pytest.raises(tvm_nnef.NnefError, match=r"outside|bounds"):
                 run(TABLE)
     else:
         np.testing.assert_array_equal(built(TABLE)[0], tvm_nnef.evaluate(model, TABLE)[0])
