@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, default=1 << 62, help="how many graphs at most")
     parser.add_argument("--count", type=int, default=30, help="nodes of a graph (default: 30)")
     parser.add_argument("--routes", nargs="+", choices=ROUTES,
-                        help="the routes for each graph (default: one of them in turn)")  # fmt: skip
+                        help="the routes of each graph (default: one, in turn)")  # fmt: skip
     parser.add_argument("--output", type=Path, default=Path("failing_graphs"), metavar="DIR")
     options = parser.parse_args()
     end, judged, left_out, failed = time.monotonic() + options.seconds, 0, 0, 0
