@@ -158,14 +158,15 @@ def _with_held_indices(
     """
     first = replace(emitter, clamped=True)
     for number, index in enumerate(held_indices(statement, checked=emitter.checked)):
-        value = _held(bindings, first.position(index), f"index{number}")
+        buffer = _buffer_of(bindings, first.position(index), f"index{number}")
+        zero, outside = tirx.const(0, INDEX_TYPE), tirx.const(FAR_OUTSIDE, INDEX_TYPE)
+        value = tirx.BufferLoad(buffer, [zero])
         found = HeldIndex(value, value)
         valid = first.valid(index) if emitter.checked else None
         if valid is not None:
             known = _held(bindings, valid, f"valid{number}")
-            zero, outside = tirx.const(0, INDEX_TYPE), tirx.const(FAR_OUTSIDE, INDEX_TYPE)
-            place = tirx.if_then_else(known, zero, outside)
-            found = HeldIndex(value, tirx.BufferLoad(value.source, [place]), known)
+            position = tirx.if_then_else(known, zero, outside)
+            found = HeldIndex(value, tirx.BufferLoad(buffer, [position]), known)
         first = replace(first, held={**first.held, index: found})
     return replace(emitter, held=first.held)
 
@@ -223,7 +224,12 @@ def _bound(bindings: list[TirStatement], value: PrimExpression, name: str) -> Pr
 
 def _held(bindings: list[TirStatement], value: PrimExpression, name: str) -> PrimExpression:
     """A value in memory: where TVM meets the name of a value, it writes out what that means."""
+    return tirx.BufferLoad(_buffer_of(bindings, value, name), [tirx.const(0, "int32")])
+
+
+def _buffer_of(bindings: list[TirStatement], value: PrimExpression, name: str) -> Buffer:
+    """A new buffer of one element, which the ``bindings`` fill with a value."""
     held = tirx.decl_buffer((1,), dtype_of(value), name, scope="local")
-    place = [tirx.const(0, "int32")]
-    bindings += [tirx.AllocBuffer(held), tirx.BufferStore(held, value, place)]
-    return tirx.BufferLoad(held, place)
+    stored = tirx.BufferStore(held, value, [tirx.const(0, "int32")])
+    bindings += [tirx.AllocBuffer(held), stored]
+    return held
