@@ -32,7 +32,9 @@ _WIDTHS = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint3
 def with_opaque_remainders(function: PrimFunction) -> PrimFunction:
     """The function with the remainders by powers of two in its indices hidden from LLVM."""
     count = next((p for p in function.params if p.name == _COUNT), None)
-    if count is None:
+    narrow: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (_NARROWING, narrow.append))
+    if count is None or not any(map(_is_narrow, narrow)):
         return function
     zero = tirx.Var("zero", dtype_of(count))
     rewrite = _Rewrite(zero, _Names(function.body))

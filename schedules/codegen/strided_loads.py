@@ -29,6 +29,10 @@ _FEWEST = 4
 
 def sorted_in_registers(function: PrimFunction) -> PrimFunction:
     """The function with loads of neighbours only, as far as strides are small."""
+    read: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (BUFFER_LOAD, read.append))
+    if all(_Strided.of(load) is None for load in read):
+        return function
     bound: dict[Any, Any] = {}
     tvm_ffi.structural_walk(
         function.body, (tirx.Bind, lambda bind: bound.update({bind.var: bind.value})), order="post"

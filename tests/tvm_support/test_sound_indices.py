@@ -78,3 +78,18 @@ def test_a_condition_that_several_functions_share() -> None:
     )  # fmt: skip
     expected = np.maximum(np.exp(np.tanh(np.pad(x, ((3, 1), (1, 3))).reshape(108))), y)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("factor", ["4634100000", "-4634100000", "2147483648", "5"])
+def test_constant_of_64_bits_wraps_around_in_32(factor: str) -> None:
+    model = f"""
+    operator f {{ @input {{ x: int[n]; }} @output {{ y: int[]; z: int[n]; }} @lower {{
+      y[] = n; y[] *= {factor}; z[i,] = n * {factor} + 1, i < n; }} }}
+    graph G {{ @input {{ x: int[3]; }} @output {{ y: int[]; z: int[3]; }}
+      @compose {{ y, z = f(x); }} }}
+    """
+    y, z = tvm_nnef.build(model, route="formula", progress=False)(np.zeros(3, "int32"))
+    exact = 3 * int(factor)
+    wrapped = np.array([exact, exact + 1]).astype("int32")
+    np.testing.assert_array_equal(y, wrapped[0])
+    np.testing.assert_array_equal(z, np.full(3, wrapped[1]))

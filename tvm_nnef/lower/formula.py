@@ -113,10 +113,10 @@ class FormulaTypes:
         return lambda old, new: signed(binary(function, unsigned(old), new))
 
 
-def is_plain(formula: Formula) -> bool:
+def is_plain(formula: Formula, *, checked: bool = False) -> bool:
     """Whether the formula can be lowered here, and built in reasonable time."""
     return len(formula.statements) <= _MOST_STATEMENTS and all(
-        _is_plain(statement) for statement in formula.statements
+        _is_plain(statement, checked) for statement in formula.statements
     )
 
 
@@ -136,13 +136,13 @@ def tensor_expressions(
     return function
 
 
-def _is_plain(statement: Statement) -> bool:
+def _is_plain(statement: Statement, checked: bool) -> bool:
     written = {store.tensor for store in statement.stores}
     if extents(statement) is None or len(written) < len(statement.stores):
         return False
     if any(load.tensor in written for load in loads(statement)):
         return False
-    if held_indices(statement):
+    if held_indices(statement, checked=checked):
         return False
     if any(named_locals(statement, store.value) for store in statement.stores):
         return False

@@ -8,8 +8,11 @@ TVM takes to simplify it. Input: a statement. Output: the indices to be held. Bu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from tvm_nnef.graph.formula import (
+    Binary,
+    Constant,
     Load,
     Local,
     Scalar,
@@ -24,16 +27,20 @@ from tvm_nnef.graph.formula import (
 MOST_REPEATED = 1 << 6
 """Statements that write at most so many nodes again hold no index, and can be scheduled."""
 
-DEEPEST = 4
-"""Loads of so many levels are written out: TVM takes five times as long for each further one."""
+DEEPEST = 3
+"""Loads of so many levels are written out: TVM takes up to 40 times as long for each further one,
+which is a minute for four of them with remainders by dynamic dimensions."""
 
 
-def held_indices(statement: Statement) -> tuple[Scalar, ...]:
-    """The indices that read elements, each after those it contains; none if few are nested."""
+def held_indices(statement: Statement, *, checked: bool = False) -> tuple[Scalar, ...]:
+    """The indices that read elements, each after those it contains; none if few are nested.
+
+    ``checked`` is that of :class:`tvm_nnef.lower.scalars.Emitter`.
+    """
     reading = dict.fromkeys(_reading_indices(statement))
     if not reading:
         return ()
-    is_large = _depth(statement) > DEEPEST or _repeated(statement) > MOST_REPEATED
+    is_large = _depth(statement) > DEEPEST or _repeated(statement, checked) > MOST_REPEATED
     return tuple(reading) if is_large else ()
 
 
@@ -86,45 +93,59 @@ def _depth(statement: Statement) -> int:
     return max(map(depth, outer), default=0)
 
 
-def _repeated(statement: Statement) -> int:
+def _repeated(statement: Statement, checked: bool) -> int:
     """How many nodes more than those of the statement its expressions have, written out."""
-    sizes: dict[str, tuple[int, int]] = {}
+    sizes = _Sizes(checked)
     for local in statement.locals:
-        sizes[local.name] = _sizes(local.value, sizes)
+        sizes.locals[local.name] = sizes.of(local.value)
     roots = [store.value for store in statement.stores]
     roots += [] if statement.condition is None else [statement.condition]
-    total = sum(written - least for written, least in (_sizes(each, sizes) for each in roots))
+    found = [sizes.of(each) for each in roots]
     for store in statement.stores:
-        total += sum(_repeated_nodes(each, sizes) for each in store.subscripts)
+        found += map(sizes.of_subscript, store.subscripts)
     for _, _, subscript in guards(statement):
-        total += 2 * _repeated_nodes(subscript, sizes)
-    return total
+        found += [sizes.of_subscript(subscript)] * 2
+    return sum(written - least for written, least in found)
 
 
-def _repeated_nodes(subscript: Subscript, sizes: dict[str, tuple[int, int]]) -> int:
-    written, least = _subscript_sizes(subscript, sizes)
-    return written - least
+_DIVISIONS = frozenset({"floordiv", "ceildiv", "truncdiv", "awaydiv", "floormod", "truncmod"})
+
+_OCCURRENCES_OF_DIVISOR = 5
+"""How often a divisor occurs that is not constant: in tests for 0 and -1, and as the divisor."""
+
+_OCCURRENCES_TESTED = 3
+"""How often an index occurs that is tested against both bounds: in two tests, and as the value."""
 
 
-def _sizes(scalar: Scalar, sizes: dict[str, tuple[int, int]]) -> tuple[int, int]:
-    """The nodes of a scalar as written out, and those if each index occurred once."""
-    match scalar:
-        case Local(name):
-            return sizes[name]
-        case Load(_, subscripts):
-            inner = [_subscript_sizes(each, sizes) for each in subscripts]
-        case _:
-            inner = [_sizes(each, sizes) for each in children(scalar)]
-    return 1 + sum(each[0] for each in inner), 1 + sum(each[1] for each in inner)
+def _is_static(scalar: Scalar) -> bool:
+    return isinstance(scalar, Constant) and isinstance(scalar.value, int)
 
 
-_OCCURRENCES_REMAPPED = 3
-"""How often the index of a remapped subscript occurs: in two tests, and as the value."""
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The nodes of scalars as written out, and those if each index occurred once."""
 
+    checked: bool
+    locals: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-def _subscript_sizes(subscript: Subscript, sizes: dict[str, tuple[int, int]]) -> tuple[int, int]:
-    written, least = _sizes(subscript.index, sizes)
-    if subscript.below is not None:
-        written *= _OCCURRENCES_REMAPPED
-    rest = [_sizes(each, sizes) for each in parts(subscript)[1:]]
-    return written + sum(each[0] for each in rest), least + sum(each[1] for each in rest)
+    def of(self, scalar: Scalar) -> tuple[int, int]:
+        match scalar:
+            case Local(name):
+                return self.locals[name]
+            case Load(_, subscripts):
+                inner = [self.of_subscript(each) for each in subscripts]
+            case Binary(function, left, right) if function in _DIVISIONS and not _is_static(right):
+                written, least = self.of(right)
+                inner = [self.of(left), (written * _OCCURRENCES_OF_DIVISOR, least)]
+            case _:
+                inner = [self.of(each) for each in children(scalar)]
+        return 1 + sum(each[0] for each in inner), 1 + sum(each[1] for each in inner)
+
+    def of_subscript(self, subscript: Subscript) -> tuple[int, int]:
+        written, least = self.of(subscript.index)
+        is_remapped = subscript.below is not None
+        written *= _OCCURRENCES_TESTED if is_remapped else 1
+        if self.checked and (is_remapped or not subscript.guarded):
+            written *= _OCCURRENCES_TESTED
+        rest = [self.of(each) for each in parts(subscript)[1:]]
+        return written + sum(each[0] for each in rest), least + sum(each[1] for each in rest)

@@ -80,7 +80,7 @@ def call_formula(
     if search is not None and not _reads_unsigned(search, types):
         return _call_search(builder, formula, search, operands, arguments, types, name)
     used = occurring(_constants(formula))
-    if is_plain(formula):
+    if is_plain(formula, checked=types.checked):
         function = tensor_expressions(formula, operands, types, name)
         return call_kernel(builder, function, arguments, name, symbols=used)
     results = [fill.tensor for fill in formula.fills]

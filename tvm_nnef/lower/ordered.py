@@ -21,7 +21,7 @@ from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.places import sweeps
-from tvm_nnef.lower.scalars import INDEX_TYPE, Emitter, is_empty, literal
+from tvm_nnef.lower.scalars import FAR_OUTSIDE, INDEX_TYPE, Emitter, HeldIndex, is_empty, literal
 from tvm_nnef.lower.symbols import Symbol
 from tvm_nnef.lower.unsigned import signed, unsigned
 from tvm_nnef.tvm_support import compat
@@ -134,8 +134,7 @@ def _nest(
         types.computed, statement, indices, read, types.tables, bounds=bounds, checked=checked
     )
     bindings: list[TirStatement] = []
-    if not checked:
-        emitter = _with_held_indices(statement, emitter, bindings)
+    emitter = _with_held_indices(statement, emitter, bindings)
     body = _step(statement, emitter, buffers, types)
     other = None
     if instead is not None:
@@ -155,11 +154,20 @@ def _with_held_indices(
     """The emitter that takes indices of nested loads from memory, where the ``bindings`` put them.
 
     They are computed before any guard is tested, so what they read is limited to what is there.
+    Whether it was is held, too, in a checked module, where it is tested if the index is used.
     """
     first = replace(emitter, clamped=True)
-    for number, index in enumerate(held_indices(statement)):
-        value = _held(bindings, first.position(index), f"index{number}")
-        first = replace(first, held={**first.held, index: value})
+    for number, index in enumerate(held_indices(statement, checked=emitter.checked)):
+        buffer = _buffer_of(bindings, first.position(index), f"index{number}")
+        zero, outside = tirx.const(0, INDEX_TYPE), tirx.const(FAR_OUTSIDE, INDEX_TYPE)
+        value = tirx.BufferLoad(buffer, [zero])
+        found = HeldIndex(value, value)
+        valid = first.valid(index) if emitter.checked else None
+        if valid is not None:
+            known = _held(bindings, valid, f"valid{number}")
+            position = tirx.if_then_else(known, zero, outside)
+            found = HeldIndex(value, tirx.BufferLoad(buffer, [position]), known)
+        first = replace(first, held={**first.held, index: found})
     return replace(emitter, held=first.held)
 
 
@@ -216,7 +224,12 @@ def _bound(bindings: list[TirStatement], value: PrimExpression, name: str) -> Pr
 
 def _held(bindings: list[TirStatement], value: PrimExpression, name: str) -> PrimExpression:
     """A value in memory: where TVM meets the name of a value, it writes out what that means."""
+    return tirx.BufferLoad(_buffer_of(bindings, value, name), [tirx.const(0, "int32")])
+
+
+def _buffer_of(bindings: list[TirStatement], value: PrimExpression, name: str) -> Buffer:
+    """A new buffer of one element, which the ``bindings`` fill with a value."""
     held = tirx.decl_buffer((1,), dtype_of(value), name, scope="local")
-    place = [tirx.const(0, "int32")]
-    bindings += [tirx.AllocBuffer(held), tirx.BufferStore(held, value, place)]
-    return tirx.BufferLoad(held, place)
+    stored = tirx.BufferStore(held, value, [tirx.const(0, "int32")])
+    bindings += [tirx.AllocBuffer(held), stored]
+    return held

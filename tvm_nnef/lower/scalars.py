@@ -31,7 +31,9 @@ from tvm_nnef.graph.formula import (
     Store,
     Subscript,
     Unary,
+    children,
     guards,
+    parts,
     walk,
 )
 from tvm_nnef.graph.intervals import (
@@ -77,6 +79,20 @@ FAR_OUTSIDE = -(1 << 40)
 """An index that is out of bounds in every buffer, whatever the other indices are."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldIndex:
+    """An index that was computed before, limited to what can be read.
+
+    In a checked module, ``checked`` is the same load of its buffer, made out of bounds if what the
+    index was computed from is out of bounds; and ``valid`` whether it is not, None if that is
+    certain.
+    """
+
+    value: PrimExpression
+    checked: PrimExpression
+    valid: PrimExpression | None = None
+
+
 _GROWING = frozenset({"add", "sub", "mul", "pow", "floordiv", "ceildiv", "truncdiv", "awaydiv"})
 """Functions of two ints whose result may need more bits than the operands have."""
 
@@ -95,7 +111,7 @@ class Emitter:
 
     ``indices`` maps the names of loops to int64 expressions; ``read`` gives the element of a
     tensor at int64 positions; ``tables`` holds the constant tensors of large lookups; ``names``
-    the variables that stand for locals; ``held`` the int64 expressions of indices computed before.
+    the variables that stand for locals; ``held`` the indices computed before.
     What is read as uint64 stays without a sign (:mod:`tvm_nnef.lower.unsigned`). ``bounds`` has the
     largest value of each symbol. If
     ``checked``, an index from data that is out of bounds becomes one that the compiled bounds
@@ -108,7 +124,7 @@ class Emitter:
     read: Callable[[Tensor, Sequence[PrimExpression]], PrimExpression]
     tables: Mapping[tuple[Scalar, ...], Tensor] = field(default_factory=dict)
     names: Mapping[str, PrimExpression] = field(default_factory=dict)
-    held: Mapping[Scalar, PrimExpression] = field(default_factory=dict)
+    held: Mapping[Scalar, HeldIndex] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
     checked: bool = False
     wide: bool = False
@@ -166,7 +182,8 @@ class Emitter:
     def position(self, scalar: Scalar) -> PrimExpression:
         """An integer scalar as an int64 expression, as loops and indices need it."""
         if self.held and scalar in self.held:
-            return self.held[scalar]
+            held = self.held[scalar]
+            return held.value if self.clamped else held.checked
         emitter = replace(self, wide=True)
         return cast(emitter._product_wrapped(scalar, signed(emitter.value(scalar))), INDEX_TYPE)
 
@@ -235,6 +252,42 @@ class Emitter:
         """The position that a subscript means, in bounds unless it is guarded."""
         position, safe = self._position(subscript, extent)
         return position if safe else self._limited(position, extent)
+
+    def valid(self, scalar: Scalar) -> PrimExpression | None:
+        """Whether all that a scalar reads is in bounds or guarded; None if that is certain."""
+        tests: list[PrimExpression | None] = []
+        match scalar:
+            case Local(name):
+                return self.valid(self._local(name))
+            case Select(condition, consequent, alternative):
+                tests.append(self.valid(condition))
+                arms = [self.valid(consequent), self.valid(alternative)]
+                if any(arm is not None for arm in arms):
+                    true = tirx.const(True, "bool")
+                    chosen = [true if arm is None else arm for arm in arms]
+                    tests.append(tirx.if_then_else(self.value(condition), *chosen))
+            case Load(tensor, subscripts):
+                for subscript, extent in zip(subscripts, tensor.shape, strict=True):
+                    tests += self._valid_position(subscript, extent)
+            case Lookup(items, index) if items in self.tables:
+                return self.valid(Load(self.tables[items], (Subscript(index),)))
+            case _:
+                tests += map(self.valid, children(scalar))
+        needed = [test for test in tests if test is not None]
+        return _all(needed) if needed else None
+
+    def _valid_position(
+        self, subscript: Subscript, extent: Dimension
+    ) -> list[PrimExpression | None]:
+        """What must hold for an element to be read at a subscript."""
+        tests = [
+            self.held[part].valid if part in self.held else self.valid(part)
+            for part in parts(subscript)
+        ]
+        position, safe = self._position(subscript, extent)
+        if not (safe or subscript.guarded):
+            tests += [position >= 0, position < extent]
+        return tests
 
     def _limited(self, position: PrimExpression, extent: Dimension) -> PrimExpression:
         """A position that may be out of bounds, as an element is read at it."""

@@ -28,13 +28,12 @@ def flattened(mod: Module) -> Module:
     """The module with accesses to buffers of one dimension, as ``FlattenBuffer`` gives it."""
     names: dict[Any, Any] = {}
     renamed = {name: _renamed(function, names) for name, function in prim_functions(mod).items()}
+    changed = {n for n, function in prim_functions(mod).items() if not function.same_as(renamed[n])}
     mod = tirx.transform.FlattenBuffer()(update_functions(mod, renamed))
     variables = {new: old for old, new in names.items()}
     back = (tirx.Var, lambda variable: variables.get(variable, variable))
-    plain = {
-        name: with_mapped_body(function, back) for name, function in prim_functions(mod).items()
-    }
-    return update_functions(mod, plain)
+    functions = prim_functions(mod)
+    return update_functions(mod, {n: with_mapped_body(functions[n], back) for n in changed})
 
 
 def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:

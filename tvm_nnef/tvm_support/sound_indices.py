@@ -1,7 +1,8 @@
 """PrimFuncs rewritten so that TVM's simplifier computes the indices that they say.
 
 Two of its simplifications are wrong in TVM 0.27: quotients by negative numbers, and indices under
-the condition of a ``Select``. A third is avoided in :mod:`tvm_nnef.tvm_support.flattening`.
+the condition of a ``Select``. Another one raises an exception: a cast of a constant to integers of
+fewer bits than it has. A fourth is avoided in :mod:`tvm_nnef.tvm_support.flattening`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm_ffi
-from tvm import tirx
+from tvm import sym, tirx
 
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
@@ -22,13 +23,28 @@ from tvm_nnef.tvm_support.compat import (
 
 
 def with_sound_indices(function: PrimFunction) -> PrimFunction:
-    """The function with positive divisors only, and with conditions that hide."""
-    return with_mapped_body(function, *_POSITIVE, (tirx.Select, _hiding))
+    """The function with positive divisors only, conditions that hide, and constants that fit."""
+    return with_mapped_body(function, *_POSITIVE, (tirx.Select, _hiding), (tirx.Cast, _wrapped))
 
 
 def with_positive_divisors(function: PrimFunction) -> PrimFunction:
     """The function with positive divisors only; TVM's simplification makes negative ones anew."""
     return with_mapped_body(function, *_POSITIVE)
+
+
+def _wrapped(cast: tirx.Cast) -> PrimExpression:
+    """A cast of a constant as the constant of its type, wrapped around."""
+    bits = _BITS.get(dtype_of(cast))
+    if bits is None or not isinstance(cast.value, (tirx.IntImm, tirx.Add, tirx.Sub, tirx.Mul)):
+        return cast
+    number = sym.Analyzer().simplify(cast.value)
+    if not isinstance(number, tirx.IntImm):
+        return cast
+    half = 1 << (bits - 1)
+    return tirx.const((int(number.value) + half) % (2 * half) - half, dtype_of(cast))
+
+
+_BITS = {"int8": 8, "int16": 16, "int32": 32}
 
 
 def _hiding(choice: tirx.Select) -> PrimExpression:
