@@ -107,7 +107,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     found = _without_unit_steps(found, kernel.index_type)
     if padded:
         return _without_unit_axes(_with_mask(found), kernel.index_type)
-    found = _with_groups(_with_borders(found), kernel.index_type)
+    found = with_groups(_with_borders(found), kernel.index_type, found.axes[-1:])
     return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
 
 
@@ -280,31 +280,35 @@ def _border(reduction: Reduction, index: Any, first: int, last: sizes.Extent) ->
     return Border(axis, step, reduced[0], slopes[-1], first - base, last - base)
 
 
-def _with_groups(reduction: Reduction, index_type: str) -> Reduction:
-    """A last axis that is divided into groups becomes two: the group, and what is in it.
+def with_groups(reduction: Reduction, index_type: str, axes: Sequence[Axis]) -> Reduction:
+    """The reduction with some axes divided in two if they are: the group, and what is in it.
 
     Groups show where an operand takes the quotient of the axis on top of what is reduced; panels
     of packed weights take quotient and remainder alone, and are left as they are.
     """
-    if not reduction.axes or not reduction.axes[-1].is_known:
-        return reduction
-    axis = reduction.axes[-1]
-    size = _group_size(reduction, axis)
-    if size is None:
-        return reduction
+    for axis in axes:
+        size = _group_size(reduction, axis) if axis.is_known else None
+        if size is not None:
+            reduction = _divided(reduction, index_type, axis, size)
+    return reduction
+
+
+def _divided(reduction: Reduction, index_type: str, axis: Axis, size: int) -> Reduction:
+    """The reduction with an axis divided into groups of a size."""
     group = Axis(tirx.Var("g", index_type), axis.extent // size)
     inner = Axis(tirx.Var("o", index_type), size)
     analyzer = sym.Analyzer()
     analyzer.bind(group.var, Range(0, group.extent))
     analyzer.bind(inner.var, Range(0, inner.extent))
     whole = {axis.var: group.var * tirx.const(size, index_type) + inner.var}
+    position = reduction.axes.index(axis)
 
     def split(expression: Any) -> Any:
         return with_simple_indices(substituted(expression, whole), analyzer)
 
     return replace(
         reduction,
-        axes=(*reduction.axes[:-1], group, inner),
+        axes=(*reduction.axes[:position], group, inner, *reduction.axes[position + 1 :]),
         term=split(reduction.term),
         epilogue=split(reduction.epilogue),
         indices=tuple(substituted(index, whole) for index in reduction.indices),

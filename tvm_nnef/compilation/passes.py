@@ -51,6 +51,7 @@ from tvm_nnef.tvm_support.flattening import flattened
 from tvm_nnef.tvm_support.lowering import (
     compacted,
     keeping_buffers,
+    on_host,
     polling,
     with_target,
 )
@@ -86,11 +87,11 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("describe_interface", with_metadata),
         ],
         "graph": [
+            ("raise_formulas", raise_to_operators),
+            ("simplify", simplify),
+            ("specialize_constants", with_bound_constants),
             *_if(
                 is_cpu,
-                ("raise_formulas", raise_to_operators),
-                ("simplify", simplify),
-                ("specialize_constants", with_bound_constants),
                 ("move_channels_last", channels_last),
                 ("pack_weights", lambda mod: packing.pack(mod, cpu_model(target))),
             ),
@@ -108,7 +109,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("group_kernels", optimize.FuseOps()),
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
-            *_if(is_cpu, ("fuse_reductions", with_joined_rows)),
+            ("fuse_reductions", with_joined_rows),
         ],
         "schedule": [
             ("name_dimensions", _on_functions(with_named_extents, unscheduled)),
@@ -160,6 +161,7 @@ def _lowering(
     of the code of a small kernel, and take most of the time to make it.
     """
     stir, tir = s_tir.transform, tirx.transform
+    is_cpu = str(target.kind.name) == "llvm"
     return [
         ("bind_target", with_target(target)),
         ("compact_buffers", compacted),
@@ -169,6 +171,7 @@ def _lowering(
         ("lower_initializations", stir.LowerInitBlock()),
         ("place_allocations", stir.PlanAndUpdateBufferAllocationLocation()),
         ("make_blocks_opaque", stir.ConvertBlocksToOpaque()),
+        *_if(not is_cpu, ("unify_threads", stir.UnifyThreadBinding())),
         ("lower_matched_buffers", stir.LowerMatchBuffer()),
         ("simplify_statements", stir.StmtSimplify()),
         ("annotate_irregular_loops", stir.AnnotateIrregularLoop()),
@@ -190,12 +193,18 @@ def _lowering(
         ("eliminate_common_subexpressions", tir.CommonSubexprElim()),
         ("verify_memory", tir.VerifyMemory()),
         ("mark_entry", tir.AnnotateEntryFunc()),
+        *_if(
+            not is_cpu,
+            ("insert_barriers", stir.ThreadSync("shared")),
+            ("merge_shared_memory", stir.MergeSharedMemoryAllocations()),
+            ("split_device_code", tir.SplitHostDevice()),
+        ),
         ("unpack_arguments", tir.MakePackedAPI()),
         ("store_bfloat16", tir.BF16StorageLegalize()),
         ("drop_argument_checks", tir.SkipAssert()),
         *_if(inspect is not None, ("inspect", _on_functions(_inspecting(inspect)))),
         *_if(
-            scheduled,
+            scheduled and is_cpu,
             ("use_dot_instructions", _on_functions(dot_products.expand)),
             ("expand_math_functions", _on_functions(math_functions.expand)),
             ("name_values", _on_functions(with_named_values)),
@@ -206,7 +215,7 @@ def _lowering(
         ),
         *_if(checked, ("check_indices", _on_functions(_with_checks))),
         ("poll_signals", _on_functions(polling)),
-        ("lower_intrinsics", tir.LowerTVMBuiltin()),
+        ("lower_intrinsics", on_host(tir.LowerTVMBuiltin())),
         ("lower_math", tir.LowerIntrin()),
     ]
 

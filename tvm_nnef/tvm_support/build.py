@@ -18,6 +18,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 from tvm.target import codegen
+from tvm.tirx.build import split_host_device_mods
 
 from tvm_nnef.tvm_support.compat import (
     Module,
@@ -47,7 +48,18 @@ class Instructions:
 
 
 def _machine_code(kernels: Module, target: Target) -> Any:
-    return tvm.get_global_func(f"target.build.{target.kind.name}")(kernels, target)
+    """The machine code for the host, which holds that for the device if there is one."""
+    if str(target.kind.name) == "llvm":
+        return _generated(kernels, target)
+    host, devices = split_host_device_mods(kernels)
+    code = _generated(host, target.host or tvm.target.Target("llvm"))
+    for device, functions in devices.items():
+        code.import_module(_generated(functions, device))
+    return code
+
+
+def _generated(functions: Module, target: Target) -> Any:
+    return tvm.get_global_func(f"target.build.{target.kind.name}")(functions, target)
 
 
 def machine_code(kernels: Module, target: Target, name: str) -> Callable[..., object]:

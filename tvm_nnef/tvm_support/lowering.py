@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tvm
@@ -9,6 +10,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS, POLLS_SIGNALS
+from tvm_nnef.tvm_support.build import module_like
 from tvm_nnef.tvm_support.compat import (
     CHECK_SIGNALS,
     Module,
@@ -91,3 +93,21 @@ def polling(function: PrimFunction) -> PrimFunction:
         return tirx.AssertStmt(call == 0, kind, [tvm.ir.StringImm("")])
 
     return with_mapped_body(function, (tirx.Evaluate, checked))
+
+
+def is_host_function(function: PrimFunction) -> bool:
+    """Whether a function with a target runs on a CPU, and not on a device that a CPU controls."""
+    return "target" not in (function.attrs or {}) or str(function.attrs["target"].kind.name) in (
+        "llvm",
+        "c",
+    )
+
+
+def on_host(transform: Callable[[Module], Module]) -> Callable[[Module], Module]:
+    """A pass over the functions that run on a CPU."""
+
+    def run(mod: Module) -> Module:
+        chosen = {n: f for n, f in prim_functions(mod).items() if is_host_function(f)}
+        return update_functions(mod, prim_functions(transform(module_like(mod, chosen))))
+
+    return run
