@@ -136,8 +136,25 @@ def target_features(target: Target) -> tuple[str, frozenset[str]]:
 
 
 def virtual_machine(library: Any) -> Any:
-    """A Relax virtual machine on the CPU for what was built or loaded."""
-    return relax.VirtualMachine(library, tvm.cpu())
+    """A Relax virtual machine for what was built or loaded, on a device that this machine has."""
+    return relax.VirtualMachine(library, device_of(library))
+
+
+def device_of(library: Any) -> Any:
+    """The device that a library is for, such as ``tvm.cpu()``; None if this machine has none."""
+    if not _has_cuda(getattr(library, "mod", library)):
+        return tvm.cpu()
+    return tvm.cuda() if tvm.cuda().exist else None
+
+
+def _has_cuda(module: Any) -> bool:
+    return str(module.kind) == "cuda" or any(map(_has_cuda, module.imports))
+
+
+def cuda_arch() -> str | None:
+    """The architecture of the GPU of this machine (``sm_80``); None if it has none for CUDA."""
+    device = tvm.cuda()
+    return f"sm_{str(device.compute_version).replace('.', '')}" if device.exist else None
 
 
 def load_library(path: str) -> Any:
