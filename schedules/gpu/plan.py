@@ -17,9 +17,6 @@ from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, with_opaque_body
 LAUNCH_CYCLES = 4000
 """Cycles from one launch to the next one, about."""
 
-UNCOALESCED = 4
-"""How many times longer loads of single elements take than those of neighbours by a warp."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuPlan(Plan):
@@ -53,9 +50,3 @@ def memory_cycles(stages: Iterable[Stage], kernel: Kernel, machine: GpuModel) ->
                 buffers[load.source] = bits_of(str(load.source.dtype))
     moved = sum(sizes.typical(sizes.elements(each)) * bits / 8 for each, bits in buffers.items())
     return moved / (machine.memory_bytes * machine.multiprocessors)
-
-
-def arithmetic_cycles(work: int, threads: int, machine: GpuModel) -> float:
-    """The cycles that so many multiply-adds take, on so many threads."""
-    busy = min(threads, machine.multiply_adds * machine.multiprocessors)
-    return work / max(1, busy)

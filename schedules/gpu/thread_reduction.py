@@ -14,19 +14,19 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import substituted
+from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.emit import Statement
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES, UNCOALESCED, GpuPlan, arithmetic_cycles
+from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES, GpuPlan
 from tvm_nnef.schedules.gpu.prologue import inlined_reduction
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 NAME = "gpu.thread_reduction"
 
-_STEP_CYCLES = 60
+_STEP_CYCLES = 100
 """Cycles of one step of a thread: the latency of loads, of which some overlap."""
 
 
@@ -47,7 +47,8 @@ class ThreadReductionPlan(GpuPlan):
         machine, elements = self.machine, extent_product(self.reduction.axes)
         steps = extent_product(self.reduction.reduced)
         waves = -(-elements // (machine.multiprocessors * machine.threads))
-        busy = arithmetic_cycles(elements * steps * UNCOALESCED, elements, machine)
+        loaded = elements * steps * len(loads(self.reduction.term))
+        busy = loaded / (machine.shared_loads * machine.multiprocessors)
         return LAUNCH_CYCLES + max(busy, waves * steps * _STEP_CYCLES)
 
     def decisions(self) -> Mapping[str, int | str]:
