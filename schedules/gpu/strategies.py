@@ -1,6 +1,6 @@
 """Which plan a kernel gets on a GPU: the one with the lowest estimated cost.
 
-Every function gets a schedule: what is not made of stages runs on one thread.
+Every function gets a schedule: what is not made of stages gets that of the fallback.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.gpu import (
     contraction,
     elementwise,
+    fallback,
     parts,
     row_reduction,
-    sequential,
     thread_reduction,
 )
 from tvm_nnef.schedules.gpu.plan import GpuPlan
@@ -34,9 +34,10 @@ STRATEGIES: tuple[Match, ...] = (
 
 def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, str]:
     """The scheduled function, and the name of its strategy."""
-    plan = plan_of(function, gpu_model(target))
+    machine = gpu_model(target)
+    plan = plan_of(function, machine)
     if plan is None:
-        return sequential.apply(function), sequential.NAME
+        return fallback.apply(function, machine)
     return plan.emit(function), plan.strategy
 
 

@@ -16,7 +16,7 @@ from tvm import relax, s_tir, tirx
 
 from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.weights import with_bound_weights
-from tvm_nnef.function_attributes import KEEPS_BUFFERS
+from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
 from tvm_nnef.schedules import RULE, Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.codegen import dot_products, math_functions
@@ -169,7 +169,13 @@ def _lowering(
         ("make_indices_sound", _on_functions(with_sound_indices)),
         ("canonicalize_loops", stir.CanonicalizeLoop()),
         ("lower_initializations", stir.LowerInitBlock()),
-        ("place_allocations", stir.PlanAndUpdateBufferAllocationLocation()),
+        ("place_allocations", stir.PlanAndUpdateBufferAllocationLocation())
+        if is_cpu
+        # Buffers between launches would be moved into a launch that alone uses them.
+        else (
+            "place_allocations",
+            _unless(EXACT_BUFFERS, stir.PlanAndUpdateBufferAllocationLocation()),
+        ),
         ("make_blocks_opaque", stir.ConvertBlocksToOpaque()),
         *_if(not is_cpu, ("unify_threads", stir.UnifyThreadBinding())),
         ("lower_matched_buffers", stir.LowerMatchBuffer()),
