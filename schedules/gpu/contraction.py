@@ -19,14 +19,13 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
-from tvm_nnef.schedules.emit import Statement
 from tvm_nnef.schedules.gpu import launch, tiles
 from tvm_nnef.schedules.gpu.operands import MatrixProduct, read_product, runs_along
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.gpu.prologue import inlined_reduction
 from tvm_nnef.schedules.gpu.tiles import Tile
 from tvm_nnef.schedules.machine import GpuModel, bits_of
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, dtype_of
 
 NAME = "gpu.contraction"
 
@@ -308,4 +307,5 @@ def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
 
 def _sizes(reduction: Reduction, product: MatrixProduct) -> tiles.Sizes:
     groups = (product.batches, product.rows, product.columns, product.steps)
-    return tiles.Sizes(*map(extent_product, groups), bytes=bits_of(reduction.dtype) // 8)
+    batches, rows, columns, steps = map(extent_product, groups)
+    return tiles.Sizes(batches, rows, columns, steps, bits_of(reduction.dtype) // 8)

@@ -18,11 +18,10 @@ from tvm_nnef.schedules.analysis.accesses import is_cheap, stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 from tvm_nnef.schedules.analysis.merging import merge_axes
-from tvm_nnef.schedules.emit import Statement
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES, GpuPlan, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel, bits_of
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression, Statement
 
 NAME = "gpu.elementwise"
 
@@ -86,7 +85,7 @@ class _Copy:
 
     axes: tuple[Axis, ...]
     value: PrimExpression
-    target: PrimExpression
+    target: BUFFER_LOAD
     views: tuple[Statement, ...]
     lanes: int
     threads: int
@@ -99,9 +98,10 @@ class _Copy:
         axes = [axis for axis in stage.axes if not axis.is_unit]
         target = stage.buffer[tuple(unit.get(axis.var, axis.var) for axis in stage.axes)]
         merged = merge_axes(axes, (substituted(value, unit), target), dtype)
-        value, target = merged.expressions
+        value, stored = merged.expressions
+        assert isinstance(stored, BUFFER_LOAD)
         lanes = _lanes(merged.axes, value, stage.dtype, machine)
-        return _Copy(merged.axes, value, target, merged.views, lanes, machine.usual_threads, dtype)
+        return _Copy(merged.axes, value, stored, merged.views, lanes, machine.usual_threads, dtype)
 
     def statement(self) -> Statement:
         """The launch."""

@@ -11,11 +11,10 @@ import tvm_ffi
 from tvm import IRModule, s_tir, tirx
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS
-from tvm_nnef.schedules.emit import Statement
 from tvm_nnef.schedules.empty_reductions import with_first_values
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, with_own_symbols
+from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, Statement, with_own_symbols
 
 NAME = "gpu.fallback"
 SEQUENTIAL = "gpu.sequential"
@@ -50,20 +49,20 @@ def _bound(function: PrimFunction, threads: int) -> PrimFunction:
         sch.bind(own, launch.THREAD)
         if reduced and block.init is not None:
             sch.decompose_reduction(handle, reduced[0])
-    return sch.mod["main"].without_attr("global_symbol")
+    made: PrimFunction = sch.mod["main"].without_attr("global_symbol")
+    return made
 
 
 def _on_one_thread(function: PrimFunction) -> PrimFunction:
     """The function as the work of one thread; its buffers lie in the memory of the GPU."""
     lifted: list[Buffer] = []
 
-    def without_buffers(block: Statement) -> Statement:
+    def without_buffers(block: s_tir.SBlock) -> s_tir.SBlock:
         lifted.extend(block.alloc_buffers)
-        parts = (block.iter_vars, block.reads, block.writes, block.name_hint, block.body)
-        rest = {"match_buffers": block.match_buffers, "annotations": block.annotations}
-        return s_tir.SBlock(*parts, block.init, **rest)
+        heads = (block.iter_vars, block.reads, block.writes, block.name_hint)
+        return s_tir.SBlock(*heads, block.body, block.init, annotations=block.annotations)
 
-    def without_allocation(allocation: Statement) -> Statement:
+    def without_allocation(allocation: tirx.AllocBuffer) -> Statement:
         lifted.append(allocation.buffer)
         return tirx.Evaluate(tirx.const(0, "int32"))
 

@@ -14,8 +14,7 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.emit import Statement
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, dtype_of
 
 BLOCK = "blockIdx.x"
 THREAD = "threadIdx.x"

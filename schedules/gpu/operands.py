@@ -79,8 +79,8 @@ def read_product(reduction: Reduction, index_type: str) -> tuple[Reduction, Matr
         rows, columns, left, right = columns, rows, right, left
         if _uses(guard, rows):
             return None
-    groups = (batches, rows, columns, reduction.reduced)
-    return reduction, MatrixProduct(*map(tuple, groups), left, right, guard)
+    sides = tuple(batches), tuple(rows), tuple(columns)
+    return reduction, MatrixProduct(*sides, reduction.reduced, left, right, guard)
 
 
 def _guarded(term: PrimExpression) -> tuple[PrimExpression, PrimExpression | None]:

@@ -12,10 +12,9 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
-from tvm_nnef.schedules.emit import Statement
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import Buffer
+from tvm_nnef.tvm_support.compat import Buffer, Statement
 
 NAME = "gpu.parts"
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
-from tvm_nnef.schedules.emit import Statement
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, with_opaque_body
+from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, Statement, with_opaque_body
 
 LAUNCH_CYCLES = 4000
 """Cycles from one launch to the next one, about."""

@@ -18,11 +18,10 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, extent_product, inlined
 from tvm_nnef.schedules.analysis.rows import rows_of, with_cheap_inside
-from tvm_nnef.schedules.emit import Statement
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES, GpuPlan, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression, Statement
 
 NAME = "gpu.row_reduction"
 
@@ -98,6 +97,8 @@ class RowReductionPlan(GpuPlan):
         """The phases that combine each row; the result is at the first thread of the row."""
         partial = held[stage.buffer]
         total, zero = launch.local(1, stage.dtype, "total"), tirx.const(0, "int32")
+        assert stage.init is not None
+        first = tirx.BufferStore(total, stage.init, [zero])
         value = inlined(stage.value, inside)
 
         def own(thread: PrimExpression) -> Statement:
@@ -114,7 +115,7 @@ class RowReductionPlan(GpuPlan):
             return emit.sequence(
                 [
                     tirx.AllocBuffer(total),
-                    tirx.BufferStore(total, stage.init, [zero]),
+                    first,
                     launch.guarded(limits, steps),
                     tirx.BufferStore(partial, total[(zero,)], [thread]),
                 ]
@@ -205,7 +206,7 @@ class RowReductionPlan(GpuPlan):
         """The value with results of reductions read from shared memory."""
         first = row * tirx.const(self.row_threads, self.kernel.index_type)
 
-        def replaced(load: PrimExpression) -> PrimExpression:
+        def replaced(load: BUFFER_LOAD) -> PrimExpression:
             return held[load.source][(first,)] if load.source in held else load
 
         return tvm_ffi.structural_map(value, (BUFFER_LOAD, replaced))
@@ -241,14 +242,13 @@ def _power_of_two(least: int) -> int:
 
 def _is_shared_soundly(stage: Stage) -> bool:
     """Whether each thread may begin with the initial value, and threads combine their results."""
-    if stage.combine in _NEUTRAL:
-        init = stage.init
-        number = isinstance(init, (tirx.FloatImm, tirx.IntImm))
-        return number and bool(init.value == _NEUTRAL[stage.combine])
-    return True
+    init, neutral = stage.init, _NEUTRAL.get(stage.combine)
+    if neutral is None:
+        return True
+    return isinstance(init, (tirx.FloatImm, tirx.IntImm)) and bool(init.value == neutral)
 
 
-_NEUTRAL: Mapping[PrimExpression, int] = {tirx.Add: 0, tirx.Mul: 1}
+_NEUTRAL: Mapping[type[PrimExpression], int] = {tirx.Add: 0, tirx.Mul: 1}
 """The initial values that may be combined any number of times; all are for the other reducers."""
 
 

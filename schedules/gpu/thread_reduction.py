@@ -17,12 +17,11 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
-from tvm_nnef.schedules.emit import Statement
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES, GpuPlan
 from tvm_nnef.schedules.gpu.prologue import inlined_reduction
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import PrimExpression
+from tvm_nnef.tvm_support.compat import PrimExpression, Statement
 
 NAME = "gpu.thread_reduction"
 

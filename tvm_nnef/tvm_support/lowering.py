@@ -97,10 +97,8 @@ def polling(function: PrimFunction) -> PrimFunction:
 
 def is_host_function(function: PrimFunction) -> bool:
     """Whether a function with a target runs on a CPU, and not on a device that a CPU controls."""
-    return "target" not in (function.attrs or {}) or str(function.attrs["target"].kind.name) in (
-        "llvm",
-        "c",
-    )
+    target = (function.attrs or {}).get("target")
+    return target is None or str(target.kind.name) in ("llvm", "c")
 
 
 def on_host(transform: Callable[[Module], Module]) -> Callable[[Module], Module]:
