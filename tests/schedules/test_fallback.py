@@ -173,10 +173,5 @@ def test_kernels_without_a_schedule_are_reported():
 
 
 def test_no_rules_for_a_target_is_said():
-    with pytest.raises(NotImplementedError, match="cuda"):
-        run_phases(
-            tvm.IRModule(),
-            tvm.target.Target({"kind": "cuda", "arch": "sm_80"}),
-            "schedule",
-            "schedule",
-        )
+    with pytest.raises(NotImplementedError, match="'c'"):
+        run_phases(tvm.IRModule(), tvm.target.Target("c"), "schedule", "schedule")

@@ -162,6 +162,7 @@ def _lowering(
     """
     stir, tir = s_tir.transform, tirx.transform
     is_cpu = str(target.kind.name) == "llvm"
+    placed = stir.PlanAndUpdateBufferAllocationLocation()
     return [
         ("bind_target", with_target(target)),
         ("compact_buffers", compacted),
@@ -169,13 +170,8 @@ def _lowering(
         ("make_indices_sound", _on_functions(with_sound_indices)),
         ("canonicalize_loops", stir.CanonicalizeLoop()),
         ("lower_initializations", stir.LowerInitBlock()),
-        ("place_allocations", stir.PlanAndUpdateBufferAllocationLocation())
-        if is_cpu
-        # Buffers between launches would be moved into a launch that alone uses them.
-        else (
-            "place_allocations",
-            _unless(EXACT_BUFFERS, stir.PlanAndUpdateBufferAllocationLocation()),
-        ),
+        # A buffer in the memory of a GPU would be moved into the launch that alone uses it.
+        ("place_allocations", placed if is_cpu else _unless(EXACT_BUFFERS, placed)),
         ("make_blocks_opaque", stir.ConvertBlocksToOpaque()),
         *_if(not is_cpu, ("unify_threads", stir.UnifyThreadBinding())),
         ("lower_matched_buffers", stir.LowerMatchBuffer()),

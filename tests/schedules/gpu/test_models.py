@@ -19,7 +19,6 @@ import pytest
 import tvm_nnef
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.schedules import RULE
 from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support.build import cuda_arch
@@ -139,17 +138,6 @@ def test_a_network_is_built_and_exported_without_a_gpu(
     assert executable.inputs
     executable.export(tmp_path / "model.so")
     assert b"__global__" in (tmp_path / "model.so").read_bytes()
-
-
-@pytest.mark.skipif(cuda_arch() is not None, reason="needs a machine without a GPU")
-def test_a_call_without_a_gpu_is_an_error() -> None:
-    source = (
-        "graph G { @input { x: real[4]; } @output { y: real[4]; } @compose { y = math.exp(x); } }"
-    )
-    executable = tvm_nnef.build(f"import math;\n{source}", "cuda", progress=False)
-    assert [port.name for port in executable.inputs] == ["x"]
-    with pytest.raises(NnefError, match="no such GPU here"):
-        executable(np.zeros(4, "float32"))
 
 
 @pytest.mark.gpu
