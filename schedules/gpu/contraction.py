@@ -64,7 +64,7 @@ class ContractionPlan(GpuPlan):
     def alternatives(self) -> Iterator[ContractionPlan]:
         """The same with the tiles of the next higher costs."""
         measured = _sizes(self.reduction, self.product)
-        found = tiles.tiles(self.machine, measured.bytes)
+        found = tiles.tiles(self.machine, measured)
         ranked = sorted(found, key=lambda tile: tiles.cost(tile, measured, self.machine))
         others = [tile for tile in ranked if tile != self.tile]
         return (replace(self, tile=tile) for tile in others[:_ALTERNATIVES])
@@ -308,4 +308,5 @@ def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
 def _sizes(reduction: Reduction, product: MatrixProduct) -> tiles.Sizes:
     groups = (product.batches, product.rows, product.columns, product.steps)
     batches, rows, columns, steps = map(extent_product, groups)
-    return tiles.Sizes(batches, rows, columns, steps, bits_of(reduction.dtype) // 8)
+    dynamic = not all(axis.is_known for group in groups for axis in group)
+    return tiles.Sizes(batches, rows, columns, steps, bits_of(reduction.dtype) // 8, dynamic)

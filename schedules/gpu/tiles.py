@@ -65,32 +65,39 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The sizes of a product of matrices, dynamic ones estimated, and bytes of an element."""
+    """The sizes of a product of matrices, dynamic ones estimated, and bytes of an element.
+
+    Indices of ``dynamic`` dimensions have 64 bits, and take twice the registers.
+    """
 
     batches: int
     rows: int
     columns: int
     steps: int
     bytes: int
+    dynamic: bool = False
 
 
-def tiles(machine: GpuModel, width: int) -> Iterator[Tile]:
-    """All tiles that fit a GPU, for elements of so many bytes."""
+def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
+    """All tiles that fit a GPU."""
     block, thread = (8, 16, 32, 64, 128), (1, 2, 4, 8)
     for rows, columns in itertools.product((1, *block), block):
         for thread_rows, thread_columns in itertools.product(thread, thread):
             for steps in (8, 16, 32):
                 tile = Tile(rows, columns, steps, thread_rows, thread_columns)
-                if thread_rows <= rows and thread_columns <= columns and fits(tile, machine, width):
+                if thread_rows <= rows and thread_columns <= columns and fits(tile, machine, sizes):
                     yield tile
 
 
-def fits(tile: Tile, machine: GpuModel, width: int) -> bool:
+def fits(tile: Tile, machine: GpuModel, sizes: Sizes) -> bool:
     """Whether a block of a tile runs on a GPU, with full warps and accumulators in registers."""
+    width = sizes.bytes
+    accumulators = tile.thread_rows * tile.thread_columns * max(1, width // 4)
+    available = machine.tile_registers // (2 if sizes.dynamic else 1)
     return (
         machine.warp <= tile.threads <= machine.block_threads
         and tile.threads % machine.warp == 0
-        and tile.thread_rows * tile.thread_columns * max(1, width // 4) <= machine.tile_registers
+        and accumulators <= available
         and tile.staged * width <= machine.block_shared_bytes
         and machine.resident_blocks(tile.threads, tile.registers, tile.staged * width) > 0
     )
@@ -122,7 +129,7 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
 
 def best(sizes: Sizes, machine: GpuModel) -> Tile:
     """The tile of the lowest cost, the smallest one of equals."""
-    found = tiles(machine, sizes.bytes)
+    found = tiles(machine, sizes)
     return min(found, key=lambda tile: (cost(tile, sizes, machine), tile.staged, tile.threads))
 
 

@@ -18,19 +18,17 @@ from tvm_nnef.tvm_support.build import cuda_arch
 
 NETWORK = """
 import nn;
-import math;
 graph G {
-    @input { x: real[1, 3, 8, 8]; }
-    @output { y: real[1, 4, 8, 8]; }
-    @variable { f: real[4, 3, 3, 3]; }
-    @compose { y = math.exp(nn.conv(x, f, padding = [1, 1, 1, 1])); }
+    @input { x: real[1, 3, 8, 8]; f: real[4, 3, 3, 3]; }
+    @output { y: real; }
+    @compose { c = nn.conv{padding=[1, 1, 1, 1]}(x, f); y = nn.relu(c); }
 }
 """
 
 
 def built(**options: Any) -> Any:
-    """A small network for CUDA, its weights as parameters."""
-    return tvm_nnef.build(NETWORK, "cuda", progress=False, keep_params_in_input=True, **options)
+    """A small network for CUDA."""
+    return tvm_nnef.build(NETWORK, "cuda", progress=False, **options)
 
 
 def test_the_passes_for_cuda_are_dumped(tmp_path: Path) -> None:
