@@ -127,7 +127,8 @@ def test_registers_suffice(
     registers = [int(each) for each in re.findall(r"Used (\d+) registers", report)]
     spilled = [int(each) for each in re.findall(r"(\d+) bytes spill", report)]
     assert registers and max(registers) <= gpu_model(target).thread_registers
-    assert not any(spilled)
+    # 64-bit indices of dynamic dimensions: the assembler spills two of them for more warps.
+    assert max(spilled) <= (16 if dynamic else 0)
 
 
 @pytest.mark.parametrize("name", ["alexnet", "bert"])
