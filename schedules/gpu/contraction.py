@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from tvm import tirx
 
@@ -71,7 +72,7 @@ class ContractionPlan(GpuPlan):
 
     def statement(self) -> Statement:
         """The launch."""
-        product, tile = self.product, self.tile
+        product, tile, dtype = self.product, self.tile, self.kernel.index_type
         counts = [
             product.batch_count,
             sizes.quotient_above(product.row_count, tile.rows),
@@ -79,37 +80,25 @@ class ContractionPlan(GpuPlan):
         ]
 
         def block(number: PrimExpression) -> Statement:
-            batch, row, column = emit.decoded(number, counts, self._dtype)
-            return _Block(
-                self, batch, self._times(row, tile.rows), self._times(column, tile.columns)
-            ).statement()
+            return _Block(self, *emit.decoded(number, counts, dtype)).statement()
 
-        blocks = launch.blocks(sizes.product(counts), block, self._dtype)
+        blocks = launch.blocks(sizes.product(counts), block, dtype)
         return emit.sequence([*self.reduction.views, blocks])
 
-    @property
-    def _dtype(self) -> str:
-        return self.kernel.index_type
 
-    def _times(self, number: PrimExpression, factor: int) -> PrimExpression:
-        return number * tirx.const(factor, self._dtype)
+Index: TypeAlias = PrimExpression
 
 
 class _Block:
-    """Writes what one block computes: a batch, and its first row and column in it."""
+    """Writes what one block computes: a tile of a batch."""
 
-    def __init__(
-        self,
-        plan: ContractionPlan,
-        batch: PrimExpression,
-        row: PrimExpression,
-        column: PrimExpression,
-    ) -> None:
-        """Takes the plan, the batch, and the first row and column."""
+    def __init__(self, plan: ContractionPlan, batch: Index, row: Index, column: Index) -> None:
+        """Takes the plan, the batch, and the position of the tile in tiles."""
         self._plan, self._tile, self._product = plan, plan.tile, plan.product
-        self._batch, self._row, self._column = batch, row, column
         self._dtype = plan.kernel.index_type
         tile, dtype = plan.tile, plan.reduction.dtype
+        self._batch = batch
+        self._row, self._column = row * self._number(tile.rows), column * self._number(tile.columns)
         self._left = launch.shared(tile.steps * tile.rows, dtype_of(plan.product.left), "left")
         self._right = launch.shared(
             tile.steps * tile.columns, dtype_of(plan.product.right), "right"
