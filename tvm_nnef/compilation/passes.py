@@ -53,6 +53,7 @@ from tvm_nnef.tvm_support.lowering import (
     keeping_buffers,
     on_host,
     polling,
+    with_all_registers,
     with_target,
 )
 from tvm_nnef.tvm_support.sound_indices import with_positive_divisors, with_sound_indices
@@ -200,6 +201,7 @@ def _lowering(
             ("insert_barriers", stir.ThreadSync("shared")),
             ("merge_shared_memory", stir.MergeSharedMemoryAllocations()),
             ("split_device_code", tir.SplitHostDevice()),
+            ("allow_all_registers", _on_functions(with_all_registers)),
         ),
         ("unpack_arguments", tir.MakePackedAPI()),
         ("store_bfloat16", tir.BF16StorageLegalize()),

@@ -101,6 +101,16 @@ def is_host_function(function: PrimFunction) -> bool:
     return target is None or str(target.kind.name) in ("llvm", "c")
 
 
+def with_all_registers(function: PrimFunction) -> PrimFunction:
+    """A function of a GPU that may take all registers; one of the host as it is.
+
+    Else the assembler spills registers to memory so that more blocks run at a time, as it likes.
+    """
+    if is_host_function(function):
+        return function
+    return function.with_attr("tirx.launch_bounds_min_blocks_per_sm", 1)
+
+
 def on_host(transform: Callable[[Module], Module]) -> Callable[[Module], Module]:
     """A pass over the functions that run on a CPU."""
 
