@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tvm_nnef.schedules.cpu import sort, strategies
+from tvm_nnef.schedules.gpu import strategies as gpu_strategies
 from tvm_nnef.schedules.plan import Choice
 from tvm_nnef.tvm_support.compat import (
     Module,
@@ -98,5 +99,6 @@ def report(mod: Module) -> list[Kernel]:
 
 _STRATEGIES: Mapping[str, Callable[[PrimFunction, Target], Scheduled]] = {
     "llvm": strategies.apply,
+    "cuda": gpu_strategies.apply,
 }
 """What schedules a PrimFunc, by the kind of the target."""

@@ -9,7 +9,7 @@ import copy
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -131,25 +131,38 @@ class Executable:
     bounds: Mapping[str, int]
     state: State
 
-    def __init__(self, library: Any, *, file: LibraryFile | None = None) -> None:
-        """Takes what was compiled, or the library that was loaded from ``file``."""
+    def __init__(
+        self, library: Any, *, file: LibraryFile | None = None, metadata: str | None = None
+    ) -> None:
+        """Takes what was compiled, or the library that was loaded from ``file``.
+
+        Its ``metadata`` are needed if this machine does not have the device that it is for.
+        """
         self.threads = default_threads()
         # The virtual machine keeps the frames of the calls that it is in.
         self._turn = threading.RLock()
         self._library = library
         self._file = file
-        self._machine = build.virtual_machine(library)
-        metadata = read_metadata(str(self._machine[FUNCTION]()))
+        self._device = build.device_of(library)
+        self._machine: Any = {}
+        if self._device is not None or metadata is None:
+            self._machine = build.virtual_machine(library)
+            metadata = str(self._machine[FUNCTION]())
+        self._read(read_metadata(metadata))
+        self.reset()
+
+    def _read(self, metadata: Mapping[str, Any]) -> None:
+        """Takes the descriptions of inputs and outputs, and the functions of the library."""
         self.inputs = tuple(map(_port, metadata["inputs"]))
         self.outputs = tuple(map(_port, metadata["outputs"]))
         self.bounds = dict(metadata["bounds"])
         self.metadata = metadata
         self._graph = _signature(metadata)
-        self._main = self._machine["main"]
-        self._let_go = self._machine[FUNCTION]
+        if self._machine:
+            self._main = self._machine["main"]
+            self._let_go = self._machine[FUNCTION]
         self._prepared: list[Any] = []
         self._checked: set[tuple[tuple[str, int], ...]] = set()
-        self.reset()
 
     def __repr__(self) -> str:
         names = [", ".join(port.name for port in ports) for ports in (self.inputs, self.outputs)]
@@ -184,7 +197,7 @@ class Executable:
         taken = replace(self._graph, inputs=self._graph.inputs[count:])
         given = [_without_dlpack(value) for value in parameters]
         bound, _ = bind_inputs(taken, given, self._graph.machine_types)
-        tensors = [compat.runtime_tensor(array) for array in bound.values()]
+        tensors = self._tensors(bound.values())
         use_threads(self._threads)
         made = copy.copy(self)
         with self._turn:
@@ -199,7 +212,8 @@ class Executable:
         """Gives the state the values with which the model came."""
         described = [_tensor(tensor) for tensor in self.metadata["state"]]
         with self._turn:
-            self.state = State(described, list(self._machine[INITIAL_STATE]()) if described else [])
+            known = described and self._machine
+            self.state = State(described, list(self._machine[INITIAL_STATE]()) if known else [])
 
     @property
     def threads(self) -> int:
@@ -246,8 +260,14 @@ class Executable:
         given = [_without_dlpack(value) for value in inputs]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
         self._check(sizes)
-        tensors = [compat.runtime_tensor(array) for array in bound.values()]
-        return [*tensors, *self._prepared, *self.state.tensors]
+        return [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]
+
+    def _tensors(self, arrays: Iterable[Array]) -> list[Any]:
+        """The arrays as tensors of the device; NnefError if this machine does not have it."""
+        if self._device is None:
+            hint = "export it, and load the library on a machine with a GPU and its driver"
+            raise error("this model is built for CUDA, and there is no such GPU here", hint=hint)
+        return [compat.runtime_tensor(array, self._device) for array in arrays]
 
     def _check(self, values: Mapping[str, int]) -> None:
         """Raises NnefError where values of the symbols fail checks of the model."""

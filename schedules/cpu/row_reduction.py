@@ -25,9 +25,9 @@ from tvm_nnef.schedules.analysis.kernel import (
     Kernel,
     Stage,
     extent_product,
-    inlined,
     is_short,
 )
+from tvm_nnef.schedules.analysis.rows import rows_of, with_cheap_inside
 from tvm_nnef.schedules.cpu.row_accumulation import Accumulation, vectors_of
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
@@ -53,7 +53,7 @@ def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
     if not any(stage.reduced for stage in kernel.stages):
         return None
     if rows_of(kernel) is None:
-        kernel = _with_cheap_inside(kernel)
+        kernel = with_cheap_inside(kernel)
     rows = rows_of(kernel)
     if rows is None:
         return None
@@ -236,72 +236,6 @@ def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowSt
         accumulation = Accumulation.of(local, dtype, machine) if stage.reduced else None
         lanes = machine.lanes(bits_of(stage.dtype))
         yield _RowStage(local, buffer, is_result, lanes, accumulation)
-
-
-def _with_cheap_inside(kernel: Kernel) -> Kernel:
-    """The kernel with cheap stages computed where they are needed, as those that span all rows."""
-    inside = {
-        stage.buffer: stage
-        for stage in kernel.stages
-        if not stage.reduced and stage not in kernel.results and is_cheap(stage.value)
-    }
-    left = (stage for stage in kernel.stages if stage.buffer not in inside)
-    stages = tuple(replace(stage, value=inlined(stage.value, inside)) for stage in left)
-    return replace(kernel, stages=stages)
-
-
-def rows_of(kernel: Kernel) -> Sequence[Axis] | None:
-    """The axes that all stages have in front: those of the reductions' results."""
-    reductions = [stage for stage in kernel.stages if stage.reduced]
-    if not reductions:
-        return None
-    ranks = {_row_rank(stage) for stage in reductions}
-    rank = max(ranks)
-    rows = kernel.stages[0].axes[:rank]
-    if any(len(stage.axes) < rank for stage in kernel.stages):
-        return None
-    for stage in kernel.stages:
-        if not all(sizes.same(a.extent, b.extent) for a, b in zip(rows, stage.axes, strict=False)):
-            return None
-    if not all(axis.is_unit for stage in reductions for axis in stage.axes[rank:]):
-        return None
-    if not all(_stays_in_row(stage, kernel, rank) for stage in kernel.stages):
-        return None
-    if not all(_is_contiguous(stage) for stage in reductions):
-        return None
-    return rows
-
-
-def _row_rank(stage: Stage) -> int:
-    """How many axes a stage has in front of those of extent 1 at its end."""
-    rank = len(stage.axes)
-    while rank and stage.axes[rank - 1].is_unit:
-        rank -= 1
-    return rank
-
-
-def _stays_in_row(stage: Stage, kernel: Kernel, rank: int) -> bool:
-    """Whether a stage reads of the other stages its own row only."""
-    for load in loads(stage.value):
-        if kernel.stage_of(load.source) is None:
-            continue
-        for index, axis in zip(load.indices[:rank], stage.axes[:rank], strict=True):
-            zero = isinstance(index, tirx.IntImm) and axis.is_unit
-            if not zero and not index.same_as(axis.var):
-                return False
-    return True
-
-
-def _is_contiguous(stage: Stage) -> bool:
-    """Whether the last reduced axis runs through neighbouring elements, and nothing else does."""
-    last = stage.reduced[-1]
-    for load in loads(stage.value):
-        is_last = True
-        for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
-            if mentions(index, [last.var]) and not (is_last and index.same_as(last.var)):
-                return False
-            is_last = is_last and sizes.same(sizes.extent(extent), 1)
-    return True
 
 
 def _with_reciprocals(

@@ -18,7 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
-from tvm_nnef.schedules.cpu.row_reduction import rows_of
+from tvm_nnef.schedules.analysis.rows import rows_of
 from tvm_nnef.schedules.graph.rebuilding import kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.tvm_support.compat import (

@@ -1,18 +1,20 @@
 """Machine models: what schedules know of the machines that they are for, one file per family.
 
-A new family of CPUs needs a file with its levels and instructions, and a line here.
+A new family of CPUs needs a file with its levels and instructions, and a line here. GPUs have a
+model of their own (:class:`~cuda.GpuModel`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvm_nnef.schedules.machine import arm, riscv, wasm, x86
+from tvm_nnef.schedules.machine import arm, cuda, riscv, wasm, x86
+from tvm_nnef.schedules.machine.cuda import GpuModel
 from tvm_nnef.schedules.machine.model import GENERIC, CpuModel, Family, bits_of
 from tvm_nnef.tvm_support.build import target_features
 from tvm_nnef.tvm_support.compat import Target
 
-__all__ = ["GENERIC", "CpuModel", "bits_of", "cpu_model"]
+__all__ = ["GENERIC", "CpuModel", "GpuModel", "bits_of", "cpu_model", "gpu_model"]
 
 _FAMILIES: Mapping[str, Family] = {
     "x86_64": x86.FAMILY,
@@ -38,3 +40,8 @@ def cpu_model(target: Target) -> CpuModel:
         if triple.startswith(prefix):
             return family.model(features)
     return GENERIC
+
+
+def gpu_model(target: Target) -> GpuModel:
+    """The model of the GPU that a target for CUDA names by its option ``arch``."""
+    return cuda.model_of(str(target.attrs["arch"]) if "arch" in target.attrs else "")

@@ -326,10 +326,9 @@ def test_what_is_prepared_runs_without_touching_the_state(executable):
     check(executable([A, A * 2], N))
 
 
-@pytest.mark.parametrize("target", [{"kind": "cuda", "arch": "sm_80"}, {"kind": "c"}])
-def test_a_target_without_schedules_is_an_error(target):
-    with pytest.raises(NnefError, match=f"no schedules for the target '{target['kind']}'"):
-        build_module(example(), target)
+def test_a_target_without_schedules_is_an_error():
+    with pytest.raises(NnefError, match="no schedules for the target 'c'"):
+        build_module(example(), {"kind": "c"})
 
 
 def test_the_results_of_one_run_are_written_where_those_of_the_last_one_were(executable):

@@ -10,7 +10,6 @@ from tvm import relax, te, tirx
 
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
-from tvm_nnef.schedules.analysis.expressions import size
 from tvm_nnef.schedules.cpu import fallback
 from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.tvm_support.build import virtual_machine
@@ -202,27 +201,5 @@ def test_kernels_without_a_schedule_are_reported():
 
 
 def test_no_rules_for_a_target_is_said():
-    with pytest.raises(NotImplementedError, match="cuda"):
-        run_phases(
-            tvm.IRModule(),
-            tvm.target.Target({"kind": "cuda", "arch": "sm_80"}),
-            "schedule",
-            "schedule",
-        )
-
-
-def test_expressions_that_would_double_with_each_operator_stay_short():
-    """Written out as one expression, a chain of squares has 2 ** 14 loads."""
-
-    def squares(x):
-        for _ in range(14):
-            x = relax.op.multiply(x, x)
-        return x
-
-    mod = with_fallback(unscheduled(module(squares, (4, 8))))
-    stores = []
-    for function in prim_functions(mod).values():
-        tvm_ffi.structural_walk(function.body, (tirx.BufferStore, stores.append), order="post")
-    assert max(size(store.value) for store in stores) <= 1024
-    x = 1 + RNG.random((4, 8), "float32") / 2**14
-    np.testing.assert_allclose(run(mod, [x]), x.astype("float64") ** 2**14, rtol=1e-2)
+    with pytest.raises(NotImplementedError, match="'c'"):
+        run_phases(tvm.IRModule(), tvm.target.Target("c"), "schedule", "schedule")

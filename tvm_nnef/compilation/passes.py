@@ -16,7 +16,7 @@ from tvm import relax, s_tir, tirx
 
 from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.weights import with_bound_weights
-from tvm_nnef.function_attributes import KEEPS_BUFFERS
+from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
 from tvm_nnef.schedules import RULE, Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.codegen import dot_products, math_functions
@@ -51,7 +51,9 @@ from tvm_nnef.tvm_support.flattening import flattened
 from tvm_nnef.tvm_support.lowering import (
     compacted,
     keeping_buffers,
+    on_host,
     polling,
+    with_all_registers,
     with_target,
 )
 from tvm_nnef.tvm_support.sound_indices import with_positive_divisors, with_sound_indices
@@ -86,11 +88,11 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("describe_interface", with_metadata),
         ],
         "graph": [
+            ("raise_formulas", raise_to_operators),
+            ("simplify", simplify),
+            ("specialize_constants", with_bound_constants),
             *_if(
                 is_cpu,
-                ("raise_formulas", raise_to_operators),
-                ("simplify", simplify),
-                ("specialize_constants", with_bound_constants),
                 ("move_channels_last", channels_last),
                 ("pack_weights", lambda mod: packing.pack(mod, cpu_model(target))),
             ),
@@ -108,7 +110,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("group_kernels", optimize.FuseOps()),
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
-            *_if(is_cpu, ("fuse_reductions", with_joined_rows)),
+            ("fuse_reductions", with_joined_rows),
         ],
         "schedule": [
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
@@ -160,6 +162,8 @@ def _lowering(
     of the code of a small kernel, and take most of the time to make it.
     """
     stir, tir = s_tir.transform, tirx.transform
+    is_cpu = str(target.kind.name) == "llvm"
+    placed = stir.PlanAndUpdateBufferAllocationLocation()
     return [
         ("bind_target", with_target(target)),
         ("compact_buffers", compacted),
@@ -167,8 +171,10 @@ def _lowering(
         ("make_indices_sound", _on_functions(with_sound_indices)),
         ("canonicalize_loops", stir.CanonicalizeLoop()),
         ("lower_initializations", stir.LowerInitBlock()),
-        ("place_allocations", stir.PlanAndUpdateBufferAllocationLocation()),
+        # A buffer in the memory of a GPU would be moved into the launch that alone uses it.
+        ("place_allocations", placed if is_cpu else _unless(EXACT_BUFFERS, placed)),
         ("make_blocks_opaque", stir.ConvertBlocksToOpaque()),
+        *_if(not is_cpu, ("unify_threads", stir.UnifyThreadBinding())),
         ("lower_matched_buffers", stir.LowerMatchBuffer()),
         ("simplify_statements", stir.StmtSimplify()),
         ("annotate_irregular_loops", stir.AnnotateIrregularLoop()),
@@ -190,12 +196,19 @@ def _lowering(
         ("eliminate_common_subexpressions", tir.CommonSubexprElim()),
         ("verify_memory", tir.VerifyMemory()),
         ("mark_entry", tir.AnnotateEntryFunc()),
+        *_if(
+            not is_cpu,
+            ("insert_barriers", stir.ThreadSync("shared")),
+            ("merge_shared_memory", stir.MergeSharedMemoryAllocations()),
+            ("split_device_code", tir.SplitHostDevice()),
+            ("allow_all_registers", _on_functions(with_all_registers)),
+        ),
         ("unpack_arguments", tir.MakePackedAPI()),
         ("store_bfloat16", tir.BF16StorageLegalize()),
         ("drop_argument_checks", tir.SkipAssert()),
         *_if(inspect is not None, ("inspect", _on_functions(_inspecting(inspect)))),
         *_if(
-            scheduled,
+            scheduled and is_cpu,
             ("use_dot_instructions", _on_functions(dot_products.expand)),
             ("expand_math_functions", _on_functions(math_functions.expand)),
             ("name_values", _on_functions(with_named_values)),
@@ -206,7 +219,7 @@ def _lowering(
         ),
         *_if(checked, ("check_indices", _on_functions(_with_checks))),
         ("poll_signals", _on_functions(polling)),
-        ("lower_intrinsics", tir.LowerTVMBuiltin()),
+        ("lower_intrinsics", on_host(tir.LowerTVMBuiltin())),
         ("lower_math", tir.LowerIntrin()),
     ]
 

@@ -6,6 +6,7 @@ runs. The passes are listed in :mod:`tvm_nnef.compilation.passes`.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import warnings
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef import schedules
+from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.passes import PHASES, Pass, passes
 from tvm_nnef.compilation.target import loads_here, resolve, runs_here
 from tvm_nnef.compilation.timings import PassTime, Timings
@@ -95,7 +97,7 @@ def build_module(
         _report_kernels(phases, runs_here(resolved), threads, verbose)
     if not loads_here(resolved):
         raise _not_loaded(target)
-    executable = Executable(phases["code"])
+    executable = Executable(phases["code"], metadata=json.dumps(describe(mod)))
     executable.threads = threads
     return executable
 

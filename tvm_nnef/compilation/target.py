@@ -44,6 +44,10 @@ SHORT_NAMES: Mapping[str, Mapping[str, Any]] = {
 """The short names of targets that are not the host; see :data:`NATIVE`."""
 
 
+OLDEST_GPU = "sm_75"
+"""What is meant by CUDA on a machine without a GPU: newer ones run it too."""
+
+
 def resolve(target: object = NATIVE) -> Target:
     """The TVM target that is meant.
 
@@ -92,19 +96,30 @@ def native() -> Target:
     return tvm.target.Target(description)
 
 
+def is_cpu(target: Target) -> bool:
+    """Whether a target is a CPU, and not a device that a CPU controls (its ``host``)."""
+    return str(target.kind.name) == "llvm"
+
+
 def runs_here(target: Target) -> bool:
-    """Whether this machine runs what is compiled for a target: a CPU of its kind, no newer one."""
+    """Whether this CPU runs what is compiled for a target: one of its kind, no newer one."""
     (_, features), (_, present) = map(build.target_features, (target, native()))
-    return loads_here(target) and features <= present
+    return is_cpu(target) and loads_here(target) and features <= present
 
 
 def loads_here(target: Target) -> bool:
-    """Whether this machine loads what is compiled for a target: a CPU of its kind, be it newer."""
-    (triple, _), (own, _) = map(build.target_features, (target, native()))
+    """Whether this machine loads what is compiled for a target.
+
+    Its CPU, or the CPU that controls it, is of the kind of this one, be it newer.
+    """
+    host = target if is_cpu(target) else target.host or native()
+    (triple, _), (own, _) = map(build.target_features, (host, native()))
     return triple.split("-")[0] == own.split("-")[0]
 
 
 def _made(description: str | dict[str, Any], text: str) -> Target:
+    if isinstance(description, dict) and description.get("kind") == "cuda":
+        description.setdefault("arch", build.cuda_arch() or OLDEST_GPU)
     for each in (description, description.get("host")) if isinstance(description, dict) else ():
         if isinstance(each, Mapping):
             _check_llvm(each, text)

@@ -18,6 +18,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 from tvm.target import codegen
+from tvm.tirx.build import split_host_device_mods
 
 from tvm_nnef.tvm_support.compat import (
     Module,
@@ -78,7 +79,18 @@ def _linked(builder: relax.ExecBuilder, target: Target, code: Any) -> Any:
 
 
 def _machine_code(kernels: Module, target: Target) -> Any:
-    return tvm.get_global_func(f"target.build.{target.kind.name}")(kernels, target)
+    """The machine code for the host, which holds that for the device if there is one."""
+    if str(target.kind.name) == "llvm":
+        return _generated(kernels, target)
+    host, devices = split_host_device_mods(kernels)
+    code = _generated(host, target.host or tvm.target.Target("llvm"))
+    for device, functions in devices.items():
+        code.import_module(_generated(functions, device))
+    return code
+
+
+def _generated(functions: Module, target: Target) -> Any:
+    return tvm.get_global_func(f"target.build.{target.kind.name}")(functions, target)
 
 
 def machine_code(kernels: Module, target: Target, name: str) -> Callable[..., object]:
@@ -155,8 +167,25 @@ def target_features(target: Target) -> tuple[str, frozenset[str]]:
 
 
 def virtual_machine(library: Any) -> Any:
-    """A Relax virtual machine on the CPU for what was built or loaded."""
-    return relax.VirtualMachine(library, tvm.cpu())
+    """A Relax virtual machine for what was built or loaded, on a device that this machine has."""
+    return relax.VirtualMachine(library, device_of(library))
+
+
+def device_of(library: Any) -> Any:
+    """The device that a library is for, such as ``tvm.cpu()``; None if this machine has none."""
+    if not _has_cuda(getattr(library, "mod", library)):
+        return tvm.cpu()
+    return tvm.cuda() if tvm.cuda().exist else None
+
+
+def _has_cuda(module: Any) -> bool:
+    return str(module.kind) == "cuda" or any(map(_has_cuda, module.imports))
+
+
+def cuda_arch() -> str | None:
+    """The architecture of the GPU of this machine (``sm_80``); None if it has none for CUDA."""
+    device = tvm.cuda()
+    return f"sm_{str(device.compute_version).replace('.', '')}" if device.exist else None
 
 
 def load_library(path: str) -> Any:

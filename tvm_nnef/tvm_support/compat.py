@@ -128,11 +128,14 @@ _LARGE = 1 << 22
 """From so many bytes on NumPy asks the system for large pages."""
 
 
-def runtime_tensor(array: np.ndarray[Any, Any]) -> Any:
-    """A tensor on the CPU that holds a copy of the array.
+def runtime_tensor(array: np.ndarray[Any, Any], device: Any = None) -> Any:
+    """A tensor that holds a copy of the array, on the CPU or another device.
 
     A large one lies in memory of NumPy, on large pages: reading it takes up to a third less time.
     """
+    if device is not None and device != tvm.cpu():
+        copied = np.ascontiguousarray(array).reshape(array.shape)
+        return tvm.runtime.tensor(copied, device)
     if array.nbytes < _LARGE or array.dtype.kind not in "biuf":
         return tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape))
     room = np.empty(array.nbytes + _ALIGNMENT, "uint8")

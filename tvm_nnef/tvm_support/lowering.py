@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tvm
@@ -9,6 +10,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS, POLLS_SIGNALS
+from tvm_nnef.tvm_support.build import module_like
 from tvm_nnef.tvm_support.compat import (
     CHECK_SIGNALS,
     Module,
@@ -91,3 +93,29 @@ def polling(function: PrimFunction) -> PrimFunction:
         return tirx.AssertStmt(call == 0, kind, [tvm.ir.StringImm("")])
 
     return with_mapped_body(function, (tirx.Evaluate, checked))
+
+
+def is_host_function(function: PrimFunction) -> bool:
+    """Whether a function with a target runs on a CPU, and not on a device that a CPU controls."""
+    target = (function.attrs or {}).get("target")
+    return target is None or str(target.kind.name) in ("llvm", "c")
+
+
+def with_all_registers(function: PrimFunction) -> PrimFunction:
+    """A function of a GPU that may take all registers; one of the host as it is.
+
+    Else the assembler spills registers to memory so that more blocks run at a time, as it likes.
+    """
+    if is_host_function(function):
+        return function
+    return function.with_attr("tirx.launch_bounds_min_blocks_per_sm", 1)
+
+
+def on_host(transform: Callable[[Module], Module]) -> Callable[[Module], Module]:
+    """A pass over the functions that run on a CPU."""
+
+    def run(mod: Module) -> Module:
+        chosen = {n: f for n, f in prim_functions(mod).items() if is_host_function(f)}
+        return update_functions(mod, prim_functions(transform(module_like(mod, chosen))))
+
+    return run

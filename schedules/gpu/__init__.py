@@ -1,0 +1,1 @@
+"""Schedule strategies for GPUs: kernels and a machine model in, loops of blocks and threads out."""

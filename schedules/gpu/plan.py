@@ -1,0 +1,51 @@
+"""What plans for GPUs have in common, and how many cycles memory and arithmetic take."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
+from tvm_nnef.schedules.machine import GpuModel, bits_of
+from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, Statement, with_opaque_body
+
+LAUNCH_CYCLES = 4000
+"""Cycles from one launch to the next one, about."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuPlan(Plan):
+    """A plan of one or more launches for a kernel."""
+
+    kernel: Kernel
+    machine: GpuModel
+
+    @abstractmethod
+    def statement(self) -> Statement:
+        """The launches."""
+
+    @property
+    def allocated(self) -> Sequence[Buffer]:
+        """The buffers between launches, in the memory of the GPU."""
+        return ()
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with its loops bound to blocks and threads."""
+        results = [stage.buffer for stage in self.kernel.results]
+        return with_opaque_body(function, results, self.allocated, self.statement())
+
+
+def memory_cycles(stages: Iterable[Stage], kernel: Kernel, machine: GpuModel) -> float:
+    """The cycles in which the inputs of stages, and what they store, go through memory once."""
+    buffers = {}
+    for stage in stages:
+        buffers[stage.buffer] = bits_of(stage.dtype)
+        for load in loads(stage.value):
+            if kernel.stage_of(load.source) is None:
+                buffers[load.source] = bits_of(str(load.source.dtype))
+    moved = sum(sizes.estimate(sizes.elements(each)) * bits / 8 for each, bits in buffers.items())
+    return moved / (machine.memory_bytes * machine.multiprocessors)

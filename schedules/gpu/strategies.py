@@ -1,0 +1,63 @@
+"""Which plan a kernel gets on a GPU: the one with the lowest estimated cost.
+
+Every function gets a schedule: what is not made of stages gets that of the fallback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm_nnef.schedules.analysis.conditions import with_numbers
+from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
+from tvm_nnef.schedules.gpu import (
+    contraction,
+    elementwise,
+    fallback,
+    parts,
+    row_reduction,
+    thread_reduction,
+)
+from tvm_nnef.schedules.gpu.plan import GpuPlan
+from tvm_nnef.schedules.machine import GpuModel, gpu_model
+from tvm_nnef.schedules.plan import Choice, WrittenPlan, cheapest
+from tvm_nnef.tvm_support.compat import PrimFunction, Target
+
+Match = Callable[[Kernel, GpuModel], GpuPlan | None]
+
+STRATEGIES: tuple[Match, ...] = (
+    row_reduction.match,
+    contraction.match,
+    elementwise.match,
+    thread_reduction.match,
+)
+"""The strategies for kernels of stages."""
+
+
+def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]:
+    """The scheduled function, and the plan that it was scheduled by."""
+    choice = choose(function, gpu_model(target))
+    return choice.plan.emit(function), choice
+
+
+def choose(function: PrimFunction, machine: GpuModel) -> Choice:
+    """The plan of the lowest cost for a function, as a whole or in parts, else the fallback."""
+    kernel = read_kernel(function)
+    choice = None if kernel is None else _of_kernel(with_numbers(kernel), machine)
+    if choice is not None:
+        return choice
+    made, name = fallback.apply(function, machine)
+    return Choice(WrittenPlan(name, 0.0, made), "no other strategy matches")
+
+
+def _of_kernel(kernel: Kernel, machine: GpuModel) -> Choice | None:
+    whole = cheapest(match(kernel, machine) for match in STRATEGIES)
+    if whole is not None:
+        return whole
+    plan = parts.match(kernel, machine, _whole)
+    return None if plan is None else Choice(plan, "no strategy matches the whole kernel")
+
+
+def _whole(kernel: Kernel, machine: GpuModel) -> GpuPlan | None:
+    """The plan of the lowest cost for a kernel as a whole."""
+    plans = (match(kernel, machine) for match in STRATEGIES)
+    return min(filter(None, plans), key=lambda plan: plan.cost, default=None)

@@ -1,0 +1,137 @@
+"""The tiles of a product of matrices on a GPU: sizes in, the tile of the lowest cost out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES
+from tvm_nnef.schedules.machine import GpuModel
+
+_OTHER_REGISTERS = 40
+"""Registers of a thread for indices and addresses, about."""
+
+_LOAD_CYCLES = 500
+"""Cycles from a load from memory to its use, in which other blocks run."""
+
+_DECODING = 6
+"""Instructions that find the address of an element that is staged, in multiply-adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block computes ``rows x columns`` elements, a thread ``thread_rows x thread_columns``.
+
+    In each turn the block stages ``steps`` columns of the left and rows of the right matrix in
+    shared memory, in vectors of ``vector`` elements; ``stages`` turns are in shared memory at a
+    time.
+    """
+
+    rows: int
+    columns: int
+    steps: int
+    thread_rows: int
+    thread_columns: int
+    stages: int = 1
+    vector: int = 1
+
+    @property
+    def row_threads(self) -> int:
+        """The threads along the rows."""
+        return self.rows // self.thread_rows
+
+    @property
+    def column_threads(self) -> int:
+        """The threads along the columns."""
+        return self.columns // self.thread_columns
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return self.row_threads * self.column_threads
+
+    @property
+    def staged(self) -> int:
+        """The elements in shared memory."""
+        return self.stages * self.steps * (self.rows + self.columns)
+
+    @property
+    def registers(self) -> int:
+        """The registers of a thread, about."""
+        sides = self.thread_rows + self.thread_columns
+        return self.thread_rows * self.thread_columns + sides + _OTHER_REGISTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of a product of matrices, dynamic ones estimated, and bytes of an element.
+
+    Indices of ``dynamic`` dimensions have 64 bits, and take twice the registers.
+    """
+
+    batches: int
+    rows: int
+    columns: int
+    steps: int
+    bytes: int
+    dynamic: bool = False
+
+
+def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
+    """All tiles that fit a GPU."""
+    block, thread = (8, 16, 32, 64, 128), (1, 2, 4, 8)
+    for rows, columns in itertools.product((1, *block), block):
+        for thread_rows, thread_columns in itertools.product(thread, thread):
+            for steps in (8, 16, 32):
+                tile = Tile(rows, columns, steps, thread_rows, thread_columns)
+                if thread_rows <= rows and thread_columns <= columns and fits(tile, machine, sizes):
+                    yield tile
+
+
+def fits(tile: Tile, machine: GpuModel, sizes: Sizes) -> bool:
+    """Whether a block of a tile runs on a GPU, with full warps and accumulators in registers."""
+    width = sizes.bytes
+    accumulators = tile.thread_rows * tile.thread_columns * max(1, width // 4)
+    available = machine.tile_registers // (2 if sizes.dynamic else 1)
+    return (
+        machine.warp <= tile.threads <= machine.block_threads
+        and tile.threads % machine.warp == 0
+        and accumulators <= available
+        and tile.staged * width <= machine.block_shared_bytes
+        and machine.resident_blocks(tile.threads, tile.registers, tile.staged * width) > 0
+    )
+
+
+def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
+    """The estimated cycles of a product: whole waves of blocks, each as long as its busiest part.
+
+    A multiprocessor multiplies, loads from shared memory, and stages at the same time if it holds
+    several blocks.
+    """
+    blocks = sizes.batches * _turns(sizes.rows, tile.rows) * _turns(sizes.columns, tile.columns)
+    resident = machine.resident_blocks(tile.threads, tile.registers, tile.staged * sizes.bytes)
+    turns = _turns(sizes.steps, tile.steps)
+    products = tile.rows * tile.columns * tile.steps
+    # Threads of a warp that load the same element load it once.
+    loaded = products / tile.thread_rows / tile.thread_columns
+    loads = loaded * (tile.thread_rows / min(machine.warp, tile.column_threads))
+    loads += loaded * tile.thread_columns
+    staged = tile.steps * (tile.rows + tile.columns)
+    arithmetic = (products + staged * _DECODING) / min(machine.multiply_adds, tile.threads)
+    busiest = max(
+        arithmetic, loads / machine.shared_loads, staged * sizes.bytes / machine.memory_bytes
+    )
+    together = min(resident, max(1, _turns(blocks, machine.multiprocessors)))
+    waves = _turns(blocks, machine.multiprocessors * together)
+    return LAUNCH_CYCLES + waves * turns * max(busiest * together, busiest + _LOAD_CYCLES)
+
+
+def best(sizes: Sizes, machine: GpuModel) -> Tile:
+    """The tile of the lowest cost, the smallest one of equals."""
+    found = tiles(machine, sizes)
+    return min(found, key=lambda tile: (cost(tile, sizes, machine), tile.staged, tile.threads))
+
+
+def _turns(size: int, part: int) -> int:
+    return -(-size // part)

@@ -1,0 +1,72 @@
+"""GPUs that run CUDA, by the version of their instruction set (``sm_80``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tvm_nnef.schedules.machine.model import KIB
+
+
+@dataclass(frozen=True, slots=True)
+class GpuModel:
+    """A GPU.
+
+    Its number of multiprocessors, and for each of them threads, blocks, registers and bytes of
+    shared memory that it holds at a time. ``block_threads`` and ``block_shared_bytes`` limit one
+    block, ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
+    loads at most ``vector_bytes`` at once. ``multiply_adds`` of float32 begin in each cycle on a
+    multiprocessor, and ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive.
+    """
+
+    multiprocessors: int
+    threads: int
+    blocks: int
+    shared_bytes: int
+    multiply_adds: int
+    memory_bytes: int
+    registers: int = 64 * KIB
+    block_threads: int = 1024
+    block_shared_bytes: int = 48 * KIB
+    thread_registers: int = 255
+    warp: int = 32
+    vector_bytes: int = 16
+    shared_loads: int = 32
+
+    @property
+    def usual_threads(self) -> int:
+        """The threads of a block without shared memory: enough blocks fill a multiprocessor."""
+        return min(self.block_threads // 4, max(self.warp, self.threads // self.blocks * 2))
+
+    @property
+    def tile_registers(self) -> int:
+        """The registers of a thread for accumulators; as many are left for operands and indices."""
+        return (self.thread_registers + 1) // 4
+
+    def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
+        """The blocks that a multiprocessor holds, given what a thread and a block take; may be 0"""
+        by_registers = self.registers // max(1, threads * registers)
+        by_shared = self.shared_bytes // max(1, shared_bytes)
+        return min(self.blocks, self.threads // max(1, threads), by_registers, by_shared)
+
+    def lanes(self, bits: int) -> int:
+        """The elements of so many bits that a thread loads at once; at least one."""
+        return max(1, self.vector_bytes * 8 // max(8, bits))
+
+
+MODELS: Mapping[int, GpuModel] = {
+    75: GpuModel(40, 1024, 16, 64 * KIB, multiply_adds=64, memory_bytes=5),
+    80: GpuModel(108, 2048, 32, 164 * KIB, multiply_adds=64, memory_bytes=10),
+    86: GpuModel(84, 1536, 16, 100 * KIB, multiply_adds=128, memory_bytes=6),
+    89: GpuModel(128, 1536, 24, 100 * KIB, multiply_adds=128, memory_bytes=3),
+    90: GpuModel(132, 2048, 32, 228 * KIB, multiply_adds=128, memory_bytes=14),
+    100: GpuModel(148, 2048, 32, 228 * KIB, multiply_adds=128, memory_bytes=29),
+}
+"""Models by version: of each the GPU for data centres, if there is one."""
+
+
+def model_of(arch: str) -> GpuModel:
+    """The model of an architecture (``sm_90a``): the newest that is not newer, else the oldest."""
+    version = int("".join(c for c in arch.removeprefix("sm_") if c.isdigit()) or 0)
+    known = [each for each in MODELS if each <= version]
+    return MODELS[max(known, default=min(MODELS))]

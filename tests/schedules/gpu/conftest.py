@@ -1,0 +1,188 @@
+"""What the tests of schedules for GPUs share: launches counted, and run on the CPU.
+
+:func:`simulated` gives serial loops: blocks one after the other, and in each the phases one after
+the other, each for all threads. That is what a GPU computes if no thread reads what another one
+writes in the same phase; as the order of threads is free, a function that breaks this rule gives
+other numbers if it is reversed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD
+from tvm_nnef.schedules.machine import bits_of
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, dtype_of, with_mapped_body
+
+
+@pytest.fixture
+def gpu() -> SimpleNamespace:
+    """The helpers of this file."""
+    return SimpleNamespace(simulated=simulated, launches=launches)
+
+
+def simulated(function: Any, *, reverse: bool = False) -> Any:
+    """The function with serial loops; those over threads may run from the last to the first."""
+    buffers: dict[Any, Any] = {}
+
+    def collect(allocation: Any) -> None:
+        buffer = allocation.buffer
+        name, size = str(buffer.name), [int(extent) for extent in buffer.shape]
+        if str(buffer.scope()) == "shared":
+            buffers[buffer] = tirx.decl_buffer(size, buffer.dtype, name)
+        elif buffer not in private:
+            buffers[buffer] = tirx.decl_buffer([_most_threads(function), *size], buffer.dtype, name)
+
+    private = _private(function)
+    tvm_ffi.structural_walk(function.body, (tirx.AllocBuffer, collect))
+    return with_mapped_body(
+        function,
+        (tirx.For, lambda loop: _serial(loop, buffers, reverse)),
+        (tirx.AllocBuffer, lambda each: _allocated(each, buffers)),
+    )
+
+
+def _serial(loop: Any, buffers: dict[Any, Any], reverse: bool) -> Any:
+    """A loop without binding; its buffers are those of its thread."""
+    if loop.thread_binding is None:
+        return loop
+    if str(loop.thread_binding.thread_tag) != THREAD:
+        return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+    thread = loop.loop_var
+    last = loop.extent - tirx.const(1, dtype_of(thread))
+    body = _of_thread(loop.body, buffers, thread)
+    if reverse:
+        back = {thread: last - thread}
+        body = tvm_ffi.structural_map(body, (tirx.Var, lambda var: back.get(var, var)))
+    return tirx.For(thread, loop.min, loop.extent, tirx.ForKind.SERIAL, body)
+
+
+def _of_thread(body: Any, buffers: dict[Any, Any], thread: Any) -> Any:
+    """A statement with the elements of one thread in buffers for all of them."""
+
+    def indices(buffer: Any, own: list[Any]) -> list[Any]:
+        return own if str(buffer.scope()) == "shared" else [thread, *own]
+
+    def load(each: Any) -> Any:
+        found = buffers.get(each.source)
+        return each if found is None else found[tuple(indices(each.source, list(each.indices)))]
+
+    def store(each: Any) -> Any:
+        found = buffers.get(each.buffer)
+        if found is None:
+            return each
+        return tirx.BufferStore(found, each.value, indices(each.buffer, list(each.indices)))
+
+    return tvm_ffi.structural_map(
+        body, [(BUFFER_LOAD, load), (tirx.BufferStore, store)], order="post"
+    )
+
+
+def _allocated(allocation: Any, buffers: dict[Any, Any]) -> Any:
+    found = buffers.get(allocation.buffer)
+    return allocation if found is None else tirx.AllocBuffer(found)
+
+
+def _thread_loops(function: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def look(loop: Any) -> None:
+        if loop.thread_binding is not None and str(loop.thread_binding.thread_tag) == THREAD:
+            found.append(loop)
+
+    tvm_ffi.structural_walk(function.body, (tirx.For, look))
+    return found
+
+
+def _private(function: Any) -> list[Any]:
+    """The buffers that are allocated inside of a phase."""
+    found: list[Any] = []
+    for loop in _thread_loops(function):
+        tvm_ffi.structural_walk(
+            loop.body, (tirx.AllocBuffer, lambda each: found.append(each.buffer))
+        )
+    return found
+
+
+def _most_threads(function: Any) -> int:
+    return max((int(loop.extent) for loop in _thread_loops(function)), default=1)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch of blocks of some threads; what they share, in bytes."""
+
+    threads: int
+    shared_bytes: int
+
+
+def launches(function: Any) -> list[Launch]:
+    """The launches of a scheduled function, after checking that each store is in one of them.
+
+    In a launch all phases have the same threads, and no loop over threads is in another one.
+    """
+    return [_launch(loop) for loop in _launch_loops(function.body)]
+
+
+def _launch_loops(node: Any) -> Iterator[Any]:
+    """The outermost loops over blocks; an AssertionError if something is stored outside of them."""
+    if isinstance(node, tirx.For) and node.thread_binding is not None:
+        assert str(node.thread_binding.thread_tag) == BLOCK, "threads outside of blocks"
+        yield node
+        return
+    assert not isinstance(node, tirx.BufferStore), f"not bound: {node}"
+    for part in _parts(node):
+        yield from _launch_loops(part)
+
+
+def _parts(node: Any) -> list[Any]:
+    if isinstance(node, s_tir.SBlockRealize):
+        return [node.block.body, *([node.block.init] if node.block.init is not None else [])]
+    if isinstance(node, tirx.SeqStmt):
+        return list(node.seq)
+    if isinstance(node, tirx.IfThenElse):
+        return [each for each in (node.then_case, node.else_case) if each is not None]
+    return [node.body] if hasattr(node, "body") else []
+
+
+def _launch(loop: Any) -> Launch:
+    threads: list[int] = []
+    shared: list[int] = []
+
+    def phase(inner: Any) -> None:
+        if inner.thread_binding is None:
+            return
+        tag = str(inner.thread_binding.thread_tag)
+        assert tag == THREAD, f"a launch inside of another: {tag}"
+        threads.append(int(inner.extent))
+        nested: list[Any] = []
+        tvm_ffi.structural_walk(inner.body, (tirx.For, nested.append))
+        assert all(each.thread_binding is None for each in nested), "phases inside of each other"
+
+    def allocation(node: Any) -> None:
+        if str(node.buffer.scope()) == "shared":
+            elements = math.prod(map(int, node.buffer.shape))
+            shared.append(elements * bits_of(str(node.buffer.dtype)) // 8)
+
+    tvm_ffi.structural_walk(loop.body, (tirx.For, phase))
+    tvm_ffi.structural_walk(loop.body, (tirx.AllocBuffer, allocation))
+    assert len(set(threads)) == 1, "phases of different threads"
+    _check_stores(loop.body, inside=False)
+    return Launch(threads[0], sum(shared))
+
+
+def _check_stores(node: Any, *, inside: bool) -> None:
+    """Each store of a launch is in a phase, or all threads of the block would do it."""
+    if isinstance(node, tirx.For) and node.thread_binding is not None:
+        inside = True
+    assert inside or not isinstance(node, tirx.BufferStore), f"not bound to threads: {node}"
+    for part in _parts(node):
+        _check_stores(part, inside=inside)

@@ -1,0 +1,81 @@
+"""Small models built for CUDA, with or without a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_nnef
+from tvm_nnef.compilation.target import resolve
+from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.schedules.gpu import tiles
+from tvm_nnef.schedules.gpu.tiles import Sizes
+from tvm_nnef.schedules.machine import cuda, gpu_model
+from tvm_nnef.tvm_support.build import cuda_arch
+
+NETWORK = """
+import nn;
+graph G {
+    @input { x: real[1, 3, 8, 8]; f: real[4, 3, 3, 3]; }
+    @output { y: real; }
+    @compose { c = nn.conv{padding=[1, 1, 1, 1]}(x, f); y = nn.relu(c); }
+}
+"""
+
+
+def built(**options: Any) -> Any:
+    """A small network for CUDA."""
+    return tvm_nnef.build(NETWORK, "cuda", progress=False, **options)
+
+
+def test_the_passes_for_cuda_are_dumped(tmp_path: Path) -> None:
+    executable = built(dump_dir=tmp_path)
+    names = {line.split()[2] for line in (tmp_path / "passes.txt").read_text().splitlines()}
+    assert {"unify_threads", "insert_barriers", "split_device_code"} <= names
+    assert not {"pack_weights", "move_channels_last", "use_dot_instructions"} & names
+    assert "gpu.contraction" in (tmp_path / "kernels.txt").read_text()
+    assert executable.inputs[0].name == "x"
+
+
+def test_kernels_are_timed_on_no_cpu() -> None:
+    found: list[Any] = []
+    built(verbose=found.append)
+    assert found
+
+
+@pytest.mark.skipif(cuda_arch() is not None, reason="needs a machine without a GPU")
+def test_a_call_without_a_gpu_is_an_error(tmp_path: Path) -> None:
+    executable = built()
+    given = [np.zeros(port.shape, port.dtype) for port in executable.inputs]
+    with pytest.raises(NnefError, match="no such GPU here"):
+        executable(*given)
+    executable.export(tmp_path / "model.so")
+    with pytest.raises(NnefError, match="cannot load"):
+        tvm_nnef.load(tmp_path / "model.so")
+
+
+@pytest.mark.parametrize(
+    ("arch", "version"), [("sm_75", 75), ("sm_90a", 90), ("sm_120", 100), ("sm_61", 75)]
+)
+def test_the_model_of_a_gpu_is_that_of_its_architecture(arch: str, version: int) -> None:
+    assert gpu_model(resolve({"kind": "cuda", "arch": arch})) is cuda.MODELS[version]
+
+
+@pytest.mark.parametrize("version", cuda.MODELS)
+@pytest.mark.parametrize("width", [2, 4, 8])
+@pytest.mark.parametrize("size", [(1, 1, 1, 1), (1, 512, 49, 4608), (12, 128, 128, 64)])
+def test_the_best_tile_fits(version: int, width: int, size: tuple[int, int, int, int]) -> None:
+    machine = cuda.MODELS[version]
+    tile = tiles.best(Sizes(*size, width), machine)
+    assert tile.threads <= machine.block_threads and tile.threads % machine.warp == 0
+    assert tile.staged * width <= machine.block_shared_bytes
+    assert tile.registers <= machine.thread_registers
+
+
+def test_large_products_get_large_tiles() -> None:
+    machine = cuda.MODELS[80]
+    large, small = (tiles.best(Sizes(1, n, n, n, 4), machine) for n in (4096, 128))
+    assert large.rows * large.columns > small.rows * small.columns

@@ -1,0 +1,190 @@
+"""Schedules for CUDA, their threads run one after the other on the CPU, against NumPy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import te, tirx, topi
+
+from tvm_nnef.compilation.passes import compile_kernel
+from tvm_nnef.compilation.target import resolve
+from tvm_nnef.schedules.gpu import strategies
+from tvm_nnef.tvm_support.compat import runtime_tensor, with_own_symbols
+
+TARGET = {"kind": "cuda", "arch": "sm_80"}
+
+
+N = tirx.Var("n", "int64")
+
+
+def tensor(name: str, *shape: Any, dtype: str = "float32") -> Any:
+    return te.placeholder(
+        [tirx.const(s, "int64") if isinstance(s, int) else s for s in shape], dtype, name
+    )
+
+
+def product(rows: Any, columns: Any, depth: Any) -> Any:
+    a, b, c = tensor("a", rows, depth), tensor("b", depth, columns), tensor("c", columns)
+    k = te.reduce_axis((0, a.shape[1]))
+    total = te.compute((a.shape[0], b.shape[1]), lambda i, j: te.sum(a[i, k] * b[k, j], k))
+    return [a, b, c, te.compute(total.shape, lambda i, j: te.max(total[i, j] + c[j], 0.0))]
+
+
+def products(batch: Any, rows: Any, columns: Any, depth: Any) -> Any:
+    a, b = tensor("a", batch, rows, depth), tensor("b", batch, columns, depth)
+    return [a, b, topi.nn.batch_matmul(a, b, transpose_b=True)]
+
+
+def convolution(n: Any, c: int, h: Any, w: Any, o: int, size: int, stride: int, groups: int) -> Any:
+    x, f = tensor("x", n, c, h, w), tensor("f", o, c // groups, size, size)
+    made = topi.nn.conv(
+        x, f, stride, size // 2, 1, groups, data_layout="NCHW", kernel_layout="OIHW"
+    )
+    return [x, f, topi.nn.relu(made)]
+
+
+def softmax(*shape: Any) -> Any:
+    x = tensor("x", *shape)
+    return [x, topi.nn.softmax(x, -1)]
+
+
+def reduced(function: Any, axis: Any, *shape: Any) -> Any:
+    x = tensor("x", *shape)
+    return [x, function(x, axis)]
+
+
+def transposed(*shape: Any) -> Any:
+    x = tensor("x", *shape)
+    return [x, topi.transpose(topi.exp(x))]
+
+
+def doubled(*shape: Any) -> Any:
+    x = tensor("x", *shape)
+    return [x, te.compute(x.shape, lambda *at: x(*at) * 2.0)]
+
+
+def mean_and_max(*shape: Any) -> Any:
+    """Two reductions along different axes, which take a launch each."""
+    x = tensor("x", *shape)
+    return [x, topi.sum(x, 0), topi.max(x, 1)]
+
+
+def product_of_numpy(a: Any, b: Any, c: Any) -> Any:
+    return np.maximum(a @ b + c, 0)
+
+
+def convolution_of_numpy(x: Any, f: Any, stride: int, groups: int) -> Any:
+    size, half = f.shape[2], f.shape[2] // 2
+    padded = np.pad(x, ((0, 0), (0, 0), (half, half), (half, half)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
+    windows = windows[:, :, ::stride, ::stride]
+    parts = [
+        np.einsum("nchwyx,ocyx->nohw", w, g)
+        for w, g in zip(np.split(windows, groups, 1), np.split(f, groups, 0), strict=True)
+    ]
+    return np.maximum(np.concatenate(parts, 1), 0)
+
+
+def softmax_of_numpy(x: Any) -> Any:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def conv_case(*arguments: Any) -> tuple[Any, Any]:
+    stride, groups = arguments[-2:]
+    return lambda: convolution(*arguments), lambda x, f: convolution_of_numpy(x, f, stride, groups)
+
+
+CASES = {
+    "product": (lambda: product(37, 29, 19), product_of_numpy),
+    "product of whole tiles": (lambda: product(64, 128, 64), product_of_numpy),
+    "product of a row": (lambda: product(1, 130, 77), product_of_numpy),
+    "product with a column": (lambda: product(130, 1, 77), product_of_numpy),
+    "product of dynamic rows": (lambda: product(N, 40, 33), product_of_numpy),
+    "product of a dynamic sum": (lambda: product(17, 40, N), product_of_numpy),
+    "dynamic product": (lambda: product(N, N, N), product_of_numpy),
+    "products": (lambda: products(3, 20, 9, 30), lambda a, b: a @ b.transpose(0, 2, 1)),
+    "dynamic products": (lambda: products(N, N, 16, 8), lambda a, b: a @ b.transpose(0, 2, 1)),
+    "convolution": conv_case(2, 3, 9, 11, 5, 3, 1, 1),
+    "convolution with stride": conv_case(1, 8, 7, 11, 16, 3, 2, 1),
+    "convolution of size 1": conv_case(2, 4, 6, 6, 8, 1, 1, 1),
+    "grouped convolution": conv_case(1, 8, 8, 8, 16, 3, 1, 2),
+    "depthwise convolution": conv_case(1, 8, 8, 8, 8, 3, 1, 8),
+    "dynamic batch": conv_case(N, 16, 6, 6, 24, 3, 1, 1),
+    "dynamic image": conv_case(1, 4, N, N, 8, 3, 1, 1),
+    "softmax": (lambda: softmax(3, 5, 7), softmax_of_numpy),
+    "softmax of long rows": (lambda: softmax(5, 1000), softmax_of_numpy),
+    "softmax of dynamic rows": (lambda: softmax(4, N), softmax_of_numpy),
+    "softmax of dynamic batch": (lambda: softmax(N, 33), softmax_of_numpy),
+    "sum of rows": (lambda: reduced(topi.sum, 1, 300, 100), lambda x: x.sum(1)),
+    "sum of columns": (lambda: reduced(topi.sum, 0, 30, 100), lambda x: x.sum(0)),
+    "sum of all": (lambda: reduced(topi.sum, None, 4, 5, 600), lambda x: x.sum()),
+    "max of dynamic rows": (lambda: reduced(topi.max, 1, 3, N), lambda x: x.max(1)),
+    "product of rows": (lambda: reduced(topi.prod, 1, 7, 40), lambda x: x.prod(1)),
+    "argmax": (lambda: reduced(topi.argmax, 1, 7, 40), lambda x: x.argmax(1)),
+    "argmax of a dynamic batch": (lambda: reduced(topi.argmax, 1, N, 9), lambda x: x.argmax(1)),
+    "prefix sums": (lambda: reduced(topi.cumsum, 1, 4, 9), lambda x: x.cumsum(1)),
+    "transposed": (lambda: transposed(33, 17), lambda x: np.exp(x).T),
+    "dynamic transposed": (lambda: transposed(N, 7), lambda x: np.exp(x).T),
+    "vectors": (lambda: doubled(4, 8), lambda x: x * 2),
+    "vectors of dynamic number": (lambda: doubled(N, 8), lambda x: x * 2),
+    "scalar": (lambda: doubled(), lambda x: x * 2),
+}
+
+
+def arrays(function: Any, size: int) -> list[np.ndarray]:
+    """Random arrays for the parameters of a function."""
+    generator = np.random.default_rng(0)
+    found = []
+    for parameter in function.params:
+        shape = [int(e) if isinstance(e, tirx.IntImm) else size for e in parameter.shape]
+        found.append(generator.standard_normal(shape).astype(str(parameter.dtype)))
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_simulated_threads_compute_what_numpy_computes(name: str, gpu: Any) -> None:
+    make, expected = CASES[name]
+    function = te.create_prim_func(make(), index_dtype_override="int64")
+    dynamic = any(not isinstance(e, tirx.IntImm) for p in function.params for e in p.shape)
+    found = strategies.apply(with_own_symbols(function), resolve(TARGET))[0]
+    kernels = [
+        compile_kernel(
+            with_own_symbols(gpu.simulated(found, reverse=reverse)), resolve(), scheduled=False
+        )
+        for reverse in (False, True)
+    ]
+    for launch in gpu.launches(found):
+        assert 1 <= launch.threads <= 1024
+        assert launch.shared_bytes <= 48 << 10
+    for size in (1, 5, 70) if dynamic else (0,):
+        *given, result = arrays(function, size)
+        wanted = expected(*given)
+        for kernel in kernels:
+            tensors = [*map(runtime_tensor, given), runtime_tensor(np.zeros_like(result))]
+            kernel(*tensors)
+            np.testing.assert_allclose(
+                tensors[-1].numpy(), wanted, 2e-5, 2e-5 * math.sqrt(size + 100)
+            )
+
+
+def test_nothing_is_written_for_an_empty_batch(gpu: Any) -> None:
+    function = te.create_prim_func(product(N, 64, 64), index_dtype_override="int64")
+    found = strategies.apply(with_own_symbols(function), resolve(TARGET))[0]
+    kernel = compile_kernel(gpu.simulated(found), resolve(), scheduled=False, checked=True)
+    given = arrays(function, 0)
+    kernel(*map(runtime_tensor, given))
+
+
+def test_two_reductions_are_launched_one_after_the_other(gpu: Any) -> None:
+    function = te.create_prim_func(mean_and_max(9, 40), index_dtype_override="int64")
+    found, name = strategies.apply(with_own_symbols(function), resolve(TARGET))
+    assert len(gpu.launches(found)) == 2, name
+    x = np.random.default_rng(0).standard_normal((9, 40)).astype("float32")
+    tensors = [runtime_tensor(each) for each in (x, x.sum(0) * 0, x.max(1) * 0)]
+    compile_kernel(gpu.simulated(found), resolve(), scheduled=False)(*tensors)
+    np.testing.assert_allclose(tensors[1].numpy(), x.sum(0), 1e-5, 1e-5)
+    np.testing.assert_array_equal(tensors[2].numpy(), x.max(1))
