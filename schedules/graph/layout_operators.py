@@ -12,11 +12,15 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.kernel import Stage
 from tvm_nnef.schedules.graph.layout_moves import MOVES
 from tvm_nnef.schedules.graph.permuted import OnPermuted, Order, Permuted, Relayout, of_first
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
 from tvm_nnef.schedules.graph.rewriting import CONVOLUTIONS, again, operator, operator_name
 from tvm_nnef.tvm_support.compat import (
+    Buffer,
+    PrimExpression,
     RelaxExpression,
     constant,
     constant_array,
@@ -180,6 +184,9 @@ def _kernel(relayout: Relayout, call: Any) -> Permuted | list[Permuted] | None:
         if form is not None:
             orders[buffer] = form.order
         values.append(relayout.visit_expr(argument) if form is None else form.value)
+    for stage in kernel.stages:
+        if stage.buffer not in orders:
+            orders[stage.buffer] = _order_of_loads(stage, orders)
 
     def rebuilt(symbols: Symbols, *tensors: Any) -> Any:
         made = tensors_of(kernel, tensors, orders, symbols)
@@ -192,6 +199,17 @@ def _kernel(relayout: Relayout, call: Any) -> Permuted | list[Permuted] | None:
         return Permuted(made, written[0])
     items = relayout.builder_.emit(made)
     return [Permuted(relax.TupleGetItem(items, n), own) for n, own in enumerate(written)]
+
+
+def _order_of_loads(stage: Stage, orders: Mapping[Buffer, Order]) -> Order:
+    """The order in which a stage reads its axes from an operand with an order, else their own."""
+    for load in loads(stage.value):
+        indices = [load.indices[dimension] for dimension in orders.get(load.source, ())]
+        variables: list[PrimExpression] = [axis.var for axis in stage.axes]
+        found = [variables.index(index) for index in indices if index in variables]
+        if sorted(found) == list(range(len(variables))):
+            return tuple(found)
+    return tuple(range(len(stage.axes)))
 
 
 _ELEMENTWISE = (

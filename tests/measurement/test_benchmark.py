@@ -9,7 +9,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,30 +26,38 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("bench")
 
 
+OTHERS = ("onnxruntime", "openvino")
+
+
 def row(bench: Any, name: str, *ratios: float) -> Any:
-    """A model that takes a millisecond, on 1 and more threads."""
-    runs = tuple(bench.Run(n + 1, 1e-3, ratio * 1e-3, 1e9) for n, ratio in enumerate(ratios))
+    """A model that takes a millisecond, on 1 and more threads; OpenVINO takes twice that."""
+
+    def times(ratio: float) -> dict[str, float]:
+        return {"tvm_nnef": 1e-3, "onnxruntime": ratio * 1e-3, "openvino": 2e-3}
+
+    runs = tuple(bench.Run(n + 1, times(r), times(2 * r), 1e9) for n, r in enumerate(ratios))
     return bench.Row(name, runs, 1e-6, 2.0, 1 << 30, 100 << 20, 500_000)
 
 
 def test_the_summary_has_the_mean_who_is_behind_and_who_failed(bench: Any) -> None:
     found = [row(bench, "a", 2.0, 0.9), row(bench, "b", 0.5, 1.6), bench.Failure("c", "why")]
-    assert list(bench.summary(found, [1, 2])) == [
-        "1 thread(s): geometric mean 1.00",
+    assert list(bench.summary(found, [1, 2], OTHERS[:1])) == [
+        "1 thread(s), beside ORT: geometric mean 1.00, after idling 2.00",
         "  below 0.8: b 0.50",
         "  0.8 to 1: none",
-        "2 thread(s): geometric mean 1.20",
+        "2 thread(s), beside ORT: geometric mean 1.20, after idling 2.40",
         "  below 0.8: none",
         "  0.8 to 1: a 0.90",
         "failed: c",
     ]
-    assert list(bench.summary([bench.Failure("c", "why")], [1, 2])) == ["failed: c"]
+    assert list(bench.summary([bench.Failure("c", "why")], [1, 2], OTHERS)) == ["failed: c"]
 
 
-def test_a_line_has_times_ratio_peak_error_build_and_memory(bench: Any) -> None:
+def test_a_line_has_time_peak_ratios_error_build_and_memory(bench: Any) -> None:
     # 500 000 operations in a millisecond are half of what the peak of 1e9 a second allows.
-    assert str(row(bench, "a", 2.0)).split() == [
-        "a", "2.000", "1.000", "2.00", "50%", "1.0e-06", "2.0", "1024", "<", "1424",
+    assert str(row(bench, "a", 1.5)).split() == [
+        "a", "1.000", "50%", "1.50", "3.00", "2.00", "2.00",
+        "1.0e-06", "2.0", "1024", "<", "1424",
     ]  # fmt: skip
 
 
@@ -74,36 +81,48 @@ def test_threads_are_at_most_the_cores(bench: Any, text: str) -> None:
     assert bench.make_parser().parse_args(["--threads", "1"]).threads == [1]
 
 
-def test_a_model_that_cannot_be_measured_ends_with_the_reason(bench: Any, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_built_ends_with_the_reason(bench: Any, tmp_path: Path) -> None:
     file = tmp_path / "bad.onnx"
     file.write_text("garbage")
-    with pytest.raises(SystemExit, match=r"bad\.onnx: error: this is no ONNX model"):
-        bench.one({"name": "bad", "file": str(file), "flop": None, "counts": [1]}, 0.0)
+    files = {"file": str(file), "library": "unused", "inputs": "unused"}
+    with pytest.raises(bench.Failed, match=r"bad\.onnx: error: this is no ONNX model"):
+        bench.in_process("build", **files, dynamic=False)
 
 
-def test_models_run_in_processes_of_their_own_and_may_end_in_any_way(
-    bench: Any, monkeypatch: pytest.MonkeyPatch
+def test_each_runtime_runs_in_a_process_of_its_own(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    good = row(bench, "good", 1.0)
-    ends = iter(
-        [
-            (0, "remarks\n" + json.dumps(bench.asdict(good)), ""),
-            (1, "", "Traceback\nValueError: reason"),
-            (-signal.SIGKILL, "", "remarks"),
-        ]
-    )
+    tasks: list[dict[str, Any]] = []
+
+    def run(command: list[str], **options: Any) -> Any:
+        task = json.loads(command[-1])
+        tasks.append(task)
+        found = {"busy": 1e-3, "idle": 2e-3}
+        if task["task"] == "build":
+            found = {"build": 1.0, "memory": 1 << 30, "weights": 1 << 20}
+        else:
+            np.savez(task["outputs"], **{"0": np.array([0.2, 0.5, 0.3])})
+        return subprocess.CompletedProcess(command, 0, "messages\n" + json.dumps(found), "")
+
+    monkeypatch.setattr(bench.subprocess, "run", run)
+    options = argparse.Namespace(threads=[1, 2], seconds=0.0, dynamic=False)
+    found = bench.measured("a", tmp_path / "model.onnx", None, OTHERS, options)
+    assert found.error == 0.0 and found.runs[0].ratio("openvino", "idle") == 1.0
+    runs = [(task["runtime"], task["threads"]) for task in tasks[1:]]
+    one = ["tvm_nnef", *OTHERS] * bench.ROUNDS
+    assert runs == [(runtime, threads) for threads in (1, 2) for runtime in one]
+
+
+def test_processes_may_end_in_any_way(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = iter([(1, "", "Traceback\nValueError: reason"), (-signal.SIGKILL, "", "messages")])
 
     def run(command: list[str], **options: Any) -> Any:
         return subprocess.CompletedProcess(command, *next(ends))
 
     monkeypatch.setattr(bench.subprocess, "run", run)
-    entries = {name: Path(f"{name}.onnx") for name in ("good", "bad", "killed")}
-    found = list(bench.rows(entries, SimpleNamespace(threads=[1], seconds=0.0)))
-    assert found == [
-        good,
-        bench.Failure("bad", "ValueError: reason"),
-        bench.Failure("killed", "it ended with status -9"),
-    ]
+    for reason in ("ValueError: reason", "it ended with status -9"):
+        with pytest.raises(bench.Failed, match=reason):
+            bench.in_process("run")
 
 
 def test_an_interruption_keeps_what_was_measured(
@@ -119,7 +138,7 @@ def test_an_interruption_keeps_what_was_measured(
 
     monkeypatch.setattr(bench, "rows", rows)
     options = argparse.Namespace(json=str(file), threads=[1], seconds=0.0)
-    found, interrupted = bench.measured_one_by_one(dict.fromkeys("abc"), options)
+    found, interrupted = bench.measured_one_by_one(dict.fromkeys("abc"), OTHERS, options)
     assert interrupted
     assert [each.name for each in found] == ["a", "b"]
     assert json.loads(file.read_text())[1] == {"name": "b", "failed": "why"}

@@ -569,9 +569,15 @@ def test_a_rule_changes_no_result(kernels, rule, form, target, numbers):
     references = (fused, mod) if rule == TILE else (fused,)
     kernels.compare(references, kernels.machine(made, target), cases)
     taken = kernels.rules_by_function(made)
-    others = {TABLE[rule][form][1][int(name[1:])]: r for name, r in taken.items() if rule not in r}
+    # Rows of a few elements are cheaper as lanes of a tile.
+    expected = {rule, TILE} if rule == ROWS else {rule}
+    others = {
+        TABLE[rule][form][1][int(name[1:])]: strategies
+        for name, strategies in taken.items()
+        if not strategies & expected
+    }
     assert not others
-    assert set().union(*taken.values()) <= {rule, ELEMENTS}
+    assert set().union(*taken.values()) <= {*expected, ELEMENTS}
 
 
 @pytest.mark.slow

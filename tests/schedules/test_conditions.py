@@ -36,7 +36,7 @@ def call(function):
 
 SHAPES = {
     "short": ((5, 7), [1], ROWS),
-    "one": ((5, 1), [1], ROWS),
+    "one": ((5, 1), [1], TILE),
     "prime": ((3, 1009), [1], ROWS),
     "vectors": ((3, 256), [1], ROWS),
     "all": ((13, 67), [0, 1], ROWS),

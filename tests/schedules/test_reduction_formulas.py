@@ -181,3 +181,24 @@ def test_a_pooling_between_convolutions_runs_channels_last(kernels):
     bindings = channels_last(builder.get())["main"].body.blocks[0].bindings
     found = [operator_name(binding.value) for binding in bindings]
     assert found == ["permute_dims", "nn.conv2d", "call_tir", "nn.conv2d", "permute_dims"]
+
+
+def test_sums_of_rows_after_a_convolution_have_channels_as_lanes(kernels):
+    """The sums are stored in the order in which the result of the convolution is read."""
+    builder = relax.BlockBuilder()
+    x, f = (
+        relax.Var(name, relax.TensorType(shape, "float32"))
+        for name, shape in (("x", (2, 3, 9, 11)), ("f", (16, 3, 3, 3)))
+    )
+
+    def sums(data):
+        return reduced(SUM, (2, 16, 7), lambda n, c, i, j: data(n, c, i, j), 9)
+
+    with builder.function("main", [x, f]):
+        with builder.dataflow():
+            output = builder.emit_output(builder.call_te(sums, builder.emit(op.nn.conv2d(x, f))))
+        builder.emit_func_output(output)
+    mod = kernels.scheduled(builder.get())
+    assert kernels.rules(mod) <= {"cpu.register_tile", "cpu.elementwise"}
+    arrays = kernels.values((2, 3, 9, 11), (16, 3, 3, 3))
+    same(kernels.run(mod, arrays), kernels.plain(builder.get(), arrays))
