@@ -28,7 +28,6 @@ from tvm_nnef.converters.onnx.model_inference import infer_model
 from tvm_nnef.converters.onnx.node import (
     Node,
     OperatorFunction,
-    attributes_of,
     converted_tensors,
 )
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
@@ -342,7 +341,7 @@ def _apply(
         return
     subgraph = partial(_subgraph, context, scope, opsets)
     wanted = tuple(bool(name) and name in context.read for name in proto.output)
-    attributes = _attributes(context, proto)
+    attributes = context.model.attributes(proto)
     bounds = bounds_of_results(context.bounds, proto.output)
     node = Node(proto, version, tuple(inputs), expected, wanted, attributes, subgraph, bounds)
     converted = function(node, builder)
@@ -365,20 +364,6 @@ def _with_values(
         if each is not None
     }
     return {**context.declared, **given}
-
-
-def _attributes(context: _Context, proto: onnx.NodeProto) -> dict[str, object]:
-    found = attributes_of(proto)
-    for name, value in found.items():
-        try:
-            if isinstance(value, onnx.TensorProto):
-                found[name] = context.model.array(value)
-            elif isinstance(value, onnx.SparseTensorProto):
-                found[name] = context.model.dense(value)
-        except NnefError as problem:
-            (cause,) = problem.diagnostics
-            raise Unconvertible(f"its attribute '{name}': {cause.message}", cause.hint) from problem
-    return found
 
 
 def _subgraph(

@@ -22,6 +22,8 @@ from onnx import inliner, numpy_helper
 
 from tvm_nnef.converters.onnx.external import Unreadable, elements, inner_tensors, is_external
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
+from tvm_nnef.converters.onnx.node import attributes_of
+from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.types import DTYPE_OF, Array, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, error
 
@@ -87,6 +89,21 @@ class OnnxModel:
             message = f"the sparse tensor '{sparse.values.name}' cannot be read: {cause}"
             raise error(message, hint="correct the model", file=self.path) from cause
         return dense
+
+    def attributes(self, proto: onnx.NodeProto) -> dict[str, object]:
+        """The attributes of a node, tensors as arrays; Unconvertible for one that is damaged."""
+        found: dict[str, object] = attributes_of(proto)
+        for name, value in found.items():
+            try:
+                if isinstance(value, onnx.TensorProto):
+                    found[name] = self.array(value)
+                elif isinstance(value, onnx.SparseTensorProto):
+                    found[name] = self.dense(value)
+            except NnefError as problem:
+                (cause,) = problem.diagnostics
+                message = f"its attribute '{name}': {cause.message}"
+                raise Unconvertible(message, cause.hint) from problem
+        return found
 
 
 def read(source: Source) -> OnnxModel:

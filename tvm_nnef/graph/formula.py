@@ -310,3 +310,22 @@ def guards(statement: Statement) -> Iterator[tuple[Tensor, int, Subscript]]:
         for dimension, subscript in enumerate(subscripts):
             if subscript.guarded and subscript.below is None:
                 yield tensor, dimension, subscript
+
+
+def has_index(scalar: Scalar, statement: Statement) -> bool:
+    """Whether an int is made of indices, not of elements and numbers alone."""
+    match scalar:
+        case Index():
+            return True
+        case Local(name):
+            value = next(local.value for local in statement.locals if local.name == name)
+            return has_index(value, statement)
+        case Unary(_, operand) | Cast("int", operand) if operand.type == "int":
+            return has_index(operand, statement)
+        case Binary(_, left, right) | Select(_, left, right):
+            parts: tuple[Scalar, ...] = (left, right)
+        case Lookup(items):
+            parts = items
+        case _:
+            return False
+    return any(part.type == "int" and has_index(part, statement) for part in parts)

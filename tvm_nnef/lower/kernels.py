@@ -19,10 +19,10 @@ from tvm_nnef.graph.formula import Constant, Formula, Load, loads, scalars, walk
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
 from tvm_nnef.lower.functions import cast
+from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.long_sums import in_parts
 from tvm_nnef.lower.ordered import ordered_function
 from tvm_nnef.lower.prefix_scans import find_scan
-from tvm_nnef.lower.scalars import INDEX_TYPE, literal
 from tvm_nnef.lower.searches import Search, find_search
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
 from tvm_nnef.tvm_support import compat

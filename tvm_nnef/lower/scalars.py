@@ -33,46 +33,22 @@ from tvm_nnef.graph.formula import (
     Unary,
     children,
     guards,
+    has_index,
     parts,
     walk,
 )
-from tvm_nnef.graph.intervals import (
-    Ranges,
-    above,
-    below,
-    fits,
-    interval,
-    ranges_of,
-    within,
-)
+from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.functions import cast, select
 from tvm_nnef.lower.integers import has_product, opaque, sealed, wrapped
+from tvm_nnef.lower.literals import INDEX_TYPE, fitting, literal
 from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
-INDEX_TYPE = "int64"
-
-
 ComputeTypes: TypeAlias = Mapping[ScalarType, str]
 """The dtypes in which a formula computes real, int and bool (``graph.machine_types``)."""
-
-
-def literal(value: float | Dimension, dtype: str) -> PrimExpression:
-    """A number or extent as a constant; an infinite int is the extreme value of the dtype."""
-    if not isinstance(value, (int, float)):
-        return _fitting(value, dtype)
-    if math.isinf(value) and not dtype.startswith(("float", "bfloat")):
-        extreme = tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
-        return extreme
-    return tirx.const(value, dtype)
-
-
-def _fitting(value: PrimExpression, dtype: str) -> PrimExpression:
-    """An index or dimension in a dtype that holds it, which TVM may simplify."""
-    return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)
 
 
 FAR_OUTSIDE = -(1 << 40)
@@ -141,7 +117,7 @@ class Emitter:
             case Constant(kind, value):
                 return opaque(literal(value, self._constant_type(scalar)))
             case Index(name):
-                return _fitting(self.indices[name], self._index_type(scalar))
+                return fitting(self.indices[name], self._index_type(scalar))
             case Local(name):
                 return self.names[name] if name in self.names else self.value(self._local(name))
             case Unary(function, operand):
@@ -220,7 +196,7 @@ class Emitter:
 
     def _widened(self, scalar: Scalar, operand: PrimExpression) -> PrimExpression:
         """An operand of arithmetic on indices in 64 bits, unless the result fits into 32."""
-        if dtype_of(operand) != "int32" or not _has_index(scalar, self.statement):
+        if dtype_of(operand) != "int32" or not has_index(scalar, self.statement):
             return operand
         return operand if fits(scalar, self.ranges, self.bounds) else cast(operand, INDEX_TYPE)
 
@@ -242,7 +218,7 @@ class Emitter:
                 reading[key] = depth
             else:
                 plain[key] = None
-        ordered = [_all(self._inside(key) for key in plain)] if plain else []
+        ordered = [tirx.all(*map(self._inside, plain))] if plain else []
         ordered += [emitter._inside(key) for key in sorted(reading, key=lambda key: reading[key])]
         if self.statement.condition is not None:
             ordered.append(emitter.value(self.statement.condition))
@@ -274,7 +250,7 @@ class Emitter:
             case _:
                 tests += map(self.valid, children(scalar))
         needed = [test for test in tests if test is not None]
-        return _all(needed) if needed else None
+        return tirx.all(*needed) if needed else None
 
     def _valid_position(
         self, subscript: Subscript, extent: Dimension
@@ -306,7 +282,7 @@ class Emitter:
         for subscript, extent in zip(store.subscripts, store.tensor.shape, strict=True):
             position, safe = self._position(subscript, extent)
             tests += [] if safe else [position >= 0, position < extent]
-        return [_all(tests)] if tests else []
+        return [tirx.all(*tests)] if tests else []
 
     def _position(self, subscript: Subscript, extent: Dimension) -> tuple[PrimExpression, bool]:
         """The position that a subscript means, and whether it is certainly in bounds."""
@@ -353,7 +329,7 @@ class Emitter:
 
         What is made of indices fits, save beyond 64 bits.
         """
-        return value if _has_index(scalar, self.statement) else wrapped(value)
+        return value if has_index(scalar, self.statement) else wrapped(value)
 
     def _product_wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
         """A value that TVM widens without a cast, as it is part of an index.
@@ -400,26 +376,7 @@ class Emitter:
             tests.append(position >= 0)
         if known is None or not below(known[1], extent):
             tests.append(position < extent)
-        return _all(tests)
-
-
-def _has_index(scalar: Scalar, statement: Statement) -> bool:
-    """Whether an int is made of indices, not of elements and numbers alone."""
-    match scalar:
-        case Index():
-            return True
-        case Local(name):
-            value = next(local.value for local in statement.locals if local.name == name)
-            return _has_index(value, statement)
-        case Unary(_, operand) | Cast("int", operand) if operand.type == "int":
-            return _has_index(operand, statement)
-        case Binary(_, left, right) | Select(_, left, right):
-            parts: tuple[Scalar, ...] = (left, right)
-        case Lookup(items):
-            parts = items
-        case _:
-            return False
-    return any(part.type == "int" and _has_index(part, statement) for part in parts)
+        return tirx.all(*tests)
 
 
 def is_empty(tensor: Tensor) -> bool:
@@ -434,7 +391,3 @@ def guarded(
     for condition in reversed(conditions):
         value = tirx.if_then_else(condition, value, otherwise)
     return value
-
-
-def _all(conditions: Iterable[PrimExpression]) -> PrimExpression:
-    return tirx.all(*conditions)

@@ -1,0 +1,27 @@
+"""Numbers and dimensions as constants of TIR."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import tirx
+
+from tvm_nnef.symbolic.dimensions import Dimension
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+
+INDEX_TYPE = "int64"
+
+
+def literal(value: float | Dimension, dtype: str) -> PrimExpression:
+    """A number or extent as a constant; an infinite int is the extreme value of the dtype."""
+    if not isinstance(value, (int, float)):
+        return fitting(value, dtype)
+    if math.isinf(value) and not dtype.startswith(("float", "bfloat")):
+        extreme = tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
+        return extreme
+    return tirx.const(value, dtype)
+
+
+def fitting(value: PrimExpression, dtype: str) -> PrimExpression:
+    """An index or dimension in a dtype that holds it, which TVM may simplify."""
+    return value if dtype_of(value) == dtype else tirx.Cast(dtype, value)
