@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
@@ -140,12 +141,24 @@ def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter
         if isinstance(y, tirx.IntImm):
             special = {0: lambda: zero, -1: lambda: by_minus_one(x)}.get(int(y.value))
             return special() if special else divide(x, y)
+        if _divides_by_values(x) or _divides_by_values(y):
+            # Each is written several times, here and by TVM: nested ones would double again.
+            dividend, divisor = (tirx.Var(name, dtype_of(x)) for name in ("dividend", "divisor"))
+            return tirx.Let(dividend, x, tirx.Let(divisor, y, emit(dividend, divisor)))
         same = sealed(y)
         safe = tirx.Select(tirx.any(same == zero, same == -one), one, same)
         general = tirx.Select(y == -one, by_minus_one(x), divide(x, safe))
         return tirx.Select(y == zero, zero, general)
 
     return emit
+
+
+def _divides_by_values(x: PrimExpression) -> bool:
+    """Whether an expression has an integer division by what is no constant."""
+    found: list[tirx.BinaryOpExpr] = []
+    for kind in (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod):
+        tvm_ffi.structural_walk(x, (kind, found.append))
+    return any(not isinstance(each.b, tirx.IntImm) for each in found)
 
 
 def sealed(x: PrimExpression) -> PrimExpression:
