@@ -22,6 +22,9 @@ from tvm_nnef.tvm_support.sound_indices import floor_quotient, floor_remainder
 UnaryEmitter: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
 BinaryEmitter: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
 
+_SHORT = 32
+"""The most nodes of an operand that is written several times."""
+
 
 def opaque(value: PrimExpression) -> PrimExpression:
     """A very large int, or the negative zero, hidden from TVM; any other value as it is.
@@ -141,10 +144,6 @@ def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter
         if isinstance(y, tirx.IntImm):
             special = {0: lambda: zero, -1: lambda: by_minus_one(x)}.get(int(y.value))
             return special() if special else divide(x, y)
-        if _divides_by_values(x) or _divides_by_values(y):
-            # Each is written several times, here and by TVM: nested ones would double again.
-            dividend, divisor = (tirx.Var(name, dtype_of(x)) for name in ("dividend", "divisor"))
-            return tirx.Let(dividend, x, tirx.Let(divisor, y, emit(dividend, divisor)))
         same = sealed(y)
         safe = tirx.Select(tirx.any(same == zero, same == -one), one, same)
         general = tirx.Select(y == -one, by_minus_one(x), divide(x, safe))
@@ -153,12 +152,20 @@ def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter
     return emit
 
 
-def _divides_by_values(x: PrimExpression) -> bool:
-    """Whether an expression has an integer division by what is no constant."""
-    found: list[tirx.BinaryOpExpr] = []
-    for kind in (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod):
-        tvm_ffi.structural_walk(x, (kind, found.append))
-    return any(not isinstance(each.b, tirx.IntImm) for each in found)
+def with_named_operands(
+    function: BinaryEmitter, x: PrimExpression, y: PrimExpression
+) -> PrimExpression:
+    """A function of two ints; long operands have names, as divisions write each several times."""
+    if not (_is_long(x) or _is_long(y)):
+        return function(x, y)
+    left, right = (tirx.Var(name, dtype_of(each)) for name, each in (("left", x), ("right", y)))
+    return tirx.Let(left, x, tirx.Let(right, y, function(left, right)))
+
+
+def _is_long(x: PrimExpression) -> bool:
+    found: list[PrimExpression] = []
+    tvm_ffi.structural_walk(x, (tirx.Expr, found.append))
+    return len(found) > _SHORT
 
 
 def sealed(x: PrimExpression) -> PrimExpression:
