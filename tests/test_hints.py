@@ -170,6 +170,7 @@ def _damaged(text: str, seed: int) -> str:
     return "".join(words)
 
 
+@pytest.mark.slow
 def test_nearly_all_errors_of_damaged_texts_have_a_hint() -> None:
     """Only assertions of operators have none; their message says what must hold."""
     examples = sorted((Path(__file__).parents[1] / "docs" / "examples").rglob("*.sknd"))
@@ -199,6 +200,7 @@ def _without_hint(path: Path) -> Iterator[str]:
             yield f"{path.name}:{node.lineno}"
 
 
+@pytest.mark.slow
 def test_the_number_of_errors_without_a_hint_does_not_grow() -> None:
     root = Path(__file__).parents[1]
     files = [path for name in ("tvm_nnef", "converters", "schedules")

@@ -71,7 +71,7 @@ def test_deeply_nested_indices(kind: str, dynamic: bool, form: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("depth", [2, 3, 4])
+@pytest.mark.parametrize("depth", [2, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_nested_indices_are_short_at_every_depth(kind: str, depth: int) -> None:
     text = nested(KINDS[kind][0], depth)
     model = f"""

@@ -38,7 +38,7 @@ def _model(then_branch: Any, else_branch: Any) -> Any:
     return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8)
 
 
-@pytest.mark.parametrize("batch", [1, "n"])
+@pytest.mark.parametrize("batch", [1, pytest.param("n", marks=pytest.mark.slow)])
 def test_the_branch_that_fits_is_computed_and_the_other_is_an_error(batch: Any) -> None:
     proto = _model(_product(6), _product(4))
     expected = runtime.InferenceSession(proto.SerializeToString()).run(

@@ -159,6 +159,7 @@ def test_dynamic_dimensions_get_the_plan_of_static_ones(name: str) -> None:
         assert form in kernel.plan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_alternative_of_a_plan_computes_the_same(name: str) -> None:
     function, shape, expected, _ = CASES[name]

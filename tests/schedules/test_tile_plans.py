@@ -124,6 +124,7 @@ def check(function: Any, shapes: Any, sizes: dict[str, int], expected: Any) -> N
     assert verify_plan(function, [*(a.shape for a in arrays), wanted.shape], MACHINE) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", CASES)
 def test_every_alternative_of_a_plan_computes_the_same(name: str, dynamic: bool) -> None:
