@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import tvm
 from tvm import IRModule, s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
 
@@ -67,8 +68,9 @@ class FallbackPlan(Plan):
         """The function with its blocks scheduled, as far as TVM can reorder their loops."""
         schedule = s_tir.Schedule(IRModule({"main": function}))
         for block in normalize_prim_func(schedule) or ():
-            # A block that TVM cannot reorder stays in order.
-            with contextlib.suppress(s_tir.ScheduleError):
+            # A block that TVM cannot reorder stays in order. Dynamic extents that it cannot divide
+            # end in an error of its own.
+            with contextlib.suppress(s_tir.ScheduleError, tvm.error.InternalError):
                 self._reorder(schedule, block)
         made: PrimFunction = schedule.mod["main"].without_attr("global_symbol")
         return made

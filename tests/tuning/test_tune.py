@@ -119,6 +119,7 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
         if state.done == 3:
             signal.raise_signal(signal.SIGINT)
 
+    tuning.slow()
     database = tmp_path / "db"
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):

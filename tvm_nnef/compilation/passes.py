@@ -51,6 +51,7 @@ from tvm_nnef.tvm_support.flattening import flattened
 from tvm_nnef.tvm_support.lowering import (
     compacted,
     keeping_buffers,
+    names_values,
     on_host,
     polling,
     with_all_registers,
@@ -193,7 +194,7 @@ def _lowering(
         ("remove_empty_statements", tir.RemoveNoOp()),
         ("make_selects_safe", stir.RewriteUnsafeSelect()),
         ("make_last_divisors_positive", _on_functions(with_positive_divisors)),
-        ("eliminate_common_subexpressions", tir.CommonSubexprElim()),
+        ("eliminate_common_subexpressions", _unless(names_values, tir.CommonSubexprElim())),
         ("verify_memory", tir.VerifyMemory()),
         ("mark_entry", tir.AnnotateEntryFunc()),
         *_if(
@@ -283,11 +284,18 @@ def _on_functions(
     return run
 
 
-def _unless(attribute: str, transform: Callable[[Module], Module]) -> Callable[[Module], Module]:
-    """A pass over the PrimFuncs that do not have an attribute."""
+def _unless(
+    left_out: str | Callable[[PrimFunction], bool], transform: Callable[[Module], Module]
+) -> Callable[[Module], Module]:
+    """A pass over the PrimFuncs that do not have an attribute, or not a property."""
+
+    def is_left_out(function: PrimFunction) -> bool:
+        if isinstance(left_out, str):
+            return left_out in (function.attrs or {})
+        return left_out(function)
 
     def run(mod: Module) -> Module:
-        chosen = {n: f for n, f in prim_functions(mod).items() if attribute not in (f.attrs or {})}
+        chosen = {n: f for n, f in prim_functions(mod).items() if not is_left_out(f)}
         return update_functions(mod, prim_functions(transform(build.module_like(mod, chosen))))
 
     return run

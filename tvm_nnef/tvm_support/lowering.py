@@ -78,6 +78,17 @@ def _reuse_is_unsound(function: PrimFunction) -> bool:
     return has_bools or (len(allocated) > 1 and (dynamic or bool(minima) or bool(views)))
 
 
+def names_values(function: PrimFunction) -> bool:
+    """Whether a function has a ``Let``.
+
+    TVM 0.27 looks for common subexpressions in the body of a ``Let`` too, but may define them
+    after the statement that it is in.
+    """
+    found: list[tirx.Let] = []
+    tvm_ffi.structural_walk(function.body, (tirx.Let, found.append))
+    return bool(found)
+
+
 def polling(function: PrimFunction) -> PrimFunction:
     """A lowered function in which polling for signals raises the exception of a signal handler."""
     if POLLS_SIGNALS not in (function.attrs or {}):

@@ -1,0 +1,23 @@
+"""Values with names in kernels: TVM's pass for common subexpressions leaves them alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tvm_nnef
+
+MODEL = """
+import nn;
+graph G {
+    @input { x: real[2,3,4]; }
+    @output { y: real; }
+    @compose { y = nn.l1_norm{axes=[-1, 0], bias=0.5, epsilon=9.0}(x); }
+}
+"""
+
+
+def test_a_kernel_that_names_values_in_several_statements_is_compiled() -> None:
+    x = np.random.default_rng(0).uniform(1, 2, (2, 3, 4)).astype("float32")
+    expected = x / np.maximum(np.abs(x).sum((0, 2), keepdims=True) + 0.5, 9.0)
+    (found,) = tvm_nnef.build(MODEL, progress=False)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
