@@ -13,7 +13,6 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
@@ -21,9 +20,6 @@ from tvm_nnef.tvm_support.sound_indices import floor_quotient, floor_remainder
 
 UnaryEmitter: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
 BinaryEmitter: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
-
-_SHORT = 32
-"""The most nodes of an operand that is written several times."""
 
 
 def opaque(value: PrimExpression) -> PrimExpression:
@@ -150,22 +146,6 @@ def _divided(divide: BinaryEmitter, by_minus_one: UnaryEmitter) -> BinaryEmitter
         return tirx.Select(y == zero, zero, general)
 
     return emit
-
-
-def with_named_operands(
-    function: BinaryEmitter, x: PrimExpression, y: PrimExpression
-) -> PrimExpression:
-    """A function of two ints; long operands have names, as divisions write each several times."""
-    if not (_is_long(x) or _is_long(y)):
-        return function(x, y)
-    left, right = (tirx.Var(name, dtype_of(each)) for name, each in (("left", x), ("right", y)))
-    return tirx.Let(left, x, tirx.Let(right, y, function(left, right)))
-
-
-def _is_long(x: PrimExpression) -> bool:
-    found: list[PrimExpression] = []
-    tvm_ffi.structural_walk(x, (tirx.Expr, found.append))
-    return len(found) > _SHORT
 
 
 def sealed(x: PrimExpression) -> PrimExpression:

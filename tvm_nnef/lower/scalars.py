@@ -40,7 +40,7 @@ from tvm_nnef.graph.formula import (
 from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.functions import cast, select
-from tvm_nnef.lower.integers import has_product, opaque, sealed, with_named_operands, wrapped
+from tvm_nnef.lower.integers import has_product, opaque, sealed, wrapped
 from tvm_nnef.lower.literals import INDEX_TYPE, fitting, literal
 from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
 from tvm_nnef.symbolic import dimensions
@@ -71,8 +71,6 @@ class HeldIndex:
 
 _GROWING = frozenset({"add", "sub", "mul", "pow", "floordiv", "ceildiv", "truncdiv", "awaydiv"})
 """Functions of two ints whose result may need more bits than the operands have."""
-
-_DIVISIONS = frozenset({"floordiv", "ceildiv", "truncdiv", "awaydiv", "floormod", "truncmod"})
 
 _RING = frozenset({"add", "sub", "mul", "pow"})
 """Functions of two ints of whose operands the low bits suffice."""
@@ -135,8 +133,6 @@ class Emitter:
                     x, y = self._widened(scalar, x), self._widened(scalar, y)
                 if left.type == "int" and function not in _RING:
                     x, y = self._wrapped(left, x), self._wrapped(right, y)
-                    if function in _DIVISIONS and not self.wide:
-                        return with_named_operands(functools.partial(binary, function), x, y)
                 return binary(function, x, y)
             case Select(condition, consequent, alternative):
                 x, y = self._alike(consequent, alternative)
