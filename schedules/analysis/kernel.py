@@ -16,6 +16,7 @@ from tvm.ir import TensorLoad
 
 from tvm_nnef.function_attributes import read_annotation
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.reducers import Reducer, read_combined
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
@@ -205,6 +206,21 @@ def _without_loads(
         return at(stage, load.indices) if name is None else name
 
     return tvm_ffi.structural_map(expression, (TensorLoad, value))
+
+
+def is_costly_to_repeat(stage: Stage, kernel: Kernel) -> bool:
+    """Whether a value, computed where it is read, would be computed much more often than once."""
+    readers = [s for s in kernel.stages for _ in loads(s.value, stage.buffer)]
+    return not is_cheap(stage.value) and sum(s.work for s in readers) > 2 * stage.work
+
+
+def stages_inside(stage: Stage, kernel: Kernel, kept: Sequence[Stage]) -> list[Stage]:
+    """The stages that are computed inside of one, in order: what it reads that is not kept."""
+    needed = [stage]
+    for other in reversed(kernel.stages[: kernel.stages.index(stage)]):
+        if other not in kept and any(loads(each.value, other.buffer) for each in needed):
+            needed.insert(0, other)
+    return needed[:-1]
 
 
 def is_plain(value: PrimExpression) -> bool:

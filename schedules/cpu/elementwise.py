@@ -17,9 +17,15 @@ from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import index_splitting, regrouping
-from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined, is_pointwise
+from tvm_nnef.schedules.analysis.kernel import (
+    Axis,
+    Kernel,
+    Stage,
+    inlined,
+    is_costly_to_repeat,
+    is_pointwise,
+)
 from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.cpu.replicated_loads import ReplicatedPlan, replication, with_joined_end
 from tvm_nnef.schedules.cpu.stage_plan import STEP_CYCLES, Assignment, RowsPlan, StagePlan
@@ -87,7 +93,9 @@ def match(kernel: Kernel, machine: CpuModel) -> ElementwisePlan | None:
     results = kernel.results
     named = _named(kernel)
     kept = tuple(
-        s for s in kernel.stages if s in results or (s not in named and _is_needed_often(s, kernel))
+        s
+        for s in kernel.stages
+        if s in results or (s not in named and is_costly_to_repeat(s, kernel))
     )
     inside = {s.buffer: s for s in kernel.stages if s not in kept}
     values = [inlined(stage.value, inside, stage.axes) for stage in kept]
@@ -96,12 +104,6 @@ def match(kernel: Kernel, machine: CpuModel) -> ElementwisePlan | None:
         for stage, value in zip(kept, values, strict=True)
     )
     return ElementwisePlan(kernel, kept, stages)
-
-
-def _is_needed_often(stage: Stage, kernel: Kernel) -> bool:
-    """Whether a value would be computed much more often than once where it is needed."""
-    uses = [(s, load) for s in kernel.stages for load in loads(s.value, stage.buffer)]
-    return not is_cheap(stage.value) and sum(s.work for s, _ in uses) > 2 * stage.work
 
 
 def _named(kernel: Kernel) -> list[Stage]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
-from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
+from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, stages_inside
 from tvm_nnef.schedules.plan import Choice, Plan
 from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, opaque_block, with_opaque_body
 
@@ -119,7 +119,7 @@ def long_values(kernel: Kernel) -> list[Stage]:
 def _without_repeats(kernel: Kernel, kept: list[Stage]) -> list[Stage]:
     """The kept stages, and those that several parts would compute, or one part besides another."""
     while True:
-        parts = [[*_needed(stage, kernel, kept), stage] for stage in kept]
+        parts = [[*stages_inside(stage, kernel, kept), stage] for stage in kept]
         repeated = [
             stage
             for stage in kernel.stages
@@ -143,7 +143,7 @@ def _in_parts(
         return None
     parts: list[Choice] = []
     for stage in kept:
-        stages = (*_needed(stage, kernel, kept), stage)
+        stages = (*stages_inside(stage, kernel, kept), stage)
         part = replace(kernel, parameters=(*kernel.parameters, stage.buffer), stages=stages)
         found = match_part(part)
         if found is None:
@@ -158,12 +158,3 @@ def _is_kept(stage: Stage, kernel: Kernel) -> bool:
         return True
     uses = sum(bool(loads(other.value, stage.buffer)) for other in kernel.stages)
     return uses > 1 and not is_cheap(stage.value)
-
-
-def _needed(stage: Stage, kernel: Kernel, kept: Sequence[Stage]) -> list[Stage]:
-    """What a part computes before a stage, in order: no reductions, and no results."""
-    needed = [stage]
-    for other in reversed(kernel.stages[: kernel.stages.index(stage)]):
-        if other not in kept and any(loads(each.value, other.buffer) for each in needed):
-            needed.insert(0, other)
-    return needed[:-1]

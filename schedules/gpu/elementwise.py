@@ -16,7 +16,7 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap, stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined, is_costly_to_repeat
 from tvm_nnef.schedules.analysis.merging import merge_axes
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES, GpuPlan, memory_cycles
@@ -69,14 +69,8 @@ def match(kernel: Kernel, machine: GpuModel) -> ElementwisePlan | None:
     if any(stage.reduced for stage in kernel.stages):
         return None
     results = kernel.results
-    kept = tuple(s for s in kernel.stages if s in results or _is_needed_often(s, kernel))
+    kept = tuple(s for s in kernel.stages if s in results or is_costly_to_repeat(s, kernel))
     return ElementwisePlan(kernel, machine, kept)
-
-
-def _is_needed_often(stage: Stage, kernel: Kernel) -> bool:
-    """Whether a value would be computed much more often than once where it is read."""
-    readers = [(s, load) for s in kernel.stages for load in loads(s.value, stage.buffer)]
-    return not is_cheap(stage.value) and sum(s.work for s, _ in readers) > 2 * stage.work
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 A launch is a loop over blocks, which holds any number of phases: loops over the threads of the
 block. What one phase writes to shared memory the next ones read, after a barrier that TVM inserts.
 Both are ordinary loops with a binding, so that a launch computes the same if the bindings are
-dropped (:mod:`~tvm_nnef.schedules.gpu.simulation`).
+dropped.
 """
 
 from __future__ import annotations
@@ -30,19 +30,12 @@ def blocks(count: sizes.Extent, body: Body, dtype: str) -> Statement:
     """The body for each block; a dynamic number of blocks is at least 1, as CUDA wants it."""
     if not sizes.is_known(count):
         count = tirx.max(count, tirx.const(1, dtype))
-    return _bound(BLOCK, "block", count, body, dtype)
+    return emit.loop(count, body, name="block", dtype=dtype, thread=BLOCK)
 
 
 def threads(count: int, body: Body, dtype: str) -> Statement:
     """A phase: the body for each thread of a block."""
-    return _bound(THREAD, "thread", count, body, dtype)
-
-
-def _bound(tag: str, name: str, count: sizes.Extent, body: Body, dtype: str) -> Statement:
-    var = tirx.Var(name, dtype)
-    iterator = tirx.IterVar(None, tirx.Var(name, dtype), tirx.IterVar.ThreadIndex, tag)
-    zero, extent = tirx.const(0, dtype), sizes.number(count, dtype)
-    return tirx.For(var, zero, extent, tirx.ForKind.THREAD_BINDING, body(var), iterator)
+    return emit.loop(count, body, name="thread", dtype=dtype, thread=THREAD)
 
 
 def elements(total: sizes.Extent, count: int, body: Body, dtype: str) -> Statement:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
-from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
+from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, is_costly_to_repeat, stages_inside
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import Buffer, Statement
@@ -59,7 +58,7 @@ def match(
         return None
     plans = []
     for stage in kept:
-        stages = (*_needed(stage, kernel, kept), stage)
+        stages = (*stages_inside(stage, kernel, kept), stage)
         part = replace(kernel, parameters=(*kernel.inputs, stage.buffer), stages=stages)
         found = plan(part, machine)
         if found is None:
@@ -78,21 +77,13 @@ def _kept(kernel: Kernel) -> list[Stage]:
     lengths: dict[Buffer, int] = {}
     for stage in kernel.stages:
         own = size(stage.value) + sum(lengths.get(load.source, 0) for load in loads(stage.value))
-        reads = sum(s.work for s in kernel.stages for _ in loads(s.value, stage.buffer))
-        costly = not is_cheap(stage.value) and reads > 2 * stage.work
         is_kept = (
-            stage.reduced or stage in kernel.results or costly or own > LONGEST_EXPRESSION // 4
+            stage.reduced
+            or stage in kernel.results
+            or own > LONGEST_EXPRESSION // 4
+            or is_costly_to_repeat(stage, kernel)
         )
         if is_kept:
             kept.append(stage)
         lengths[stage.buffer] = 0 if is_kept else own
     return kept
-
-
-def _needed(stage: Stage, kernel: Kernel, kept: Sequence[Stage]) -> list[Stage]:
-    """What a part computes besides its stage, in order."""
-    needed = [stage]
-    for other in reversed(kernel.stages[: kernel.stages.index(stage)]):
-        if other not in kept and any(loads(each.value, other.buffer) for each in needed):
-            needed.insert(0, other)
-    return needed[:-1]

@@ -50,14 +50,18 @@ def choose(function: PrimFunction, machine: GpuModel) -> Choice:
 
 
 def _of_kernel(kernel: Kernel, machine: GpuModel) -> Choice | None:
-    whole = cheapest(match(kernel, machine) for match in STRATEGIES)
+    whole = _whole(kernel, machine)
     if whole is not None:
         return whole
-    plan = parts.match(kernel, machine, _whole)
+    plan = parts.match(kernel, machine, _part)
     return None if plan is None else Choice(plan, "no strategy matches the whole kernel")
 
 
-def _whole(kernel: Kernel, machine: GpuModel) -> GpuPlan | None:
+def _part(kernel: Kernel, machine: GpuModel) -> GpuPlan | None:
+    choice = _whole(kernel, machine)
+    return choice.plan if choice is not None and isinstance(choice.plan, GpuPlan) else None
+
+
+def _whole(kernel: Kernel, machine: GpuModel) -> Choice | None:
     """The plan of the lowest cost for a kernel as a whole."""
-    plans = (match(kernel, machine) for match in STRATEGIES)
-    return min(filter(None, plans), key=lambda plan: plan.cost, default=None)
+    return cheapest(match(kernel, machine) for match in STRATEGIES)
