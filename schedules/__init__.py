@@ -23,7 +23,7 @@ from tvm_nnef.tvm_support.compat import (
     with_own_symbols,
 )
 
-RULE = "schedule_rule"
+STRATEGY = "strategy"
 """The attribute of a PrimFunc that names the strategy by which it was scheduled."""
 
 PLAN = "schedule_plan"
@@ -53,17 +53,17 @@ class Kernel:
     """
 
     name: str
-    rule: str | None
+    strategy: str | None
     plan: str = field(default="", compare=False)
 
 
 def unscheduled(mod: Module) -> dict[str, PrimFunction]:
     """The PrimFuncs without a schedule, by name."""
-    return {n: f for n, f in prim_functions(mod).items() if RULE not in (f.attrs or {})}
+    return {n: f for n, f in prim_functions(mod).items() if STRATEGY not in (f.attrs or {})}
 
 
 def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) -> Module:
-    """Every PrimFunc scheduled, with its strategy and plan in the attributes ``RULE`` and ``PLAN``.
+    """Every PrimFunc scheduled; the attributes ``STRATEGY`` and ``PLAN`` say by which plan.
 
     The result of ``tuned`` for a kernel comes first. Raises NotImplementedError for a kind of
     target that there are no strategies for.
@@ -79,10 +79,10 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
             copy = with_own_symbols(function)
             found = tuned(name, function, functools.partial(schedule, copy, target))
         if found is not None:
-            scheduled[name] = found.with_attr(RULE, TUNED)
+            scheduled[name] = found.with_attr(STRATEGY, TUNED)
         else:
             result, choice = schedule(function, target)
-            scheduled[name] = result.with_attr({RULE: choice.plan.strategy, PLAN: str(choice)})
+            scheduled[name] = result.with_attr({STRATEGY: choice.plan.strategy, PLAN: str(choice)})
     return update_functions(mod, scheduled)
 
 
@@ -91,9 +91,9 @@ def report(mod: Module) -> list[Kernel]:
     found = []
     for name, function in prim_functions(mod).items():
         attributes = function.attrs or {}
-        rule = attributes.get(RULE)
+        strategy = attributes.get(STRATEGY)
         plan = str(attributes.get(PLAN, ""))
-        found.append(Kernel(name, None if rule is None else str(rule), plan))
+        found.append(Kernel(name, None if strategy is None else str(strategy), plan))
     return found
 
 

@@ -313,7 +313,7 @@ def test_every_kernel_of_every_function_is_scheduled(m, make):
     mod = lower(made, machine_types=assign(made), variables={})
     report = schedules.report(run_phases(mod, resolve("llvm"), "graph", "schedule"))
     assert {kernel.name for kernel in report} >= {"store_item", "loop"}
-    assert {kernel.rule for kernel in report} == {"cpu.elementwise", "cpu.fallback", "cpu.loop"}
+    assert {kernel.strategy for kernel in report} == {"cpu.elementwise", "cpu.fallback", "cpu.loop"}
 
 
 def test_the_item_of_a_scan_is_not_copied(m):

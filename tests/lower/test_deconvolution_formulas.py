@@ -73,9 +73,9 @@ def test_formula_is_decomposed(name: str) -> None:
     source = text(*DECOMPOSED[name])
     agrees(source, operands(source))
     mod = run_phases(tvm_nnef.from_nnef(source), resolve("native"), "graph", "schedule")
-    rules = {kernel.rule for kernel in schedules.report(mod)}
-    assert "cpu.register_tile" in rules
-    assert "cpu.fallback" not in rules
+    strategies = {kernel.strategy for kernel in schedules.report(mod)}
+    assert "cpu.register_tile" in strategies
+    assert "cpu.fallback" not in strategies
 
 
 @pytest.mark.parametrize("name", OTHERS)

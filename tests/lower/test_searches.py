@@ -86,7 +86,7 @@ def test_what_a_search_finds(name):
     ordered = any("_ordered" in variable.name_hint for variable in module.get_global_vars())
     assert ordered is (name in ORDERED)
     kernels = schedules.report(run_phases(module, resolve("native"), "graph", "schedule"))
-    assert ordered or "cpu.fallback" not in {kernel.rule for kernel in kernels}
+    assert ordered or "cpu.fallback" not in {kernel.strategy for kernel in kernels}
     inputs = awkward()
     found = tvm_nnef.build(module, progress=False)(*inputs)
     for result, wanted in zip(found, tvm_nnef.evaluate(model, *inputs), strict=True):
@@ -94,7 +94,7 @@ def test_what_a_search_finds(name):
 
 
 def test_a_search_of_nothing_finds_the_first_place():
-    """Where a run makes the searched dimension empty; -x is searched by another rule than x."""
+    """Where a run makes the searched dimension empty; -x is searched by another strategy than x."""
     texts = [
         (MODEL.split("graph")[0].format(outputs=outputs, lower=lower)
          .replace("operator formula", f"operator f{number}").replace("x: real", f"x: {kind}"))

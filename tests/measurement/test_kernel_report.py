@@ -1,4 +1,4 @@
-"""The report of the kernels: rules, calls, work, times; as text, as a table, as JSON."""
+"""The report of the kernels: strategies, calls, work, times; as text, as a table, as JSON."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_kernel_has_rule_work_and_time(report: KernelReport) -> None:
     flop = sum(row.calls * row.work.flop for row in report.rows if row.work)
     products, exponentials = 2 * (2 * 16 * 32 * 32), 16 * 32
     assert flop == products + exponentials
-    assert all(row.rule not in ("", "none") and row.seconds for row in report.rows)
+    assert all(row.strategy not in ("", "none") and row.seconds for row in report.rows)
 
 
 def test_the_slowest_come_first_and_the_shares_are_a_whole(report: KernelReport) -> None:
@@ -81,7 +81,7 @@ ROWS = (
 
 def test_the_lines_say_what_was_measured() -> None:
     first, conv, odd, *_, last = KernelReport(ROWS, 2).lines()
-    assert first.split() == ["kernel", "rule", "calls", "MFLOP", "MB", "us", "GFLOP/s", "GB/s",
+    assert first.split() == ["kernel", "strategy", "calls", "MFLOP", "MB", "us", "GFLOP/s", "GB/s",
                              "time"]  # fmt: skip
     assert conv.split()[2:] == ["2", "4.00", "1.00", "1000.0", "4.0", "1.0", "100.0%"]
     assert odd.split() == ["odd", "ordered", "1"]
@@ -109,7 +109,7 @@ def test_the_same_as_json() -> None:
     found = json.loads(json.dumps(KernelReport(ROWS, 1).to_json()))
     assert found["threads"] == 1
     assert found["kernels"][0] == {
-        "name": "conv", "rule": "cpu.register_tile", "calls": 2, "flop": 4_000_000,
+        "name": "conv", "strategy": "cpu.register_tile", "calls": 2, "flop": 4_000_000,
         "bytes": 1_000_000, "seconds": 1e-3, "share": 1.0, "plan": "",
     }  # fmt: skip
     assert found["kernels"][1]["seconds"] is None
@@ -125,7 +125,7 @@ def test_calls_run_in_turns_and_each_at_least_once() -> None:
 
 def test_plans_and_why_they_won_are_printed(report: KernelReport) -> None:
     assert all(f"{row.name}: {row.plan}" in report.lines() for row in report.rows)
-    (exp,) = [row for row in report.rows if row.rule == "cpu.elementwise"]
+    (exp,) = [row for row in report.rows if row.strategy == "cpu.elementwise"]
     assert exp.plan.startswith("cpu.elementwise: ")
     assert "lanes" in exp.plan
     assert exp.plan.endswith(" cycles)")

@@ -75,9 +75,9 @@ def model(case: Case, spatial: Sequence[int | str], batch: int | str, weights: A
     return made
 
 
-def rules(source: Any) -> set[str | None]:
+def strategies(source: Any) -> set[str | None]:
     mod = run_phases(tvm_nnef.from_nnef(source), resolve("native"), "graph", "schedule")
-    return {kernel.rule for kernel in schedules.report(mod)}
+    return {kernel.strategy for kernel in schedules.report(mod)}
 
 
 # With a convolution for each phase, a build with dynamic sizes takes seconds.
@@ -137,5 +137,5 @@ def test_no_dynamic_conv_transpose_is_left_to_the_fallback(name: str) -> None:
     weights = np.ones(wide.weights, np.float32)
     symbols = ["h", "w", "d"][: len(wide.stride)]
     proto = model(wide, symbols, "n", weights)
-    taken = rules(tvm_nnef.convert(proto, bounds=dict.fromkeys(["n", *symbols], 64)))
+    taken = strategies(tvm_nnef.convert(proto, bounds=dict.fromkeys(["n", *symbols], 64)))
     assert taken and "cpu.fallback" not in taken

@@ -77,8 +77,8 @@ def test_products_of_quantized_tensors_are_exact(name: str) -> None:
     converted = tvm_nnef.convert(made)
     np.testing.assert_array_equal(tvm_nnef.build(converted)(x)[0], expected)
     scheduled = run_phases(tvm_nnef.from_nnef(converted), resolve("native"), "graph", "schedule")
-    rules = {kernel.rule for kernel in schedules.report(scheduled)}
-    assert rules <= {"cpu.register_tile", "cpu.planes", "cpu.elementwise", "cpu.parts"}
+    strategies = {kernel.strategy for kernel in schedules.report(scheduled)}
+    assert strategies <= {"cpu.register_tile", "cpu.planes", "cpu.elementwise", "cpu.parts"}
 
 
 @pytest.mark.parametrize(

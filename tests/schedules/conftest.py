@@ -80,14 +80,14 @@ def random(kind: Any, seed: int = 0) -> np.ndarray:
 
 
 def fused(mod: Any, target: Any = "native") -> Any:
-    """The module with its kernels as the rules get them."""
+    """The module with its kernels as the strategies get them."""
     resolved = resolve(target)
     return run_phases(mod, resolved, "graph", "fuse")
 
 
-def rules_by_function(mod: Any) -> dict[str, set[str]]:
-    """The rules that took the kernels which each Relax function calls."""
-    taken = {kernel.name: kernel.rule for kernel in schedules.report(mod)}
+def strategies_by_function(mod: Any) -> dict[str, set[str]]:
+    """The strategies that took the kernels which each Relax function calls."""
+    taken = {kernel.name: kernel.strategy for kernel in schedules.report(mod)}
     found: dict[str, set[str]] = {}
     for variable, function in mod.functions.items():
         if isinstance(function, relax.Function):
@@ -173,9 +173,9 @@ def compare(references: Any, machine: Any, kernels: Mapping[str, tuple[Any, Any]
                 np.testing.assert_allclose(one, other, 2e-5, 2e-5 * scale, err_msg=name)
 
 
-def rules(mod: Any) -> set[str | None]:
-    """The rules that took the kernels of a module."""
-    return {kernel.rule for kernel in schedules.report(mod)}
+def strategies(mod: Any) -> set[str | None]:
+    """The strategies that took the kernels of a module."""
+    return {kernel.strategy for kernel in schedules.report(mod)}
 
 
 def agrees(build: Any, *shapes: Any, target: Any = "native", tolerance: float = 1e-5) -> Any:
@@ -195,9 +195,10 @@ def kernels() -> SimpleNamespace:
     """The helpers of this file."""
     return SimpleNamespace(
         module=module, formula=formula, values=values, scheduled=scheduled, run=run,
-        plain=plain, rules=rules, compiled=compiled, unscheduled=unscheduled, agrees=agrees,
-        functions=functions, random=random, fused=fused, rules_by_function=rules_by_function,
-        machine=machine, compare=compare, resolved=resolve,
+        plain=plain, strategies=strategies, compiled=compiled, unscheduled=unscheduled,
+        agrees=agrees, functions=functions, random=random, fused=fused,
+        strategies_by_function=strategies_by_function, machine=machine, compare=compare,
+        resolved=resolve,
     )  # fmt: skip
 
 

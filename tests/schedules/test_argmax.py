@@ -96,7 +96,7 @@ def check(kernels, cases, target="native"):
         for name, (shape, axes, dtype, largest, result) in cases.items()
     }
     mod = kernels.scheduled(kernels.functions(built), target)
-    assert kernels.rules(mod) == {NAME}
+    assert kernels.strategies(mod) == {NAME}
     machine = kernels.machine(mod, target)
     for name, (shape, axes, dtype, largest, result) in cases.items():
         for seed in range(3):
@@ -140,7 +140,7 @@ OPEN = {
 def test_dynamic_dimensions(kernels):
     cases = {name: (search(axes), [shape]) for name, (shape, axes, _) in OPEN.items()}
     mod = kernels.scheduled(kernels.functions(cases))
-    assert kernels.rules(mod) == {NAME}
+    assert kernels.strategies(mod) == {NAME}
     machine = kernels.machine(mod)
     for name, (_, axes, shapes) in OPEN.items():
         for shape in shapes:
@@ -165,7 +165,7 @@ BEFORE = {
 def test_computed_values(kernels, axis):
     cases = {name: (search([axis], before=make), [(19, 35)]) for name, (make, _) in BEFORE.items()}
     mod = kernels.scheduled(kernels.functions(cases))
-    assert kernels.rules(mod) == {NAME, "cpu.elementwise"}
+    assert kernels.strategies(mod) == {NAME, "cpu.elementwise"}
     machine, (x,) = kernels.machine(mod), kernels.values((19, 35))
     x = np.round(3 * x)
     for name, (_, compute) in BEFORE.items():
@@ -204,7 +204,7 @@ def test_what_follows_argmax(kernels):
         return builder.call_te(halved, builder.emit(search([1], dtype="int32")(x)), bias)
 
     mod = kernels.scheduled(kernels.module(build, (19, 35), (19,)))
-    assert kernels.rules(mod) == {NAME, "cpu.elementwise"}
+    assert kernels.strategies(mod) == {NAME, "cpu.elementwise"}
     (bias,), x = kernels.values((19,)), awkward((19, 35), "float32")
     found = kernels.run(mod, [x, bias])
     np.testing.assert_allclose(found, expected(x, [1]) * np.float32(0.5) + bias, rtol=1e-6)
@@ -223,7 +223,7 @@ def test_the_operators_of_relax(kernels):
 
     mod = kernels.functions({name: (build(*case), [(9, 37)]) for name, case in cases.items()})
     made = kernels.scheduled(mod)
-    assert kernels.rules(made) == {NAME}
+    assert kernels.strategies(made) == {NAME}
     machine, x = kernels.machine(made), awkward((9, 37), "float32")
     for name, (operator, axis, keep) in cases.items():
         (found,) = machine[name](runtime_tensor(x))

@@ -1,10 +1,10 @@
-"""Every rule on every form of kernel that it knows, in awkward sizes, against the unscheduled one.
+"""Every strategy on every form of kernel that it knows, in awkward sizes, beside unscheduled loops.
 
 A row of ``TABLE`` is a form of kernel, and the sizes that it runs in: 1 and 2, primes below and
 around the widths of tiles, one less and one more than a number of whole vectors, images smaller
-than a window. Each is built twice from the same PrimFuncs: by the rules, and by TVM as they stand.
-The rule must be the one that the row stands under. A new rule needs rows: a test compares the names
-in the table with those in the code.
+than a window. Each is built twice from the same PrimFuncs: by the strategies, and by TVM as they
+stand. The strategy must be the one that the row stands under. A new strategy needs rows: a test
+compares the names in the table with those in the code.
 """
 
 from __future__ import annotations
@@ -536,14 +536,14 @@ TABLE = {
         "windows of turned images": (turned_windows, mixed(SHORT[3:], SHORT, SHORT)),
     },
 }  # fmt: skip
-"""By rule: the forms of kernels that it knows, what builds each from sizes, and the sizes."""
+"""By strategy: the forms of kernels that it knows, what builds each from sizes, and the sizes."""
 
-FORMS = [(rule, name) for rule, forms in TABLE.items() for name in forms]
+FORMS = [(strategy, name) for strategy, forms in TABLE.items() for name in forms]
 
 
-def kernels_of(rule, form, numbers=slice(None)):
+def kernels_of(strategy, form, numbers=slice(None)):
     """By name: what builds a form in each of its sizes, or in those of some numbers."""
-    make, sizes = TABLE[rule][form]
+    make, sizes = TABLE[strategy][form]
     return {f"f{n}": make(*sizes[n]) for n in range(len(sizes))[numbers]}
 
 
@@ -559,20 +559,20 @@ def kernels_of(rule, form, numbers=slice(None)):
         pytest.param("x86-64-v4", slice(3, 8, 4), marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize(("rule", "form"), FORMS)
-def test_a_rule_changes_no_result(kernels, rule, form, target, numbers):
-    cases = kernels_of(rule, form, numbers)
+@pytest.mark.parametrize(("strategy", "form"), FORMS)
+def test_a_strategy_changes_no_result(kernels, strategy, form, target, numbers):
+    cases = kernels_of(strategy, form, numbers)
     mod = kernels.functions(cases)
     fused = kernels.fused(mod, target)
     made = run_phases(fused, kernels.resolved(target), "schedule", "schedule")
     # What is packed with the weights is told by the module as it was written only.
-    references = (fused, mod) if rule == TILE else (fused,)
+    references = (fused, mod) if strategy == TILE else (fused,)
     kernels.compare(references, kernels.machine(made, target), cases)
-    taken = kernels.rules_by_function(made)
+    taken = kernels.strategies_by_function(made)
     # Rows of a few elements are cheaper as lanes of a tile.
-    expected = {rule, TILE} if rule == ROWS else {rule}
+    expected = {strategy, TILE} if strategy == ROWS else {strategy}
     others = {
-        TABLE[rule][form][1][int(name[1:])]: strategies
+        TABLE[strategy][form][1][int(name[1:])]: strategies
         for name, strategies in taken.items()
         if not strategies & expected
     }
@@ -581,12 +581,12 @@ def test_a_rule_changes_no_result(kernels, rule, form, target, numbers):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", TABLE)
-def test_the_fallback_changes_no_result_of_any_form(kernels, rule):
+@pytest.mark.parametrize("strategy", TABLE)
+def test_the_fallback_changes_no_result_of_any_form(kernels, strategy):
     cases = {
         f"{name}{place}": case
-        for place, form in enumerate(TABLE[rule])
-        for name, case in kernels_of(rule, form, slice(place % 3, place % 3 + 1)).items()
+        for place, form in enumerate(TABLE[strategy])
+        for name, case in kernels_of(strategy, form, slice(place % 3, place % 3 + 1)).items()
     }
     fused = kernels.fused(kernels.functions(cases), "llvm")
     target = kernels.resolved("llvm")
@@ -598,12 +598,12 @@ def test_the_fallback_changes_no_result_of_any_form(kernels, rule):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", TABLE)
-def test_all_forms_agree_on_an_emulated_cpu(kernels, rule, emulated_aarch64):
+@pytest.mark.parametrize("strategy", TABLE)
+def test_all_forms_agree_on_an_emulated_cpu(kernels, strategy, emulated_aarch64):
     cases = {
         f"f{number}": kernel
-        for number, form in enumerate(TABLE[rule])
-        for kernel in kernels_of(rule, form, slice(1, 2)).values()
+        for number, form in enumerate(TABLE[strategy])
+        for kernel in kernels_of(strategy, form, slice(1, 2)).values()
     }
     target = kernels.resolved("aarch64")
     fused = kernels.fused(kernels.functions(cases), "aarch64")
@@ -612,8 +612,8 @@ def test_all_forms_agree_on_an_emulated_cpu(kernels, rule, emulated_aarch64):
     verify_kernels(fused, made, emulated_aarch64(code, [*prim_functions(fused)]))
 
 
-def test_every_rule_has_rows():
-    """The table names the rules that the code names; ``test_whole_loops`` has those of loops."""
+def test_every_strategy_has_rows():
+    """The table names the strategies of the code; ``test_whole_loops`` has those of loops."""
     files = Path(schedules.__file__).parent.rglob("*.py")
     names = {name for file in files for name in re.findall(r'"(cpu\.\w+)"', file.read_text())}
     assert names == {*TABLE, "cpu.loop"}

@@ -54,7 +54,9 @@ def test_conditions_of_all_sizes(kernels, operator, target):
 
     cases = {name: (build(axes), [(shape, "bool")]) for name, (shape, axes, _) in SHAPES.items()}
     mod = kernels.scheduled(kernels.functions(cases), target)
-    assert {n: {rule} for n, (_, _, rule) in SHAPES.items()} == kernels.rules_by_function(mod)
+    assert {
+        n: {strategy} for n, (_, _, strategy) in SHAPES.items()
+    } == kernels.strategies_by_function(mod)
     machine = kernels.machine(mod, target)
     for name, (shape, axes, _) in SHAPES.items():
         for place in (0, -1):
@@ -72,7 +74,7 @@ def test_what_stands_around_is_computed_in_the_same_kernel(kernels):
         return te.compute((19,), lambda i: tirx.Select(found(i), bias(i), -bias(i)), name="chosen")
 
     mod = kernels.scheduled(kernels.formula(around, (19, 35), (19,)))
-    assert [kernel.rule for kernel in schedules.report(mod)] == [ROWS]
+    assert [kernel.strategy for kernel in schedules.report(mod)] == [ROWS]
     x, bias = kernels.values((19, 35), (19,))
     wanted = np.where((x > 1.5).any(1), bias, -bias)
     np.testing.assert_array_equal(kernels.run(mod, [x, bias]), wanted)
@@ -85,7 +87,7 @@ def test_conditions_of_a_size_that_a_run_tells(kernels):
         "columns": (call(lambda data: joined(data, [0], ALL)), [((n, m), "bool")]),
     }
     mod = kernels.scheduled(kernels.functions(cases))
-    assert kernels.rules(mod) == {ROWS, TILE}
+    assert kernels.strategies(mod) == {ROWS, TILE}
     machine = kernels.machine(mod)
     for shape in ((1, 1), (2, 131), (67, 5), (9, 256)):
         x = np.random.default_rng(1).random(shape) < 0.1

@@ -1,4 +1,4 @@
-"""Extents that are known only at run time: the rules take them, and every size is right."""
+"""Extents that are known only at run time: the strategies take them, and every size is right."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def built(mod):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_rules_take_symbolic_extents_and_every_size_is_right(kernels, name):
+def test_strategies_take_symbolic_extents_and_every_size_is_right(kernels, name):
     build, shape, expected = NETWORKS[name]
     mod = kernels.scheduled(kernels.module(build, shape(tirx.Var("n", "int64"))))
-    rules = kernels.rules(mod)
-    assert rules <= expected | {ELEMENTS, "cpu.planes"}, rules
-    assert expected - {ELEMENTS} <= rules
+    strategies = kernels.strategies(mod)
+    assert strategies <= expected | {ELEMENTS, "cpu.planes"}, strategies
+    assert expected - {ELEMENTS} <= strategies
     main = built(mod)
     for extent in (0, 1, 2, 5, 13, 40, 131):
         if extent < AT_LEAST.get(name, 0):
@@ -169,7 +169,7 @@ def numbers(bounds):
 def test_formulas_of_symbolic_extents_are_raised(kernels, name):
     function, shapes, bounds, expected = FORMULAS[name]
     mod = kernels.scheduled(formula(function, *shapes))
-    assert kernels.rules(mod) <= {TILE, ELEMENTS}
+    assert kernels.strategies(mod) <= {TILE, ELEMENTS}
     main = built(mod)
     for size in numbers(bounds):
         arrays = kernels.values(
@@ -182,7 +182,7 @@ def test_formulas_of_symbolic_extents_are_raised(kernels, name):
 @pytest.mark.parametrize("shape", [(N, 4, 8, 9), (1, 4, N, M), (N, 4, M, 6)])
 def test_a_convolution_as_a_formula_of_symbolic_extents(kernels, shape):
     mod = kernels.scheduled(formula(windows, shape, (21, 4, 3, 3)))
-    assert TILE in kernels.rules(mod)
+    assert TILE in kernels.strategies(mod)
     main = built(mod)
     for n, m in ((3, 3), (9, 5), (16, 20)):
         known = [{"n": n, "m": m}.get(getattr(e, "name", ""), e) for e in shape]

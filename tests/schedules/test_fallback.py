@@ -172,7 +172,7 @@ def test_kernels_of_private_functions_are_fused_and_scheduled():
         builder.emit_func_output(output)
     (kernel,) = schedules.report(run_phases(builder.get(), TARGET, "graph", "schedule"))
     assert kernel.name.startswith("fused_add")
-    assert kernel.rule == "cpu.elementwise"
+    assert kernel.strategy == "cpu.elementwise"
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 5), (4, 256, 256)])
@@ -180,7 +180,7 @@ def test_an_item_is_stored_in_place_and_nothing_else_is_touched(shape):
     mod = tvm.IRModule({"store": in_place_store(shape, "float32")})
     (function,) = prim_functions(run_phases(mod, TARGET, "schedule", "schedule")).values()
     assert bool(loops(function, PARALLEL)) is (shape == (4, 256, 256))
-    assert function.attrs["schedule_rule"] == "cpu.fallback"
+    assert function.attrs["strategy"] == "cpu.fallback"
     library = tvm.compile(
         tvm.IRModule({"store": function.with_attr("global_symbol", "store")}), TARGET
     )
@@ -200,6 +200,6 @@ def test_kernels_without_a_schedule_are_reported():
     assert "global_symbol" not in scheduled.attrs
 
 
-def test_no_rules_for_a_target_is_said():
+def test_no_strategies_for_a_target_is_said():
     with pytest.raises(NotImplementedError, match="'c'"):
         run_phases(tvm.IRModule(), tvm.target.Target("c"), "schedule", "schedule")

@@ -45,5 +45,5 @@ def test_both_axes_and_what_follows(kernels):
     mod = kernels.scheduled(kernels.module(doubled, x.shape, y.shape))
     expected = np.maximum(x.repeat(2, 1).repeat(2, 2) + y, 0)
     np.testing.assert_array_equal(kernels.run(mod, [x, y]), expected)
-    assert kernels.rules(mod) == {"cpu.elementwise"}
+    assert kernels.strategies(mod) == {"cpu.elementwise"}
     assert "held" in mod.script()

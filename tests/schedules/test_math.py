@@ -116,7 +116,7 @@ def test_int32_divisions_have_vectors(kernels, function, reference, size):
     y[y == 0] = 1
     x, y = x.astype("int32"), y.astype("int32")
     made = kernels.scheduled(kernels.module(function, x.shape, y.shape, dtype="int32"))
-    assert kernels.rules(made) == {"cpu.elementwise"}
+    assert kernels.strategies(made) == {"cpu.elementwise"}
     np.testing.assert_array_equal(kernels.run(made, [x, y]), reference(x, y))
 
 

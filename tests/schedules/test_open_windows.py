@@ -46,9 +46,9 @@ def convolved(x, w, stride, dilation, padding, groups):
     return np.concatenate(parts, 1)
 
 
-def rules(loaded):
+def strategies(loaded):
     mod = run_phases(tvm_nnef.from_nnef(loaded), resolve("native"), "graph", "schedule")
-    return {kernel.rule for kernel in schedules.report(mod)}
+    return {kernel.strategy for kernel in schedules.report(mod)}
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
@@ -67,7 +67,7 @@ def test_a_convolution_of_any_height_and_width(name):
           @compose {{ c = nn.conv{{{attributes}}}(x, w); y = nn.relu(c); }} }}""",
         variables={"main.G.w": w},
     )
-    assert rules(loaded) <= {"cpu.register_tile", "cpu.planes", "cpu.elementwise"}
+    assert strategies(loaded) <= {"cpu.register_tile", "cpu.planes", "cpu.elementwise"}
     executable = tvm_nnef.build(loaded)
     for batch, height, width in SIZES:
         x = generator.standard_normal((batch, inputs, height, width)).astype("float32")

@@ -42,8 +42,8 @@ def test_blocks_of_rows(kernels):
     cases = {name: (build, [shape]) for name, (build, shape) in CASES.items()}
     mod = kernels.functions(cases)
     made = kernels.scheduled(mod)
-    rules = kernels.rules_by_function(made)
-    assert all("cpu.planes" in rules[name] for name in cases), rules
+    strategies = kernels.strategies_by_function(made)
+    assert all("cpu.planes" in strategies[name] for name in cases), strategies
     kernels.compare([mod], kernels.machine(made), cases)
 
 

@@ -155,7 +155,7 @@ def test_dynamic_dimensions_get_the_plan_of_static_ones(name: str) -> None:
     for sizes in ({"h": 20, "w": 36}, None):
         mod = run_phases(module(function, shape, sizes), TARGET, "graph", "schedule")
         (kernel,) = schedules.report(mod)
-        assert kernel.rule == "cpu.elementwise"
+        assert kernel.strategy == "cpu.elementwise"
         assert form in kernel.plan
 
 

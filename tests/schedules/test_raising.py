@@ -233,7 +233,7 @@ def test_contractions_become_operators_that_are_equal(kernels, name):
     expected = kernels.plain(mod, arrays)
     np.testing.assert_allclose(kernels.plain(raised, arrays), expected, rtol=1e-4, atol=1e-5)
     scheduled = kernels.scheduled(mod)
-    assert kernels.rules(scheduled) & {"cpu.register_tile", "cpu.row_reduction"}
+    assert kernels.strategies(scheduled) & {"cpu.register_tile", "cpu.row_reduction"}
     np.testing.assert_allclose(kernels.run(scheduled, arrays), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Kernels made at random: no rule crashes on them, and none changes what they compute."""
+"""Kernels made at random: no strategy crashes on them, and none changes what they compute."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_random_kernels_compute_the_same_with_and_without_schedules(kernels, cas
     mod, shapes = built(case)
     arrays = kernels.values(*shapes)
     scheduled = kernels.scheduled(mod, target)
-    assert kernels.rules(scheduled) <= {
+    assert kernels.strategies(scheduled) <= {
         "cpu.register_tile", "cpu.row_reduction", "cpu.elementwise", "cpu.fallback"
     }  # fmt: skip
     found = kernels.run(scheduled, arrays, target)

@@ -146,7 +146,9 @@ def same(found, expected):
 def test_a_reduction_has_the_strategy_of_the_operator_that_is_equal(kernels, name):
     operator, function, shape, expected = CASES[name]
     mod = kernels.scheduled(kernels.formula(function, shape))
-    assert kernels.rules(mod) == kernels.rules(kernels.scheduled(kernels.module(operator, shape)))
+    assert kernels.strategies(mod) == kernels.strategies(
+        kernels.scheduled(kernels.module(operator, shape))
+    )
     (x,) = kernels.values(shape)
     if name not in ("sum", "all", "mean_pool"):
         x.reshape(-1)[::5] = [np.nan, np.inf, -np.inf, -0.0][len(shape) % 4]
@@ -199,6 +201,6 @@ def test_sums_of_rows_after_a_convolution_have_channels_as_lanes(kernels):
             output = builder.emit_output(builder.call_te(sums, builder.emit(op.nn.conv2d(x, f))))
         builder.emit_func_output(output)
     mod = kernels.scheduled(builder.get())
-    assert kernels.rules(mod) <= {"cpu.register_tile", "cpu.elementwise"}
+    assert kernels.strategies(mod) <= {"cpu.register_tile", "cpu.elementwise"}
     arrays = kernels.values((2, 3, 9, 11), (16, 3, 3, 3))
     same(kernels.run(mod, arrays), kernels.plain(builder.get(), arrays))

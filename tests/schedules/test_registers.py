@@ -161,7 +161,7 @@ def test_what_is_written_twice_is_computed_once(kernels, shape):
             output = builder.emit_output(builder.call_te(softmax_formula, variable))
         builder.emit_func_output(output)
     made = kernels.scheduled(builder.get())
-    assert kernels.rules(made) == {"cpu.row_reduction"}
+    assert kernels.strategies(made) == {"cpu.row_reduction"}
     (kernel,) = (v for v in made.get_global_vars() if v.name_hint != "main")
     # One loop of whole vectors, and what is left over at the end of a row.
     expected = kernels.scheduled(kernels.module(lambda x: relax.op.nn.softmax(x, -1), shape))
@@ -218,7 +218,7 @@ def test_kernels_build_for_other_machines(kernels, name):
     target = resolve(description)
     for build, shape in KERNELS.values():
         mod = kernels.scheduled(kernels.module(build, shape), target)
-        assert "cpu.fallback" not in kernels.rules(mod)
+        assert "cpu.fallback" not in kernels.strategies(mod)
         assert re.search(registers, assembler(mod, target))
 
 

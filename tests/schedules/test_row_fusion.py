@@ -61,7 +61,7 @@ def kernels(loaded):
     report = schedules.report(
         run_phases(tvm_nnef.from_nnef(loaded), resolve("native"), "graph", "schedule")
     )
-    return [kernel.rule for kernel in report]
+    return [kernel.strategy for kernel in report]
 
 
 @pytest.mark.parametrize("rows, columns", [("17", 1), ("1", 13), ("64", 100), ("k|40", 37)])

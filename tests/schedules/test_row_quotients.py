@@ -55,7 +55,7 @@ def test_a_divisor_is_computed_once_however_it_is_made() -> None:
     choices: list[object] = []
     for function in prim_functions(mod).values():
         tvm_ffi.structural_walk(function.body, (tirx.Select, choices.append), order="post")
-    assert "cpu.row_reduction" in {kernel.rule for kernel in schedules.report(mod)}
+    assert "cpu.row_reduction" in {kernel.strategy for kernel in schedules.report(mod)}
     assert len(choices) < 200
 
 
@@ -66,5 +66,5 @@ def test_what_is_read_twice_is_not_written_out_twice_again_and_again() -> None:
             @compose {{ {steps} y = math.max_reduce{{axes=[1]}}(a9); }} }}
     """
     mod = run_phases(tvm_nnef.from_nnef(text), resolve("native"), "graph", "schedule")
-    assert {kernel.rule for kernel in schedules.report(mod)} == {"cpu.parts"}
+    assert {kernel.strategy for kernel in schedules.report(mod)} == {"cpu.parts"}
     assert sum(len(function.script()) for function in prim_functions(mod).values()) < 40_000

@@ -50,7 +50,7 @@ def test_places_are_told_once_for_all_channels(kernels, name, target):
     arrays[0].flat[0], arrays[0].flat[-1] = np.inf, np.nan
     mod = kernels.formula(sampled(guarded, combine), *(array.shape for array in arrays))
     made = kernels.scheduled(mod, target)
-    assert kernels.rules(made) == {"cpu.sampling"}
+    assert kernels.strategies(made) == {"cpu.sampling"}
     found = kernels.run(made, arrays, target)
     np.testing.assert_allclose(found, kernels.plain(mod, arrays), rtol=1e-5, atol=1e-5)
 
@@ -69,5 +69,5 @@ def test_what_a_condition_keeps_inside_is_not_read_without_it(kernels):
     arrays = kernels.values((3, 5), (8,))
     mod = kernels.formula(function, (3, 5), (8,))
     made = kernels.scheduled(mod)
-    assert kernels.rules(made) == {"cpu.fallback"}
+    assert kernels.strategies(made) == {"cpu.fallback"}
     np.testing.assert_allclose(kernels.run(made, arrays), kernels.plain(mod, arrays), rtol=1e-6)

@@ -59,7 +59,7 @@ def composed(parts):
 
 
 def build(parts, machine_types=None, evaluate=True):
-    """The results of parts in one model, by the build and the evaluator; the rule of each."""
+    """The results of parts in one model, by the build and the evaluator; the strategy of each."""
     model, arrays = composed(parts)
     options = {} if machine_types is None else {"machine_types": machine_types}
     expected = tvm_nnef.evaluate(model, *arrays, **options) if evaluate else ()
@@ -68,10 +68,10 @@ def build(parts, machine_types=None, evaluate=True):
 
 
 def compiled(model, target="native", **options):
-    """The executable of a model, and the rule of each kernel by its name."""
+    """The executable of a model, and the strategy of each kernel by its name."""
     stages = compile_phases(tvm_nnef.from_nnef(model, **options), target)
-    rules = {kernel.name: kernel.rule for kernel in schedules.report(stages["schedule"])}
-    return Executable(stages["code"]), rules
+    strategies = {kernel.name: kernel.strategy for kernel in schedules.report(stages["schedule"])}
+    return Executable(stages["code"]), strategies
 
 
 def whole(*shape, seed=0, dtype="float32"):

@@ -1,4 +1,4 @@
-"""What the rules see of kernels with scalars, empty tensors, and values that are needed often."""
+"""What strategies see of kernels with scalars, empty tensors, and values that are needed often."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ def test_scalars_beside_tensors(kernels):
         return relax.op.multiply(x, relax.op.add(scale, scale))
 
     made = kernels.agrees(scaled, (3, 35), ())
-    assert kernels.rules(made) == {"cpu.elementwise"}
+    assert kernels.strategies(made) == {"cpu.elementwise"}
 
 
 def test_scalars_alone(kernels):
-    assert kernels.rules(kernels.agrees(relax.op.add, (), ())) == {"cpu.elementwise"}
+    assert kernels.strategies(kernels.agrees(relax.op.add, (), ())) == {"cpu.elementwise"}
 
 
 def test_parts_without_elements(kernels):
     def first(x):
         return relax.op.add(relax.op.split(x, [35], 1)[0], relax.const(1.0))
 
-    assert kernels.rules(kernels.agrees(first, (3, 35))) == {"cpu.elementwise"}
+    assert kernels.strategies(kernels.agrees(first, (3, 35))) == {"cpu.elementwise"}
 
 
 def test_rows_beside_values_of_fewer_axes(kernels):
@@ -34,7 +34,7 @@ def test_rows_beside_values_of_fewer_axes(kernels):
         return relax.op.where(chosen, relax.op.nn.softmax(x, -1), relax.const(0.5))
 
     made = kernels.agrees(masked, (2, 5, 35), (5, 1))
-    assert kernels.rules(made) == {"cpu.row_reduction"}
+    assert kernels.strategies(made) == {"cpu.row_reduction"}
 
 
 DEPTH = 10
@@ -52,7 +52,7 @@ def test_what_is_read_several_times_is_computed_once(kernels):
 
     (x,) = kernels.values((3, 35))
     made = kernels.scheduled(kernels.module(steps, x.shape))
-    assert kernels.rules(made) == {"cpu.parts"}
+    assert kernels.strategies(made) == {"cpu.parts"}
     expected = x / np.float32(3)
     for _ in range(DEPTH):
         expected = np.where(expected < 0.25, expected / 2, expected) + np.float32(0.125)

@@ -112,9 +112,9 @@ def model(text):
     return tvm_nnef.load_model(text, variables={"main.G.W": W, "main.G.R": R})
 
 
-def rules(loaded):
+def strategies(loaded):
     mod = run_phases(tvm_nnef.from_nnef(loaded), resolve("native"), "graph", "schedule")
-    return {kernel.rule for kernel in schedules.report(mod)}
+    return {kernel.strategy for kernel in schedules.report(mod)}
 
 
 @pytest.mark.parametrize("batch", ["3", "b|9"])
@@ -122,7 +122,7 @@ def rules(loaded):
 def test_a_loop_over_time_is_one_kernel(name, batch):
     body, results, expected, whole = SCANS[name]
     loaded = model(graph(body, batch, results))
-    assert ("cpu.loop" in rules(loaded)) is whole
+    assert ("cpu.loop" in strategies(loaded)) is whole
     executable = tvm_nnef.build(loaded)
     for size in (3,) if batch == "3" else (1, 8, 9):
         x, h = random(T, size, C), random(size, N)
@@ -143,7 +143,7 @@ def test_a_loop_of_awkward_sizes_computes_what_the_virtual_machine_does(
     weights = {f"main.G.{name}": random(*shape) for name, shape in shapes.items()}
     mod = tvm_nnef.from_nnef(tvm_nnef.load_model(text, variables=weights))
     made = kernels.scheduled(mod)
-    assert "cpu.loop" in kernels.rules(made)
+    assert "cpu.loop" in kernels.strategies(made)
     case = {"main": (None, [(T, batch, inputs), (batch, state)])}
     kernels.compare([mod], kernels.machine(made), case)
 
@@ -152,7 +152,7 @@ def test_a_loop_of_awkward_sizes_computes_what_the_virtual_machine_does(
 def test_a_loop_of_as_many_steps_as_data_say_is_one_kernel(name):
     body, more = (COUNTED, "p: int[];") if name == "counted" else (CONDITION_BEHIND, "")
     loaded = model(graph(body, 3, f"y: real[3,{N}];", more))
-    assert "cpu.loop" in rules(loaded)
+    assert "cpu.loop" in strategies(loaded)
     executable, x, h = tvm_nnef.build(loaded), random(T, 3, C), random(3, N)
     for count in (0, 1, 30) if name == "counted" else (None,):
         state = h
@@ -169,7 +169,7 @@ def test_a_loop_of_as_many_steps_as_data_say_is_one_kernel(name):
 @pytest.mark.parametrize("whole", [True, False])
 def test_loops_that_are_alike_have_stacks_of_their_own(whole, monkeypatch):
     if not whole:
-        monkeypatch.setattr(passes, "with_loop_kernels", lambda mod, rule: mod)
+        monkeypatch.setattr(passes, "with_loop_kernels", lambda mod, strategy: mod)
     body = PLAIN + PLAIN.replace("z, ys", "v, ws").replace("nn.linear(u, W)", "nn.linear(u, V)")
     second = body.rfind("y = layout")
     body = body[:second] + "w = layout.stack{axis=0}(ws);"

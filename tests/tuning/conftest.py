@@ -1,4 +1,4 @@
-"""A small module with one kernel, and rules that leave it much to gain."""
+"""A small module with one kernel, and strategies that leave it much to gain."""
 
 from __future__ import annotations
 

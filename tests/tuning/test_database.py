@@ -35,7 +35,7 @@ TRACE = [
     [],
 ]
 UNROLL = "pragma_auto_unroll_max_step"
-RECORD = Record("y", "rule", "0" * 16, 2, 8, 2e-3, 1e-3, TRACE, (Measured(1e-3, TRACE),))
+RECORD = Record("y", "strategy", "0" * 16, 2, 8, 2e-3, 1e-3, TRACE, (Measured(1e-3, TRACE),))
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def test_what_is_written_is_read_again(database: Database) -> None:
 
 
 def test_a_schedule_of_the_database_is_applied(database: Database) -> None:
-    by_rules = kernel()
+    by_strategies = kernel()
     function = kernel()
-    database.write(function, Record(**{**fields(), "rule_hash": hash_of(by_rules)}))
-    found = database.tuned("y", function, lambda: (by_rules, "rule"))
+    database.write(function, Record(**{**fields(), "strategy_hash": hash_of(by_strategies)}))
+    found = database.tuned("y", function, lambda: (by_strategies, "strategy"))
     assert found is not None
     assert "T.vectorized(16)" in found.script()
     assert hash_of(function) == hash_of(kernel()), "the kernel itself is as it was"
@@ -66,9 +66,9 @@ def fields() -> dict[str, Any]:
     return {name: getattr(RECORD, name) for name in Record.__slots__}
 
 
-def test_a_schedule_that_was_compared_with_other_rules_is_left(database: Database) -> None:
+def test_a_schedule_that_was_compared_with_other_strategies_is_left(database: Database) -> None:
     database.write(kernel(), RECORD)
-    assert database.tuned("y", kernel(), lambda: (kernel(), "rule")) is None
+    assert database.tuned("y", kernel(), lambda: (kernel(), "strategy")) is None
     assert database.stale == ["y"]
 
 
@@ -115,8 +115,8 @@ def entry(**changes: Any) -> str:
         ('{"name": NaN}', "missing"),
         (entry(traces=...), "missing"),
         (entry(trials="many"), "of another type"),
-        (entry(rule_seconds=-1), "more than 0"),
-        (entry(rule_seconds=float("nan")), "more than 0"),
+        (entry(strategy_seconds=-1), "more than 0"),
+        (entry(strategy_seconds=float("nan")), "more than 0"),
         (entry(traces=[{"seconds": 1, "trace": 7}]), "a list of steps"),
         (entry(chosen=[[["Fly", [], [], []]], []]), "'Fly' is no step"),
         (entry(chosen=[[["UnsafeSetDType", [], [], []]], []]), "no step"),
@@ -134,7 +134,7 @@ def test_a_damaged_record_is_an_error_with_its_file(
     file = database.folder / f"{hash_of(kernel())}.json"
     file.write_text(text)
     with pytest.raises(NnefError, match=message) as caught:
-        database.tuned("y", kernel(), lambda: (kernel(), "rule"))
+        database.tuned("y", kernel(), lambda: (kernel(), "strategy"))
     assert file.name in str(caught.value)
 
 
@@ -175,10 +175,10 @@ def test_a_schedule_that_does_not_fit_is_an_error_and_no_crash(
     assert complaint(trace) is None
     assert scheduled_by(kernel(), trace) is None
     database.write(
-        kernel(), Record(**{**fields(), "rule_hash": hash_of(kernel()), "chosen": trace})
+        kernel(), Record(**{**fields(), "strategy_hash": hash_of(kernel()), "chosen": trace})
     )
     with pytest.raises(NnefError, match="does not fit"):
-        database.tuned("y", kernel(), lambda: (kernel(), "rule"))
+        database.tuned("y", kernel(), lambda: (kernel(), "strategy"))
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(

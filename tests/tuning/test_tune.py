@@ -29,7 +29,7 @@ EXPECTED = np.abs(X[:, :, None] - W[None]).sum(1)
 
 def rules_of(mod: Any, database: Path | None) -> list[str | None]:
     stages = compile_phases(mod, "native", database=database, last="schedule")
-    return [kernel.rule for kernel in schedules.report(stages["schedule"])]
+    return [kernel.strategy for kernel in schedules.report(stages["schedule"])]
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_kernel_that_rules_leave_slow_becomes_faster_and_stays_right(
+def test_a_kernel_that_strategies_leave_slow_becomes_faster_and_stays_right(
     tuning: SimpleNamespace, tmp_path: Path
 ) -> None:
     tuning.slow()
@@ -47,7 +47,7 @@ def test_a_kernel_that_rules_leave_slow_becomes_faster_and_stays_right(
         tuning.module(), "native", trials=8, database=tmp_path / "db", progress=states.append
     )
     (kernel,) = report.kernels
-    assert (kernel.rule, kernel.calls, kernel.trials, report.trials) == ("lazy", 1, 8, 8)
+    assert (kernel.strategy, kernel.calls, kernel.trials, report.trials) == ("lazy", 1, 8, 8)
     assert kernel.tuned
     assert [state.done for state in states if state.done][-1] == 8
     assert rules_of(tuning.module(), tmp_path / "db") == ["tuned"]
@@ -57,7 +57,7 @@ def test_a_kernel_that_rules_leave_slow_becomes_faster_and_stays_right(
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, verdict: trial.Verdict) -> None:
-    """The rule takes a second, what is tried a microsecond; beside each other as a verdict says."""
+    """The strategy takes a second, what is tried a microsecond; in turns as the verdict says."""
     times = iter([1.0, 1e-6])
     monkeypatch.setattr(trial, "seconds_of", lambda *arguments: next(times))
     monkeypatch.setattr(trial, "compared", lambda *arguments: verdict)
@@ -67,10 +67,10 @@ def test_an_alternative_of_the_plan_is_measured_and_built(
     tuning: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tuning.slow(better=True)
-    measured(monkeypatch, trial.Verdict(rule=1.0, tuned=1e-6, same=True))
+    measured(monkeypatch, trial.Verdict(strategy=1.0, tuned=1e-6, same=True))
     report = tune_module(tuning.module(), "native", trials=1, database=tmp_path / "db")
     (kernel,) = report.kernels
-    assert (kernel.rule, kernel.trials, kernel.tuned) == ("lazy", 1, True)
+    assert (kernel.strategy, kernel.trials, kernel.tuned) == ("lazy", 1, True)
     (record,) = records(tmp_path / "db")
     assert (record["plan"], record["chosen"], len(record["plans"])) == (0, None, 1)
     assert rules_of(tuning.module(), tmp_path / "db") == ["tuned"]
@@ -79,11 +79,11 @@ def test_an_alternative_of_the_plan_is_measured_and_built(
 
 
 @pytest.mark.parametrize("change", [{"tuned": 1.0}, {"same": False}], ids=["slower", "wrong"])
-def test_an_alternative_that_loses_beside_the_rule_is_not_built(
+def test_an_alternative_that_loses_beside_the_strategy_is_not_built(
     tuning: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     tuning.slow(better=True)
-    verdict = replace(trial.Verdict(rule=1e-3, tuned=1e-6, same=True), **change)
+    verdict = replace(trial.Verdict(strategy=1e-3, tuned=1e-6, same=True), **change)
     measured(monkeypatch, verdict)
     tune_module(tuning.module(), "native", trials=1, database=tmp_path / "db")
     (record,) = records(tmp_path / "db")
@@ -94,11 +94,11 @@ def test_an_alternative_that_loses_beside_the_rule_is_not_built(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [{"tuned": 1.0}, {"same": False}], ids=["slower", "wrong"])
-def test_who_loses_beside_the_rule_is_not_built(
+def test_who_loses_beside_the_strategy_is_not_built(
     tuning: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     tuning.slow()
-    verdict = replace(trial.Verdict(rule=1e-3, tuned=1e-6, same=True), **change)
+    verdict = replace(trial.Verdict(strategy=1e-3, tuned=1e-6, same=True), **change)
     monkeypatch.setattr(trial, "compared", lambda *arguments: verdict)
     report = tune_module(tuning.module(), "native", trials=4, database=tmp_path / "db")
     assert not report.kernels[0].tuned
@@ -128,7 +128,7 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
     (record,) = records(database)
     assert record["trials"] == 3
     assert len(record["traces"]) == 3
-    assert record["judged"], "what was found before is compared with the rule"
+    assert record["judged"], "what was found before is compared with the strategy"
     before = record["traces"][0]["seconds"]
 
     states: list[State] = []
@@ -145,11 +145,11 @@ def test_an_interrupted_search_keeps_what_it_found_and_goes_on(
 
 
 @pytest.mark.slow
-def test_what_a_process_that_died_found_is_compared_with_the_rule(
+def test_what_a_process_that_died_found_is_compared_with_the_strategy(
     tuning: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tuning.slow()
-    always = trial.Verdict(rule=1.0, tuned=1e-6, same=True)
+    always = trial.Verdict(strategy=1.0, tuned=1e-6, same=True)
     monkeypatch.setattr(trial, "compared", lambda *arguments: always)
     database = tmp_path / "db"
     tune_module(tuning.module(), "native", trials=2, database=database)
@@ -168,11 +168,11 @@ def test_what_a_process_that_died_found_is_compared_with_the_rule(
 def test_who_wins_by_most_is_built(
     monkeypatch: pytest.MonkeyPatch, tuned: float, chosen: list[str]
 ) -> None:
-    verdict = trial.Verdict(rule=2e-3, tuned=tuned, same=True)
+    verdict = trial.Verdict(strategy=2e-3, tuned=tuned, same=True)
     monkeypatch.setattr(search.KernelSearch, "_compared", lambda self, measured: verdict)
     kernel = search.KernelSearch.__new__(search.KernelSearch)
     found = (Measured(1e-3, ["new"]),)
-    kernel.record = Record("y", "rule", "0", 2, 8, 3e-3, 2e-3, ["old"], found, judged=False)
+    kernel.record = Record("y", "strategy", "0", 2, 8, 3e-3, 2e-3, ["old"], found, judged=False)
     kernel.judge()
     assert (kernel.record.chosen, kernel.record.judged) == (chosen, True)
 
@@ -199,20 +199,20 @@ def test_threads_are_a_number_from_one(
 
 
 @pytest.mark.slow
-def test_schedules_measured_against_other_rules_are_compared_again(
+def test_schedules_measured_against_other_strategies_are_compared_again(
     tuning: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tuning.slow()
     database = tmp_path / "db"
     assert tune_module(tuning.module(), "native", trials=8, database=database).kernels[0].tuned
     monkeypatch.undo()
-    with pytest.warns(UserWarning, match="rules have changed"):
+    with pytest.warns(UserWarning, match="strategies that have changed"):
         build_module(tuning.module(), database=database)
-    never = trial.Verdict(rule=1e-6, tuned=1.0, same=True)
+    never = trial.Verdict(strategy=1e-6, tuned=1.0, same=True)
     monkeypatch.setattr(trial, "compared", lambda *arguments: never)
     report = tune_module(tuning.module(), "native", trials=8, database=database)
     assert (report.trials, report.kernels[0].tuned) == (8, False)
-    assert report.kernels[0].rule.startswith("cpu.")
+    assert report.kernels[0].strategy.startswith("cpu.")
 
 
 def test_the_kernel_with_most_time_goes_first() -> None:
@@ -272,20 +272,20 @@ def test_what_llvm_would_take_minutes_for_is_no_schedule(monkeypatch: pytest.Mon
     small, large = lowered(16, 100), lowered(61, 115)
     assert trial.compiled_if_small(large, resolve("native")) is None
     assert trial.compiled_if_small(small, resolve("native")) is not None
-    assert trial.compiled(large, resolve("native")) is not None, "rules know what they do"
+    assert trial.compiled(large, resolve("native")) is not None, "strategies know what they do"
 
 
 def test_on_a_busy_machine_a_parallel_kernel_is_not_beaten_by_a_slower_one_that_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the clock the rule is held up to 900; it needs 60 on one thread, the tuned one 50."""
+    """By the clock the strategy is held up to 900; it needs 60 on one thread, the tuned one 50."""
     times = iter([[900.0, 50.0], [60.0, 50.0], [900.0, 50.0], [60.0, 50.0]])
     monkeypatch.setattr(trial, "_in_turns", lambda calls, clock: next(times))
     function = lowered(1, 2)
-    rule, tuned = (lambda *arguments: None), (lambda *arguments: None)
-    lost = trial.compared((rule, True), (tuned, False), function, 2)
+    strategy, tuned = (lambda *arguments: None), (lambda *arguments: None)
+    lost = trial.compared((strategy, True), (tuned, False), function, 2)
     assert lost is not None
-    assert (lost.rule, lost.tuned, lost.same, lost.tuned_wins) == (30.0, 50.0, True, False)
-    won = trial.compared((rule, True), (tuned, True), function, 2)
+    assert (lost.strategy, lost.tuned, lost.same, lost.tuned_wins) == (30.0, 50.0, True, False)
+    won = trial.compared((strategy, True), (tuned, True), function, 2)
     assert won is not None
-    assert (won.rule, won.tuned, won.tuned_wins) == (30.0, 25.0, True)
+    assert (won.strategy, won.tuned, won.tuned_wins) == (30.0, 25.0, True)

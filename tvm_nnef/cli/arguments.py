@@ -230,7 +230,9 @@ def _build(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--timings", action="store_true", help="print the time of each pass")
     parser.add_argument("--database", metavar="DIR", help="use the schedules that tune found")
     parser.add_argument(
-        "--verbose", action="store_true", help="tell each kernel's rule, work and measured speed"
+        "--verbose",
+        action="store_true",
+        help="tell each kernel's strategy, work and measured speed",
     )
     parser.add_argument("--json", action="store_true", help="the same as JSON")
 

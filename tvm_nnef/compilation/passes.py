@@ -18,7 +18,7 @@ from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.weights import with_bound_weights
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
-from tvm_nnef.schedules import RULE, Tuned, schedule_kernels, unscheduled
+from tvm_nnef.schedules import STRATEGY, Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.codegen import dot_products, math_functions
 from tvm_nnef.schedules.codegen.bounds_checks import with_bounds_checks
 from tvm_nnef.schedules.codegen.index_remainders import with_opaque_remainders
@@ -117,7 +117,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
             ("hide_dividends", _on_functions(with_hidden_dividends, unscheduled)),
             ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned)),
-            *_if(is_cpu, ("make_loop_kernels", lambda mod: with_loop_kernels(mod, RULE))),
+            *_if(is_cpu, ("make_loop_kernels", lambda mod: with_loop_kernels(mod, STRATEGY))),
         ],
         "bytecode": [
             ("remove_unused_calls", optimize.DeadCodeElimination()),

@@ -170,7 +170,7 @@ def compile_phases(
         found[each.phase] = mod
     if tuned is not None and tuned.stale:
         kernels = f"{len(tuned.stale)} kernels" if len(tuned.stale) > 1 else "1 kernel"
-        message = f"{kernels} of '{database}' are left to the rules: these rules have changed since"
+        message = f"{kernels} of '{database}' were tuned against strategies that have changed since"
         warnings.warn(f"{message}; tune again", stacklevel=2)
     return found
 
@@ -205,7 +205,7 @@ def _dumping(directory: str | os.PathLike[str] | None) -> After:
             write_file(folder / f"{number:02}_{each.name}.txt", text.encode())
         last = text
         if each.phase == "schedule":
-            lines = [f"{k.rule or 'none':16} {k.name}\n" for k in schedules.report(state)]
+            lines = [f"{k.strategy or 'none':16} {k.name}\n" for k in schedules.report(state)]
             write_file(folder / "kernels.txt", "".join(lines).encode())
         write_file(folder / "passes.txt", "".join(listed).encode())
 

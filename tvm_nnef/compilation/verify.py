@@ -66,12 +66,12 @@ def verify_kernels(
     kernels check their indices. Raises KernelError with a diagnostic for each kernel that
     differs or that reads outside of its tensors.
     """
-    strategies = {kernel.name: kernel.rule or "none" for kernel in schedules.report(scheduled)}
+    strategies = {kernel.name: kernel.strategy or "none" for kernel in schedules.report(scheduled)}
     bounds = bounds_of(scheduled)
     problems: list[Diagnostic] = []
     for name, function in prim_functions(fused).items():
         kernel = kernel_of(name)
-        if kernel is None or schedules.RULE in (function.attrs or {}):
+        if kernel is None or schedules.STRATEGY in (function.attrs or {}):
             continue
         problem = _problem(function, kernel, bounds, checked)
         if problem is not None:

@@ -1,4 +1,4 @@
-"""What is told of the kernels of a model: rules, work and speed, slowest first, in three shapes.
+"""The report of kernels: strategies, work and speed, slowest first, in three forms.
 
 A table for terminals, plain lines, JSON. Measures nothing.
 """
@@ -18,14 +18,14 @@ NOT_TIMED = "The kernels were not timed: this machine does not run code for the 
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A kernel: the strategy that scheduled it (``rule``), its calls, its work, its time, its plan.
+    """A kernel: the strategy that scheduled it its calls, its work, its time, its plan.
 
     ``work`` and ``seconds`` are those of one call, None where data decide about extents; ``calls``
     counts places in the model, so that what stands in a loop counts once.
     """
 
     name: str
-    rule: str
+    strategy: str
     calls: int
     work: Work | None
     seconds: float | None
@@ -67,13 +67,15 @@ class KernelReport:
         return None if row.total is None or not self.total else row.total / self.total
 
     def summary(self) -> str:
-        """How many kernels each rule took, and the time of all together."""
-        rules: dict[str, int] = {}
+        """How many kernels each strategy took, and the time of all together."""
+        strategies: dict[str, int] = {}
         for row in self.rows:
-            rules[row.rule] = rules.get(row.rule, 0) + 1
-        by_rule = ", ".join(f"{rule} {count}" for rule, count in sorted(rules.items()))
+            strategies[row.strategy] = strategies.get(row.strategy, 0) + 1
+        by_strategy = ", ".join(
+            f"{strategy} {count}" for strategy, count in sorted(strategies.items())
+        )
         number = "1 kernel" if len(self.rows) == 1 else f"{len(self.rows)} kernels"
-        kernels = f"{number}: {by_rule}." if self.rows else "No kernels."
+        kernels = f"{number}: {by_strategy}." if self.rows else "No kernels."
         if self.threads is None:
             return f"{kernels} {NOT_TIMED}"
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
@@ -86,7 +88,7 @@ class KernelReport:
         rows = [
             {
                 "name": row.name,
-                "rule": row.rule,
+                "strategy": row.strategy,
                 "calls": row.calls,
                 "flop": row.work.flop if row.work else None,
                 "bytes": row.work.bytes if row.work else None,
@@ -141,7 +143,7 @@ class KernelReport:
         share = self.share(row)
         return [
             row.name,
-            row.rule,
+            row.strategy,
             str(row.calls),
             "" if row.work is None else f"{row.work.flop / 1e6:.2f}",
             "" if row.work is None else f"{row.work.bytes / 1e6:.2f}",
@@ -152,7 +154,7 @@ class KernelReport:
         ]
 
 
-_COLUMNS = ("kernel", "rule", "calls", "MFLOP", "MB", "us", "GFLOP/s", "GB/s", "time")
+_COLUMNS = ("kernel", "strategy", "calls", "MFLOP", "MB", "us", "GFLOP/s", "GB/s", "time")
 _TEXTS = 2
 """How many columns hold text, and stand at the left."""
 

@@ -56,7 +56,7 @@ def kernel_report(
     rows = [
         KernelRow(
             name=name,
-            rule=reported[name].rule or "none" if name in reported else "none",
+            strategy=reported[name].strategy or "none" if name in reported else "none",
             calls=calls.get(name, 0),
             work=work_of(function, bounds),
             seconds=seconds.get(name),

@@ -29,7 +29,7 @@ from tvm_nnef.tuning.traces import Trace, complaint, function_of, scheduled_by
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
-FORMAT = 2
+FORMAT = 3
 HEADER = "database.json"
 MAX_BYTES = 16 << 20
 _ELSEWHERE = "tune into another folder"
@@ -50,20 +50,20 @@ class Record:
     """What is known of a kernel.
 
     ``traces`` are the best schedules that were measured, the fastest first, of so many ``trials``.
-    ``chosen`` is the one that was most ahead of the ``rule`` when both were measured in turns, on
-    ``threads``, and ``tuned_seconds`` and ``rule_seconds`` are what was measured then; None where
-    the rule was as good. ``judged`` says that the fastest of the traces had its turn.
-    ``rule_hash`` tells the rule's schedule from that of later rules. ``plans`` are the seconds of
-    the alternatives of the rule's plan (None: it is of no use); ``plan`` is the number of the one
-    that was chosen, in place of a trace.
+    ``chosen`` is the one that was most ahead of the ``strategy`` when both were measured in turns,
+    on ``threads``, and ``tuned_seconds`` and ``strategy_seconds`` are what was measured then; None
+    where the strategy was as good. ``judged`` says that the fastest of the traces had its turn.
+    ``strategy_hash`` tells the strategy's schedule from that of later versions. ``plans`` are the
+    seconds of the alternatives of the strategy's plan (None: it is of no use); ``plan`` is the
+    number of the one that was chosen, in place of a trace.
     """
 
     name: str
-    rule: str
-    rule_hash: str
+    strategy: str
+    strategy_hash: str
     threads: int
     trials: int
-    rule_seconds: float
+    strategy_seconds: float
     tuned_seconds: float | None = None
     chosen: Trace | None = None
     traces: tuple[Measured, ...] = ()
@@ -73,13 +73,13 @@ class Record:
 
     @property
     def gain(self) -> float:
-        """How many times faster than the rule's the kernel is built now, at least 1."""
-        return 1.0 if self.tuned_seconds is None else self.rule_seconds / self.tuned_seconds
+        """How many times faster than the strategy's the kernel is built now, at least 1."""
+        return 1.0 if self.tuned_seconds is None else self.strategy_seconds / self.tuned_seconds
 
 
 @dataclass(slots=True)
 class Database:
-    """A folder of records for a target; ``stale`` names kernels whose rules changed since."""
+    """A folder of records for a target; ``stale`` names kernels whose strategies changed since."""
 
     folder: Path
     stale: list[str] = field(default_factory=list)
@@ -153,11 +153,11 @@ class Database:
         content = {
             "format": FORMAT,
             "name": record.name,
-            "rule": record.rule,
-            "rule_hash": record.rule_hash,
+            "strategy": record.strategy,
+            "strategy_hash": record.strategy_hash,
             "threads": record.threads,
             "trials": record.trials,
-            "rule_seconds": record.rule_seconds,
+            "strategy_seconds": record.strategy_seconds,
             "tuned_seconds": record.tuned_seconds,
             "chosen": record.chosen,
             "traces": [{"seconds": each.seconds, "trace": each.trace} for each in record.traces],
@@ -168,17 +168,17 @@ class Database:
         write_json(self._file(function), content)
 
     def tuned(
-        self, name: str, function: PrimFunction, by_rules: Callable[[], Scheduled]
+        self, name: str, function: PrimFunction, by_strategies: Callable[[], Scheduled]
     ) -> PrimFunction | None:
-        """The tuned schedule of a PrimFunc; None where there is none that beats the rules.
+        """The tuned schedule of a PrimFunc; None where there is none that beats the strategies.
 
         Raises NnefError where its file is damaged.
         """
         record = self.read(function)
         if record is None or (record.chosen is None and record.plan is None):
             return None
-        by_rule, choice = by_rules()
-        if record.rule_hash != hash_of(by_rule):
+        by_strategy, choice = by_strategies()
+        if record.strategy_hash != hash_of(by_strategy):
             self.stale.append(name)
             return None
         if record.plan is not None:
@@ -268,11 +268,11 @@ def _record(content: Mapping[str, Any], file: Path) -> Record:
         chosen, tuned = content["chosen"], content["tuned_seconds"]
         return Record(
             name=str(content["name"]),
-            rule=str(content["rule"]),
-            rule_hash=str(content["rule_hash"]),
+            strategy=str(content["strategy"]),
+            strategy_hash=str(content["strategy_hash"]),
             threads=_number(content["threads"]),
             trials=_number(content["trials"]),
-            rule_seconds=_seconds(content["rule_seconds"]),
+            strategy_seconds=_seconds(content["strategy_seconds"]),
             tuned_seconds=None if tuned is None else _seconds(tuned),
             chosen=None if chosen is None else _checked(chosen, file),
             traces=measured,

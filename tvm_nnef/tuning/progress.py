@@ -16,7 +16,7 @@ from tvm_nnef.tuning.report import State, Told, TuningReport
 PATIENCE = 2.0
 """Seconds from one line to the next."""
 
-_FIRST = "timing the kernels by the rules"
+_FIRST = "timing the kernels by the strategies"
 """What is done before the first trial."""
 
 _ROWS = 12
@@ -52,18 +52,18 @@ def tuning_reported() -> Iterator[Told]:
 
 
 def kernel_table(report: TuningReport) -> Table:
-    """The kernels that take longest: by the rules, the best so far, and trials."""
+    """The kernels that take longest: by the strategies, the best so far, and trials."""
     table = Table(box=None, header_style="bold")
-    for head in ("kernel", "rule", "calls", "rule us", "best us", "gain", "trials"):
-        table.add_column(head, justify="left" if head in ("kernel", "rule") else "right")
+    for head in ("kernel", "strategy", "calls", "strategy us", "best us", "gain", "trials"):
+        table.add_column(head, justify="left" if head in ("kernel", "strategy") else "right")
     for kernel in report.kernels[:_ROWS]:
         table.add_row(
             kernel.name,
-            kernel.rule,
+            kernel.strategy,
             str(kernel.calls),
-            f"{1e6 * kernel.rule_seconds:.1f}",
+            f"{1e6 * kernel.strategy_seconds:.1f}",
             f"{1e6 * kernel.seconds:.1f}",
-            f"{kernel.rule_seconds / kernel.seconds:.2f}" if kernel.tuned else "",
+            f"{kernel.strategy_seconds / kernel.seconds:.2f}" if kernel.tuned else "",
             str(kernel.trials),
             style="green" if kernel.tuned else "",
         )
@@ -88,7 +88,7 @@ def _lines(console: Console) -> Told:
             f", {(now - start) / fresh * (state.wanted - state.done):.0f} s left" if fresh else ""
         )
         kernel = next(k for k in state.report.kernels if k.name == state.searching)
-        times = f"{1e6 * kernel.seconds:.1f} us, {1e6 * kernel.rule_seconds:.1f} us by the rules"
+        times = f"{1e6 * kernel.seconds:.1f} us, {1e6 * kernel.strategy_seconds:.1f} us untuned"
         console.print(
             f"tuning: {state.done} of {state.wanted} trials{left}; {kernel.name}: {times}",
             soft_wrap=True,

@@ -9,22 +9,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
-    """What tuning came to for a kernel: seconds of one call by the rules, and as it is built now.
+    """A kernel after tuning: seconds of one call by its strategy, and as it is built now.
 
-    They are the same where the rule was as fast as all that was tried.
+    They are the same where the strategy was as fast as all that was tried.
     """
 
     name: str
-    rule: str
+    strategy: str
     calls: int
     trials: int
-    rule_seconds: float
+    strategy_seconds: float
     seconds: float
 
     @property
     def tuned(self) -> bool:
-        """Whether a tuned schedule was faster than the rule's."""
-        return self.seconds < self.rule_seconds
+        """Whether a tuned schedule was faster than the strategy's."""
+        return self.seconds < self.strategy_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class TuningReport:
     def summary(self) -> str:
         """How many kernels are faster now, and by how much all of them together."""
         tuned = [kernel for kernel in self.kernels if kernel.tuned]
-        before = sum(kernel.calls * kernel.rule_seconds for kernel in self.kernels)
+        before = sum(kernel.calls * kernel.strategy_seconds for kernel in self.kernels)
         after = sum(kernel.calls * kernel.seconds for kernel in self.kernels)
         gain = f", {before / after:.2f} times as fast altogether" if tuned and after else ""
-        kernels = f"{len(tuned)} of {len(self.kernels)} kernels are faster than by the rules"
+        kernels = f"{len(tuned)} of {len(self.kernels)} kernels are faster than by the strategies"
         left = f" Not tuned: {', '.join(self.left_out)}." if self.left_out else ""
         return f"{self.trials} trials: {kernels}{gain}.{left}"
 
     def to_json(self) -> dict[str, Any]:
         """The same as what JSON can hold."""
-        names = ("name", "rule", "calls", "trials", "rule_seconds", "seconds")
+        names = ("name", "strategy", "calls", "trials", "strategy_seconds", "seconds")
         kernels = [{name: getattr(each, name) for name in names} for each in self.kernels]
         return {"trials": self.trials, "kernels": kernels, "left_out": list(self.left_out)}
 

@@ -1,6 +1,6 @@
 """The search for a schedule of one kernel: TVM's evolutionary search, driven a batch at a time.
 
-Enters: a PrimFunc as the rules see it, with what the rules make of it. Leaves: a record, which is
+Enters: a PrimFunc as the strategies see it, with what they make of it. Leaves: a record, which is
 up to date after every batch, so that a search can stop at any moment and go on from the record.
 """
 
@@ -28,7 +28,7 @@ BATCH = 8
 _POPULATION, _RANDOM, _GENERATIONS = 64, 16, 2
 _ENDLESS = 100_000
 _KIND = "llvm"
-"""The rules of TVM's search that every CPU can follow."""
+"""The strategies of TVM's search that every CPU can follow."""
 
 
 class KernelSearch:
@@ -38,37 +38,37 @@ class KernelSearch:
     """
 
     def __init__(
-        self, name: str, calls: int, function: PrimFunction, rule: Scheduled,
+        self, name: str, calls: int, function: PrimFunction, strategy: Scheduled,
         target: Target, threads: int, known: Record | None,
     ) -> None:  # fmt: skip
-        """Times the rule's schedule; ValueError where the kernel cannot be called alone."""
+        """Times the strategy's schedule; ValueError where the kernel cannot be called alone."""
         arguments = random_arguments(function, {})
-        by_rule = trial.compiled(rule[0], target)
-        if arguments is None or by_rule is None:
+        by_strategy = trial.compiled(strategy[0], target)
+        if arguments is None or by_strategy is None:
             raise ValueError(f"kernel '{name}' cannot be timed by itself")
         self.name, self.calls, self.function = name, calls, function
         self._arguments, self._target = arguments, target
-        self._by_rule = by_rule, trial.is_parallel(rule[0])
+        self._by_strategy = by_strategy, trial.is_parallel(strategy[0])
         self._threads = threads
-        self._choice = rule[1]
+        self._choice = strategy[1]
         self._context: Any = None
-        self.exhausted = rule[1].plan.strategy in SHORTCUTS
-        seconds = trial.seconds_of(by_rule, arguments)
-        fresh = Record(name, rule[1].plan.strategy, hash_of(rule[0]), threads, 0, seconds)
+        self.exhausted = strategy[1].plan.strategy in SHORTCUTS
+        seconds = trial.seconds_of(by_strategy, arguments)
+        fresh = Record(name, strategy[1].plan.strategy, hash_of(strategy[0]), threads, 0, seconds)
         self.record = fresh
         if known is not None:
             self.record = replace(fresh, trials=known.trials, traces=known.traces)
-            if (known.rule_hash, known.threads) == (fresh.rule_hash, threads):
+            if (known.strategy_hash, known.threads) == (fresh.strategy_hash, threads):
                 self.record = known
             else:
-                # Other rules or threads: what was measured says nothing of who is faster now.
+                # Other strategies or threads: what was measured says nothing of who is faster now.
                 self.record = replace(self.record, judged=not known.traces)
 
     @property
     def seconds(self) -> float:
         """The time of the kernel as it would be built now."""
         tuned = self.record.tuned_seconds
-        return self.record.rule_seconds if tuned is None else tuned
+        return self.record.strategy_seconds if tuned is None else tuned
 
     def step(self, batch: int, told: Callable[[], None]) -> None:
         """Measures a batch, ``told`` after each trial; :meth:`judge` is to follow.
@@ -92,7 +92,7 @@ class KernelSearch:
             self._context = None
 
     def _step_plans(self, batch: int, told: Callable[[], None]) -> bool:
-        """Measures a batch of the alternatives of the rule's plan; whether there were any left."""
+        """Measures a batch of the alternatives of the plan; whether there were any left."""
         done = len(self.record.plans)
         plans = self._alternatives[done : done + batch]
         for scheduled in plans:
@@ -160,7 +160,7 @@ class KernelSearch:
         trace = trace_of(candidate.sch)
         if kernel is None or complaint(trace) is not None:
             return meta_schedule.runner.RunnerResult(None, "it cannot be compiled or kept")
-        best = min(self._best, self.record.rule_seconds)
+        best = min(self._best, self.record.strategy_seconds)
         seconds = trial.seconds_of(kernel, self._arguments, best)
         self._commit(candidate.sch, seconds)
         judged = self.record.judged and seconds >= self._best
@@ -169,7 +169,7 @@ class KernelSearch:
         return meta_schedule.runner.RunnerResult([seconds], None)
 
     def judge(self) -> None:
-        """The best schedule beside the rule's, in turns, if it had none yet.
+        """The best schedule beside the strategy's, in turns, if it had none yet.
 
         Where it wins, and by more than what won before, it is the one to be built. A schedule that
         computes something else is struck out, and the next one is looked at.
@@ -187,7 +187,7 @@ class KernelSearch:
             if verdict.tuned_wins and verdict.gain > self.record.gain:
                 self.record = replace(
                     self.record,
-                    rule_seconds=verdict.rule,
+                    strategy_seconds=verdict.strategy,
                     tuned_seconds=verdict.tuned,
                     chosen=measured.trace,
                     plan=None,
@@ -195,7 +195,7 @@ class KernelSearch:
             return
 
     def _judge_plans(self) -> None:
-        """The fastest alternative of the rule's plan beside the rule's, like :meth:`judge`."""
+        """The fastest alternative of the plan beside the plan itself, like :meth:`judge`."""
         times = [(s, n) for n, s in enumerate(self.record.plans) if s is not None]
         for seconds, number in sorted(times):
             if seconds >= self.seconds:
@@ -204,7 +204,7 @@ class KernelSearch:
             if verdict is not None and verdict.same:
                 if verdict.tuned_wins and verdict.gain > self.record.gain:
                     self.record = replace(
-                        self.record, rule_seconds=verdict.rule, tuned_seconds=verdict.tuned,
+                        self.record, strategy_seconds=verdict.strategy, tuned_seconds=verdict.tuned,
                         chosen=None, plan=number,
                     )  # fmt: skip
                 return
@@ -212,7 +212,7 @@ class KernelSearch:
             self.record = replace(self.record, plans=plans)
 
     def _compared(self, found: Trace | int) -> trial.Verdict | None:
-        """A trace, or the alternative of the plan with a number, beside the rule's."""
+        """A trace, or the alternative of the plan with a number, beside the strategy's."""
         if isinstance(found, int):
             scheduled = self._alternatives[found]
         else:
@@ -224,7 +224,7 @@ class KernelSearch:
         if tuned is None:
             return None
         parallel = trial.is_parallel(scheduled)
-        return trial.compared(self._by_rule, (tuned, parallel), self.function, self._threads)
+        return trial.compared(self._by_strategy, (tuned, parallel), self.function, self._threads)
 
 
 def tuning_context(mod: Any, target: Target, *, seed: int) -> Any:

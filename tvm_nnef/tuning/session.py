@@ -1,6 +1,6 @@
 """Tuning of a module: which kernel is searched next, and what is told and kept on the way.
 
-Kernels are those that the rules see, after all passes over the graph. The one that is promised
+Kernels are those that the strategies see, after all passes over the graph. The one that is promised
 most by another batch goes first: much time in the model, few trials yet.
 """
 
@@ -139,24 +139,24 @@ def _searches(
     found: dict[str, tuple[str, int, PrimFunction, Scheduled]] = {}
     left_out: list[str] = []
 
-    def see(name: str, function: PrimFunction, by_rules: Callable[[], Scheduled]) -> None:
-        rule = by_rules()
+    def see(name: str, function: PrimFunction, by_strategies: Callable[[], Scheduled]) -> None:
+        strategy = by_strategies()
         key = hash_of(function)
-        if rule[1].plan.strategy in _WITHOUT_LOOPS or not calls.get(name, 0):
+        if strategy[1].plan.strategy in _WITHOUT_LOOPS or not calls.get(name, 0):
             left_out.append(name)
         elif key in found:
             first, number, same, scheduled = found[key]
             found[key] = (first, number + calls[name], same, scheduled)
         else:
-            found[key] = (name, calls[name], function, rule)
+            found[key] = (name, calls[name], function, strategy)
 
     run_phases(fused, target, "schedule", "schedule", tuned=see)
     use_threads(threads)
     searches = []
-    for name, number, function, rule in found.values():
+    for name, number, function, strategy in found.values():
         known: Record | None = folder.read(function)
         try:
-            searches.append(KernelSearch(name, number, function, rule, target, threads, known))
+            searches.append(KernelSearch(name, number, function, strategy, target, threads, known))
         except ValueError:
             left_out.append(name)
     return searches, tuple(sorted(left_out))
@@ -166,10 +166,10 @@ def _report(searches: list[KernelSearch], left_out: tuple[str, ...]) -> TuningRe
     kernels = [
         TunedKernel(
             name=search.name,
-            rule=search.record.rule,
+            strategy=search.record.strategy,
             calls=search.calls,
             trials=search.record.trials,
-            rule_seconds=search.record.rule_seconds,
+            strategy_seconds=search.record.strategy_seconds,
             seconds=search.seconds,
         )
         for search in searches

@@ -30,7 +30,7 @@ _HOPELESS = 4.0
 """Who takes so many times as long as the best is timed but once."""
 
 _GAIN = 0.97
-"""A tuned schedule has to be shorter than so much of the rule's time, to be no matter of chance."""
+"""A tuned schedule must take at most so much of the strategy's time, to be no matter of chance."""
 
 _MOST_ACCESSES = 2048
 """How much code a schedule may come to. LLVM's time grows faster than what it is given, to minutes
@@ -46,7 +46,7 @@ class Verdict:
     ``ahead`` says that the tuned one was faster by the clock, too; see :func:`compared`.
     """
 
-    rule: float
+    strategy: float
     tuned: float
     same: bool
     ahead: bool = True
@@ -54,12 +54,12 @@ class Verdict:
     @property
     def tuned_wins(self) -> bool:
         """Whether the tuned one is right, and faster."""
-        return self.same and self.ahead and self.tuned < _GAIN * self.rule
+        return self.same and self.ahead and self.tuned < _GAIN * self.strategy
 
     @property
     def gain(self) -> float:
         """How many times faster the tuned one is."""
-        return self.rule / self.tuned
+        return self.strategy / self.tuned
 
 
 def compiled(function: PrimFunction, target: Target) -> Kernel | None:
@@ -117,7 +117,7 @@ def seconds_of(kernel: Kernel, arguments: Sequence[Any], best: float = float("in
 
 
 def compared(
-    rule: tuple[Kernel, bool], tuned: tuple[Kernel, bool], function: PrimFunction, threads: int
+    strategy: tuple[Kernel, bool], tuned: tuple[Kernel, bool], function: PrimFunction, threads: int
 ) -> Verdict | None:
     """Both on the same random data, in turns; None where the kernel cannot be called so.
 
@@ -129,7 +129,7 @@ def compared(
     first, second = random_arguments(function, {}), random_arguments(function, {})
     if first is None or second is None:
         return None
-    calls = ((rule[0], first), (tuned[0], second))
+    calls = ((strategy[0], first), (tuned[0], second))
     clock = _in_turns(calls, time.perf_counter)
     use_threads(1)
     try:
@@ -138,7 +138,7 @@ def compared(
         use_threads(threads)
     quiet = [
         min(by_clock, seconds / (threads if parallel else 1))
-        for by_clock, seconds, (_, parallel) in zip(clock, alone, (rule, tuned), strict=True)
+        for by_clock, seconds, (_, parallel) in zip(clock, alone, (strategy, tuned), strict=True)
     ]
     same = all(map(_agree, first, second))
     return Verdict(quiet[0], quiet[1], same, ahead=clock[1] < _GAIN * clock[0])

@@ -1,7 +1,7 @@
 """From scheduled PrimFuncs to machine code, and to what runs it: what moves between TVM releases.
 
 Input: a module in which everything is scheduled, and a target. Output: executables, kernels and
-virtual machines of TVM. Knows no rule and no file of ours.
+virtual machines of TVM. Knows no strategy and no file of ours.
 """
 
 from __future__ import annotations

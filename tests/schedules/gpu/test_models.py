@@ -19,7 +19,7 @@ import pytest
 import tvm_nnef
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules import RULE
+from tvm_nnef.schedules import STRATEGY
 from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support.build import cuda_arch
 from tvm_nnef.tvm_support.compat import prim_functions
@@ -110,7 +110,7 @@ def test_every_kernel_is_bound_and_within_the_limits(
         for launch in found:
             assert 1 <= launch.threads <= machine.block_threads, kernel
             assert launch.shared_bytes <= machine.block_shared_bytes, kernel
-    taken = [str(function.attrs[RULE]) for function in functions.values()]
+    taken = [str(function.attrs[STRATEGY]) for function in functions.values()]
     assert "gpu.contraction" in taken
     assert not {"gpu.fallback", "gpu.sequential"} & set(taken)
     run_phases(scheduled, target, "bytecode", "code")

@@ -1,4 +1,4 @@
-"""Which kernels there are behind the rules: what is packed, fused, parallel; what is no number."""
+"""What the strategies make of a module: what is packed, fused, parallel; what becomes NaN."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_transposed_operand_is_packed_as_it_lies(kernels):
         return relax.op.matmul(x, relax.op.permute_dims(w))
 
     mod = kernels.agrees(build, (20, 31), (45, 31))
-    assert sorted(k for k in kernels.rules(mod)) == [ELEMENTS, TILE]
+    assert sorted(k for k in kernels.strategies(mod)) == [ELEMENTS, TILE]
     assert len([name for name in mod.get_global_vars() if "transpose" in name.name_hint]) == 0
 
 
@@ -55,7 +55,7 @@ def test_poolings_behind_a_convolution(kernels, name):
         return POOLINGS[name](relax.op.nn.conv2d(x, weights(21, 3, 1, 1)))
 
     mod = kernels.agrees(build, (2, 3, 11, 13))
-    assert kernels.rules(mod) <= {TILE, ELEMENTS}
+    assert kernels.strategies(mod) <= {TILE, ELEMENTS}
 
 
 @pytest.mark.parametrize("length", [5, 64, 97, 400])
@@ -86,7 +86,7 @@ def test_extremes_of_rows_keep_what_is_no_number(kernels, name, length):
     x[5] = start
     x[6, 1], x[6, 3] = np.inf, np.nan
     made = kernels.scheduled(builder.get())
-    assert kernels.rules(made) == {ROWS}
+    assert kernels.strategies(made) == {ROWS}
     np.testing.assert_array_equal(kernels.run(made, [x]), getattr(x, name)(axis=1))
 
 
@@ -107,9 +107,9 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_kernels_that_no_rule_is_made_for(kernels, name):
+def test_kernels_that_no_strategy_is_made_for(kernels, name):
     build, expected = OTHERS[name]
-    assert kernels.rules(kernels.agrees(build, (7, 19))) == expected
+    assert kernels.strategies(kernels.agrees(build, (7, 19))) == expected
 
 
 def test_a_large_transposition_and_a_long_row_run_in_parallel(kernels):
@@ -136,5 +136,5 @@ def test_the_epilogue_is_computed_inside_the_tile(kernels):
         return relax.op.nn.relu(relax.op.add(conv(8, 24, (1, 1))(x), y))
 
     mod = kernels.agrees(build, (1, 8, 6, 6), (1, 24, 6, 6))
-    assert sum(k == TILE for k in kernels.rules(mod)) == 1
+    assert sum(k == TILE for k in kernels.strategies(mod)) == 1
     assert "fused_conv_add_relu_add1_relu" in {v.name_hint for v in mod.get_global_vars()}
