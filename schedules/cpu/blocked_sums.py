@@ -2,8 +2,7 @@
 
 Input: the sizes of the loops and the step of a sum. Output: statements. Each addition rounds to the
 last digit of the sum, so that the second digit of a sum of a million similar numbers is wrong. Here
-the accumulators of a block are added to those of the whole sum after about as many steps as there
-are blocks.
+the accumulators of a block are added to those of the whole sum after some hundred steps.
 
 Long sums of static length are formulas of two steps already (:mod:`tvm_nnef.lower.long_sums`).
 """
@@ -18,15 +17,13 @@ from tvm import tirx
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
-from tvm_nnef.tvm_support.compat import PrimExpression
+from tvm_nnef.tvm_support.compat import PrimExpression, Statement
 
 LONGEST = 4096
 """The most numbers that are added one after the other."""
 
-_BLOCKS = ((1 << 15, 128), (1 << 19, 512))
-"""Numbers of steps, and the steps of a block up to them: their square root, roughly."""
-
-_LARGEST_BLOCK = 2048
+_BLOCK = 512
+"""The steps of a block: errors grow with it, and with the number of blocks."""
 
 _INNERMOST = 64
 """Static loops of at most so many steps are not divided into blocks."""
@@ -43,7 +40,7 @@ class Rest:
     """A statement after the last loop, for each step of the loops outside of it."""
 
     steps: PrimExpression
-    statement: Callable[[list[PrimExpression]], tirx.Stmt]
+    statement: Callable[[list[PrimExpression]], Statement]
 
 
 def innermost(extents: Sequence[sizes.Extent]) -> tuple[int, int]:
@@ -58,57 +55,41 @@ def innermost(extents: Sequence[sizes.Extent]) -> tuple[int, int]:
 
 def blocked_loops(
     extents: Sequence[sizes.Extent],
-    step: Callable[[list[PrimExpression]], tirx.Stmt],
-    flush: tirx.Stmt,
+    step: Callable[[list[PrimExpression]], Statement],
+    flush: Statement,
     dtype: str,
     *,
     inner: int = 1,
     rest: Rest | None = None,
-) -> tirx.Stmt:
+) -> Statement:
     """The loops over some sizes, with the statement ``flush`` after each block of steps.
 
     ``step`` writes ``inner`` steps for the indices of the loops.
     """
     *outer, last = extents
-    size_of_block = _block(sizes.product([*extents, inner]), inner, dtype)
-    block = tirx.Var("block_size", dtype)
-    bound = tirx.Bind(block, size_of_block)
-    length = sizes.number(last, dtype)
-    count = tirx.decl_buffer((1,), dtype, "count", scope="local")
-    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+    block = max(1, _BLOCK // inner)
+    taken = tirx.decl_buffer((1,), dtype, "taken", scope="local")
+    zero = tirx.const(0, dtype)
+    number = taken[(zero,)]
 
-    def counted(statement: tirx.Stmt, steps: PrimExpression) -> tirx.Stmt:
-        """A statement, and the flush if the block is full by it."""
-        taken = tirx.BufferStore(count, count[(zero,)] + steps, [zero])
-        full = emit.sequence([flush, tirx.BufferStore(count, zero, [zero])])
-        return emit.sequence(
-            [statement, taken, tirx.IfThenElse(count[(zero,)] >= block, full, None)]
-        )
+    def counted(statement: Statement, steps: sizes.Extent) -> Statement:
+        """A statement, and the flush if a block is full by it."""
+        more = tirx.BufferStore(taken, number + sizes.number(steps, dtype), [zero])
+        full = emit.sequence([flush, tirx.BufferStore(taken, zero, [zero])])
+        return emit.sequence([statement, more, tirx.IfThenElse(number >= block, full, None)])
 
-    def loops(indices: list[PrimExpression]) -> tirx.Stmt:
-        def part(number: PrimExpression) -> tirx.Stmt:
-            start = number * block
-            size = tirx.min(block, length - start)
+    def loops(indices: list[PrimExpression]) -> Statement:
+        def part(start: PrimExpression, size: sizes.Extent) -> Statement:
             steps = emit.loop(size, lambda k: step([*indices, start + k]), name="k", dtype=dtype)
             return counted(steps, size) if outer else emit.sequence([steps, flush])
 
-        parts = tirx.floordiv(length + block - one, block)
-        found = emit.loop(parts, part, name="block", dtype=dtype)
+        found = emit.split(last, block, part, emit.Tail.GUARD, dtype, name="block")
         if rest is None:
             return found
         left = rest.statement(indices)
         return emit.sequence([found, counted(left, rest.steps) if outer else left])
 
     if not outer:
-        return emit.sequence([bound, loops([]), *([] if rest is None else [flush])])
-    counting = [bound, tirx.AllocBuffer(count), tirx.BufferStore(count, zero, [zero])]
+        return emit.sequence([loops([]), *([] if rest is None else [flush])])
+    counting = [tirx.AllocBuffer(taken), tirx.BufferStore(taken, zero, [zero])]
     return emit.sequence([*counting, emit.grid(outer, loops, dtype), flush])
-
-
-def _block(steps: sizes.Extent, inner: int, dtype: str) -> PrimExpression:
-    """The number of times ``inner`` steps in a block."""
-    size: PrimExpression = tirx.const(max(1, _LARGEST_BLOCK // inner), dtype)
-    for limit, block in reversed(_BLOCKS):
-        few = sizes.number(steps, dtype) <= tirx.const(limit, dtype)
-        size = tirx.Select(few, tirx.const(max(1, block // inner), dtype), size)
-    return size

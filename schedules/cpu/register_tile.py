@@ -9,7 +9,7 @@ reduction reads them before anything is stored. :mod:`tile_plan` decides how.
   divide** get a tile of their own with narrower vectors.
 - **Padding** costs nothing: positions outside are not visited. The few tiles of rows that touch it
   are written out; along outer axes the loop of the reduction runs from the first valid step to the
-  last.
+  last. Padding along columns is copied instead (:mod:`tile_planes`).
 - **Order**: operands that fit half of the second cache stay there while the rows are computed;
   else each panel of weights is read once, and all rows are computed for each. Batches of products
   that share nothing follow one after the other.
@@ -17,21 +17,23 @@ reduction reads them before anything is stored. :mod:`tile_plan` decides how.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
-from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
+from tvm_nnef.schedules.analysis.expressions import loads, substituted
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
+from tvm_nnef.schedules.analysis.reduction import Reduction, loads_of_any, read_reduction
 from tvm_nnef.schedules.cpu import tile_plan
 from tvm_nnef.schedules.cpu.elementwise import stage_plan
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan
 from tvm_nnef.schedules.cpu.tile_body import TileBody
 from tvm_nnef.schedules.cpu.tile_plan import Level, Tiling
+from tvm_nnef.schedules.cpu.tile_planes import numbering_axes, one_plane
 from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
@@ -45,60 +47,36 @@ from tvm_nnef.tvm_support.compat import (
 
 NAME = "cpu.register_tile"
 
+_NARROWING = 4
+"""By what factor tiles for fewer columns are narrower."""
+
 
 def match(kernel: Kernel, machine: CpuModel) -> RegisterTilePlan | None:
     """The plan of a reduction in register tiles; None for other kernels."""
-    reduction = read_reduction(kernel)
-    if reduction is None:
+    plans = (_plan(kernel, machine, padded=padded) for padded in (False, True))
+    return min((plan for plan in plans if plan is not None), key=lambda p: p.cost, default=None)
+
+
+def _plan(kernel: Kernel, machine: CpuModel, *, padded: bool) -> RegisterTilePlan | None:
+    """The plan with paddings as borders, or ``padded`` copies that are staged."""
+    reduction = read_reduction(kernel, padded=padded)
+    if reduction is None or (padded and not reduction.copies):
         return None
-    tiling = tile_plan.plan_tiles(reduction, kernel.index_type, machine)
+    chained = any(loads_of_any(reduction.copies, copy.buffer) for copy in reduction.copies)
+    planes = numbering_axes(reduction, machine) if padded and not chained else ()
+    inner = one_plane(reduction, planes, machine)
+    tiling = tile_plan.plan_tiles(inner, machine, parallel=not planes)
     if tiling is None:
         return None
-    copies = [stage_plan(copy, kernel.index_type, machine) for copy in reduction.copies]
-    return RegisterTilePlan(kernel, machine, reduction, tuple(copies), tiling)
+    dtype = kernel.index_type
+    copies = [stage_plan(copy, dtype, machine, threads=not planes) for copy in inner.copies]
+    near = machine.l2_bytes if planes else None
+    moving = _moving_cycles(reduction, machine, near)
+    parallel = tile_plan.is_parallel(reduction, machine)
+    return RegisterTilePlan(kernel, inner, tiling, tuple(copies), planes, moving, parallel=parallel)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RegisterTilePlan(Plan):
-    """A reduction in register tiles, after the ``copies`` that it reads."""
-
-    kernel: Kernel
-    machine: CpuModel
-    reduction: Reduction
-    copies: tuple[StagePlan, ...]
-    tiling: Tiling
-
-    @property
-    def strategy(self) -> str:
-        """``cpu.register_tile``."""
-        return NAME
-
-    @property
-    def cost(self) -> float:
-        """Multiply-adds, and operands and results moved once."""
-        moving = moving_cycles(self.reduction, self.machine)
-        return self.tiling.cycles(self.reduction, self.machine) + moving
-
-    def decisions(self) -> Mapping[str, int | str]:
-        """The tile, the order of loops and the tails."""
-        return self.tiling.decisions()
-
-    def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function with the loops over tiles."""
-        reduction, dtype = self.reduction, self.kernel.index_type
-        copies = [copy.statement() for copy in self.copies]
-        loops = TileLoops(reduction, self.tiling, dtype).statement()
-        body = emit.sequence([*reduction.views, *copies, loops])
-        allocated = [stage.buffer for stage in reduction.copies]
-        return with_opaque_body(function, [r.buffer for r in self.kernel.results], allocated, body)
-
-    def alternatives(self) -> Iterator[RegisterTilePlan]:
-        """Other tiles, orders and parallel loops."""
-        for tiling in tile_plan.alternatives(self.tiling, self.reduction, self.machine):
-            yield replace(self, tiling=tiling)
-
-
-def moving_cycles(reduction: Reduction, machine: CpuModel, part: int | None = None) -> float:
+def _moving_cycles(reduction: Reduction, machine: CpuModel, part: int | None) -> float:
     """The cycles to move operands and results once, and copies twice, in parts of some bytes."""
     buffers = {load.source for load in loads(reduction.term)} | {reduction.target}
     moved = [sizes.estimate(sizes.elements(b)) * bits_of(str(b.dtype)) // 8 for b in buffers]
@@ -108,24 +86,67 @@ def moving_cycles(reduction: Reduction, machine: CpuModel, part: int | None = No
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TileLoops:
-    """Writes the loops over the tiles of a reduction."""
+class RegisterTilePlan(Plan):
+    """A reduction in register tiles, after the ``copies`` that it reads.
+
+    Both are of one plane if there are ``planes``, the axes that number them; else threads share
+    the tiles. Operands, copies and results take ``moving`` cycles.
+    """
+
+    kernel: Kernel
+    reduction: Reduction
+    tiling: Tiling
+    copies: tuple[StagePlan, ...]
+    planes: tuple[Axis, ...]
+    moving: float
+    parallel: bool
+
+    @property
+    def strategy(self) -> str:
+        """``cpu.register_tile``."""
+        return NAME
+
+    @property
+    def cost(self) -> float:
+        """Multiply-adds of all planes, and operands and results moved once."""
+        return self.tiling.cycles(self.reduction) * extent_product(self.planes) + self.moving
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The tile, the order of loops and the tails, and the size of what is staged."""
+        shapes = ["x".join(map(str, copy.buffer.shape)) for copy in self.reduction.copies]
+        return self.tiling.decisions() | ({"staged": " ".join(shapes)} if shapes else {})
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with the loops over planes and tiles."""
+        extents = [axis.extent for axis in self.planes]
+        planes = emit.grid(extents, self._plane, self.kernel.index_type, parallel=self.parallel)
+        body = emit.sequence([*self.reduction.views, planes])
+        return with_opaque_body(function, [r.buffer for r in self.kernel.results], [], body)
+
+    def _plane(self, numbers: list[PrimExpression]) -> Statement:
+        values = {axis.var: number for axis, number in zip(self.planes, numbers, strict=True)}
+        allocated = [tirx.AllocBuffer(copy.buffer) for copy in self.reduction.copies]
+        copies = [substituted(copy.statement(), values) for copy in self.copies]
+        loops = _TileLoops(self.reduction, self.tiling, self.kernel.index_type, values)
+        return emit.sequence([*allocated, *copies, loops.statement()])
+
+    def alternatives(self) -> Iterator[RegisterTilePlan]:
+        """Other tiles, orders and parallel loops."""
+        for tiling in tile_plan.alternatives(self.tiling, self.reduction):
+            yield replace(self, tiling=tiling)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TileLoops:
+    """Writes the loops over the tiles of a plane, at the ``values`` of some axes."""
 
     reduction: Reduction
     tiling: Tiling
     dtype: str
+    values: Mapping[Var, PrimExpression]
 
     def statement(self) -> Statement:
-        """All loops, once for each width of tiles."""
-        tiling = self.tiling
-        if tiling.narrower is None:
-            return self._grid()
-        narrower = replace(self, tiling=tiling.narrower).statement()
-        wide = tiling.columns.extent >= self._number(tiling.tile.width)
-        return tirx.IfThenElse(wide, self._grid(), narrower)
-
-    def _grid(self) -> Statement:
-        """All loops, with tiles of one width."""
+        """All loops."""
         order, parallel = self.tiling.order, self.tiling.parallel
         extents = [self._extent(level) for level in order]
         first = parallel or len(order)
@@ -136,7 +157,8 @@ class TileLoops:
         def task(indices: list[PrimExpression]) -> Statement:
             at = dict(zip(order, indices, strict=True))
             values = {axis.var: at[axis] for axis in self.tiling.outer}
-            return self._panel(values, at[Level.PANELS], at.get(Level.ROW_TILES))
+            loops = replace(self, values={**self.values, **values})
+            return loops._panel(at[Level.PANELS], at.get(Level.ROW_TILES))
 
         return emit.grid(extents[:first], tasks, self.dtype, parallel=parallel > 0)
 
@@ -145,7 +167,7 @@ class TileLoops:
             return level.extent
         if level is Level.ROW_TILES:
             return self._row_tiles()
-        return sizes.quotient_above(self.tiling.columns.extent, self.tiling.tile.width)
+        return sizes.quotient_above(self.tiling.columns.extent, self.tiling.width)
 
     def _row_tiles(self) -> sizes.Extent:
         assert self.tiling.rows is not None
@@ -154,80 +176,103 @@ class TileLoops:
     def _number(self, size: sizes.Extent) -> PrimExpression:
         return sizes.number(size, self.dtype)
 
-    def _panel(
-        self,
-        values: Mapping[Var, PrimExpression],
-        panel: PrimExpression,
-        row_tile: PrimExpression | None,
-    ) -> Statement:
+    def _panel(self, panel: PrimExpression, row_tile: PrimExpression | None) -> Statement:
         """The tiles of a panel of columns, or the one of a number."""
-        tiling = self.tiling
-        columns, width = tiling.columns.extent, tiling.tile.width
+        columns, width, tail = (
+            self.tiling.columns.extent,
+            self.tiling.width,
+            self.tiling.column_tail,
+        )
 
-        def tiles(first: PrimExpression, width: int, stored: sizes.Extent = None) -> Statement:
-            body = TileBody(self.reduction, tiling, self.dtype, values, first, width, stored)
-            return self._rows(body, row_tile)
+        def tiles(first: PrimExpression, width: int, stored: int = 0) -> Statement:
+            args = self.reduction, self.tiling, self.dtype, self.values
+            return self._rows(TileBody(*args, first, width, stored or width), row_tile)
 
+        if tail is Tail.OVERLAP:
+            return self._overlapping(panel, width, tiles)
         start = panel * self._number(width)
-        if tiling.column_tail is None:
+        if tail is None:
             return tiles(start, width)
-        if tiling.column_tail is Tail.OVERLAP:
-            return tiles(emit.tile_start(panel, columns, width, self.dtype), width)
         full = sizes.quotient(columns, width)
         end = self._number(full * width)
-        rest = columns - (full * width if sizes.is_known(columns) else end)
-        if tiling.column_tail is Tail.GUARD or sizes.is_known(rest):
-            tail = tiles(end, tiling.tail_width, rest)
+        if sizes.is_known(columns):
+            last = tiles(end, self.tiling.tail_width, columns - full * width)
         else:
-            tail = emit.loop(rest, lambda n: tiles(end + n, tiling.tail_width), dtype=self.dtype)
+            last = emit.loop(columns - end, lambda n: tiles(end + n, 1), dtype=self.dtype)
         if sizes.is_known(full) and not full:
-            return tail
-        return tirx.IfThenElse(panel < self._number(full), tiles(start, width), tail)
+            return last
+        return tirx.IfThenElse(panel < self._number(full), tiles(start, width), last)
+
+    def _overlapping(
+        self, panel: PrimExpression, width: int, tiles: Callable[[PrimExpression, int], Statement]
+    ) -> Statement:
+        """The tile of a panel, the last one before the end; narrower ones for fewer columns."""
+        columns, dtype = self.tiling.columns.extent, self.dtype
+        whole = tiles(emit.tile_start(panel, columns, width, dtype), width)
+        if sizes.is_known(columns) or width == 1:
+            return whole
+        narrow = max(1, width // _NARROWING)
+        count = sizes.quotient_above(columns, narrow)
+        fewer = emit.loop(count, lambda n: self._overlapping(n, narrow, tiles), dtype=dtype)
+        return tirx.IfThenElse(columns >= self._number(width), whole, fewer)
 
     def _rows(self, body: TileBody, row_tile: PrimExpression | None) -> Statement:
         """All tiles of rows, or the one of a number."""
-        if self.tiling.rows is None:
-            return body.whole(self._number(0))
+        rows, height = self.tiling.rows, self.tiling.height
+        if rows is None:
+            return body.whole(0)
         if self.tiling.row_tail is Tail.GUARD:
-            return self._dynamic_rows(body, row_tile)
+            return self._dynamic_rows(body, rows, row_tile)
         if row_tile is None:
-            return self._bordered_rows(body)
-        rows, height = self.tiling.rows.extent, self.tiling.height
-        return body.whole(emit.tile_start(row_tile, rows, height, self.dtype))
+            return self._bordered_rows(body, rows)
+        return body.whole(emit.tile_start(row_tile, rows.extent, height, self.dtype))
 
-    def _bordered_rows(self, body: TileBody) -> Statement:
+    def _bordered_rows(self, body: TileBody, rows: Axis) -> Statement:
         """All tiles of rows: those that touch a border by themselves, the others in a loop."""
-        assert self.tiling.rows is not None
-        height = self.tiling.height
-        last = self.tiling.rows.extent - height
-        starts = [min(number * height, last) for number in range(self._row_tiles())]
-        inside = [start for start in starts if self._is_inside(start)]
-        regular = [
-            start for n, start in enumerate(starts) if start in inside and start == n * height
-        ]
-        statements = []
-        for start in starts:
-            if start not in regular:
-                statements.append((body.whole if start in inside else body.bordering)(start))
-            elif start == regular[0]:
-                offset = self._number(start)
+        height, statements = self.tiling.height, []
+        starts = [min(n * height, rows.extent - height) for n in range(self._row_tiles())]
 
-                def tile(index: PrimExpression, first: PrimExpression = offset) -> Statement:
-                    return body.whole(index * self._number(height) + first)
+        def alone(number: int) -> int | None:
+            """The number of a tile that is written out; None for one of a loop."""
+            regular = starts[number] == number * height
+            return None if regular and self._is_inside(starts[number]) else number
 
-                statements.append(emit.loop(len(regular), tile, name="tile", dtype=self.dtype))
+        for number, group in itertools.groupby(range(len(starts)), alone):
+            first = next(group)
+            if number is not None:
+                inside = self._is_inside(starts[first])
+                statements.append((body.whole if inside else body.partial)(starts[first]))
+                continue
+            offset, count = self._number(starts[first]), 1 + len([*group])
+
+            def tile(index: PrimExpression, offset: PrimExpression = offset) -> Statement:
+                return body.whole(index * self._number(height) + offset)
+
+            statements.append(emit.loop(count, tile, name="tile", dtype=self.dtype))
         return emit.sequence(statements)
 
-    def _dynamic_rows(self, body: TileBody, row_tile: PrimExpression | None) -> Statement:
+    def _is_inside(self, start: int) -> bool:
+        """Whether no row of a tile touches a border."""
+        return all(
+            border.contains(row, step)
+            for border in tile_plan.row_borders(self.reduction, self.tiling.rows)
+            for row in (start, start + self.tiling.height - 1)
+            for step in (0, border.reduced.extent - 1)
+        )
+
+    def _dynamic_rows(
+        self, body: TileBody, rows: Axis, row_tile: PrimExpression | None
+    ) -> Statement:
         """A tile of rows of which some may lie in a border or not exist, or all of them.
 
         If none does, nothing is tested inside of a tile.
         """
         if row_tile is None:
             count, dtype = self._row_tiles(), self.dtype
-            return emit.loop(count, lambda n: self._dynamic_rows(body, n), name="tile", dtype=dtype)
-        rows, height = self.tiling.rows, self.tiling.height
-        assert rows is not None
+            return emit.loop(
+                count, lambda n: self._dynamic_rows(body, rows, n), name="tile", dtype=dtype
+            )
+        height = self.tiling.height
         start = row_tile * self._number(height)
         tests = []
         if not sizes.is_divisible(rows.extent, height):
@@ -239,14 +284,4 @@ class TileLoops:
             tests.append(first + self._number(reach) < self._number(border.last))
         if not tests:
             return body.whole(start)
-        others = body.wasteful if self.tiling.slack else body.guarded
-        return tirx.IfThenElse(tirx.all(*tests), body.whole(start), others(start))
-
-    def _is_inside(self, start: int) -> bool:
-        """Whether no row of a tile touches a border."""
-        return all(
-            border.contains(row, step)
-            for border in tile_plan.row_borders(self.reduction, self.tiling.rows)
-            for row in (start, start + self.tiling.height - 1)
-            for step in (0, border.reduced.extent - 1)
-        )
+        return tirx.IfThenElse(tirx.all(*tests), body.whole(start), body.partial(start))

@@ -17,7 +17,6 @@ from tvm_nnef.schedules.cpu import (
     sampling,
     sequential,
     sort,
-    staged_windows,
 )
 from tvm_nnef.schedules.cpu.bfloat16_broadcasts import without_repeated_bfloat16
 from tvm_nnef.schedules.cpu.quotients import divides_data, with_real_quotients
@@ -30,7 +29,6 @@ Match = Callable[[Kernel, CpuModel], Plan | None]
 STRATEGIES: tuple[Match, ...] = (
     row_reduction.match,
     register_tile.match,
-    staged_windows.match,
     elementwise.match,
     sampling.match,
 )

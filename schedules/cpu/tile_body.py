@@ -6,164 +6,303 @@ tile, the result its statements. The loops over tiles are written by :mod:`regis
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from tvm import sym, tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
-from tvm_nnef.schedules.cpu.tile_steps import Element, Guard, Rows, Steps, TileFrame
-from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
-    Buffer,
-    PrimExpression,
-    Statement,
-    prefetch,
-)
+from tvm_nnef.schedules.analysis.expressions import nodes, substituted, with_simple_indices
+from tvm_nnef.schedules.analysis.index_splitting import between
+from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
+from tvm_nnef.schedules.analysis.reduction import Border, Reduction
+from tvm_nnef.schedules.cpu.blocked_sums import blocked_loops, innermost
+from tvm_nnef.schedules.cpu.tile_plan import Tiling, row_borders
+from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, Var
+
+_Values: TypeAlias = "Mapping[Var, PrimExpression]"
+_Element: TypeAlias = "Callable[[PrimExpression, PrimExpression], Statement]"
+"""Writes the statement for a row and a lane of the tile."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TileBody(TileFrame):
-    """Writes tiles of any rows; so many columns are ``stored``, None for all."""
+class _Rows:
+    """Rows of a tile: ``numbers``; at run time those below ``limit`` that fulfil conditions."""
 
-    stored: sizes.Extent = None
+    numbers: range
+    limit: PrimExpression | None = None
+    conditions: Mapping[int, PrimExpression] = field(default_factory=dict)
 
-    def whole(self, start: PrimExpression) -> Statement:
+
+_Deeper: TypeAlias = "Callable[[PrimExpression, _Rows, bool], Statement]"
+"""Writes the inner loops of a step, for some rows, unrolled if they are short."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TileBody:
+    """Writes a tile of ``width`` columns from one column on; ``stored`` of them are stored.
+
+    ``values`` are those of the outer axes, ``start`` is the first row. Rows of it may lie in
+    ``borders``, or after the last row if it is ``guarded``.
+    """
+
+    reduction: Reduction
+    tiling: Tiling
+    dtype: str
+    values: _Values
+    column: PrimExpression
+    width: int
+    stored: int
+    start: sizes.Extent = 0
+    borders: Sequence[Border] = ()
+    guarded: bool = False
+
+    def whole(self, start: sizes.Extent) -> Statement:
         """The tile whose rows begin at ``start`` and take part in all steps."""
-        return self._tile(start, Rows(self.numbers))
+        return replace(self, start=start)._statement()
 
-    def bordering(self, start: int) -> Statement:
-        """The tile whose rows begin at a static index, of which some lie in borders."""
-        return self._tile(self.number(start), Rows(self.numbers, known=start))
+    def partial(self, start: sizes.Extent) -> Statement:
+        """The tile of which rows may lie in borders, or after the last row if it is dynamic."""
+        borders = row_borders(self.reduction, self.tiling.rows)
+        guarded = not sizes.is_known(start)
+        return replace(self, start=start, borders=borders, guarded=guarded)._statement()
 
-    def guarded(self, start: PrimExpression) -> Statement:
-        """The tile whose rows may lie in borders, or after the last row.
+    def number(self, value: sizes.Extent) -> PrimExpression:
+        """A size as an index."""
+        return sizes.number(value, self.dtype)
 
-        Rows at the end are left out by a single jump, so that a tile with few of them takes as
-        little time as a tile of that height.
-        """
-        bound, guard = self._existing(start)
-        return emit.sequence([bound, self._tile(start, Rows(self.numbers, guard=guard))])
-
-    def wasteful(self, start: PrimExpression) -> Statement:
-        """The tile whose rows may lie after the last row, but can be computed."""
-        bound, guard = self._existing(start)
-        return emit.sequence([bound, self._tile(start, Rows(self.numbers), guard)])
-
-    def _existing(self, start: PrimExpression) -> tuple[Statement, Guard]:
-        """The guard against rows after the last one, and the statement that it needs."""
-        assert self.tiling.rows is not None
-        limit = tirx.Var("limit", self.dtype)
-        return tirx.Bind(limit, self.tiling.rows.extent - start), Guard(limit, {})
-
-    def _tile(self, start: PrimExpression, rows: Rows, stored: Guard | None = None) -> Statement:
-        """Accumulators, the reduction, the epilogue of the rows that are ``stored``."""
+    def _statement(self) -> Statement:
+        """Accumulators, the reduction, the epilogue."""
         accumulators = sums = self._accumulators("accumulators")
-        steps = Steps(self, start, accumulators, sym.Analyzer())
-        parts: list[Statement] = [tirx.AllocBuffer(accumulators)]
-        if self.tiling.prefetch:
-            parts.append(self._prefetches(start))
-        parts.append(self._reset(accumulators))
+        parts: list[Statement] = []
+        rows = whole = _Rows(range(self.tiling.height))
+        if self.guarded:
+            # Rows at the end are left out by a single jump, so that a tile with few of them takes
+            # as little time as a tile of that height.
+            assert self.tiling.rows is not None
+            limit = tirx.Var("limit", self.dtype)
+            parts.append(tirx.Bind(limit, self.tiling.rows.extent - self.start))
+            rows = replace(rows, limit=limit)
+        steps = _Steps(self, accumulators)
+        parts += [tirx.AllocBuffer(accumulators), self._reset(accumulators, whole)]
         if self.tiling.blocked:
             sums = self._accumulators("sums")
-            flush = emit.sequence([self._add(sums, accumulators), self._reset(accumulators)])
-            parts += [tirx.AllocBuffer(sums), self._reset(sums), steps.blocked(rows, flush)]
+
+            def added(row: PrimExpression, lane: PrimExpression) -> Statement:
+                at = self.position(row, lane)
+                new = self.reduction.reducer.combine(sums[(at,)], accumulators[(at,)])
+                return tirx.BufferStore(sums, new, [at])
+
+            flush = [self.each(added, whole), self._reset(accumulators, whole)]
+            blocks = steps.blocked(rows, emit.sequence(flush))
+            parts += [tirx.AllocBuffer(sums), self._reset(sums, whole), blocks]
         else:
             parts.append(steps.nest(0, {}, rows))
-        last = replace(rows, numbers=self.numbers, guard=stored or rows.guard)
-        if self.stored is None or isinstance(self.stored, int):
-            final = self._final(start, sums)
-            return emit.sequence([*parts, self.each(final, last, self.stored)])
-        return emit.sequence([*parts, self._partial_stores(start, sums, last.guard)])
+        final = self.each(lambda row, lane: self._final(row, lane, sums), rows, self.stored)
+        return emit.sequence([*parts, final])
 
     def _accumulators(self, name: str) -> Buffer:
         size = (self.tiling.height * self.width,)
         return tirx.decl_buffer(size, self.reduction.dtype, name, scope="local")
 
-    def _assign(
-        self, target: Buffer, value: Callable[[PrimExpression], PrimExpression]
-    ) -> Statement:
-        """All elements of a buffer, from their positions."""
-
+    def _reset(self, buffer: Buffer, rows: _Rows) -> Statement:
         def element(row: PrimExpression, lane: PrimExpression) -> Statement:
-            position = self.position(row, lane)
-            return tirx.BufferStore(target, value(position), [position])
+            return tirx.BufferStore(buffer, self.reduction.init, [self.position(row, lane)])
 
-        return self.each(element, Rows(self.numbers))
+        return self.each(element, rows)
 
-    def _reset(self, buffer: Buffer) -> Statement:
-        return self._assign(buffer, lambda _: self.reduction.init)
+    def _final(self, row: PrimExpression, lane: PrimExpression, sums: Buffer) -> Statement:
+        """The store of the epilogue of an accumulator."""
+        point = self.point(row, lane)
+        result = {self.reduction.accumulator: sums[(self.position(row, lane),)]}
+        value = substituted(self.reduction.epilogue, {**point, **result})
+        indices = [substituted(index, point) for index in self.reduction.indices]
+        return tirx.BufferStore(self.reduction.target, value, indices)
 
-    def _add(self, sums: Buffer, block: Buffer) -> Statement:
-        return self._assign(
-            sums, lambda at: self.reduction.reducer.combine(sums[(at,)], block[(at,)])
-        )
+    def point(self, row: PrimExpression, lane: PrimExpression) -> _Values:
+        """The axes at a row and a lane of the tile."""
+        indices = {**self.values, self.tiling.columns.var: self.column + lane}
+        if self.tiling.rows is not None:
+            indices[self.tiling.rows.var] = self.number(self.start) + row
+        return indices
 
-    def _final(self, start: PrimExpression, sums: Buffer) -> Element:
-        """Stores the epilogue of an accumulator."""
-        reduction = self.reduction
+    def position(self, row: PrimExpression, lane: PrimExpression) -> PrimExpression:
+        """The index of the accumulator of a row and a lane."""
+        return lane + row * self.number(self.width)
 
-        def final(row: PrimExpression, lane: PrimExpression) -> Statement:
-            point = self.point(start, row, lane)
-            result = {reduction.accumulator: sums[(self.position(row, lane),)]}
-            value = substituted(reduction.epilogue, {**point, **result})
-            indices = [substituted(index, point) for index in reduction.indices]
-            return tirx.BufferStore(reduction.target, value, indices)
-
-        return final
-
-    def _partial_stores(
-        self, start: PrimExpression, sums: Buffer, guard: Guard | None
-    ) -> Statement:
-        """Stores as many columns as exist, from a copy: registers have no dynamic indices."""
-        copy = self._accumulators("copied")
-        final = self._final(start, copy)
+    def each(self, body: _Element, rows: _Rows, columns: int | None = None) -> Statement:
+        """A statement for the rows and all columns, or the first ones."""
+        width, lanes, dtype = columns or self.width, self.tiling.lanes, self.dtype
 
         def row(number: PrimExpression) -> Statement:
-            return emit.strip(
-                self.stored,
-                self.tiling.lanes,
-                lambda lane: final(number, lane),
-                self.dtype,
-                tail=emit.tail_for(self.stored),
-            )
+            return emit.vectors(width, lanes, lambda lane: body(number, lane), dtype)
 
-        count = self.number(self.tiling.height)
-        if guard is not None:
-            count = tirx.min(count, guard.limit)
-        copied = self._assign(copy, lambda at: sums[(at,)])
-        stores = emit.loop(count, row, name="row", dtype=self.dtype)
-        return emit.sequence([tirx.AllocBuffer(copy), copied, stores])
+        numbers, kind = rows.numbers, tirx.ForKind.UNROLLED
+        if rows.limit is None:
+            first, count = numbers.start, len(numbers)
+            return emit.loop(count, row, name="row", kind=kind, start=first, dtype=dtype)
+        # The first row that does not exist ends the tile.
+        found: list[Statement] = []
+        for number in reversed(numbers):
+            statement = row(self.number(number))
+            if number in rows.conditions:
+                statement = tirx.IfThenElse(rows.conditions[number], statement, None)
+            inside = emit.sequence([statement, *found])
+            found = [tirx.IfThenElse(rows.limit > self.number(number), inside, None)]
+        return found[0]
 
-    def _prefetches(self, start: PrimExpression) -> Statement:
-        """Prefetches of the result and of what the epilogue reads at the same indices.
 
-        Without them the tile's stores, and loads of as many lines, would wait for memory.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Steps:
+    """Writes the loops of the reduction for a tile."""
+
+    tile: TileBody
+    accumulators: Buffer
+
+    def blocked(self, rows: _Rows, flush: Statement) -> Statement:
+        """All loops, with a statement after each block of steps."""
+        reduced = self.tile.reduction.reduced
+
+        def step(indices: list[PrimExpression]) -> Statement:
+            fixed = {axis.var: k for axis, k in zip(reduced, indices, strict=False)}
+            return self.nest(len(indices), fixed, rows)
+
+        extents = [axis.extent for axis in reduced]
+        whole, inner = innermost(extents)
+        outer = extents[: len(extents) - whole]
+        return blocked_loops(outer, step, flush, self.tile.dtype, inner=inner)
+
+    def nest(self, level: int, fixed: _Values, rows: _Rows, unrolled: bool = True) -> Statement:
+        """The loops from a level on, for some rows of the tile; ``unrolled`` if they are short."""
+        tile, reduction = self.tile, self.tile.reduction
+        if level == len(reduction.reduced):
+            return self._update(fixed, rows)
+        axis = reduction.reduced[level]
+
+        def deeper(index: PrimExpression, rows: _Rows, unrolled: bool) -> Statement:
+            return self.nest(level + 1, {**fixed, axis.var: index}, rows, unrolled)
+
+        borders = [border for border in reduction.borders if border.reduced is axis]
+        along_rows = row_borders(reduction, tile.tiling.rows)
+        outer = [border for border in borders if border not in along_rows]
+        moving = [border for border in borders if border in tile.borders]
+        if moving:
+            return self._bordered(axis, moving, outer, rows, deeper)
+        if outer:
+            return self._loop(outer, range(axis.extent), rows, deeper)
+        vectors = len(emit.pieces(tile.width, tile.tiling.lanes))
+        machine = tile.tiling.machine
+        budget = machine.unrolled_statements // (tile.tiling.height * vectors)
+        short = unrolled and extent_product(reduction.reduced[level:]) <= budget
+        if short and axis.is_known and axis.extent <= machine.unrolled_steps:
+            return emit.sequence([deeper(tile.number(k), rows, True) for k in range(axis.extent)])
+        loop = emit.loop(
+            axis.extent, lambda k: deeper(k, rows, unrolled), name="k", dtype=tile.dtype
+        )
+        return loop
+
+    def _update(self, fixed: _Values, rows: _Rows) -> Statement:
+        """A step for all accumulators of some rows."""
+        tile, reduction = self.tile, self.tile.reduction
+        term = substituted(reduction.term, fixed)
+        if nodes(reduction.term, tirx.Select):
+            # A mask that is needed at some steps only, such as the first one of a window.
+            ranges = [(0, axis.extent) for axis in reduction.axes]
+            term = between(term, reduction.axes, ranges)
+        divides = bool(nodes(reduction.term, tirx.FloorDiv, tirx.FloorMod))
+        analyzer = sym.Analyzer()
+
+        def element(row: PrimExpression, lane: PrimExpression) -> Statement:
+            value = substituted(term, tile.point(row, lane))
+            if divides:
+                value = with_simple_indices(value, analyzer)
+            position = tile.position(row, lane)
+            new = reduction.reducer.combine(self.accumulators[(position,)], value)
+            return tirx.BufferStore(self.accumulators, new, [position])
+
+        return tile.each(element, rows)
+
+    def _bordered(
+        self,
+        axis: Axis,
+        moving: Sequence[Border],
+        outer: Sequence[Border],
+        rows: _Rows,
+        deeper: _Deeper,
+    ) -> Statement:
+        """Each step for the rows that do not lie in a border then.
+
+        Steps of the same rows are a loop: LLVM would mix what is written out one after the other,
+        until no register is left.
         """
-        line = tirx.const(self.tiling.lanes, self.dtype)
-        reduction = self.reduction
-        target = reduction.target[tuple(reduction.indices)]
-        read = [load for load in loads(reduction.epilogue) if _has_indices(load, target)]
+        statements: list[Statement] = []
+        inside = [self._rows_inside(moving, step, rows) for step in range(axis.extent)]
 
-        def fetch(row: PrimExpression, part: PrimExpression) -> Statement:
-            indices = self.point(start, row, part * line)
-            fetches = [prefetch(substituted(target, indices), writing=True)]
-            fetches += [prefetch(substituted(load, indices), writing=False) for load in read]
-            return emit.sequence(fetches)
+        def same(step: int) -> tuple[int, int, int]:
+            found = inside[step]
+            return found.numbers.start, found.numbers.stop, step * self.tile.guarded
 
-        def fetch_row(row: PrimExpression) -> Statement:
-            lines = -(-self.width // self.tiling.lanes)
-            kind = tirx.ForKind.UNROLLED
-            return emit.loop(lines, lambda part: fetch(row, part), kind=kind, dtype=self.dtype)
+        for _, group in itertools.groupby(range(axis.extent), same):
+            steps = [*group]
+            among = inside[steps[0]]
+            if among.limit is not None:
+                limit = tirx.Var("limit", self.tile.dtype)
+                statements.append(tirx.Bind(limit, among.limit))
+                among = replace(among, limit=limit)
+            if among.numbers:
+                statements.append(self._loop(outer, range(steps[0], steps[-1] + 1), among, deeper))
+        return emit.sequence(statements) if statements else tirx.Evaluate(0)
 
-        kind = tirx.ForKind.UNROLLED
-        return emit.loop(self.tiling.height, fetch_row, kind=kind, dtype=self.dtype)
+    def _rows_inside(self, moving: Sequence[Border], step: int, rows: _Rows) -> _Rows:
+        """The rows that do not lie in a border at a step.
 
+        Rows in a border at the end are those from some row on. Of those at the beginning only the
+        first rows of a tile can be one.
+        """
+        number, start = self.tile.number, self.tile.start
+        numbers, limit, conditions = rows.numbers, rows.limit, dict(rows.conditions)
+        for border in moving:
+            shift = border.stride * step
+            if limit is None:
+                first = -((shift - border.first) // border.step) - start
+                last = -((shift - border.last) // border.step) - start
+                numbers = range(max(numbers.start, first), min(numbers.stop, last))
+                continue
+            end = number(border.last) + number(border.step - 1 - shift)
+            limit = tirx.min(limit, tirx.floordiv(end, number(border.step)) - start)
+            for row in numbers:
+                missing = border.first - border.step * row - shift
+                if missing > 0:
+                    inside = start * number(border.step) >= number(missing)
+                    before = conditions.get(row)
+                    conditions[row] = inside if before is None else tirx.And(before, inside)
+        return _Rows(numbers, limit, conditions)
 
-def _has_indices(load: BUFFER_LOAD, target: BUFFER_LOAD) -> bool:
-    """Whether a load reads a tensor of the result's size at the indices of the result."""
-    return len(load.indices) == len(target.indices) and all(
-        a.same_as(b) for a, b in zip(load.indices, target.indices, strict=True)
-    )
+    def _loop(
+        self, borders: Sequence[Border], steps: range, rows: _Rows, deeper: _Deeper
+    ) -> Statement:
+        """Those of some steps that lie outside of borders that do not move with rows."""
+        number = self.tile.number
+        first: sizes.Extent = steps.start
+        count: sizes.Extent = len(steps)
+        if borders:
+            first, last = number(steps.start), number(steps.stop)
+            for border in borders:
+                index = number(0)
+                if border.axis is not None:
+                    index = self.tile.values[border.axis.var] * number(border.step)
+                ahead, stride = number(border.stride - 1), number(border.stride)
+                begin, end = (
+                    tirx.floordiv(number(edge) - index + ahead, stride)
+                    for edge in (border.first, border.last)
+                )
+                first, last = tirx.max(first, begin), tirx.min(last, end)
+            count = tirx.max(last - first, number(0))
+
+        def step(index: PrimExpression) -> Statement:
+            return deeper(index, rows, False)
+
+        return emit.loop(count, step, name="k", start=first, dtype=self.tile.dtype)

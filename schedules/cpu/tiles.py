@@ -9,22 +9,10 @@ other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tvm_nnef.schedules.machine import CpuModel
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Rows of a tile, and elements along its vectors."""
-
-    rows: int
-    width: int
-
-
-def rows_for(
-    extent: int, vectors: int, machine: CpuModel, row_bytes: int = 0, reuse: bool = True
-) -> int:
+def rows_for(extent: int, vectors: int, machine: CpuModel, row_bytes: int = 0) -> int:
     """How many rows a tile of so many vectors has for so many rows in all.
 
     ``row_bytes`` is the distance of two rows in memory: if the cache maps them to one set, more
