@@ -238,17 +238,18 @@ class _TileLoops:
             return None if regular and self._is_inside(starts[number]) else number
 
         for number, group in itertools.groupby(range(len(starts)), alone):
-            first = next(group)
+            regular = [*group]
+            start = starts[regular[0]]
             if number is not None:
-                inside = self._is_inside(starts[first])
-                statements.append((body.whole if inside else body.partial)(starts[first]))
+                write = body.whole if self._is_inside(start) else body.partial
+                statements.append(write(start))
                 continue
-            offset, count = self._number(starts[first]), 1 + len([*group])
+            offset = self._number(start)
 
             def tile(index: PrimExpression, offset: PrimExpression = offset) -> Statement:
                 return body.whole(index * self._number(height) + offset)
 
-            statements.append(emit.loop(count, tile, name="tile", dtype=self.dtype))
+            statements.append(emit.loop(len(regular), tile, name="tile", dtype=self.dtype))
         return emit.sequence(statements)
 
     def _is_inside(self, start: int) -> bool:

@@ -22,7 +22,6 @@ from tvm_nnef.schedules.cpu import tiles
 from tvm_nnef.schedules.cpu.blocked_sums import is_blocked
 from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD
 
 _MANY = 1 << 20
 """The number of rows if it is dynamic: tiles are as high as is good for many of them."""

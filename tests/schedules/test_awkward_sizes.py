@@ -360,7 +360,7 @@ def arg_reductions(axis, largest=True):
     return kernel
 
 
-TILE, PLANES, ROWS = "cpu.register_tile", "cpu.planes", "cpu.row_reduction"
+TILE, ROWS = "cpu.register_tile", "cpu.row_reduction"
 ELEMENTS, SAMPLING, PARTS = "cpu.elementwise", "cpu.sampling", "cpu.parts"
 FALLBACK, SEQUENTIAL = "cpu.fallback", "cpu.sequential"
 SELECTION, EXTREMES = "cpu.sort", "cpu.argmax"
@@ -427,8 +427,6 @@ TABLE = {
         "maxima of columns": (of(lambda x: op.max(x, 0)), mixed(SIZES, SIZES[1:])),
         "sums of powers in windows": (windows(te.sum, 3, 2), mixed(SHORT, SHORT, SIZES)),
         "maxima of powers in windows": (windows(te.max, 2, 3), mixed(SHORT, SHORT, SIZES)),
-    },
-    PLANES: {
         "depthwise conv": (depthwise((3, 3), before=1, after=1), MAPS),
         "depthwise conv, stride 2": (depthwise((5, 5), stride=2, before=2, after=2), MAPS),
         "depthwise conv, dilation 3": (depthwise((3, 2), dilation=3, before=3), MAPS),

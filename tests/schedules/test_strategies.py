@@ -7,7 +7,6 @@ import pytest
 from tvm import relax, te, tirx
 
 TILE, ROWS, ELEMENTS = "cpu.register_tile", "cpu.row_reduction", "cpu.elementwise"
-PLANES = "cpu.planes"
 
 
 def weights(*shape):

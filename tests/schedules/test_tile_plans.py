@@ -87,7 +87,7 @@ CASES: dict[str, Any] = {
         pooling,
         [(1, 3, "h", "w")],
         lambda x: windows(x, -np.inf, (2, 3)).max((-2, -1)),
-        "cpu.planes",
+        "cpu.register_tile",
     ),
     "rows": (centred, [("h", "w")], lambda x: x - x.sum(1, keepdims=True), "cpu.row_reduction"),
 }
