@@ -33,7 +33,7 @@ from tvm_nnef.schedules.cpu.elementwise import stage_plan
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan
 from tvm_nnef.schedules.cpu.tile_body import TileBody
 from tvm_nnef.schedules.cpu.tile_plan import Level, Tiling
-from tvm_nnef.schedules.cpu.tile_planes import numbering_axes, one_plane
+from tvm_nnef.schedules.cpu.tile_planes import in_blocks, one_plane, plane_axes
 from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
@@ -62,17 +62,23 @@ def _plan(kernel: Kernel, machine: CpuModel, *, padded: bool) -> RegisterTilePla
     reduction = read_reduction(kernel, padded=padded)
     if reduction is None or (padded and not reduction.copies):
         return None
-    chained = any(loads_of_any(reduction.copies, copy.buffer) for copy in reduction.copies)
-    planes = numbering_axes(reduction, machine) if padded and not chained else ()
-    inner = one_plane(reduction, planes, machine)
-    tiling = tile_plan.plan_tiles(inner, machine, parallel=not planes)
+    if padded and any(loads_of_any(reduction.copies, copy.buffer) for copy in reduction.copies):
+        return None
+    planes = plane_axes(reduction, machine) if padded else ()
+    tiling = tile_plan.plan_tiles(
+        one_plane(reduction, planes, machine), machine, parallel=not planes
+    )
     if tiling is None:
         return None
-    dtype = kernel.index_type
-    copies = [stage_plan(copy, dtype, machine, threads=not planes) for copy in inner.copies]
     near = machine.l2_bytes if planes else None
     moving = _moving_cycles(reduction, machine, near)
     parallel = tile_plan.is_parallel(reduction, machine)
+    reduction, planes = in_blocks(reduction, planes, tiling.rows, machine)
+    inner = one_plane(reduction, planes, machine)
+    tiling = tile_plan.plan_tiles(inner, machine, parallel=not planes)
+    assert tiling is not None
+    dtype = kernel.index_type
+    copies = [stage_plan(copy, dtype, machine, threads=not planes) for copy in inner.copies]
     return RegisterTilePlan(kernel, inner, tiling, tuple(copies), planes, moving, parallel=parallel)
 
 
