@@ -48,14 +48,12 @@ class ReplicatedPlan(StagePlan):
 
     def loops(self) -> Statement:
         """The loops over all axes, the last one in interleaved vectors."""
-        assignment = self.assignment
-        *outer, last = assignment.axes
-        quotient = _quotient(last, self.count)
+        *outer, last = self.assignment.axes
+        quotient, dtype = _quotient(last, self.count), self.assignment.index_type
         values = [
-            at_remainder(assignment.value, last, quotient, self.count, remainder)
+            _at_remainder(self.assignment.value, last, quotient, self.count, remainder)
             for remainder in range(self.count)
         ]
-        done = sizes.product((quotient.extent, self.count))
         shared = self.parallel and not outer
         kind = tirx.ForKind.PARALLEL if shared else tirx.ForKind.SERIAL
 
@@ -65,18 +63,10 @@ class ReplicatedPlan(StagePlan):
             def piece(first: PrimExpression, width: sizes.Extent) -> Statement:
                 return self._piece(where, quotient, values, first, int(width))
 
-            def single(index: PrimExpression) -> Statement:
-                return assignment.at({**where, last.var: assignment.number(done) + index})
-
-            dtype = assignment.index_type
-            pieces = emit.split(quotient.extent, self.lanes, piece, self.tail, dtype, kind=kind)
-            if sizes.is_divisible(last.extent, self.count):
-                return pieces
-            rest = emit.loop(last.extent - done, single, name="element", dtype=dtype)
-            return emit.sequence([pieces, rest])
+            return emit.split(quotient.extent, self.lanes, piece, self.tail, dtype, kind=kind)
 
         extents = [axis.extent for axis in outer]
-        return emit.grid(extents, row, assignment.index_type, parallel=self.parallel)
+        return emit.grid(extents, row, dtype, parallel=self.parallel)
 
     def _piece(
         self,
@@ -132,14 +122,13 @@ def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int 
         return None
     (count,) = counts
     bools = any(str(load.source.dtype) == "bool" for load in loads(value))
-    short = last.is_known and last.extent < count
-    if not 1 < count <= _MOST or bools or short:
+    if not 1 < count <= _MOST or bools or not sizes.is_divisible(last.extent, count):
         return None
     quotient = _quotient(last, count)
     near = all(
         stride_of(load, quotient.var) in (0, 1, count)
         for remainder in range(count)
-        for load in loads(at_remainder(value, last, quotient, count, remainder))
+        for load in loads(_at_remainder(value, last, quotient, count, remainder))
     )
     return count if near else None
 
@@ -178,7 +167,7 @@ def _quotient(axis: Axis, count: int) -> Axis:
     return Axis(tirx.Var("quotient", dtype_of(axis.var)), sizes.quotient(axis.extent, count))
 
 
-def at_remainder(
+def _at_remainder(
     value: PrimExpression, axis: Axis, quotient: Axis, count: int, remainder: int
 ) -> PrimExpression:
     """The value with an axis as ``count`` times a quotient, and a remainder."""
