@@ -184,25 +184,21 @@ class _TileLoops:
 
     def _panel(self, panel: PrimExpression, row_tile: PrimExpression | None) -> Statement:
         """The tiles of a panel of columns, or the one of a number."""
-        columns, width, tail = (
-            self.tiling.columns.extent,
-            self.tiling.width,
-            self.tiling.column_tail,
-        )
+        tiling, columns, width = self.tiling, self.tiling.columns.extent, self.tiling.width
 
         def tiles(first: PrimExpression, width: int, stored: int = 0) -> Statement:
-            args = self.reduction, self.tiling, self.dtype, self.values
+            args = self.reduction, tiling, self.dtype, self.values
             return self._rows(TileBody(*args, first, width, stored or width), row_tile)
 
-        if tail is Tail.OVERLAP:
+        if tiling.column_tail is Tail.OVERLAP:
             return self._overlapping(panel, width, tiles)
         start = panel * self._number(width)
-        if tail is None:
+        if tiling.column_tail is None:
             return tiles(start, width)
         full = sizes.quotient(columns, width)
         end = self._number(full * width)
         if sizes.is_known(columns):
-            last = tiles(end, self.tiling.tail_width, columns - full * width)
+            last = tiles(end, tiling.tail_width, columns - full * width)
         else:
             last = emit.loop(columns - end, lambda n: tiles(end + n, 1), dtype=self.dtype)
         if sizes.is_known(full) and not full:
@@ -234,7 +230,7 @@ class _TileLoops:
         return body.whole(emit.tile_start(row_tile, rows.extent, height, self.dtype))
 
     def _bordered_rows(self, body: TileBody, rows: Axis) -> Statement:
-        """All tiles of rows: those that touch a border by themselves, the others in a loop."""
+        """All tiles of rows: those that touch the padding by themselves, the others in a loop."""
         height, statements = self.tiling.height, []
         starts = [min(n * height, rows.extent - height) for n in range(self._row_tiles())]
 
@@ -259,7 +255,7 @@ class _TileLoops:
         return emit.sequence(statements)
 
     def _is_inside(self, start: int) -> bool:
-        """Whether no row of a tile touches a border."""
+        """Whether no row of a tile touches the padding."""
         return all(
             border.contains(row, step)
             for border in tile_plan.row_borders(self.reduction, self.tiling.rows)
@@ -270,7 +266,7 @@ class _TileLoops:
     def _dynamic_rows(
         self, body: TileBody, rows: Axis, row_tile: PrimExpression | None
     ) -> Statement:
-        """A tile of rows of which some may lie in a border or not exist, or all of them.
+        """A tile of rows of which some may lie in the padding or not exist, or all of them.
 
         If none does, nothing is tested inside of a tile.
         """

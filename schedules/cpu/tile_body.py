@@ -177,7 +177,7 @@ class _Steps:
 
     def nest(self, level: int, fixed: _Values, rows: _Rows, unrolled: bool = True) -> Statement:
         """The loops from a level on, for some rows of the tile; ``unrolled`` if they are short."""
-        tile, reduction = self.tile, self.tile.reduction
+        tile, reduction, dtype = self.tile, self.tile.reduction, self.tile.dtype
         if level == len(reduction.reduced):
             return self._update(fixed, rows)
         axis = reduction.reduced[level]
@@ -199,10 +199,7 @@ class _Steps:
         short = unrolled and extent_product(reduction.reduced[level:]) <= budget
         if short and axis.is_known and axis.extent <= machine.unrolled_steps:
             return emit.sequence([deeper(tile.number(k), rows, True) for k in range(axis.extent)])
-        loop = emit.loop(
-            axis.extent, lambda k: deeper(k, rows, unrolled), name="k", dtype=tile.dtype
-        )
-        return loop
+        return emit.loop(axis.extent, lambda k: deeper(k, rows, unrolled), name="k", dtype=dtype)
 
     def _update(self, fixed: _Values, rows: _Rows) -> Statement:
         """A step for all accumulators of some rows."""
@@ -233,7 +230,7 @@ class _Steps:
         rows: _Rows,
         deeper: _Deeper,
     ) -> Statement:
-        """Each step for the rows that do not lie in a border then.
+        """Each step for the rows that do not lie in the padding then.
 
         Steps of the same rows are a loop: LLVM would mix what is written out one after the other,
         until no register is left.
@@ -257,9 +254,9 @@ class _Steps:
         return emit.sequence(statements) if statements else tirx.Evaluate(0)
 
     def _rows_inside(self, moving: Sequence[Border], step: int, rows: _Rows) -> _Rows:
-        """The rows that do not lie in a border at a step.
+        """The rows that do not lie in the padding at a step.
 
-        Rows in a border at the end are those from some row on. Of those at the beginning only the
+        Rows in the padding at the end are those from some row on. Of those at the beginning only the
         first rows of a tile can be one.
         """
         number, start = self.tile.number, self.tile.start
@@ -284,7 +281,7 @@ class _Steps:
     def _loop(
         self, borders: Sequence[Border], steps: range, rows: _Rows, deeper: _Deeper
     ) -> Statement:
-        """Those of some steps that lie outside of borders that do not move with rows."""
+        """Those of some steps that lie outside of the padding, as far as it does not move with rows."""
         number = self.tile.number
         first: sizes.Extent = steps.start
         count: sizes.Extent = len(steps)

@@ -88,7 +88,7 @@ class Tiling:
 
 
 def row_borders(reduction: Reduction, rows: Axis | None) -> list[Border]:
-    """The borders that some rows lie in."""
+    """The paddings that some rows lie in."""
     return [b for b in reduction.borders if b.axis is not None and b.axis is rows]
 
 
@@ -145,7 +145,7 @@ def is_parallel(reduction: Reduction, machine: CpuModel) -> bool:
 
 
 def _is_contiguous(reduction: Reduction) -> bool:
-    """Whether results of neighbouring columns are neighbours, and no column lies in a border."""
+    """Whether results of neighbouring columns are neighbours, and no column lies in the padding."""
     columns = reduction.axes[-1]
     bordered = any(border.axis is columns for border in reduction.borders)
     return slope(reduction.indices[-1], columns.var) == 1 and not bordered

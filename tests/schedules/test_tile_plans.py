@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
 from tvm import relax, te, tirx
 
 from tvm_nnef.compilation.passes import compile_kernel, run_phases
@@ -174,3 +175,49 @@ def test_twice_the_work_costs_twice_as_much() -> None:
             for each in (shapes, twice)
         )
         assert 1.5 < large / small < 2.5, function
+
+
+def two_padded(x: Any, z: Any, w: Any) -> Any:
+    """A sum over a window of products of two padded operands."""
+    i, j = (te.compute((a.shape[0] + 2,), padded(a)) for a in (x, z))
+    k = te.reduce_axis((0, 3), "k")
+    shape = (x.shape[0], z.shape[0], w.shape[1])
+    return te.compute(shape, lambda a, b, c: te.sum(i[a + k] * j[b + k] * w[k, c], axis=k))
+
+
+def padded(x: Any) -> Any:
+    inside = x.shape[0] + 1
+    return lambda i: tirx.if_then_else(tirx.all(i >= 1, i < inside), x[i - 1], 0.0)
+
+
+def between_nans(values: np.ndarray) -> Any:
+    """A tensor in aligned memory that has NaN before its first and after its last element."""
+    memory = np.full(values.size + 64, np.nan, "float32")
+    first = -memory.ctypes.data // 4 % 16 + 16
+    memory[first : first + values.size] = values
+    return tvm_ffi.from_dlpack(memory[first : first + values.size])
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_two_operands_padded_along_the_same_step_are_read_inside(dynamic: bool) -> None:
+    sizes = {"n": 12, "m": 9}
+    made = kernel(two_padded, [("n",), ("m",), (3, 32)], None if dynamic else sizes)
+    scheduled, choice = strategies.apply(made, TARGET)
+    assert choice.plan.strategy == "cpu.register_tile"
+    random = np.random.default_rng(1)
+    x, z, w = (random.standard_normal(n).astype("float32") for n in (12, 9, (3, 32)))
+    left, right = np.pad(x, 1), np.pad(z, 1)
+    wanted = sum(
+        left[k : k + 12, None, None] * right[None, k : k + 9, None] * w[k] for k in (0, 1, 2)
+    )
+    found = runtime_tensor(np.zeros((12, 9, 32), "float32"))
+    run = compile_kernel(scheduled, TARGET)
+    run(between_nans(x), between_nans(z), runtime_tensor(w), found)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("height, rows", [(20, 20), (240, 60)])
+def test_of_a_large_plane_some_rows_are_staged(height: int, rows: int) -> None:
+    """As many as fit half of the first cache, with the two that the window adds."""
+    _, choice = strategies.apply(kernel(pooling, [(1, 64, height, 60)], None), TARGET)
+    assert choice.plan.decisions()["staged"] == f"1x1x{rows + 2}x62"
