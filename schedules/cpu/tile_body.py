@@ -256,8 +256,8 @@ class _Steps:
     def _rows_inside(self, moving: Sequence[Border], step: int, rows: _Rows) -> _Rows:
         """The rows that do not lie in the padding at a step.
 
-        Rows in the padding at the end are those from some row on. Of those at the beginning only the
-        first rows of a tile can be one.
+        Those in the padding at the end are all from some row on; of those at the beginning only
+        the first rows of a tile can be one.
         """
         number, start = self.tile.number, self.tile.start
         numbers, limit, conditions = rows.numbers, rows.limit, dict(rows.conditions)
@@ -281,7 +281,7 @@ class _Steps:
     def _loop(
         self, borders: Sequence[Border], steps: range, rows: _Rows, deeper: _Deeper
     ) -> Statement:
-        """Those of some steps that lie outside of the padding, as far as it does not move with rows."""
+        """Those of some steps that are outside of paddings that do not move with rows."""
         number = self.tile.number
         first: sizes.Extent = steps.start
         count: sizes.Extent = len(steps)
