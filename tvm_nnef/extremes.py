@@ -5,15 +5,19 @@ TIR operands of one dtype in, an expression out. TVM's own lose a NaN depending 
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tvm import te, tirx
 
-from tvm_nnef.function_attributes import ArgReduction
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Combination: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
+
+INDEX = "int64"
+"""The dtype of indices."""
 
 
 def _is_real(dtype: str) -> bool:
@@ -66,40 +70,73 @@ def _unless_nan(tested: PrimExpression, other: PrimExpression, is_better: Any) -
 
 
 def arg_reduction(
-    data: Any, reduction: ArgReduction, shape: Sequence[Any], kept: Sequence[int], dtype: str
-) -> Any:
-    """The tensor that a reduction of a ``te`` tensor defines; 0 where a row is empty.
+    data: te.Tensor,
+    axes: range,
+    shape: Sequence[PrimExpression | int],
+    kept: Sequence[int],
+    dtype: str,
+    *,
+    largest: bool,
+) -> te.Tensor:
+    """The first index of the max or min over neighbouring axes, in row-major order of these axes.
 
     ``kept`` are the dimensions of the result, of the given shape, that the data have too; the
-    others are 1. This is one reduction over pairs of an index and a value; Relax's own gives -1
-    where all values are infinite.
+    others are 1. A NaN at index 0 is the result, others are skipped; the index is 0 if there are no
+    elements. These are two reductions, of the values and of the indices of the elements that equal
+    the max, so that schedules treat them like any others.
     """
-    is_better, worst = (tirx.GT, least) if reduction.largest else (tirx.LT, greatest)
-    best = greatest if reduction.largest else least
+    sizes = [_size(data.shape[axis]) for axis in axes]
+    length = functools.reduce(operator.mul, sizes)
+    if isinstance(length, int) and length == 0:
+        return te.compute(shape, lambda *_: tirx.const(0, dtype), name="arg_reduction")
+    # A dimension has fewer than 2^31 elements; a product of dynamic ones may have more.
+    narrow = length < 1 << 31 if isinstance(length, int) else len(axes) == 1
+    # TVM computes with indices in int32 in the dtype of the loops: half as many lanes.
+    index_type = "uint32" if narrow else INDEX
+    worst, combine = (least, tirx.max) if largest else (greatest, tirx.min)
+    none = tirx.max_value(index_type)
 
-    def combine(left: Any, right: Any) -> tuple[PrimExpression, PrimExpression]:
-        earlier = tirx.And(tirx.EQ(left[1], right[1]), left[0] <= right[0])
-        keep = tirx.Or(is_better(left[1], right[1]), earlier)
-        return tirx.Select(keep, left[0], right[0]), tirx.Select(keep, left[1], right[1])
-
-    def null(index: str, value: str) -> tuple[PrimExpression, PrimExpression]:
-        # Where nothing is better than the worst value, index 0 is right.
-        return tirx.const(0, index), worst(value)
-
-    reducer = te.comm_reducer(combine, null, name="arg_reduction")
-    first, last = reduction.first, reduction.first + reduction.count
-    loops = [te.reduce_axis((0, size), "candidate") for size in data.shape[first:last]]
-
-    def element(*indices: PrimExpression) -> Any:
+    def value(indices: Sequence[PrimExpression], at: Sequence[PrimExpression]) -> PrimExpression:
         outer = [indices[dimension] for dimension in kept]
-        value = data(*outer[:first], *(loop.var for loop in loops), *outer[first:])
-        index: PrimExpression = tirx.const(0, dtype)
-        for loop in loops:
-            index = index * tirx.Cast(dtype, loop.dom.extent) + tirx.Cast(dtype, loop.var)
-        kind = dtype_of(value)
-        if _is_real(kind):
-            instead = tirx.Select(index < tirx.const(1, dtype), best(kind), worst(kind))
-            value = tirx.Select(is_number(value), value, instead)
-        return reducer((index, value), axis=loops)
+        element = data(*outer[: axes.start], *at, *outer[axes.start :])
+        kind = dtype_of(element)
+        return tirx.Cast("float32", element) if kind in ("float16", "bfloat16") else element
 
-    return te.compute(shape, element, name="arg_reduction")[0]
+    def loops() -> list[tirx.IterVar]:
+        return [te.reduce_axis((0, size), "candidate") for size in sizes]
+
+    def best_value(*indices: PrimExpression) -> PrimExpression:
+        candidates = loops()
+        found = value(indices, [loop.var for loop in candidates])
+        if _is_real(dtype_of(found)):
+            found = tirx.Select(is_number(found), found, worst(dtype_of(found)))
+        # TVM reads the number of parameters, which its own functions do not show.
+        reducer = te.comm_reducer(lambda a, b: combine(a, b), worst, name="best")
+        return reducer(found, axis=candidates)
+
+    def first_index(*indices: PrimExpression) -> PrimExpression:
+        candidates = loops()
+        index = tirx.const(0, index_type)
+        for size, loop in zip(sizes, candidates, strict=True):
+            size = size if isinstance(size, int) else tirx.Cast(index_type, size)
+            index = index * size + tirx.Cast(index_type, loop.var)
+        is_best = value(indices, [loop.var for loop in candidates]).equal(best(*indices))
+        return te.min(tirx.Select(is_best, index, none), axis=candidates)
+
+    def result(*indices: PrimExpression) -> PrimExpression:
+        found, zero = first(*indices), tirx.const(0, index_type)
+        at_zero = value(indices, [tirx.const(0, INDEX) for _ in axes])
+        counts = found < none
+        if _is_real(dtype_of(at_zero)):
+            if not isinstance(length, int):
+                at_zero = tirx.if_then_else(length > 0, at_zero, worst(dtype_of(at_zero)))
+            counts = tirx.And(counts, is_number(at_zero))
+        return tirx.Cast(dtype, tirx.Select(counts, found, zero))
+
+    best = te.compute(shape, best_value, name="best")
+    first = te.compute(shape, first_index, name="first")
+    return te.compute(shape, result, name="arg_reduction")
+
+
+def _size(expression: PrimExpression) -> PrimExpression | int:
+    return int(expression.value) if isinstance(expression, tirx.IntImm) else expression

@@ -10,10 +10,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
-from typing import Literal, TypeAlias
-
-Combine: TypeAlias = Literal["sum", "product", "max", "min"]
-"""How a prefix scan combines elements; max and min keep NaN."""
 
 CONSTANTS_FROM = "constants_from"
 """Of a private Relax function: constants may be bound to its parameters from this number on, and
@@ -55,9 +51,9 @@ class FusionPattern(IntEnum):
     """Is fused with nothing."""
 
 
-ANNOTATION = "annotation"
-"""Of a PrimFunc: what it computes, an :class:`Annotation` in JSON. Its body is a definition of that
-in any loops, for targets without a schedule strategy for it."""
+SORT = "sort"
+"""Of a PrimFunc that sorts: how, a :class:`Sort` in JSON. Its body is a definition of that in any
+loops, for targets without a schedule strategy for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,51 +68,12 @@ class Sort:
     above: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArgReduction:
-    """``(data, indices)``: the first index of the max or the min over ``count`` axes from
-    ``first`` on, in row-major order of these axes.
-
-    A NaN at index 0 is the result, others are skipped. The dimensions of the result are those of
-    the data without the reduced ones, and any number of 1s.
-    """
-
-    first: int
-    count: int
-    largest: bool
+def sort_attributes(sort: Sort) -> dict[str, str | int]:
+    """The attributes of a PrimFunc that sorts; it is fused with nothing."""
+    return {SORT: json.dumps(asdict(sort)), OP_PATTERN: int(FusionPattern.OPAQUE)}
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixScan:
-    """Serial loops whose last statement is a prefix scan: each element becomes its combination with
-    all elements before it along ``axis``.
-
-    ``reverse`` scans begin at the end. The loop nest of a scan is the one that reads the buffer
-    that it writes.
-    """
-
-    axis: int
-    combine: Combine
-    reverse: bool = False
-
-
-Annotation: TypeAlias = "Sort | ArgReduction | PrefixScan"
-
-_ANNOTATIONS: Mapping[str, type[Sort] | type[ArgReduction] | type[PrefixScan]] = {
-    each.__name__: each for each in (Sort, ArgReduction, PrefixScan)
-}
-
-
-def annotation_attributes(annotation: Annotation) -> dict[str, str | int]:
-    """The attributes of a PrimFunc with an annotation, which it loses if it is fused."""
-    text = json.dumps([type(annotation).__name__, asdict(annotation)])
-    return {ANNOTATION: text, OP_PATTERN: int(FusionPattern.OPAQUE)}
-
-
-def read_annotation(attributes: Mapping[str, object] | None) -> Annotation | None:
-    """The annotation in the attributes of a PrimFunc, if there is one."""
-    text = (attributes or {}).get(ANNOTATION)
-    if text is None:
-        return None
-    name, fields = json.loads(str(text))
-    return _ANNOTATIONS[name](**fields)
+def read_sort(attributes: Mapping[str, object] | None) -> Sort | None:
+    """How a PrimFunc with some attributes sorts; None if it does not."""
+    text = (attributes or {}).get(SORT)
+    return None if text is None else Sort(**json.loads(str(text)))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_nnef.function_attributes import read_annotation
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, opaque_block
@@ -63,8 +62,7 @@ def read_nests(function: PrimFunction) -> list[Nest] | None:
     if len(nests) < len(statements):
         return None
     written = [store.buffer for nest in nests for store in nest.stores]
-    nests = [_with_independent(nest, written) for nest in nests]
-    return nests if read_annotation(function.attrs) else _joined_nests(nests, written)
+    return _joined_nests([_with_independent(nest, written) for nest in nests], written)
 
 
 def _nest(statement: tirx.Stmt) -> Nest | None:

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.function_attributes import read_annotation
+from tvm_nnef.function_attributes import read_sort
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
@@ -107,9 +107,9 @@ def extent_product(axes: Iterable[Axis]) -> int:
 
 
 def read_kernel(function: PrimFunction) -> Kernel | None:
-    """The stages of a function; None for other functions and those with an annotation."""
+    """The stages of a function; None for other functions and those annotated as sorting."""
     realize = function.body
-    if read_annotation(function.attrs) is not None:
+    if read_sort(function.attrs) is not None:
         return None
     if not isinstance(realize, s_tir.SBlockRealize) or len(realize.block.iter_vars):
         return None

@@ -5,8 +5,7 @@ Output: one in which the nests still run one after the other, and their dependen
 
 Consecutive nests share loops over independent dimensions (:mod:`dependences`), which are moved
 outside and run in parallel. One of them is moved innermost instead: that over contiguous elements,
-in vector lanes, or else a few rows at once. Along contiguous elements, a nest annotated as a
-:class:`PrefixScan` is computed in vectors (:mod:`prefix_scan`). Other sums stay in order.
+in vector lanes, or else a few rows at once.
 """
 
 from __future__ import annotations
@@ -18,13 +17,11 @@ from typing import ClassVar
 from tvm import tirx
 from tvm.ir import Call
 
-from tvm_nnef.function_attributes import PrefixScan, read_annotation
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
-from tvm_nnef.schedules.cpu import prefix_scan
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
@@ -56,11 +53,8 @@ def match(function: PrimFunction, machine: CpuModel) -> SequentialPlan | None:
     nests = read_nests(function)
     if nests is None:
         return None
-    annotation = read_annotation(function.attrs)
-    scan = annotation if isinstance(annotation, PrefixScan) else None
-    groups = [_planned(*group, scan, machine) for group in grouped(nests)]
-    gains = any(nest.is_recurrent and (group.dimensions or scan)
-                for group in groups for nest in group.nests)  # fmt: skip
+    groups = [_planned(*group, machine) for group in grouped(nests)]
+    gains = any(nest.is_recurrent and group.dimensions for group in groups for nest in group.nests)
     if not gains and any(len(nest.independent) < len(nest.loops) for nest in nests):
         return None
     return SequentialPlan(tuple(groups))
@@ -124,7 +118,6 @@ class Group:
 
     nests: tuple[Nest, ...]
     dimensions: Mapping[int, sizes.Extent]
-    scan: PrefixScan | None
     machine: CpuModel
     inner: Inner | None = None
 
@@ -149,13 +142,6 @@ class Group:
         """Whether tasks run in parallel."""
         return bool(self.dimensions) and self.work >= self.machine.parallel_work(STEP_CYCLES)
 
-    def scanned(self, nest: Nest, indices: Mapping[int, PrimExpression]) -> prefix_scan.Row | None:
-        """The row that a nest scans in vectors; None for other nests."""
-        if self.scan is None or not nest.is_recurrent:
-            return None
-        row = prefix_scan.Row(nest.stores[0].buffer, self.scan, indices, self.dtype)
-        return row if row.has_vectors else None
-
     def statement(self) -> tirx.Stmt:
         """The shared loops, and the nests inside."""
         inner = [] if self.inner is None else [self.inner.dimension]
@@ -173,18 +159,7 @@ class Group:
         self, indices: Mapping[int, PrimExpression], number: PrimExpression | None
     ) -> list[tirx.Stmt]:
         """All nests at some indices of the outer dimensions, for one task of the inner one."""
-        statements: list[tirx.Stmt] = []
-        for nest, before in zip(self.nests, (None, *self.nests), strict=False):
-            row = self.scanned(nest, indices)
-            if row is None:
-                statements.append(self._loops(nest, nest.at(indices), number))
-                continue
-            elements = _elements(before, row) if before is not None else None
-            if elements is not None:
-                # The scan takes them before they are stored.
-                statements.pop()
-            statements.append(row.statement(self.machine, elements))
-        return statements
+        return [self._loops(nest, nest.at(indices), number) for nest in self.nests]
 
     def _loops(self, nest: Nest, known: _Values, number: PrimExpression | None) -> tirx.Stmt:
         """The loops of a nest in order, and the inner one."""
@@ -239,11 +214,10 @@ class Group:
 def _planned(
     nests: tuple[Nest, ...],
     dimensions: Mapping[int, sizes.Extent],
-    scan: PrefixScan | None,
     machine: CpuModel,
 ) -> Group:
     """The group of some nests, with its inner loop."""
-    group = Group(nests, dimensions, scan, machine)
+    group = Group(nests, dimensions, machine)
     return replace(group, inner=_lanes(group) or _rows(group))
 
 
@@ -269,29 +243,11 @@ def _rows(group: Group) -> Inner | None:
     long = [number for number, extent in group.dimensions.items() if not sizes.same(extent, 1)]
     if not long or not any(nest.is_recurrent for nest in group.nests):
         return None
-    if any(group.scanned(nest, group.dimensions) for nest in group.nests):
-        return None
     extent = group.dimensions[long[-1]]
     # While a step of one row waits for the step before, those of others go on.
     rows = group.machine.fma_in_flight
     width = min(extent, rows) if sizes.is_known(extent) else rows
     return Inner(long[-1], extent, width, is_contiguous=False)
-
-
-def _elements(nest: Nest, row: prefix_scan.Row) -> prefix_scan.Elements | None:
-    """What computes the elements of a row, if the nest does nothing but store all of them."""
-    known, body, axis = nest.at(row.indices), nest.body, row.scan.axis
-    left = [var for var in nest.loops if var not in known]
-    if nest.is_recurrent or not isinstance(body, tirx.BufferStore) or len(left) != 1:
-        return None
-    (var,), extent = left, sizes.extent(row.buffer.shape[axis])
-    if not body.buffer.same_as(row.buffer) or not sizes.same(nest.loops[var], extent):
-        return None
-    if body.indices[axis].same_as(var):
-        return lambda position: substituted(body.value, {**known, var: position})
-    if not sizes.same(sizes.simplified(body.indices[axis] + var), extent - 1):
-        return None
-    return lambda position: substituted(body.value, {**known, var: extent - 1 - position})
 
 
 def _fills_vectors(nest: Nest, lane: tirx.Var) -> bool:

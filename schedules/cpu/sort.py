@@ -1,13 +1,9 @@
-"""The strategy for sorting rows and for their first elements (top-k).
+"""Strategy for sorting rows and for their first elements (top-k).
 
-Elements become integer keys (:mod:`sort_keys`). Where all are wanted, all are collected and sorted
-(:mod:`records`). Where few are wanted, an upper bound is found first: the row is cut into at least
-twice as many groups as elements are wanted, whose min keys are found in vectors; of these the k-th
-is a bound, and a close one. A pass over the row, in blocks, collects what is not above it. Data for
-which the bound is bad fill the buffer, which is then sorted and the bound set anew, so that nothing
-takes longer than sorting the row.
-
-The max key is that of NaN: such elements are appended at the end, and not sorted.
+Elements become integer keys of the same order. If fewer elements are wanted than a row has, a
+bound is found bit by bit: the keys below it, at most as many as are wanted, are counted in vectors.
+Their elements are collected and sorted, those with the bound as key follow in the order of the row.
+If all are wanted, the bound is the max key, that of NaN.
 """
 
 from __future__ import annotations
@@ -18,11 +14,10 @@ from typing import ClassVar
 
 from tvm import tirx
 
-from tvm_nnef.function_attributes import Sort, read_annotation
+from tvm_nnef.function_attributes import Sort, read_sort
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.cpu.records import BLOCK, INDEX, Records, number
-from tvm_nnef.schedules.cpu.sort_keys import key_of, key_type
+from tvm_nnef.schedules.cpu.row_accumulation import joined
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
@@ -31,39 +26,48 @@ from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
     buffers_of,
+    dtype_of,
     statements,
     with_opaque_body,
 )
 
 NAME = "cpu.sort"
 
-_COLLECTED = 512
-"""The elements that are collected before they are sorted, if more are wanted than fit a block."""
+_INDEX = "int32"
+"""The dtype of indices in a row."""
 
-_STEP_CYCLES = 2
+_STEP_CYCLES = 64
+"""Cycles of a vector of elements."""
 
-_STEPS = 64
-"""The cost of a wanted element, in elements that are skipped."""
+_FEW = 64
+"""So many records are sorted by counting, in time quadratic in their number."""
+
+_DIGIT = 8
+"""The bits of a digit: as many counters stay in the first cache."""
+
+_SHORT = 16
+"""Rows of so many elements are sorted as a whole, however few are wanted."""
 
 
 def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
     """The plan for a function that is annotated as sorting; None for others."""
-    sort = read_annotation(function.attrs)
-    if not isinstance(sort, Sort):
+    sort = read_sort(function.attrs)
+    if sort is None:
         return None
     data, indices = buffers_of(function)
     *outer, length = map(sizes.extent, data.shape)
+    key_type = "int64" if bits_of(str(data.dtype)) == 64 else "int32"
+    lanes = machine.lanes(bits_of(key_type))
+    work = sizes.product((*outer, length))
+    parallel = not sizes.is_known(work) or work >= machine.parallel_work(_STEP_CYCLES)
+    width = lanes * machine.partial_sums
     kept = sizes.extent(indices.shape[-1])
-    key = key_type(str(data.dtype))
-    work = sizes.product(outer) * (length + kept * _STEPS)
-    known = sizes.is_known(work)
-    parallel = not known or work >= machine.parallel_work(_STEP_CYCLES)
-    return SortPlan(sort, tuple(outer), length, kept, key, machine.lanes(bits_of(key)), parallel)
+    return SortPlan(sort, tuple(outer), length, kept, key_type, lanes, width, parallel)
 
 
 @dataclass(frozen=True, slots=True)
 class SortPlan(Plan):
-    """The first ``kept`` of ``length`` elements of each row, by integer keys."""
+    """The first ``kept`` of ``length`` elements of each row; ``width`` keys are counted at once."""
 
     sort: Sort
     outer: tuple[sizes.Extent, ...]
@@ -71,15 +75,16 @@ class SortPlan(Plan):
     kept: sizes.Extent
     key_type: str
     lanes: int
+    width: int
     parallel: bool
 
     strategy: ClassVar[str] = NAME
 
     @property
     def cost(self) -> float:
-        """Each element takes ``_STEP_CYCLES``, a wanted one ``_STEPS`` as many."""
-        work = sizes.product(self.outer) * (self.length + self.kept * _STEPS)
-        return float(sizes.estimate(work) * _STEP_CYCLES)
+        """A vector of elements takes ``_STEP_CYCLES``."""
+        work = sizes.estimate(sizes.product((*self.outer, self.length)))
+        return work * _STEP_CYCLES / self.lanes
 
     def decisions(self) -> Mapping[str, int | str]:
         """The keys, and whether rows are sorted in parallel."""
@@ -89,138 +94,242 @@ class SortPlan(Plan):
         """The function with loops that sort each row."""
         data, indices = buffers_of(function)
 
-        def row(where: Sequence[PrimExpression]) -> tirx.Stmt:
-            def key_at(index: PrimExpression) -> PrimExpression:
-                return key_of(tirx.BufferLoad(data, [*where, index]), self.sort)
+        def row(at: Sequence[PrimExpression]) -> tirx.Stmt:
+            def key(index: PrimExpression) -> PrimExpression:
+                return _key(data[(*at, index)], self.key_type, self.sort)
 
             def put(rank: PrimExpression, index: PrimExpression) -> None:
-                IR.buffer_store(indices, tirx.Cast(INDEX, index), [*where, rank])
+                IR.buffer_store(indices, tirx.Cast(_INDEX, index), [*at, rank])
 
-            sorted_row = _Row(key_at, put, self.length, self.kept, self.key_type, self.lanes)
-            return statements(sorted_row.write)
+            return statements(lambda: _Row(self, key, put).write())
 
         body = emit.grid(self.outer, row, "int64", parallel=self.parallel)
         return with_opaque_body(function, [indices], [], body)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def _number(value: sizes.Extent) -> PrimExpression:
+    return sizes.number(value, "int64")
+
+
+def _variable(value: PrimExpression) -> Buffer:
+    """A buffer of one element, which has a value."""
+    buffer = IR.alloc_buffer((1,), dtype_of(value), scope="local")
+    IR.buffer_store(buffer, value, [0])
+    return buffer
+
+
 class _Row:
-    """Writes the statements for a row of ``length`` elements, of which ``kept`` are wanted.
+    """Writes the statements for one row.
 
     ``key`` returns the key at an index; ``put`` stores the index of the element with a rank.
     """
 
-    key: Callable[[PrimExpression], PrimExpression]
-    put: Callable[[PrimExpression, PrimExpression], None]
-    length: sizes.Extent
-    kept: sizes.Extent
-    key_type: str
-    lanes: int
+    def __init__(
+        self,
+        plan: SortPlan,
+        key: Callable[[PrimExpression], PrimExpression],
+        put: Callable[[PrimExpression, PrimExpression], None],
+    ) -> None:
+        self.plan, self.put = plan, put
+        self.length = _number(plan.length)
+        self.kept = tirx.min(_number(plan.kept), self.length)
+        padded = sizes.quotient_above(plan.length, plan.width) * plan.width
+        self.keys = IR.alloc_buffer((_number(padded),), plan.key_type)
+        self._store_keys(key)
 
     def write(self) -> None:
-        """Collect, sort and store."""
-        length, kept = number(self.length), tirx.min(number(self.kept), number(self.length))
-        few = sizes.is_at_most(self.kept, BLOCK // 2)
-        groups = BLOCK if few else sizes.quotient_above(2 * self.kept, BLOCK) * BLOCK
-        known = sizes.is_known(self.length) and sizes.is_known(groups)
-        sorts_all = sizes.same(self.kept, self.length) or (known and self.length < 2 * groups)
-        limit = IR.alloc_buffer((1,), self.key_type, scope="local")
-        filled = IR.alloc_buffer((1,), "int64", scope="local")
-        IR.buffer_store(limit, tirx.max_value(self.key_type) - 1, [0])
-        IR.buffer_store(filled, number(0), [0])
-        if sorts_all:
-            size, counts = self.length + 1, sizes.is_at_most(self.length, BLOCK)
-            records = Records.allocate(size, self.key_type, self.lanes, counts=counts)
-            self._collect(records, limit, filled, None)
-        else:
-            most = tirx.min(length + BLOCK, tirx.max(number(2 * groups), _COLLECTED) + BLOCK)
-            size = groups + 2 * BLOCK if few else sizes.simplified(most)
-            records = Records.allocate(size, self.key_type, self.lanes, counts=few)
-            with IR.If(length >= number(2 * groups)), IR.Then():
-                self._bound(records, limit, number(groups), kept)
-            self._collect(records, limit, filled, kept)
-        records.sort(filled[0], kept)
-        with IR.serial(tirx.min(filled[0], kept)) as rank:
-            self.put(rank, records.indices[0, rank])
-        if sorts_all:
-            with IR.serial(tirx.max(kept - filled[0], number(0))) as rank:
-                self.put(filled[0] + rank, records.indices[0, length - rank])
-            return
-        with IR.If(filled[0] < kept), IR.Then(), IR.serial(length) as index:
-            is_last = self.key(index).equal(tirx.max_value(self.key_type))
-            with IR.If(tirx.And(is_last, filled[0] < kept)), IR.Then():
-                self.put(filled[0], index)
-                IR.buffer_store(filled, filled[0] + 1, [0])
+        """Select, collect, sort and store."""
+        bound = _variable(tirx.max_value(self.plan.key_type))
+        with IR.If(tirx.And(self.kept < self.length, self.length > _SHORT)), IR.Then():
+            self._select(bound)
+        records, filled = self._collect(IR.Bind(bound[0]))
+        side = records.sort(IR.Bind(filled[0]))
+        with IR.serial(tirx.min(filled[0], self.kept)) as rank:
+            self.put(rank, records.indices[side, rank])
 
-    def _bound(
-        self, records: Records, limit: Buffer, groups: PrimExpression, kept: PrimExpression
+    def _store_keys(self, key: Callable[[PrimExpression], PrimExpression]) -> None:
+        """Store the keys of the row in whole vectors, the last ones with max keys."""
+        lanes, count = self.plan.lanes, sizes.quotient(self.plan.length, self.plan.lanes)
+        done = _number(count) * lanes
+        with IR.serial(_number(count)) as number:
+            for lane in emit.lanes_in_vectors(lanes, lanes):
+                index = number * lanes + lane
+                IR.buffer_store(self.keys, key(index), [index])
+        with IR.serial(self.length - done) as rest:
+            IR.buffer_store(self.keys, key(done + rest), [done + rest])
+        with IR.serial(self.keys.shape[0] - self.length) as rest:
+            last = tirx.max_value(self.plan.key_type)
+            IR.buffer_store(self.keys, last, [self.length + rest])
+
+    def _blocks(self, take: Callable[[PrimExpression], None]) -> None:
+        """A step for the first index of each block of keys."""
+        width = self.plan.width
+        with IR.serial(tirx.floordiv(self.keys.shape[0], width)) as block:
+            take(block * width)
+
+    def _count_below(self, limit: PrimExpression) -> PrimExpression:
+        """The number of keys below a limit."""
+        key_type, lanes, width = self.plan.key_type, self.plan.lanes, self.plan.width
+        counts = IR.alloc_buffer((width,), key_type, scope="local")
+        for lane in emit.lanes_in_vectors(width, lanes):
+            IR.buffer_store(counts, tirx.const(0, key_type), [lane])
+
+        def count(first: PrimExpression) -> None:
+            for lane in emit.lanes_in_vectors(width, lanes):
+                below = tirx.Cast(key_type, self.keys[first + lane] < limit)
+                IR.buffer_store(counts, counts[lane] + below, [lane])
+
+        self._blocks(count)
+        return tirx.Cast("int64", joined(tirx.Add, counts, width, lanes, "int64"))
+
+    def _select(self, bound: Buffer) -> None:
+        """Find the first key that is not wanted: at most the wanted number of keys are below it."""
+        key_type = self.plan.key_type
+        # Bits are set from the most significant one on; the sign is inverted.
+        found, below = _variable(tirx.const(0, key_type)), _variable(_number(0))
+        with (
+            IR.serial(_number(bits_of(key_type))) as step,
+            IR.If(below[0] < self.kept),
+            IR.Then(),
+        ):
+            bit = tirx.Cast(key_type, bits_of(key_type) - 1 - step)
+            tried = IR.Bind(found[0] | tirx.shift_left(tirx.const(1, key_type), bit))
+            limit = IR.Bind(tirx.bitwise_xor(tried, tirx.min_value(key_type)))
+            count = IR.Bind(self._count_below(limit))
+            with IR.If(count <= self.kept), IR.Then():
+                IR.buffer_store(found, tried, [0])
+                IR.buffer_store(below, count, [0])
+        IR.buffer_store(bound, tirx.bitwise_xor(found[0], tirx.min_value(key_type)), [0])
+
+    def _collect(self, bound: PrimExpression) -> tuple[_Records, Buffer]:
+        """Put the elements with the bound as key, collect those below; their number."""
+        lanes, width = self.plan.lanes, self.plan.width
+        records = _Records(tirx.max(self.kept, _number(_SHORT)) + 1, self.plan.key_type)
+        rank, filled = _variable(self._count_below(bound)), _variable(_number(0))
+        keys = IR.alloc_buffer((width,), self.plan.key_type, scope="local")
+
+        def take(index: PrimExpression) -> None:
+            # A branch would be hard to predict: a record in vain is overwritten.
+            key = IR.Bind(self.keys[index])
+            records.put((_number(0), filled[0]), key, tirx.Cast(_INDEX, index))
+            IR.buffer_store(filled, filled[0] + tirx.Cast("int64", key < bound), [0])
+            with IR.If(tirx.And(key.equal(bound), rank[0] < self.kept)), IR.Then():
+                self.put(rank[0], index)
+                IR.buffer_store(rank, rank[0] + 1, [0])
+
+        def take_block(first: PrimExpression) -> None:
+            for lane in emit.lanes_in_vectors(width, lanes):
+                IR.buffer_store(keys, self.keys[first + lane], [lane])
+            least = joined(tirx.min, keys, width, lanes, "int64")
+            with IR.If(least <= bound), IR.Then(), IR.serial(_number(width)) as element:
+                take(first + element)
+
+        self._blocks(take_block)
+        return records, filled
+
+
+class _Records:
+    """Buffers of keys and of the indices of their elements, twice."""
+
+    def __init__(self, size: PrimExpression, key_type: str) -> None:
+        self.key_type = key_type
+        self.keys = IR.alloc_buffer((2, size), key_type)
+        self.indices = IR.alloc_buffer((2, size), _INDEX)
+
+    def put(
+        self,
+        at: tuple[PrimExpression, PrimExpression],
+        key: PrimExpression,
+        index: PrimExpression,
     ) -> None:
-        """Lower the limit to the k-th of the min keys of groups of elements."""
-        steps = tirx.floordiv(number(self.length), groups)
-        least = IR.alloc_buffer((BLOCK,), self.key_type, scope="local")
-        with IR.serial(tirx.floordiv(groups, number(BLOCK))) as part:
-            for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
-                IR.buffer_store(least, tirx.max_value(self.key_type), [lane])
-            with IR.serial(steps) as step:
-                start = (part * steps + step) * BLOCK
-                for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
-                    IR.buffer_store(least, tirx.min(least[lane], self.key(start + lane)), [lane])
-            for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
-                IR.buffer_store(records.keys, least[lane], [0, part * BLOCK + lane])
-        records.sort(groups, kept)
-        # A dynamic number of wanted elements may be 0.
-        key = records.keys[0, tirx.max(kept - 1, number(0))]
-        IR.buffer_store(limit, tirx.min(limit[0], key), [0])
+        """Store a record."""
+        IR.buffer_store(self.keys, key, [*at])
+        IR.buffer_store(self.indices, index, [*at])
 
-    def _collect(
-        self, records: Records, limit: Buffer, filled: Buffer, kept: PrimExpression | None
-    ) -> None:
-        """Collect what is not above the limit; for ``kept`` the buffer may become full.
+    def sort(self, count: PrimExpression) -> PrimExpression:
+        """Sort the first records, which are on side 0; returns the side where they are then."""
+        side = _variable(_number(0))
+        with IR.If(count <= _FEW):
+            with IR.Then():
+                self._sort_few(count)
+                IR.buffer_store(side, _number(1), [0])
+            with IR.Else():
+                self._sort_by_digits(count, side)
+        return side[0]
 
-        Without it the buffer has one record more than the row, and the indices of what is above the
-        limit are stored from its end on.
+    def _sort_few(self, count: PrimExpression) -> None:
+        """Each record goes where the number of those before it says."""
+        with IR.serial(count) as record:
+            key, rank = IR.Bind(self.keys[0, record]), _variable(tirx.const(0, _INDEX))
+            with IR.serial(count) as other:
+                theirs = self.keys[0, other]
+                is_before = tirx.Or(theirs < key, tirx.And(theirs.equal(key), other < record))
+                IR.buffer_store(rank, rank[0] + tirx.Cast(_INDEX, is_before), [0])
+            at = _number(1), tirx.Cast("int64", rank[0])
+            self.put(at, key, self.indices[0, record])
+
+    def _sort_by_digits(self, count: PrimExpression, side: Buffer) -> None:
+        """Sort by one digit after the other, the least significant one first.
+
+        No two keys are compared, which no processor could predict the result of. A digit that all
+        keys share is only counted.
         """
-        block = IR.alloc_buffer((BLOCK,), self.key_type, scope="local")
-        head = tirx.floormod(number(self.length), number(BLOCK))
+        digits, values = bits_of(self.key_type) // _DIGIT, 1 << _DIGIT
+        counters = IR.alloc_buffer((digits, values), _INDEX, scope="local")
+        with IR.serial(_number(digits)) as digit, IR.serial(_number(values)) as value:
+            IR.buffer_store(counters, tirx.const(0, _INDEX), [digit, value])
+        with IR.serial(count) as record:
+            key = IR.Bind(self.keys[0, record])
+            for digit in map(_number, range(digits)):
+                at = digit, IR.Bind(self._digit(key, digit))
+                IR.buffer_store(counters, counters[at] + 1, [*at])
+        with IR.serial(_number(digits)) as digit:
+            shared = counters[digit, self._digit(self.keys[side[0], 0], digit)]
+            with IR.If(shared < tirx.Cast(_INDEX, count)), IR.Then():
+                before = _variable(tirx.const(0, _INDEX))
+                with IR.serial(_number(values)) as value:
+                    found = IR.Bind(counters[digit, value])
+                    IR.buffer_store(counters, before[0], [digit, value])
+                    IR.buffer_store(before, before[0] + found, [0])
+                with IR.serial(count) as record:
+                    key = IR.Bind(self.keys[side[0], record])
+                    at = digit, IR.Bind(self._digit(key, digit))
+                    target = IR.Bind(counters[at])
+                    IR.buffer_store(counters, target + 1, [*at])
+                    index = self.indices[side[0], record]
+                    self.put((1 - side[0], tirx.Cast("int64", target)), key, index)
+                IR.buffer_store(side, 1 - side[0], [0])
 
-        def take(key: PrimExpression, index: PrimExpression) -> None:
-            # A branch would be hard to predict: what is stored in vain is overwritten.
-            if kept is None:
-                end = number(self.length) - (index - filled[0])
-                IR.buffer_store(records.indices, tirx.Cast(INDEX, index), [0, end])
-            records.put(filled[0], key, index)
-            taken = tirx.Select(key <= limit[0], number(1), number(0))
-            IR.buffer_store(filled, filled[0] + taken, [0])
+    def _digit(self, key: PrimExpression, digit: PrimExpression) -> PrimExpression:
+        """A digit of a key, from the least significant one on; those of negative keys are first."""
+        unsigned = tirx.bitwise_xor(key, tirx.min_value(self.key_type))
+        shifted = tirx.shift_right(unsigned, tirx.Cast(self.key_type, digit * _DIGIT))
+        masked = tirx.bitwise_and(shifted, tirx.const((1 << _DIGIT) - 1, self.key_type))
+        return tirx.Cast("int64", masked)
 
-        def take_block(start: PrimExpression) -> None:
-            with IR.serial(number(BLOCK)) as element:
-                take(block[element], start + element)
 
-        with IR.serial(head) as index:
-            take(IR.Bind(self.key(index)), index)
-        with IR.serial(tirx.floordiv(number(self.length), number(BLOCK))) as part:
-            start = head + part * BLOCK
-            for lane in emit.lanes_in_vectors(BLOCK, self.lanes):
-                IR.buffer_store(block, self.key(start + lane), [lane])
-            if kept is None:
-                take_block(start)
-            else:
-                lowest = IR.alloc_buffer((1,), self.key_type, scope="local")
-                IR.buffer_store(lowest, tirx.max_value(self.key_type), [0])
-                with IR.serial(number(BLOCK)) as element:
-                    IR.buffer_store(lowest, tirx.min(lowest[0], block[element]), [0])
-                with IR.If(lowest[0] <= limit[0]), IR.Then():
-                    self._shrink(records, limit, filled, kept)
-                    take_block(start)
+def _key(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
+    """The key of an element: the first one has the least, NaN has the max."""
+    dtype = dtype_of(value)
+    if dtype.startswith("float"):
+        named = tirx.Var("element", dtype)
+        return tirx.Let(named, value, _real_key(named, key_type, sort))
+    whole = value if dtype == key_type else tirx.Cast(key_type, value)
+    if dtype in ("uint32", "uint64"):
+        whole = tirx.bitwise_xor(whole, tirx.min_value(key_type))
+    return tirx.bitwise_not(whole) if sort.largest else whole
 
-    def _shrink(
-        self, records: Records, limit: Buffer, filled: Buffer, kept: PrimExpression
-    ) -> None:
-        """If the buffer cannot take another block, keep only the wanted records."""
-        with IR.If(filled[0] + BLOCK > number(records.size)), IR.Then():
-            records.sort(filled[0], kept)
-            IR.buffer_store(filled, kept, [0])
-            # What equals the last wanted key comes after it, and is not wanted any more.
-            last = records.keys[0, tirx.max(kept - 1, number(0))]
-            key = tirx.max(last, tirx.min_value(self.key_type) + 1) - 1
-            IR.buffer_store(limit, key, [0])
+
+def _real_key(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
+    """The key of a real: its bits are in order but for the sign; -0.0 equals 0.0."""
+    dtype, bits = dtype_of(value), tirx.reinterpret(key_type, value)
+    sign = tirx.shift_right(bits, tirx.const(bits_of(key_type) - 1, key_type))
+    ordered = tirx.bitwise_xor(bits, tirx.bitwise_and(sign, tirx.max_value(key_type)))
+    is_zero = value.equal(tirx.const(0, dtype))
+    ordered = tirx.Select(is_zero, tirx.const(0, key_type), ordered)
+    if sort.largest:
+        ordered = tirx.bitwise_not(ordered)
+    last = tirx.max_value(key_type)
+    if sort.above is None:
+        return tirx.Select(tirx.isnan(value), last, ordered)
+    return tirx.Select(value > tirx.const(sort.above, dtype), ordered, last)

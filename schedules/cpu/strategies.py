@@ -8,7 +8,6 @@ from dataclasses import replace
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.cpu import (
-    argmax,
     elementwise,
     fallback,
     fission,
@@ -48,9 +47,9 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]
 
 def _choice(function: PrimFunction, target: Target) -> Choice:
     machine = cpu_model(target)
-    annotated = sort.match(function, machine) or argmax.match(function, machine)
-    if annotated is not None:
-        return _only(annotated)
+    sorting = sort.match(function, machine)
+    if sorting is not None:
+        return _only(sorting)
     kernel = read_kernel(function)
     if kernel is None:
         ordered = sequential.match(function, machine)

@@ -24,7 +24,6 @@ from tvm_nnef.extremes import (
     least,
     smaller,
 )
-from tvm_nnef.function_attributes import ArgReduction, annotation_attributes
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.graph.convolution_kernels import (
@@ -176,16 +175,16 @@ def _arg_reduction(*, largest: bool) -> Legalization:
 
     def legalize(builder: BlockBuilder, call: CALL) -> RelaxExpression:
         gone = _gone(call)
-        reduction = ArgReduction(gone[0], len(gone), largest)
+        axes = range(gone[0], gone[0] + len(gone))
         rank = len(call.args[0].ty.shape)
         kept = [axis for axis in range(rank) if axis not in gone]
         kept = kept if call.attrs.keepdims else [*range(len(kept))]
 
         def found(symbols: Symbols, data: te.Tensor) -> Any:
-            return arg_reduction(data, reduction, _shape(call, symbols), kept, str(call.ty.dtype))
+            shape, dtype = _shape(call, symbols), str(call.ty.dtype)
+            return arg_reduction(data, axes, shape, kept, dtype, largest=largest)
 
-        attributes = annotation_attributes(reduction)
-        return call_te(builder, found, [call.args[0]], "arg_reduction", attributes)
+        return call_te(builder, found, [call.args[0]], "arg_reduction")
 
     return legalize
 

@@ -9,7 +9,7 @@ import tvm
 from tvm import te, tirx
 
 from tvm_nnef import extremes
-from tvm_nnef.function_attributes import ArgReduction, Sort
+from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.measurement.kernels import random_arguments
 from tvm_nnef.measurement.work import Work, work_of
@@ -70,8 +70,7 @@ def order_of_few() -> Any:
 
 def place_of_greatest() -> Any:
     x = te.placeholder((4, 6), name="x")
-    reduction = ArgReduction(1, 1, largest=True)
-    return function(x, extremes.arg_reduction(x, reduction, (4,), [0], "int64"))
+    return function(x, extremes.arg_reduction(x, range(1, 2), (4,), [0], "int64", largest=True))
 
 
 @pytest.mark.parametrize(

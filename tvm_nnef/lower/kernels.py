@@ -14,7 +14,6 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_nnef.extremes import arg_reduction
-from tvm_nnef.function_attributes import ArgReduction, annotation_attributes
 from tvm_nnef.graph.formula import Constant, Formula, Load, loads, scalars, walk
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes, is_plain, tensor_expressions
@@ -22,7 +21,6 @@ from tvm_nnef.lower.functions import cast
 from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.long_sums import in_parts
 from tvm_nnef.lower.ordered import ordered_function
-from tvm_nnef.lower.prefix_scans import find_scan
 from tvm_nnef.lower.searches import Search, find_search
 from tvm_nnef.lower.symbols import Symbol, occurring, untold
 from tvm_nnef.tvm_support import compat
@@ -87,9 +85,6 @@ def call_formula(
     shapes = [tensor.shape for tensor in (*operands, *results)]
     extra = untold(shapes, used)
     kernel = ordered_function(formula, operands, types, name, extra)
-    scan = find_scan(formula)
-    if scan is not None and not any(map(types.is_unsigned, results)):
-        kernel = kernel.with_attrs(annotation_attributes(scan))
     if extra or occurring(extent for shape in shapes for extent in shape):
         kernel = compat.with_own_symbols(kernel)
     kinds = [compat.tensor_type(t.shape, types.stored[t]) for t in results]
@@ -111,7 +106,7 @@ def _call_search(
     types: FormulaTypes,
     name: str,
 ) -> RelaxExpression:
-    """The call of an annotated kernel that finds the results of a formula."""
+    """The call of a kernel that finds the results of a formula."""
     source = search.operand()
     if source is None:
         values = search.values(f"{name}.values")
@@ -122,17 +117,16 @@ def _call_search(
         first = len(search.kept)
     else:
         data, first = dict(zip(operands, arguments, strict=True))[source[0]], source[1]
-    reduction = ArgReduction(first, len(search.searched), search.largest)
+    axes, largest = range(first, first + len(search.searched)), search.largest
     results = [fill.tensor for fill in formula.fills]
     shape = [literal(size, INDEX_TYPE) for size in results[0].shape]
     dtypes = [types.stored[tensor] for tensor in results]
     dtype = dtypes[0] if len(results) == 1 and dtypes[0] == "int32" else INDEX_TYPE
 
     def indices(data: Any) -> Any:
-        return arg_reduction(data, reduction, shape, search.axes, dtype)
+        return arg_reduction(data, axes, shape, search.axes, dtype, largest=largest)
 
-    attributes = annotation_attributes(reduction)
-    call = call_kernel(builder, indices, [data], name, attributes=attributes)
+    call = call_kernel(builder, indices, [data], name)
     if dtypes == [dtype] and len(search.searched) == 1:
         return call
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tvm import te, tirx
 
-from tvm_nnef.function_attributes import Sort, annotation_attributes
+from tvm_nnef.function_attributes import Sort, sort_attributes
 from tvm_nnef.lower.loops import INDEX, Shape, wide
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
@@ -54,7 +54,7 @@ def sorting_function(
     function: PrimFunction = te.create_prim_func([data, indices], INDEX).without_attr(
         "global_symbol"
     )
-    return function.with_attr(annotation_attributes(sort))
+    return function.with_attr(sort_attributes(sort))
 
 
 def _is_before(

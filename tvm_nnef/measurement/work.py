@@ -19,7 +19,7 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_nnef.function_attributes import Sort, read_annotation
+from tvm_nnef.function_attributes import read_sort
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     CALL,
@@ -63,7 +63,7 @@ def work_of(function: PrimFunction, bounds: Mapping[str, int]) -> Work | None:
     None where it depends on data, or on a symbol that has no value.
     """
     try:
-        if isinstance(read_annotation(function.attrs), Sort):
+        if read_sort(function.attrs) is not None:
             return _sorting(function, bounds)
         count = _Count()
         _statement(function.body, 1, count, bounds)
