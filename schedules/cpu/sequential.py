@@ -10,25 +10,23 @@ in vector lanes, or else a few rows at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tvm import tirx
-from tvm.ir import Call
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
-from tvm_nnef.schedules.machine import CpuModel, bits_of
+from tvm_nnef.schedules.analysis.expressions import loads, substituted
+from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
     dtype_of,
-    is_conditional,
     opaque_block,
     with_opaque_body,
 )
@@ -144,71 +142,41 @@ class Group:
 
     def statement(self) -> tirx.Stmt:
         """The shared loops, and the nests inside."""
-        inner = [] if self.inner is None else [self.inner.dimension]
-        outer = [dimension for dimension in self.dimensions if dimension not in inner]
+        inner = self.inner
+        outer = [each for each in self.dimensions if inner is None or each != inner.dimension]
         counts = [self.dimensions[dimension] for dimension in outer]
-        counts += [] if self.inner is None else [self.inner.tasks]
+        counts += [] if inner is None else [inner.tasks]
 
         def task(indices: list[PrimExpression]) -> tirx.Stmt:
             known = dict(zip(outer, indices, strict=False))
-            return emit.sequence(self._task(known, indices[-1] if indices else None))
+            return emit.sequence(
+                [self._loops(nest, nest.at(known), indices) for nest in self.nests]
+            )
 
         return emit.grid(counts, task, self.dtype, parallel=self.is_parallel)
 
-    def _task(
-        self, indices: Mapping[int, PrimExpression], number: PrimExpression | None
-    ) -> list[tirx.Stmt]:
-        """All nests at some indices of the outer dimensions, for one task of the inner one."""
-        return [self._loops(nest, nest.at(indices), number) for nest in self.nests]
+    def _loops(self, nest: Nest, known: _Values, indices: list[PrimExpression]) -> tirx.Stmt:
+        """The loops of a nest in order; the last index is the number of the task.
 
-    def _loops(self, nest: Nest, known: _Values, number: PrimExpression | None) -> tirx.Stmt:
-        """The loops of a nest in order, and the inner one."""
+        LLVM makes vectors of the innermost one, over rows as well.
+        """
+        loops = {var: extent for var, extent in nest.loops.items() if var not in known}
+        first = known
+        if self.inner is not None:
+            var = nest.independent[self.inner.dimension]
+            start, count = self.inner.task(indices[-1])
+            first = {**known, var: start}
+            loops.pop(var)
+            inside = nest.is_recurrent or self.inner.is_contiguous
+            loops = {**loops, var: count} if inside else {var: count, **loops}
 
-        def step(values: _Values) -> tirx.Stmt:
-            return substituted(nest.body, values)
+        def step(point: list[PrimExpression]) -> tirx.Stmt:
+            steps = dict(zip(loops, point, strict=True))
+            values = {var: first[var] + index if var in first else index
+                      for var, index in steps.items()}  # fmt: skip
+            return substituted(nest.body, {**known, **values})
 
-        if self.inner is None or number is None:
-            return self._ordered(nest, known, step)
-        var = nest.independent[self.inner.dimension]
-        first, count = self.inner.task(number)
-
-        def row(index: PrimExpression) -> tirx.Stmt:
-            return self._ordered(nest, {**known, var: first + index}, step)
-
-        def elements(values: _Values) -> tirx.Stmt:
-            return self._strip(nest, var, count, lambda i: step({**values, var: first + i}))
-
-        if nest.is_recurrent or self.inner.is_contiguous:
-            return self._ordered(nest, {**known, var: first}, elements)
-        return emit.loop(count, row, dtype=self.dtype)
-
-    def _ordered(
-        self, nest: Nest, known: _Values, body: Callable[[_Values], tirx.Stmt]
-    ) -> tirx.Stmt:
-        """The loops over all variables without a value, in order."""
-        var = next((var for var in nest.loops if var not in known), None)
-        if var is None:
-            return body(known)
-
-        def step(index: PrimExpression) -> tirx.Stmt:
-            return self._ordered(nest, {**known, var: index}, body)
-
-        return emit.loop(nest.loops[var], step, name=str(var.name), dtype=self.dtype)
-
-    def _strip(
-        self, nest: Nest, var: tirx.Var, count: sizes.Extent, element: emit.Body
-    ) -> tirx.Stmt:
-        """The innermost loop: vectors, a number of rows written out, or one after the other."""
-        serial = emit.loop(count, element, dtype=self.dtype)
-        if self.inner is None or not nest.is_recurrent or not _fills_vectors(nest, var):
-            # LLVM finds the vectors of steps without dependences, also of those with conditions.
-            return serial
-        if self.inner.is_contiguous:
-            widest = max(bits_of(str(store.buffer.dtype)) for store in nest.stores)
-            return emit.strip(count, self.machine.lanes(widest), element, self.dtype)
-        width = self.inner.width
-        whole = emit.loop(width, element, kind=tirx.ForKind.UNROLLED, dtype=self.dtype)
-        return whole if sizes.is_known(count) else tirx.IfThenElse(count >= width, whole, serial)
+        return emit.grid([*loops.values()], step, self.dtype)
 
 
 def _planned(
@@ -248,13 +216,3 @@ def _rows(group: Group) -> Inner | None:
     rows = group.machine.fma_in_flight
     width = min(extent, rows) if sizes.is_known(extent) else rows
     return Inner(long[-1], extent, width, is_contiguous=False)
-
-
-def _fills_vectors(nest: Nest, lane: tirx.Var) -> bool:
-    """Whether TVM makes vectors of the steps of a loop: all are made, without values inside."""
-    conditions = [test.condition for test in nodes(nest.body, tirx.IfThenElse)]
-    conditions += [call.args[0] for call in nodes(nest.body, Call) if is_conditional(call)]
-    if any(mentions(condition, [lane]) for condition in conditions):
-        return False
-    types = {str(store.buffer.dtype) for store in nest.stores}
-    return "bool" not in types and not nodes(nest.body, tirx.Bind, tirx.AllocBuffer)

@@ -114,7 +114,8 @@ def test_cumulative_sums_at_awkward_sizes(dtype):
     found, _, kernels = build(parts, evaluate=False)
     for pair in zip(found, expected, strict=True):
         np.testing.assert_array_equal(*pair)
-    assert SERIAL not in kernels.values()
+    single = sum(max(shape) == np.prod(shape) for shape in SHAPES)
+    assert [*kernels.values()].count(SERIAL) <= single
 
 
 ROWS, BATCHED = (5, 101), (3, 34, 19)
