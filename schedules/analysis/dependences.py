@@ -62,7 +62,7 @@ def read_nests(function: PrimFunction) -> list[Nest] | None:
     if len(nests) < len(statements):
         return None
     written = [store.buffer for nest in nests for store in nest.stores]
-    return _joined_nests([_with_independent(nest, written) for nest in nests], written)
+    return [_with_independent(nest, written) for nest in nests]
 
 
 def _nest(statement: tirx.Stmt) -> Nest | None:
@@ -102,62 +102,6 @@ def _with_independent(nest: Nest, written: Sequence[tirx.Buffer]) -> Nest:
             found[dimension] = inside[0]
             aligned |= {dimension} if first.same_as(inside[0]) else set()
     return Nest(nest.loops, nest.body, found, frozenset(aligned))
-
-
-def _joined_nests(nests: Sequence[Nest], written: Sequence[tirx.Var]) -> list[Nest]:
-    """The nests, each that only sets the first values of a recurrence joined with it."""
-    found: list[Nest] = []
-    for nest in nests:
-        body = _joined(found[-1], nest) if found and nest.independent else None
-        if body is None:
-            found.append(nest)
-        else:
-            found[-1] = _with_independent(Nest(nest.loops, body, {}), written)
-    return found
-
-
-def _joined(first: Nest, second: Nest) -> tirx.Stmt | None:
-    """The body of one nest that does the same as two; None if the order of accesses would change.
-
-    No step of the second one may access an element that the first one sets in a later step.
-    """
-    loops = list(second.loops)
-    if first.is_recurrent or not second.is_recurrent:
-        return None
-    if not isinstance(first.body, tirx.BufferStore):
-        return None
-    if len(first.loops) != len(loops) or not all(
-        map(sizes.same, first.loops.values(), second.loops.values())
-    ):
-        return None
-    others = [each.buffer for each in second.stores]
-    if any(load.source in others for load in loads(first.body)):
-        return None
-    store = substituted(first.body, dict(zip(first.loops, loops, strict=True)))
-    assert isinstance(store, tirx.BufferStore)
-    accesses = [each.indices for each in second.stores if each.buffer.same_as(store.buffer)]
-    accesses += [load.indices for load in loads(second.body, store.buffer)]
-    for indices in accesses:
-        steps = [_steps_before(var, store.indices, indices) for var in loops]
-        if None in steps or steps < [0] * len(loops):
-            return None
-    after = second.body.seq if isinstance(second.body, tirx.SeqStmt) else [second.body]
-    return tirx.SeqStmt([store, *after])
-
-
-def _steps_before(
-    var: tirx.Var, stored: Sequence[PrimExpression], indices: Sequence[PrimExpression]
-) -> int | None:
-    """The steps of a loop from a store to an access of the same element; None if they vary."""
-    pairs = [pair for pair in zip(stored, indices, strict=True) if mentions(pair[0], [var])]
-    if len(pairs) != 1:
-        return None
-    ((mine, theirs),) = pairs
-    distance = sizes.simplified(mine - theirs)
-    for sign in (1, -1):
-        if sizes.is_known(distance) and sizes.is_known(sizes.simplified(mine - sign * var)):
-            return sign * int(distance)
-    return None
 
 
 def grouped(

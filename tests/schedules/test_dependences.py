@@ -1,4 +1,4 @@
-"""Loop nests that read what they wrote: independent dimensions, and nests that become one."""
+"""Loop nests that read what they wrote: their independent dimensions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def nest(make):
     return statement
 
 
-def recurrence(offset, first=lambda i, j: (i, j)):
-    """``y[first(i, j)] = x[i, j]`` for all elements, then ``y[i, j] += y[i + a, j + b]``."""
+def recurrence(offset):
+    """``y[i, j] = x[i, j]`` for all elements, then ``y[i, j] += y[i + a, j + b]``."""
     x, y = buffer(SHAPE, "float32", "x"), buffer((20, 20), "float32", "y")
 
     def second(i, j):
         return tirx.BufferStore(y, y[i, j] + y[i + offset[0], j + offset[1]], [i, j])
 
-    nests = [nest(lambda i, j: tirx.BufferStore(y, x[i, j], list(first(i, j)))), nest(second)]
+    nests = [nest(lambda i, j: tirx.BufferStore(y, x[i, j], [i, j])), nest(second)]
     return opaque_function("f", [x, y], [y], [], tirx.SeqStmt(nests))
 
 
@@ -38,20 +38,3 @@ def recurrence(offset, first=lambda i, j: (i, j)):
 def test_dimensions_of_equal_indices_are_independent(offset, independent):
     nests = read_nests(recurrence(offset))
     assert set(nests[-1].independent) == independent
-
-
-@pytest.mark.parametrize(("offset", "first", "joined"), [
-    ((-1, 0), lambda i, j: (i, j), True),
-    ((0, -3), lambda i, j: (i, j), True),
-    # Element i + 1 is set in a later step than that which reads it.
-    ((1, 0), lambda i, j: (i, j), False),
-    ((0, 2), lambda i, j: (i, j), False),
-    # The first nest goes the other way.
-    ((-1, 0), lambda i, j: (6 - i, j), False),
-    # Each row of the first nest is set again by the next.
-    ((0, -1), lambda i, j: (0 * i, j), False),
-    # No dimension is independent: the first nest alone has lanes.
-    ((-1, -1), lambda i, j: (i, j), False),
-])  # fmt: skip
-def test_the_first_values_join_a_recurrence_that_reads_none_of_a_later_step(offset, first, joined):
-    assert len(read_nests(recurrence(offset, first))) == (1 if joined else 2)
