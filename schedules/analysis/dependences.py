@@ -10,6 +10,7 @@ touch different elements.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,9 @@ from tvm import s_tir, tirx
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, opaque_block
+
+_LINE = 16
+"""So many neighbours in memory stay together when loops change places: those of a cache line."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,22 +111,46 @@ def _with_independent(nest: Nest, written: Sequence[tirx.Buffer]) -> Nest:
 def grouped(
     nests: Sequence[Nest],
 ) -> list[tuple[tuple[Nest, ...], Mapping[int, sizes.Extent]]]:
-    """Consecutive nests joined as long as they share the loops over some dimension.
+    """The nests in groups that share the loops over some dimensions, with their sizes.
 
-    Each with the sizes of the dimensions that they share.
+    A recurrence is joined with its neighbours as long as they share a dimension, others only if
+    they share all of them.
     """
     groups: list[tuple[tuple[Nest, ...], Mapping[int, sizes.Extent]]] = []
     for nest in nests:
-        own = {dimension: nest.loops[var] for dimension, var in nest.independent.items()}
+        own = _outer_dimensions(nest)
         before, dimensions = groups[-1] if groups else ((), {})
+        joined = (*before, nest)
         shared = {
             dimension: extent
             for dimension, extent in dimensions.items()
-            if all(dimension in each.aligned for each in (*before, nest))
+            if all(dimension in each.aligned for each in joined)
+            and dimension in own
             and sizes.same(extent, own[dimension])
         }
-        if shared:
-            groups[-1] = ((*before, nest), shared)
+        all_shared = len(shared) == len(dimensions) == len(own)
+        if shared and (all_shared or any(each.is_recurrent for each in joined)):
+            groups[-1] = (joined, shared)
         else:
             groups.append(((nest,), own))
     return groups
+
+
+def _outer_dimensions(nest: Nest) -> Mapping[int, sizes.Extent]:
+    """The independent dimensions whose loops may be outside, and their sizes.
+
+    Without a recurrence, neighbours in memory have to stay together: then only the outer loops are
+    taken, or all if the innermost one, whose elements are neighbours, is long.
+    """
+    own = {dimension: nest.loops[var] for dimension, var in nest.independent.items()}
+    if nest.is_recurrent or len(own) == len(nest.loops):
+        return own
+    independent = set(nest.independent.values())
+    *_, (innermost, size) = nest.loops.items()
+    last = nest.independent.get(min(len(store.indices) for store in nest.stores) - 1)
+    if last is innermost and sizes.estimate(size) >= _LINE:
+        return own
+    outer = set(itertools.takewhile(independent.__contains__, nest.loops))
+    return {
+        dimension: own[dimension] for dimension, var in nest.independent.items() if var in outer
+    }

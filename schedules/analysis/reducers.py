@@ -1,6 +1,6 @@
-"""Reducers: how the elements of a reduction or of a prefix scan are combined, by name.
+"""Reducers: how the elements of a reduction are combined, by name.
 
-Also found in expressions of TIR, where max and min that keep NaN are written as ``Select``.
+They are recognised in expressions of TIR, where max and min that keep NaN are ``Select``.
 """
 
 from __future__ import annotations
@@ -40,9 +40,6 @@ UNORDERED_MIN = Reducer("unordered min", tirx.Min, greatest)
 """TVM's min of reals, which treats NaN like its max."""
 AND = Reducer("and", tirx.And, lambda _: tirx.const(True, "bool"))
 OR = Reducer("or", tirx.Or, lambda _: tirx.const(False, "bool"))
-
-NAMED: Mapping[str, Reducer] = {each.name: each for each in (SUM, PRODUCT, MAX, MIN)}
-"""The reducers of numbers by the names that annotations use."""
 
 _NODES: Mapping[type, Reducer] = {
     tirx.Add: SUM,

@@ -1,6 +1,6 @@
-"""Kernels whose reductions run along contiguous elements: the axes of the rows that they share.
+"""Kernels whose reductions run along contiguous elements: the axes that all stages share.
 
-Input: a kernel of stages. Output: the axes that all stages begin with, or None.
+Input: a kernel of stages. Output: the leading axes of all stages, or None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def with_cheap_inside(kernel: Kernel) -> Kernel:
 
 
 def rows_of(kernel: Kernel) -> Sequence[Axis] | None:
-    """The axes that all stages have in front: those of the reductions' results."""
+    """The leading axes that all stages share: those of the results of the reductions."""
     reductions = [stage for stage in kernel.stages if stage.reduced]
     if not reductions:
         return None
@@ -51,7 +51,7 @@ def rows_of(kernel: Kernel) -> Sequence[Axis] | None:
 
 
 def _row_rank(stage: Stage) -> int:
-    """How many axes a stage has in front of those of extent 1 at its end."""
+    """The number of axes of a stage without the trailing ones of size 1."""
     rank = len(stage.axes)
     while rank and stage.axes[rank - 1].is_unit:
         rank -= 1
@@ -59,7 +59,7 @@ def _row_rank(stage: Stage) -> int:
 
 
 def _stays_in_row(stage: Stage, kernel: Kernel, rank: int) -> bool:
-    """Whether a stage reads of the other stages its own row only."""
+    """Whether a stage reads only its own row of other stages."""
     for load in loads(stage.value):
         if kernel.stage_of(load.source) is None:
             continue
@@ -71,7 +71,7 @@ def _stays_in_row(stage: Stage, kernel: Kernel, rank: int) -> bool:
 
 
 def _is_contiguous(stage: Stage) -> bool:
-    """Whether the last reduced axis runs through neighbouring elements, and nothing else does."""
+    """Whether the last reduced axis, and no other, runs through neighbouring elements."""
     last = stage.reduced[-1]
     for load in loads(stage.value):
         is_last = True

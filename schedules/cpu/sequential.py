@@ -45,15 +45,14 @@ _Values = Mapping[tirx.Var, PrimExpression]
 def match(function: PrimFunction, machine: CpuModel) -> SequentialPlan | None:
     """The plan for a function with independent loops; None for other functions.
 
-    Nests that read nothing of what they write are taken only if all of their loops are
-    independent: in another order the others may run across memory.
+    That is one with a recurrence in independent rows, or with enough work to run in parallel.
     """
     nests = read_nests(function)
     if nests is None:
         return None
     groups = [_planned(*group, machine) for group in grouped(nests)]
     gains = any(nest.is_recurrent and group.dimensions for group in groups for nest in group.nests)
-    if not gains and any(len(nest.independent) < len(nest.loops) for nest in nests):
+    if not gains and not any(group.is_parallel for group in groups):
         return None
     return SequentialPlan(tuple(groups))
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from scipy.signal import lfilter
+from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef import schedules
@@ -19,7 +20,7 @@ from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.pipeline import compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.runtime import Executable
-from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.expressions import loads, nodes
 from tvm_nnef.tvm_support.compat import prim_functions
 
 SERIAL = "ordered"
@@ -285,6 +286,42 @@ def test_sums_into_rows_that_data_name():
     np.add.at(expected, rows, x)
     np.testing.assert_array_equal(found[0], expected)
     assert SERIAL not in kernels.values()
+
+
+SCATTERED = {
+    # The indices of rows come from data: the elements of each row are independent.
+    "rows": ((60, 900), (40, 900), "y[i,j] = x[i,j], i < 60, j < 900;"
+             " y[n[k,],j] := u[k,j], k < 40, j < 900"),
+    # Indices inside of each batch come from data: the batches are independent.
+    "batches": ((40, 70, 16), (40, 60, 16), "y[i,j,k] = x[i,j,k], i < 40, j < 70, k < 16;"
+                " y[i,n[i,]+j,k] := u[i,j,k], i < 40, j < 60, k < 16"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCATTERED)
+def test_scattered_slices_are_written_in_parallel(name):
+    shape, update, lower = SCATTERED[name]
+    x, u = normal(*shape), normal(*update, seed=1)
+    n = np.random.default_rng(1).integers(0, 9, 40).astype("int32")
+    ports = f"x: real{list(shape)}; u: real{list(update)}; n: int[40];"
+    model = tvm_nnef.load_model(
+        f"operator f {{ @input {{ {ports} }} @output {{ y: real{list(shape)}; }}\n"
+        f"  @lower {{ {lower}; }} }}\n"
+        f"graph G {{ @input {{ {ports} }} @output {{ y: real[~..]; }}\n"
+        "@compose { y = f(x, u, n); } }"
+    )
+    stages = compile_phases(tvm_nnef.from_nnef(model), "native")
+    (kernel,) = prim_functions(stages["schedule"]).values()
+    loops = [loop for loop in nodes(kernel.body, tirx.For) if loop.kind == tirx.ForKind.PARALLEL]
+    assert len(loops) == 2
+    expected = x.copy()
+    for k in range(40):
+        if name == "rows":
+            expected[n[k]] = u[k]
+        else:
+            expected[k, n[k] : n[k] + 60] = u[k]
+    (found,) = Executable(stages["code"])(x, u, n)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_infinities_signs_of_zero_and_what_is_no_number():

@@ -11,11 +11,12 @@ import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import compile_kernel, run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.function_attributes import Sort
+from tvm_nnef.function_attributes import SORT, Sort
 from tvm_nnef.lower.sorting import sorting_function
-from tvm_nnef.schedules.cpu import strategies
+from tvm_nnef.schedules.cpu import sort, strategies
 from tvm_nnef.schedules.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.dividends import with_hidden_dividends
+from tvm_nnef.schedules.machine.model import CpuModel
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 KINDS = 7
@@ -170,6 +171,20 @@ def test_any_axis(shape: tuple[int, ...], axis: int, dynamic: bool, dtype: str) 
     found = tvm_nnef.build(module, progress=False)(data)
     for actual, wanted in zip(found, tvm_nnef.evaluate(text, data), strict=True):
         np.testing.assert_array_equal(np.asarray(actual, wanted.dtype), wanted)
+
+
+@pytest.mark.parametrize(("rows", "parallel"), [(1, "False"), (1000, "True")])
+def test_rows_run_in_parallel_if_there_is_enough_work(rows: int, parallel: str) -> None:
+    function = sorting_function((rows, 100), 5, "float32", Sort(largest=True))
+    plan = sort.match(function, CpuModel(256, 16))
+    assert plan is not None
+    assert plan.decisions() == {"keys": "int32", "kept": "5", "parallel": parallel}
+    assert plan.cost > 0
+
+
+def test_functions_without_an_annotation_are_not_sorted() -> None:
+    function = sorting_function((4, 100), 5, "float32", Sort(largest=True))
+    assert sort.match(function.without_attr(SORT), CpuModel(256, 16)) is None
 
 
 FORMULA = """
