@@ -23,10 +23,6 @@ class Reducer:
     combine: Combination
     identity: Callable[[str], PrimExpression]
 
-    def is_exact(self, dtype: str) -> bool:
-        """Whether the result is the same in any order of the elements."""
-        return dtype.startswith(("int", "uint", "bool")) or self not in (SUM, PRODUCT)
-
 
 SUM = Reducer("sum", tirx.Add, lambda dtype: tirx.const(0, dtype))
 PRODUCT = Reducer("product", tirx.Mul, lambda dtype: tirx.const(1, dtype))

@@ -11,7 +11,10 @@ from tvm_nnef.schedules.analysis import reducers
 VALUES = {"int32": (-7, 0, 5), "float32": (-1.5, 0.0, float("inf"), float("-inf"))}
 
 
-@pytest.mark.parametrize("reducer", reducers.NAMED.values(), ids=lambda each: each.name)
+OF_NUMBERS = (reducers.SUM, reducers.PRODUCT, reducers.MAX, reducers.MIN)
+
+
+@pytest.mark.parametrize("reducer", OF_NUMBERS, ids=lambda each: each.name)
 @pytest.mark.parametrize("dtype", VALUES)
 def test_an_identity_changes_nothing(reducer, dtype):
     for value in VALUES[dtype]:
@@ -39,11 +42,3 @@ def test_expressions_are_read_as_reducers(function, dtype, expected):
     if found is not None:
         assert found[0] is expected
         assert {found[1].name, found[2].name} == {"a", "b"}
-
-
-@pytest.mark.parametrize(("reducer", "dtype", "exact"), [
-    (reducers.SUM, "float32", False), (reducers.SUM, "int64", True),
-    (reducers.PRODUCT, "float64", False), (reducers.MAX, "float32", True),
-])  # fmt: skip
-def test_only_sums_and_products_of_reals_depend_on_the_order(reducer, dtype, exact):
-    assert reducer.is_exact(dtype) is exact
