@@ -96,7 +96,7 @@ class SortPlan(Plan):
 
         def row(at: Sequence[PrimExpression]) -> tirx.Stmt:
             def key(index: PrimExpression) -> PrimExpression:
-                return _key(data[(*at, index)], self.key_type, self.sort)
+                return _key(tirx.BufferLoad(data, [*at, index]), self.key_type, self.sort)
 
             def put(rank: PrimExpression, index: PrimExpression) -> None:
                 IR.buffer_store(indices, tirx.Cast(_INDEX, index), [*at, rank])
@@ -113,7 +113,7 @@ def _number(value: sizes.Extent) -> PrimExpression:
 
 def _variable(value: PrimExpression) -> Buffer:
     """A buffer of one element, which has a value."""
-    buffer = IR.alloc_buffer((1,), dtype_of(value), scope="local")
+    buffer: Buffer = IR.alloc_buffer((1,), dtype_of(value), scope="local")
     IR.buffer_store(buffer, value, [0])
     return buffer
 
