@@ -10,7 +10,8 @@ import math
 
 from tvm import tirx
 
-from tvm_nnef.schedules.codegen.lanes import ROUND, Expression, Lanes
+from tvm_nnef.schedules.codegen.lanes import ROUND, Lanes
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 _EXP = (1.3814613129837325e-3, 8.368709828074895e-3, 4.166838736392059e-2,
         1.6666520689790593e-1, 4.9999993451695296e-1, 1.0, 1.0)  # fmt: skip
@@ -29,66 +30,43 @@ _LN2 = (0.693359375, -2.12194440e-4)
 """ln(2) as the sum of a number of few bits, whose small multiples are exact, and the rest."""
 
 
-def exp(number: Lanes, x: Expression) -> Expression:
+def exp(number: Lanes, x: PrimExpression) -> PrimExpression:
     """e^x."""
-
-    def of(t: Expression) -> Expression:
-        infinite_or_nan = t + number.real(math.inf)
-        return tirx.Select(t <= number.real(_HIGHEST), _exp(number, t), infinite_or_nan)
-
-    return _scaled_exp(number, x) if number.scales else number.let(x, of)
+    if number.scales:
+        return _scaled_exp(number, x)
+    t = number.once(x)
+    return tirx.Select(t <= _HIGHEST, _exp(number, t), t + math.inf)
 
 
-def _scaled_exp(number: Lanes, x: Expression) -> Expression:
+def _scaled_exp(number: Lanes, x: PrimExpression) -> PrimExpression:
     """2^n times a polynomial, by the instruction for that, which takes every n."""
-
-    def of_limited(t: Expression) -> Expression:
-        return number.let(_nearest(number, t), lambda rounded: of_rounded(t, rounded))
-
-    def of_rounded(t: Expression, rounded: Expression) -> Expression:
-        value = number.let(_rest(number, t, rounded), lambda r: number.polynomial(r, _EXP))
-        return number.scaled(value, rounded - number.real(ROUND))
-
-    return number.let(number.limited(x, _LOWEST, _HIGHEST + 1), of_limited)
+    rounded, rest = _divided(number, number.limited(x, _LOWEST, _HIGHEST + 1))
+    value = number.once(number.polynomial(rest, _EXP))
+    return number.scaled(value, rounded - ROUND)
 
 
-def _exp(number: Lanes, x: Expression, *, negative: bool = False) -> Expression:
+def _exp(number: Lanes, x: PrimExpression, *, negative: bool = False) -> PrimExpression:
     """2^n times a polynomial; right if x is not too large, and not NaN.
 
     n is added to the exponent of the polynomial's value, as bits. Results that may be subnormal get
     the last of their powers of two by a multiplication.
     """
-
-    def of_limited(t: Expression) -> Expression:
-        return number.let(_nearest(number, t), lambda rounded: of_rounded(t, rounded))
-
-    def of_rounded(t: Expression, rounded: Expression) -> Expression:
-        rest = _rest(number, t, rounded)
-        return scaled(number.let(rest, lambda r: number.polynomial(r, _EXP)), t, rounded)
-
-    def scaled(value: Expression, t: Expression, rounded: Expression) -> Expression:
-        exponent = number.bits(rounded, "int32") << number.whole(23)
-        bits = number.bits(value, "int32") + exponent
-        more, factor = number.whole(_BELOW << 23), number.real(2.0**-_BELOW)
-        if negative:
-            return number.bits(bits + more, "float32") * factor
-        below = t < number.real(0.0)
-        larger = bits + tirx.Select(below, more, number.whole(0))
-        return number.bits(larger, "float32") * tirx.Select(below, factor, number.real(1.0))
-
-    lowest = number.real(_LOWEST)
-    return number.let(tirx.Select(x < lowest, lowest, x), of_limited)
+    t = number.once(number.select(x < _LOWEST, _LOWEST, x))
+    rounded, rest = _divided(number, t)
+    value = number.polynomial(rest, _EXP)
+    bits = number.bits(value) + (number.bits(rounded) << 23)
+    more, factor = _BELOW << 23, 2.0**-_BELOW
+    if negative:
+        return number.of_bits(bits + more) * factor
+    larger = bits + number.select(t < 0.0, more, 0)
+    return number.of_bits(larger) * number.select(t < 0.0, factor, 1.0)
 
 
-def _nearest(number: Lanes, x: Expression) -> Expression:
-    """The number of multiples of ln(2) nearest to x, with ``ROUND`` added to it."""
-    return x * number.real(1 / math.log(2)) + number.real(ROUND)
-
-
-def _rest(number: Lanes, x: Expression, rounded: Expression) -> Expression:
-    """The difference of x and a multiple of ln(2), whose number has ``ROUND`` added to it."""
-    whole = rounded - number.real(ROUND)
-    return x - whole * number.real(_LN2[0]) - whole * number.real(_LN2[1])
+def _divided(number: Lanes, x: PrimExpression) -> tuple[tirx.Var, tirx.Var]:
+    """The number of multiples of ln(2) nearest to x, with ``ROUND`` added to it, and the rest."""
+    rounded = number.once(x * (1 / math.log(2)) + ROUND)
+    whole = rounded - ROUND
+    return rounded, number.once(x - whole * _LN2[0] - whole * _LN2[1])
 
 
 _LOG = (-0.07634497756047279, 0.12761577535181337, -0.1316018216194457, 0.14201757917048624,
@@ -100,88 +78,50 @@ _NORMAL = 2.0**-126
 _SHIFT = 23
 
 
-def log(number: Lanes, x: Expression) -> Expression:
+def log(number: Lanes, x: PrimExpression) -> PrimExpression:
     """The exponent times ln(2), and a polynomial of the mantissa; subnormals are scaled first."""
-
-    def of_argument(x: Expression) -> Expression:
-        tiny = x < number.real(_NORMAL)
-        normal = x * tirx.Select(tiny, number.real(2.0**_SHIFT), number.real(1.0))
-        bias = tirx.Select(tiny, number.whole(126 + _SHIFT), number.whole(126))
-        value = number.let(number.bits(normal, "int32"), lambda bits: split(bits, bias))
-        zero, infinite = number.real(0.0), number.real(math.inf)
-        finite = tirx.Select(x < infinite, value, x)
-        positive = tirx.Select(x < zero, number.real(math.nan), finite)
-        return tirx.Select(tirx.EQ(x, zero), number.real(-math.inf), positive)
-
-    def split(bits: Expression, bias: Expression) -> Expression:
-        exponent = (bits >> number.whole(23)) - bias
-        half = (bits & number.whole(0x007FFFFF)) | number.whole(0x3F000000)
-        mantissa = number.bits(half, "float32")
-        return number.let(mantissa, lambda m: joined(m, number.cast(exponent, "float32")))
-
-    def joined(mantissa: Expression, exponent: Expression) -> Expression:
-        below = mantissa < number.real(math.sqrt(0.5))
-        zero, one = number.real(0.0), number.real(1.0)
-        rest = mantissa - one + tirx.Select(below, mantissa, zero)
-        power = exponent - tirx.Select(below, one, zero)
-        return number.let(rest, lambda r: number.let(power, lambda e: total(r, e)))
-
-    def total(r: Expression, e: Expression) -> Expression:
-        square = r * r
-        tail = number.polynomial(r, _LOG) * r * square
-        tail = tail + e * number.real(_LN2[1]) - square * number.real(0.5)
-        return r + tail + e * number.real(_LN2[0])
-
-    return number.let(x, of_argument)
+    x = number.once(x)
+    tiny = x < _NORMAL
+    bits = number.once(number.bits(x * number.select(tiny, 2.0**_SHIFT, 1.0)))
+    exponent = (bits >> 23) - number.select(tiny, 126 + _SHIFT, 126)
+    mantissa = number.once(number.of_bits((bits & 0x007FFFFF) | 0x3F000000))
+    below = mantissa < math.sqrt(0.5)
+    r = number.once(mantissa - 1.0 + number.select(below, mantissa, 0.0))
+    e = number.once(number.cast(exponent, "float32") - number.select(below, 1.0, 0.0))
+    square = r * r
+    tail = number.polynomial(r, _LOG) * r * square + e * _LN2[1] - square * 0.5
+    value = r + tail + e * _LN2[0]
+    positive = number.select(x < 0.0, math.nan, number.select(x < math.inf, value, x))
+    return number.select(x.equal(0.0), -math.inf, positive)
 
 
-def sigmoid(number: Lanes, x: Expression) -> Expression:
+def sigmoid(number: Lanes, x: PrimExpression) -> PrimExpression:
     """1 / (1 + e^-x), computed of -|x|, so that small results are precise."""
-
-    def quotient(x: Expression, power: Expression) -> Expression:
-        one = number.real(1.0)
-        above = tirx.Select(x < number.real(0.0), power, one)
-        whole = above / (one + power)
-        return tirx.Select(x <= number.real(math.inf), whole, x)
-
-    def of_argument(x: Expression) -> Expression:
-        negative = number.real(0.0) - number.size(x)
-        by_bits = not number.scales
-        power = _exp(number, negative, negative=True) if by_bits else _scaled_exp(number, negative)
-        return number.let(power, lambda p: quotient(x, p))
-
-    return number.let(x, of_argument)
+    x = number.once(x)
+    negative = 0.0 - number.size(x)
+    scaled = number.scales
+    power = _scaled_exp(number, negative) if scaled else _exp(number, negative, negative=True)
+    p = number.once(power)
+    return tirx.Select(x <= math.inf, number.select(x < 0.0, p, 1.0) / (p + 1.0), x)
 
 
 _ONE = 9.02
 """Above it the hyperbolic tangent is 1."""
 
 
-def tanh(number: Lanes, x: Expression) -> Expression:
+def tanh(number: Lanes, x: PrimExpression) -> PrimExpression:
     """The hyperbolic tangent: p / (p + 2) of p = e^2x - 1, which is 2^n q + (2^n - 1).
 
     If x is small n is 0 and p is q, so that no digits are lost.
     """
-
-    def of_argument(x: Expression) -> Expression:
-        size = number.size(x)
-        largest = number.real(_ONE)
-        limited = tirx.Select(size > largest, largest, size)
-        return number.with_sign(number.let(limited + limited, of_double), x)
-
-    def of_double(t: Expression) -> Expression:
-        return number.let(_nearest(number, t), lambda rounded: of_rounded(t, rounded))
-
-    def of_rounded(t: Expression, rounded: Expression) -> Expression:
-        exponent = number.bits(rounded, "int32") << number.whole(23)
-        power = number.bits(exponent + number.whole(127 << 23), "float32")
-        rest = number.let(
-            _rest(number, t, rounded), lambda r: number.polynomial(r, _EXP[:-2]) * (r * r) + r
-        )
-        whole = number.let(power, lambda p: p * rest + (p - number.real(1.0)))
-        return number.let(whole, lambda p: p / (p + number.real(2.0)))
-
-    return number.let(x, of_argument)
+    x = number.once(x)
+    size = number.once(number.size(x))
+    limited = number.once(number.select(size > _ONE, _ONE, size))
+    rounded, r = _divided(number, number.once(limited + limited))
+    power = number.once(number.of_bits((number.bits(rounded) << 23) + (127 << 23)))
+    rest = number.polynomial(r, _EXP[:-2]) * (r * r) + r
+    p = number.once(power * rest + (power - 1.0))
+    return number.with_sign(p / (p + 2.0), x)
 
 
 _ERF = (
@@ -196,15 +136,10 @@ _ERF_LIMIT = 3.95
 """Above it the error function is 1."""
 
 
-def erf(number: Lanes, x: Expression) -> Expression:
+def erf(number: Lanes, x: PrimExpression) -> PrimExpression:
     """The error function: x times a quotient of polynomials."""
-    above, below = _ERF
-
-    def of_limited(t: Expression) -> Expression:
-        def of_square(square: Expression) -> Expression:
-            # The quotient first: the product with a tiny number would lose bits.
-            return number.polynomial(square, above) / number.polynomial(square, below) * t
-
-        return number.limited(number.let(t * t, of_square), -1.0, 1.0)
-
-    return number.let(number.limited(x, -_ERF_LIMIT, _ERF_LIMIT), of_limited)
+    t = number.limited(x, -_ERF_LIMIT, _ERF_LIMIT)
+    square = number.once(t * t)
+    above, below = (number.polynomial(square, each) for each in _ERF)
+    # The quotient first: the product with a tiny number would lose bits.
+    return number.limited(above / below * t, -1.0, 1.0)

@@ -1,115 +1,123 @@
 """Arithmetic in the lanes of a vector: what functions of real numbers are written with.
 
-Input: operands of one width, scalars or vectors. Output: expressions of the same width.
+Input: operands of one width, scalars or vectors. Output: expressions of the same width. TVM
+broadcasts the numbers that they are combined with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 from tvm import tirx
+from tvm.ir import PrimType
 
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.machine.model import Special
 from tvm_nnef.tvm_support.compat import PrimExpression, lanes_of, typed
-
-Expression: TypeAlias = PrimExpression
 
 ROUND = 1.5 * 2**23
 """Adding it to a number rounds to the nearest integer, which is in the low bits of the sum."""
 
 
 class Lanes:
-    """Makes constants and operations of the width of a vector."""
+    """Makes operations of the width of a vector, and names the values that several of them use."""
 
-    def __init__(self, kind: Any, machine: CpuModel) -> None:
+    def __init__(self, kind: PrimType, machine: CpuModel) -> None:
         """Takes the type of the call that is replaced, and the CPU."""
         self.lanes = lanes_of(kind)
         self._machine = machine
         self._scaled_lanes = machine.widest(Special.SCALE)
+        self._named: list[tuple[tirx.Var, PrimExpression]] = []
         self.scales = bool(self._scaled_lanes) and self.lanes % self._scaled_lanes == 0
 
-    def real(self, value: float, dtype: str = "float32") -> Expression:
-        """A constant in all lanes."""
-        return self._wide(tirx.const(value, dtype))
+    def once(self, value: PrimExpression) -> tirx.Var:
+        """A value that is computed once, however often it is used."""
+        var = tirx.Var("t", value.ty)
+        self._named.append((var, value))
+        return var
 
-    def whole(self, value: int) -> Expression:
-        """An int32 constant in all lanes."""
-        return self._wide(tirx.const(value, "int32"))
+    def with_named(self, result: PrimExpression) -> PrimExpression:
+        """A result with the values that were named on the way to it."""
+        for var, value in reversed(self._named):
+            result = tirx.Let(var, value, result)
+        return result
 
-    def cast(self, value: Expression, dtype: str) -> Expression:
+    def select(
+        self,
+        condition: PrimExpression,
+        value: PrimExpression | float,
+        other: PrimExpression | float,
+    ) -> PrimExpression:
+        """In each lane one of two values; a number is one in float32, or int32 if it is an int."""
+        return tirx.Select(condition, self._all(value), self._all(other))
+
+    def cast(self, value: PrimExpression, dtype: str) -> PrimExpression:
         """The nearest value of another type, for ints towards zero."""
         return tirx.Cast(typed(dtype, self.lanes), value)
 
-    def bits(self, value: Expression, dtype: str) -> Expression:
-        """The same bits as another type."""
-        return tirx.call_intrin(typed(dtype, self.lanes), "tirx.reinterpret", value)
+    def bits(self, value: PrimExpression) -> PrimExpression:
+        """The bits of a real number, as int32."""
+        return tirx.call_intrin(typed("int32", self.lanes), "tirx.reinterpret", value)
 
-    def square_root(self, value: Expression) -> Expression:
+    def of_bits(self, bits: PrimExpression) -> PrimExpression:
+        """The real number that has some bits."""
+        return tirx.call_intrin(typed("float32", self.lanes), "tirx.reinterpret", bits)
+
+    def square_root(self, value: PrimExpression) -> PrimExpression:
         """The square root."""
         return tirx.call_intrin(typed("float32", self.lanes), "tirx.sqrt", value)
 
-    def let(self, value: Expression, body: Callable[[Any], Expression]) -> Expression:
-        """The body with a value computed once."""
-        var = tirx.Var("t", value.ty)
-        return tirx.Let(var, value, body(var))
-
-    def polynomial(self, x: Expression, coefficients: Sequence[float]) -> Expression:
+    def polynomial(self, x: PrimExpression, coefficients: Sequence[float]) -> PrimExpression:
         """The value of a polynomial, the highest coefficient first."""
-        total = self.real(coefficients[0])
+        value = self._all(coefficients[0])
         for coefficient in coefficients[1:]:
-            total = total * x + self.real(coefficient)
-        return total
+            value = value * x + coefficient
+        return value
 
-    def scaled(self, x: Expression, powers: Expression) -> Expression:
+    def scaled(self, x: PrimExpression, powers: PrimExpression) -> PrimExpression:
         """A value times an integer power of two, rounded once, if the machine ``scales``."""
         everywhere, nearest = tirx.const(-1, "int16"), tirx.const(4, "int32")
         width = self._scaled_lanes
+        name = self._machine.intrinsic(Special.SCALE, width)
 
-        def part(first: int) -> Expression:
+        def part(first: int) -> PrimExpression:
             lanes = [*range(first, first + width)]
             whole = self.lanes == width
             a, b = (each if whole else tirx.Shuffle([each], lanes) for each in (x, powers))
             kind = typed("float32", width)
-            name = self._machine.intrinsic(Special.SCALE, width)
             return tirx.call_llvm_pure_intrin(kind, name, a, b, a, everywhere, nearest)
 
-        parts = [part(first) for first in range(0, self.lanes, width)]
-        return parts[0] if len(parts) == 1 else tirx.Shuffle(parts, list(range(self.lanes)))
+        return _joined([part(first) for first in range(0, self.lanes, width)], self.lanes)
 
-    def limited(self, x: Expression, lowest: float, highest: float) -> Expression:
+    def limited(self, x: PrimExpression, lowest: float, highest: float) -> tirx.Var:
         """The value clamped to two limits; NaN stays."""
-        high, low = self.real(highest), self.real(lowest)
+        t = self.once(x)
+        t = self.once(self.select(t > highest, highest, t))
+        return self.once(self.select(t < lowest, lowest, t))
 
-        def below(x: Expression) -> Expression:
-            return self.let(tirx.Select(x > high, high, x), above)
-
-        def above(x: Expression) -> Expression:
-            return tirx.Select(x < low, low, x)
-
-        return self.let(x, below)
-
-    def size(self, x: Expression) -> Expression:
+    def size(self, x: PrimExpression) -> PrimExpression:
         """The absolute value."""
-        return self.bits(self.bits(x, "int32") & self.whole(0x7FFFFFFF), "float32")
+        return self.of_bits(self.bits(x) & 0x7FFFFFFF)
 
-    def with_sign(self, size: Expression, x: Expression) -> Expression:
+    def with_sign(self, size: PrimExpression, x: PrimExpression) -> PrimExpression:
         """A non-negative value with the sign of another one."""
-        sign = self.bits(x, "int32") & self.whole(-(2**31))
-        return self.bits(self.bits(size, "int32") | sign, "float32")
+        return self.of_bits(self.bits(size) | (self.bits(x) & -(2**31)))
 
-    def from_c_library(self, name: str, *operands: Expression) -> Expression:
+    def from_c_library(self, name: str, *operands: PrimExpression) -> PrimExpression:
         """A scalar function of the C library, called for one lane after the other."""
         dtype = str(operands[0].ty.dtype).split("x")[0]
         called = name + ("f" if dtype == "float32" else "")
         if self.lanes == 1:
             return tirx.call_pure_extern(dtype, called, *operands)
-        calls = [
-            tirx.call_pure_extern(dtype, called, *(tirx.Shuffle([x], [lane]) for x in operands))
-            for lane in range(self.lanes)
-        ]
-        return tirx.Shuffle(calls, list(range(self.lanes)))
+        each = ([tirx.Shuffle([x], [lane]) for x in operands] for lane in range(self.lanes))
+        return _joined([tirx.call_pure_extern(dtype, called, *lane) for lane in each], self.lanes)
 
-    def _wide(self, scalar: Expression) -> Expression:
+    def _all(self, value: PrimExpression | float) -> PrimExpression:
+        if not isinstance(value, (int, float)):
+            return value
+        scalar = tirx.const(value, "int32" if isinstance(value, int) else "float32")
         return scalar if self.lanes == 1 else tirx.Broadcast(scalar, self.lanes)
+
+
+def _joined(parts: Sequence[PrimExpression], lanes: int) -> PrimExpression:
+    return parts[0] if len(parts) == 1 else tirx.Shuffle(parts, list(range(lanes)))

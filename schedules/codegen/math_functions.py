@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.codegen import exponentials
-from tvm_nnef.schedules.codegen.lanes import Expression, Lanes
-from tvm_nnef.schedules.machine import GENERIC, CpuModel, cpu_model
+from tvm_nnef.schedules.codegen.lanes import Lanes
+from tvm_nnef.schedules.machine import GENERIC, cpu_model
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, lanes_of, typed
 
 
@@ -31,33 +30,30 @@ def expand(function: PrimFunction) -> PrimFunction:
     target = (function.attrs or {}).get("target")
     machine = GENERIC if target is None else cpu_model(target)
 
-    def expanded(call: PrimExpression) -> PrimExpression:
-        return _expanded(call, machine)
+    def expanded(call: Call) -> PrimExpression:
+        name = str(getattr(call.op, "name", "")).removeprefix("tirx.")
+        if name not in _FUNCTIONS and name not in _ONLY_SCALAR:
+            return call
+        scalar = str(call.ty.dtype).split("x")[0]
+        if scalar == "float16":
+            wide = typed("float32", lanes_of(call.ty))
+            single = (tirx.Cast(wide, each) for each in call.args)
+            return tirx.Cast(call.ty, expanded(tirx.call_intrin(wide, call.op, *single)))
+        number = Lanes(call.ty, machine)
+        make = _FUNCTIONS.get(name) if scalar == "float32" else None
+        made = None if make is None else make(number, *call.args)
+        if made is not None:
+            return number.with_named(made)
+        if name in _ONLY_SCALAR and scalar in ("float32", "float64"):
+            return number.from_c_library(name, *call.args)
+        return call
 
     def remainder(modulus: tirx.Mod) -> PrimExpression:
-        if str(modulus.ty.dtype).split("x")[0] not in ("float16", "float32", "float64"):
+        if not str(modulus.ty.dtype).startswith("float"):
             return modulus
         return expanded(tirx.call_intrin(modulus.ty, "tirx.fmod", modulus.a, modulus.b))
 
     return tvm_ffi.structural_map(function, [(Call, expanded), (tirx.Mod, remainder)])
-
-
-def _expanded(call: PrimExpression, machine: CpuModel) -> PrimExpression:
-    assert isinstance(call, Call)
-    name = str(getattr(call.op, "name", "")).removeprefix("tirx.")
-    if name not in _FUNCTIONS and name not in _ONLY_SCALAR:
-        return call
-    scalar = str(call.ty.dtype).split("x")[0]
-    if scalar == "float16":
-        return _in_float32(call, machine)
-    make = _FUNCTIONS.get(name)
-    if make is not None and scalar == "float32":
-        made = make(Lanes(call.ty, machine), *call.args)
-        if made is not None:
-            return made
-    if name in _ONLY_SCALAR and scalar in ("float32", "float64"):
-        return Lanes(call.ty, machine).from_c_library(name, *call.args)
-    return call
 
 
 _ONLY_SCALAR = frozenset((
@@ -67,70 +63,39 @@ _ONLY_SCALAR = frozenset((
 """Functions that LLVM has for scalars only, or that TVM computes imprecisely."""
 
 
-def _in_float32(call: Any, machine: CpuModel) -> PrimExpression:
-    """A call of half precision, computed in single precision."""
-    wide = typed("float32", lanes_of(call.ty))
-    made = tirx.call_intrin(wide, call.op, *(tirx.Cast(wide, a) for a in call.args))
-    return tirx.Cast(call.ty, _expanded(made, machine))
-
-
-def _pow(number: Lanes, x: Expression, exponent: Expression) -> Expression | None:
+def _pow(number: Lanes, x: PrimExpression, exponent: PrimExpression) -> PrimExpression | None:
     """Powers that are products of square roots, and integer powers of two; None for others."""
-    if _is_two(x) and _is_whole(exponent):
-        return _power_of_two(number, exponent)
-    while isinstance(exponent, tirx.Broadcast):
-        exponent = exponent.value
-    if not isinstance(exponent, tirx.FloatImm):
+    base, power = (_scalar(each) for each in (x, exponent))
+    if isinstance(base, tirx.FloatImm) and float(base.value) == 2.0:
+        whole = isinstance(power, tirx.Cast) and "int" in str(power.value.ty.dtype)
+        return _power_of_two(number, exponent) if whole else None
+    if not isinstance(power, tirx.FloatImm) or float(power.value) not in (0.5, 0.75, 2.0, 3.0):
         return None
-    match float(exponent.value):
-        case 2.0:
-            return number.let(x, lambda y: y * y)
-        case 3.0:
-            return number.let(x, lambda y: y * y * y)
-        case 0.5:
-            return _finite(number, x, number.square_root(x))
-        case 0.75:
-            root = number.square_root(x)
-            return _finite(number, x, number.let(root, lambda r: r * number.square_root(r)))
-        case _:
-            return None
+    x = number.once(x)
+    if power.value >= 2.0:
+        return x * x if power.value == 2.0 else x * x * x
+    root = number.once(number.square_root(x))
+    value = root if power.value == 0.5 else root * number.square_root(root)
+    # The root of minus infinity is NaN.
+    return number.select(x.equal(-math.inf), math.inf, value)
 
 
-def _is_two(value: Any) -> bool:
-    while isinstance(value, tirx.Broadcast):
-        value = value.value
-    return isinstance(value, tirx.FloatImm) and float(value.value) == 2.0
+def _scalar(value: PrimExpression) -> PrimExpression:
+    """What is broadcast to all lanes."""
+    return value.value if isinstance(value, tirx.Broadcast) else value
 
 
-def _is_whole(value: Any) -> bool:
-    """Whether a real was cast from an integer."""
-    while isinstance(value, tirx.Broadcast):
-        value = value.value
-    return isinstance(value, tirx.Cast) and "int" in str(value.value.ty.dtype)
-
-
-def _power_of_two(number: Lanes, exponent: Expression) -> Expression:
+def _power_of_two(number: Lanes, exponent: PrimExpression) -> PrimExpression:
     """Two to the power of an integer, as a product of two powers whose exponents are its halves.
 
     Both are made from the bits of their exponents; only the product may be 0 or infinite.
     """
-
-    def power(whole: Expression) -> Expression:
-        return number.bits((whole + number.whole(127)) << number.whole(23), "float32")
-
-    def product(whole: Expression) -> Expression:
-        return number.let(whole >> number.whole(1), lambda half: power(half) * power(whole - half))
-
-    return number.let(number.cast(number.limited(exponent, -252.0, 254.0), "int32"), product)
+    whole = number.once(number.cast(number.limited(exponent, -252.0, 254.0), "int32"))
+    half = number.once(whole >> 1)
+    return number.of_bits((half + 127) << 23) * number.of_bits((whole - half + 127) << 23)
 
 
-def _finite(number: Lanes, x: Expression, power: Expression) -> Expression:
-    """A power of minus infinity is infinity, where its root would be NaN."""
-    infinite = number.real(math.inf)
-    return tirx.Select(tirx.EQ(x, number.real(-math.inf)), infinite, power)
-
-
-_FUNCTIONS: Mapping[str, Callable[..., Expression | None]] = {
+_FUNCTIONS: Mapping[str, Callable[..., PrimExpression | None]] = {
     "exp": exponentials.exp,
     "log": exponentials.log,
     "sigmoid": exponentials.sigmoid,

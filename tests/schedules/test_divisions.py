@@ -78,8 +78,3 @@ def test_random_quotients_and_remainders(kernels, case):
     (x,) = kernels.values(shape)
     mod = kernels.scheduled(module(shape, extents, indices))
     np.testing.assert_array_equal(kernels.run(mod, [x]), taken(x, extents, indices))
-
-
-def test_positions_of_a_reshape_are_left_to_be_simplified(kernels):
-    mod = kernels.scheduled(kernels.module(lambda x: relax.op.reshape(x, (3, 8, 4)), (6, 16)))
-    assert "|" not in mod.script()

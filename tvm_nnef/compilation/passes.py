@@ -27,7 +27,6 @@ from tvm_nnef.schedules.codegen.named_values import with_named_values
 from tvm_nnef.schedules.codegen.stack import on_stack
 from tvm_nnef.schedules.codegen.strided_loads import sorted_in_registers
 from tvm_nnef.schedules.dimension_names import with_named_dimensions
-from tvm_nnef.schedules.dividends import with_hidden_dividends
 from tvm_nnef.schedules.graph import packing
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.legalization import LEGALIZATIONS, with_plain_shapes
@@ -115,7 +114,6 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
         ],
         "schedule": [
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
-            ("hide_dividends", _on_functions(with_hidden_dividends, unscheduled)),
             ("schedule_kernels", lambda mod: schedule_kernels(mod, target, tuned)),
             *_if(is_cpu, ("make_loop_kernels", lambda mod: with_loop_kernels(mod, STRATEGY))),
         ],
