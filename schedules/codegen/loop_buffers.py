@@ -6,49 +6,39 @@ frees them after the loop, where the variable that holds the last one is not def
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm_ffi
 from tvm import tirx
+from tvm_ffi import WalkResult
 
 from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis.expressions import variables
-from tvm_nnef.tvm_support.compat import PrimFunction
+from tvm_nnef.schedules.analysis.expressions import nodes, variables
+from tvm_nnef.tvm_support.compat import PrimFunction, with_mapped_body
 
 
 def with_hoisted_buffers(function: PrimFunction) -> PrimFunction:
     """The function without allocations of dynamic sizes in its while loops."""
-    body = tvm_ffi.structural_map(function.body, (tirx.While, _hoisted), order="post")
-    return function if body.same_as(function.body) else function.with_body(body)
+    return with_mapped_body(function, (tirx.While, _hoisted))
 
 
-def _hoisted(loop: Any) -> Any:
-    parallel: list[Any] = []
-    tvm_ffi.structural_walk(
-        loop.body, (tirx.For, lambda each: parallel.extend(_buffers_of_threads(each)))
-    )
-    defined: list[Any] = []
-    tvm_ffi.structural_walk(loop.body, (tirx.Bind, lambda each: defined.append(each.var)))
-    tvm_ffi.structural_walk(loop.body, (tirx.For, lambda each: defined.append(each.loop_var)))
-    hoisted: list[Any] = []
+def _hoisted(loop: tirx.While) -> tirx.Stmt:
+    defined = {bind.var for bind in nodes(loop.body, tirx.Bind)}
+    defined |= {inner.loop_var for inner in nodes(loop.body, tirx.For)}
+    hoisted: list[tirx.AllocBuffer] = []
 
-    def moved(allocation: Any) -> Any:
-        own = any(allocation.buffer.same_as(buffer) for buffer in parallel)
-        symbols = [var for extent in allocation.buffer.shape for var in variables(extent)]
-        if own or not symbols or any(var in defined for var in symbols):
-            return allocation
-        hoisted.append(allocation)
-        return tirx.Evaluate(0)
+    def look(statement: tirx.AllocBuffer | tirx.For) -> WalkResult:
+        if isinstance(statement, tirx.For):
+            # What is allocated in a parallel loop belongs to one thread.
+            is_parallel = statement.kind == tirx.ForKind.PARALLEL
+            return WalkResult.SKIP if is_parallel else WalkResult.ADVANCE
+        symbols = {var for size in statement.buffer.shape for var in variables(size)}
+        if symbols and not symbols & defined:
+            hoisted.append(statement)
+        return WalkResult.ADVANCE
 
-    body = tvm_ffi.structural_map(loop.body, (tirx.AllocBuffer, moved), order="post")
+    def without(allocation: tirx.AllocBuffer) -> tirx.Stmt:
+        gone = any(allocation.same_as(each) for each in hoisted)
+        return tirx.Evaluate(0) if gone else allocation
+
+    tvm_ffi.structural_walk(loop.body, ((tirx.AllocBuffer, tirx.For), look), order="pre")
+    body = tvm_ffi.structural_map(loop.body, (tirx.AllocBuffer, without))
     return emit.sequence([*hoisted, tirx.While(loop.condition, body)]) if hoisted else loop
-
-
-def _buffers_of_threads(loop: Any) -> list[Any]:
-    """What is allocated in a parallel loop, anew for each thread."""
-    found: list[Any] = []
-    if loop.kind == tirx.ForKind.PARALLEL:
-        tvm_ffi.structural_walk(
-            loop.body, (tirx.AllocBuffer, lambda each: found.append(each.buffer))
-        )
-    return found

@@ -8,102 +8,96 @@ value of a ``Let`` with all values in it written out, which for nested functions
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
-from tvm_nnef.tvm_support.compat import PrimFunction, is_conditional, lanes_of, typed
+from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
+from tvm_nnef.tvm_support.compat import (
+    Buffer,
+    PrimExpression,
+    PrimFunction,
+    Statement,
+    is_conditional,
+    lanes_of,
+    typed,
+    with_mapped_body,
+)
 
 
 def with_named_values(function: PrimFunction) -> PrimFunction:
     """The function with the values of its stores computed step by step."""
-    if not _names_values(function.body):
-        return function
-    return function.with_body(
-        tvm_ffi.structural_map(function.body, (tirx.BufferStore, _in_steps), order="post")
-    )
+
+    def in_steps(store: tirx.BufferStore) -> Statement:
+        steps, value = _steps(store.value, [])
+        if not steps:
+            return store
+        return emit.sequence([*steps, tirx.BufferStore(store.buffer, value, [*store.indices])])
+
+    return with_mapped_body(function, (tirx.BufferStore, in_steps))
 
 
-def _in_steps(store: Any) -> Any:
-    steps = _Steps()
-    value = steps.taken(store.value)
-    if not steps.statements:
-        return store
-    return emit.sequence(
-        [*steps.statements, tirx.BufferStore(store.buffer, value, list(store.indices))]
-    )
+def _steps(
+    expression: PrimExpression, held: list[Buffer]
+) -> tuple[list[Statement], PrimExpression]:
+    """Statements that compute the named values of an expression, and what is left of it.
 
+    ``held`` are the buffers that such statements fill; it gets more.
+    """
+    steps: list[Statement] = []
 
-class _Steps:
-    """Collects statements, and the buffers that they fill."""
+    def taken(value: PrimExpression) -> PrimExpression:
+        inner, rest = _steps(value, held)
+        steps.extend(inner)
+        return rest
 
-    def __init__(self, held: list[Any] | None = None) -> None:
-        self.statements: list[Any] = []
-        self._held: list[Any] = [] if held is None else held
+    def allocated(value: PrimExpression, name: str) -> tuple[Buffer, PrimExpression]:
+        """A small buffer for a value, and the index of all its elements."""
+        lanes = lanes_of(value.ty)
+        buffer = tirx.decl_buffer((lanes,), _scalar_type(value), name, scope="local")
+        steps.append(tirx.AllocBuffer(buffer))
+        held.append(buffer)
+        zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
+        return buffer, zero if lanes == 1 else tirx.Ramp(zero, one, lanes)
 
-    def taken(self, expression: Any) -> Any:
-        """An expression without the steps that are statements now."""
-        kinds = [(tirx.Let, self._named), (Call, self._guarded)]
-        # What replaces a node is searched as well, so nothing that replaces one has a ``Let``.
-        return tvm_ffi.structural_map(expression, kinds, order="pre")
-
-    def _named(self, let: Any) -> Any:
+    def named(let: tirx.Let) -> PrimExpression:
         if _scalar_type(let.value) == "bool":
             return let
-        value = self.taken(let.value)
-        held, index = self._new(let.value, str(let.var.name))
-        self.statements.append(tirx.BufferStore(held, value, [index]))
-        return self.taken(substituted(let.body, {let.var: held[(index,)]}))
+        value = taken(let.value)
+        buffer, index = allocated(let.value, str(let.var.name))
+        steps.append(tirx.BufferStore(buffer, value, [index]))
+        return taken(substituted(let.body, {let.var: buffer[(index,)]}))
 
-    def _guarded(self, call: Any) -> Any:
+    def chosen(condition: PrimExpression, arms: Sequence[PrimExpression]) -> PrimExpression:
+        """The value of one of two arms, whose steps stand under the condition."""
+        buffer, index = allocated(arms[0], "chosen")
+        branches = []
+        for arm in arms:
+            inner, value = _steps(arm, held)
+            branches.append(emit.sequence([*inner, tirx.BufferStore(buffer, value, [index])]))
+        steps.append(tirx.IfThenElse(taken(condition), *branches))
+        return buffer[(index,)]
+
+    def guarded(call: Call) -> PrimExpression:
         """A condition may guard loads, so that these stay after it."""
         if not is_conditional(call):
             return call
         condition, *arms = call.args
-        if not any(map(_names_values, arms)):
-            return tirx.if_then_else(self.taken(condition), *arms)
-        if all(self._is_held(load.source) for arm in arms for load in loads(arm)):
-            return tirx.if_then_else(self.taken(condition), *map(self.taken, arms))
+        if not any(nodes(arm, tirx.Let) for arm in arms):
+            return tirx.if_then_else(taken(condition), *arms)
+        if all(any(load.source.same_as(b) for b in held) for arm in arms for load in loads(arm)):
+            return tirx.if_then_else(taken(condition), *map(taken, arms))
         if _scalar_type(call) == "bool":
             numbers = [tirx.Cast(typed("int8", lanes_of(call.ty)), arm) for arm in arms]
-            return self._chosen(condition, numbers) != tirx.const(0, "int8")
-        return self._chosen(condition, arms)
+            return chosen(condition, numbers) != tirx.const(0, "int8")
+        return chosen(condition, arms)
 
-    def _chosen(self, condition: Any, arms: Sequence[Any]) -> Any:
-        """The value of one of two arms, whose steps stand under the condition."""
-        held, index = self._new(arms[0], "chosen")
-        branches = []
-        for arm in arms:
-            steps = _Steps(self._held)
-            value = steps.taken(arm)
-            stored = tirx.BufferStore(held, value, [index])
-            branches.append(emit.sequence([*steps.statements, stored]))
-        self.statements.append(tirx.IfThenElse(self.taken(condition), *branches))
-        return held[(index,)]
-
-    def _new(self, value: Any, name: str) -> tuple[Any, Any]:
-        """A small buffer for a value, and the index of all its elements."""
-        lanes = lanes_of(value.ty)
-        held = tirx.decl_buffer((lanes,), _scalar_type(value), name, scope="local")
-        self.statements.append(tirx.AllocBuffer(held))
-        self._held.append(held)
-        zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
-        return held, zero if lanes == 1 else tirx.Ramp(zero, one, lanes)
-
-    def _is_held(self, buffer: Any) -> bool:
-        return any(buffer.same_as(held) for held in self._held)
+    # What replaces a node is searched as well, so nothing that replaces one has a ``Let``.
+    rest = tvm_ffi.structural_map(expression, [(tirx.Let, named), (Call, guarded)], order="pre")
+    return steps, rest
 
 
-def _scalar_type(value: Any) -> str:
+def _scalar_type(value: PrimExpression) -> str:
     return str(value.ty.dtype).split("x")[0]
-
-
-def _names_values(expression: Any) -> bool:
-    """Whether a ``Let`` stands in an expression."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tirx.Let, found.append))
-    return bool(found)

@@ -7,11 +7,9 @@ its runtime, for each tile or row, and keep nothing in registers.
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 from tvm import tirx
 
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.machine import GENERIC, bits_of, cpu_model
 from tvm_nnef.tvm_support.compat import PrimFunction, with_mapped_body
 
@@ -24,20 +22,13 @@ def on_stack(function: PrimFunction) -> PrimFunction:
     target = (function.attrs or {}).get("target")
     machine = GENERIC if target is None else cpu_model(target)
 
-    def marked(allocation: Any) -> Any:
-        buffer = allocation.buffer
-        extents = [extent for extent in buffer.shape if isinstance(extent, tirx.IntImm)]
-        if str(buffer.scope()) != "local" or len(extents) != len(buffer.shape):
+    def marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
+        buffer, size = allocation.buffer, sizes.elements(allocation.buffer)
+        if str(buffer.scope()) != "local" or not sizes.is_known(size):
             return allocation
-        bits = bits_of(str(buffer.dtype))
-        if math.prod(int(extent) for extent in extents) * bits > 8 * machine.stack_bytes:
+        if size * bits_of(str(buffer.dtype)) > 8 * machine.stack_bytes:
             return allocation
-        return kept_on_stack(allocation)
+        annotations = {**allocation.annotations, _MARK: tirx.IntImm("int32", 1)}
+        return tirx.AllocBuffer(buffer, annotations)
 
     return with_mapped_body(function, (tirx.AllocBuffer, marked))
-
-
-def kept_on_stack(allocation: Any) -> Any:
-    """An allocation of a buffer of few bytes, on the stack."""
-    annotations = {**allocation.annotations, _MARK: tirx.IntImm("int32", 1)}
-    return tirx.AllocBuffer(allocation.buffer, annotations)
