@@ -9,16 +9,14 @@ one load are those of the next. No element outside of the first and last lane of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import tvm_ffi
 from tvm import sym, tirx
-from tvm.ir import Call
+from tvm.ir import Call, TensorLoad
 
-from tvm_nnef.schedules.analysis.expressions import loads
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimFunction, dtype_of, is_conditional
+from tvm_nnef.schedules.analysis.expressions import loads, nodes
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, is_conditional
 
 WIDEST = 4
 """The widest stride: for each load of lanes so far apart there are as many of all lanes."""
@@ -29,150 +27,96 @@ _FEWEST = 4
 
 def sorted_in_registers(function: PrimFunction) -> PrimFunction:
     """The function with loads of neighbours only, as far as strides are small."""
-    read: list[Any] = []
-    tvm_ffi.structural_walk(function.body, (BUFFER_LOAD, read.append))
-    if all(_Strided.of(load) is None for load in read):
+    if not any(map(_stride, loads(function.body))):
         return function
-    bound: dict[Any, Any] = {}
-    tvm_ffi.structural_walk(
-        function.body, (tirx.Bind, lambda bind: bound.update({bind.var: bind.value})), order="post"
-    )
+    analyzer = sym.Analyzer()
+    for bind in nodes(function.body, tirx.Bind):
+        if dtype_of(bind.var) in ("int32", "int64"):
+            analyzer.bind(bind.var, bind.value)
 
-    def shared(sequence: Any) -> Any:
-        return _shared(sequence, bound)
+    def shared(sequence: tirx.SeqStmt) -> tirx.SeqStmt:
+        changed: list[tirx.Stmt] = []
+        for plain, group in itertools.groupby(sequence.seq, key=_is_plain):
+            statements = list(group)
+            changed += _sharing(statements, analyzer) if plain else statements
+        return tirx.SeqStmt(changed)
 
     body = tvm_ffi.structural_map(function.body, (tirx.SeqStmt, shared), order="post")
-    return function.with_body(tvm_ffi.structural_map(body, (BUFFER_LOAD, _sorted), order="post"))
+    alone = (TensorLoad, lambda load: _vectors(load) if _stride(load) else load)
+    return function.with_body(tvm_ffi.structural_map(body, alone, order="post"))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Strided:
-    """A load of ``lanes`` elements, ``stride`` apart."""
-
-    load: Any
-    stride: int
-    lanes: int
-
-    @staticmethod
-    def of(load: Any) -> _Strided | None:
-        """What a load is; None for another kind."""
-        if len(load.indices) != 1 or not isinstance(load.indices[0], tirx.Ramp):
-            return None
-        ramp = load.indices[0]
-        if not isinstance(ramp.stride, tirx.IntImm):
-            return None
-        if not isinstance(ramp.lanes, (int, tirx.IntImm)):
-            return None
-        stride, lanes = int(ramp.stride), int(ramp.lanes)
-        if str(load.source.dtype) == "bool" or lanes < _FEWEST:
-            return None
-        return _Strided(load, stride, lanes) if stride == -1 or 1 < stride <= WIDEST else None
-
-    def vectors(self, shift: int = 0, more: int = 0) -> Any:
-        """The load as vectors of neighbours, from ``shift`` elements before the first lane on.
-
-        They end ``more`` elements after the last lane.
-        """
-        stride, lanes = self.stride, self.lanes
-        if stride == -1:
-            return tirx.Shuffle([self._vector(1 - lanes)], list(reversed(range(lanes))))
-        # The last vector ends with the last lane, so that it reads nothing after it.
-        last = (stride - 1) * (lanes - 1) + shift + more
-        whole = lanes * (stride - 1)
-        starts = [*(lanes * number for number in range(stride - 1)), last]
-        lanes_of_all = [
-            position if position < whole else whole + position - last
-            for position in range(shift, shift + stride * lanes, stride)
-        ]
-        return tirx.Shuffle([self._vector(start - shift) for start in starts], lanes_of_all)
-
-    def _vector(self, start: int) -> Any:
-        ramp = self.load.indices[0]
-        dtype = str(ramp.base.ty.dtype)
-        first = ramp.base + tirx.const(start, dtype)
-        return self.load.source[(tirx.Ramp(first, tirx.const(1, dtype), self.lanes),)]
-
-
-def _sorted(load: Any) -> Any:
-    found = _Strided.of(load)
-    return load if found is None else found.vectors()
-
-
-def _shared(sequence: Any, bound: Mapping[Any, Any]) -> Any:
-    """A sequence in which loads of statements that follow each other share vectors.
-
-    ``bound`` are the values of the variables in their indices.
-    """
-    changed: list[Any] = []
-    for plain, group in itertools.groupby(sequence.seq, key=_is_plain):
-        statements = list(group)
-        changed += _sharing(statements, bound) if plain else statements
-    return tirx.SeqStmt(changed)
-
-
-def _is_plain(statement: Any) -> bool:
+def _is_plain(statement: tirx.Stmt) -> bool:
     """Whether a statement stores or names what it always computes all of."""
-    if not isinstance(statement, (tirx.Bind, tirx.BufferStore)):
-        return False
-    calls: list[Any] = []
-    tvm_ffi.structural_walk(statement.value, (Call, calls.append), order="post")
-    return not any(map(is_conditional, calls))
+    return isinstance(statement, (tirx.Bind, tirx.BufferStore)) and not any(
+        map(is_conditional, nodes(statement.value, Call))
+    )
 
 
-def _sharing(statements: list[Any], bound: Mapping[Any, Any]) -> list[Any]:
-    read = (load for statement in statements for load in loads(statement.value))
-    strided = [found for found in map(_Strided.of, read) if found is not None]
-    made: dict[Any, Any] = {}
-    for alike in _distances([found for found in strided if found.stride > 1], bound):
-        ordered = sorted(alike, key=lambda item: item[0])
+def _stride(load: TensorLoad) -> int:
+    """The stride of the lanes of a load if it is small, but not 1; else 0."""
+    ramp = load.indices[0] if len(load.indices) == 1 else None
+    if not isinstance(ramp, tirx.Ramp) or not isinstance(ramp.stride, tirx.IntImm):
+        return 0
+    if not isinstance(ramp.lanes, (int, tirx.IntImm)) or int(ramp.lanes) < _FEWEST:
+        return 0
+    stride = int(ramp.stride)
+    usual = str(load.source.dtype) != "bool"
+    return stride if usual and (stride == -1 or 1 < stride <= WIDEST) else 0
+
+
+def _vectors(load: TensorLoad, before: int = 0, after: int = 0) -> PrimExpression:
+    """The lanes of a load, taken from vectors of neighbours.
+
+    These begin so many elements before its first lane, and end so many after its last one.
+    """
+    ramp = load.indices[0]
+    assert isinstance(ramp, tirx.Ramp)
+    stride, lanes, dtype = _stride(load), int(ramp.lanes), dtype_of(ramp.base)
+
+    def vector(start: int) -> PrimExpression:
+        first = ramp.base + tirx.const(start, dtype)
+        return load.source[(tirx.Ramp(first, tirx.const(1, dtype), lanes),)]
+
+    if stride == -1:
+        return tirx.Shuffle([vector(1 - lanes)], [*reversed(range(lanes))])
+    # The last vector ends with the last lane of all, so that it reads nothing after it.
+    whole, last = lanes * (stride - 1), (stride - 1) * (lanes - 1) + before + after
+    positions = range(before, before + stride * lanes, stride)
+    lanes_of_all = [each if each < whole else whole + each - last for each in positions]
+    starts = [*range(0, whole, lanes), last]
+    return tirx.Shuffle([vector(start - before) for start in starts], lanes_of_all)
+
+
+def _sharing(statements: Sequence[tirx.Stmt], analyzer: sym.Analyzer) -> list[tirx.Stmt]:
+    """Statements whose loads less than a stride apart take their lanes from the same vectors."""
+    groups: list[list[tuple[int, TensorLoad]]] = []
+    for load in (load for each in statements for load in loads(each.value) if _stride(load) > 1):
+        for group in groups:
+            distance = _distance(group[0][1], load, analyzer)
+            if distance is not None:
+                group.append((distance, load))
+                break
+        else:
+            groups.append([(0, load)])
+    made: dict[TensorLoad, PrimExpression] = {}
+    for group in groups:
+        ordered = sorted(group, key=lambda item: item[0])
         while ordered:
-            first, stride = ordered[0][0], ordered[0][1].stride
+            first, stride = ordered[0][0], _stride(ordered[0][1])
             near = [item for item in ordered if item[0] < first + stride]
             ordered = ordered[len(near) :]
-            reach = near[-1][0] - first
-            for offset, found in near:
-                shift = offset - first
-                made[found.load] = found.vectors(shift, reach - shift)
-    if not made:
-        return statements
-    replaced = (BUFFER_LOAD, lambda load: made.get(load, load))
-    return [tvm_ffi.structural_map(s, replaced, order="pre") for s in statements]
+            for offset, load in near:
+                made[load] = _vectors(load, offset - first, near[-1][0] - offset)
+    replaced = (TensorLoad, lambda load: made.get(load, load))
+    return [tvm_ffi.structural_map(each, replaced, order="pre") for each in statements]
 
 
-def _distances(
-    strided: Sequence[_Strided], bound: Mapping[Any, Any]
-) -> list[list[tuple[int, _Strided]]]:
-    """Loads that lie known distances from each other, with these."""
-    analyzer, known = sym.Analyzer(), dict[Any, Any]()
-    groups: dict[Any, list[tuple[int, _Strided]]] = {}
-    for found in strided:
-        base = _expanded(found.load.indices[0].base, bound, known)
-        start, offset = _split(analyzer.simplify(base))
-        key = (found.load.source, found.stride, found.lanes, tvm_ffi.StructuralKey(start))
-        groups.setdefault(key, []).append((offset, found))
-    return list(groups.values())
-
-
-def _split(index: Any) -> tuple[Any, int]:
-    """An index, as the simplifier leaves it, without the number that is added last, and this."""
-    match index:
-        case tirx.IntImm():
-            return tirx.const(0, dtype_of(index)), int(index.value)
-        case tirx.Add(a=rest, b=tirx.IntImm(value=number)):
-            return rest, int(number)
-        case tirx.Sub(a=rest, b=tirx.IntImm(value=number)):
-            return rest, -int(number)
-    return index, 0
-
-
-def _expanded(expression: Any, bound: Mapping[Any, Any], known: dict[Any, Any]) -> Any:
-    """An index in terms of what is not bound; ``known`` holds what was found before."""
-
-    def value(var: Any) -> Any:
-        if var not in bound:
-            return var
-        if var not in known:
-            known[var] = _expanded(bound[var], bound, known)
-        return known[var]
-
-    return tvm_ffi.structural_map(expression, (tirx.Var, value))
+def _distance(a: TensorLoad, b: TensorLoad, analyzer: sym.Analyzer) -> int | None:
+    """How many elements after another load one begins; None if that varies, or they differ."""
+    one, other = a.indices[0], b.indices[0]
+    assert isinstance(one, tirx.Ramp) and isinstance(other, tirx.Ramp)
+    if not a.source.same_as(b.source) or (_stride(a), one.lanes) != (_stride(b), other.lanes):
+        return None
+    found = analyzer.simplify(other.base - one.base)
+    return int(found.value) if isinstance(found, tirx.IntImm) else None
