@@ -7,17 +7,17 @@ kernels whose indices come from data, and large ones, are left out of that.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call
 
+from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
@@ -25,10 +25,9 @@ from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
     Statement,
-    Var,
+    buffers_of,
     choice_of,
     dtype_of,
-    is_scalar,
 )
 
 _POINTS = 1 << 19
@@ -39,7 +38,13 @@ _TIMES = 4
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
-_Node = TypeVar("_Node", bound=tirx.Stmt)
+Points: TypeAlias = "Mapping[object, Numbers]"
+"""Values at the steps of all loops, a row for each step, a column for each lane.
+
+Those of variables, of elements of small buffers (keys of buffer and index), and 0 for ``_ZERO``.
+"""
+
+_ZERO = "zero"
 
 
 def verify_plan(
@@ -51,228 +56,155 @@ def verify_plan(
 
 
 def _wide_vectors(function: PrimFunction, machine: CpuModel) -> Iterator[str]:
-    for loop in _found(function.body, tirx.For):
+    for loop in nodes(function.body, tirx.For):
         if loop.kind != tirx.ForKind.VECTORIZED:
             continue
         if not isinstance(loop.extent, tirx.IntImm):
             yield f"a vector of '{loop.extent}' lanes, which is not static"
             continue
-        for store in _found(loop.body, tirx.BufferStore):
+        for store in nodes(loop.body, tirx.BufferStore):
             bits = int(loop.extent.value) * bits_of(str(store.buffer.dtype))
             if bits > machine.vector_bits * machine.registers:
                 yield f"a vector of {bits} bits, more than all registers have"
 
 
 def _stack(function: PrimFunction, machine: CpuModel) -> Iterator[str]:
-    for allocation in _found(function.body, tirx.AllocBuffer):
+    for allocation in nodes(function.body, tirx.AllocBuffer):
         buffer = allocation.buffer
         if buffer.scope() != "local":
             continue
         shape = [int(n.value) for n in buffer.shape if isinstance(n, tirx.IntImm)]
+        size = math.prod(shape) * bits_of(str(buffer.dtype)) // 8
         if len(shape) < len(buffer.shape):
             yield f"buffer '{buffer.name}' on the stack, whose size is not static"
-            continue
-        size = int(np.prod(shape)) * bits_of(str(buffer.dtype)) // 8
-        if size > machine.stack_bytes:
+        elif size > machine.stack_bytes:
             yield f"buffer '{buffer.name}' takes {size} bytes of the stack"
-
-
-def _found(statement: Statement, kind: type[_Node]) -> list[_Node]:
-    found: list[_Node] = []
-    tvm_ffi.structural_walk(statement, (kind, found.append))
-    return found
 
 
 def _stores(function: PrimFunction, shapes: Sequence[Sequence[int]]) -> Iterator[str]:
     """Results of which an element is not written, or too often."""
-    buffers = [parameter for parameter in function.params if not is_scalar(parameter)]
-    symbols: dict[Var, Numbers] = {}
-    for buffer, shape in zip(buffers, shapes, strict=True):
-        for size, number in zip(buffer.shape, shape, strict=True):
-            if isinstance(size, tirx.Var):
-                symbols[size] = np.array([number])
-    written = {buffer: np.zeros(int(np.prod(shape)), np.int64)
-               for buffer, shape in zip(buffers, shapes, strict=True)}  # fmt: skip
-    run = _Run(written)
+    written = {
+        buffer: np.zeros(math.prod(shape), np.int64)
+        for buffer, shape in zip(buffers_of(function), shapes, strict=True)
+    }
+    points: dict[object, Numbers] = {_ZERO: np.zeros((1, 1), np.int64)}
+    for buffer, shape in zip(written, shapes, strict=True):
+        points |= {
+            size: np.array([[number]])
+            for size, number in zip(buffer.shape, shape, strict=True)
+            if isinstance(size, tirx.Var)
+        }
+    counts = dict(written)
+    for view in nodes(function.body, tirx.DeclBuffer):
+        for base in variables(view.data):
+            counts.update({view.buffer: counts[base]} if base in counts else {})
     try:
-        run.statement(function.body, _Points(symbols, 1))
+        _count(function.body, points, counts)
     except _UnknownError:
         return
-    for buffer, counts in written.items():
-        if (
-            run.is_stored(buffer)
-            and counts.size
-            and not 1 <= counts.min() <= counts.max() <= _TIMES
-        ):
-            at = int(np.argmin(counts)) if counts.min() < 1 else int(np.argmax(counts))
-            yield f"element {at} of '{buffer.name}' is written {counts[at]} times"
+    stored = [counts.get(store.buffer) for store in nodes(function.body, tirx.BufferStore)]
+    for buffer, times in written.items():
+        is_result = any(each is times for each in stored) and times.size
+        if is_result and not 1 <= times.min() <= times.max() <= _TIMES:
+            at = int(np.argmin(times)) if times.min() < 1 else int(np.argmax(times))
+            yield f"element {at} of '{buffer.name}' is written {times[at]} times"
 
 
 class _UnknownError(Exception):
     """Loops or indices that depend on data, or too many of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Points:
-    """The values of variables, and of elements of small buffers, at the steps of all loops."""
-
-    values: Mapping[Var, Numbers]
-    count: int
-    elements: Mapping[tuple[Buffer, int], Numbers] = field(default_factory=dict)
-
-    def at(self, steps: Numbers) -> _Points:
-        """Those at some of the steps, each of them any number of times."""
-        values = {key: _at(value, steps) for key, value in self.values.items()}
-        elements = {key: _at(value, steps) for key, value in self.elements.items()}
-        return _Points(values, len(steps), elements)
-
-    def where(self, var: Var, value: Numbers) -> _Points:
-        """The same with a variable."""
-        return _Points({**self.values, var: value}, self.count, self.elements)
-
-
-def _at(values: Numbers, steps: Numbers) -> Numbers:
-    return values if values.size == 1 else values[steps]
-
-
-@dataclass(slots=True)
-class _Run:
-    """Counts in ``written`` how often each element of the parameters is stored."""
-
-    written: Mapping[Buffer, Numbers]
-    views: dict[Buffer, Buffer] = field(default_factory=dict)
-    stored: list[Buffer] = field(default_factory=list)
-    points: int = 0
-
-    def is_stored(self, buffer: Buffer) -> bool:
-        """Whether some statement stored into a parameter."""
-        return any(buffer.same_as(each) for each in self.stored)
-
-    def statement(self, statement: Statement, points: _Points) -> _Points:
-        """Runs a statement, and returns the points for those after it."""
-        match statement:
-            case s_tir.SBlockRealize():
-                self.statement(statement.block.body, points)
-            case tirx.SeqStmt():
-                inside = points
-                for each in statement.seq:
-                    inside = self.statement(each, inside)
-            case tirx.DeclBuffer():
-                for var in _variables(statement.data):
-                    self.views[statement.buffer] = self.views.get(var, var)
-            case tirx.Bind():
-                return points.where(statement.var, self._value(statement.value, points))
-            case tirx.BufferStore():
-                return self._store(statement, points)
-            case tirx.For() if self._matters(statement):
-                self._loop(statement, points)
-            case tirx.IfThenElse() if self._matters(statement):
-                test = np.broadcast_to(self._value(statement.condition, points), points.count) != 0
-                self.statement(statement.then_case, points.at(np.flatnonzero(test)))
-                if statement.else_case is not None:
-                    self.statement(statement.else_case, points.at(np.flatnonzero(~test)))
-            case _ if self._matters(statement):
+def _count(statement: Statement, points: Points, counts: Mapping[Buffer, Numbers]) -> Points:
+    """Count the stores of a statement into each element; the points for those after it."""
+    match statement:
+        case s_tir.SBlockRealize():
+            return _count(statement.block.body, points, counts)
+        case tirx.SeqStmt():
+            for each in statement.seq:
+                points = _count(each, points, counts)
+            return points
+        case tirx.Bind():
+            return {**points, statement.var: _value(statement.value, points)}
+        case tirx.BufferStore() if statement.buffer not in counts:
+            return _with_element(statement, points)
+    if not any(store.buffer in counts for store in nodes(statement, tirx.BufferStore)):
+        return points
+    zero = points[_ZERO]
+    match statement:
+        case tirx.BufferStore():
+            offset = zero
+            for index, size in zip(statement.indices, statement.buffer.shape, strict=True):
+                offset = offset * _value(size, points) + _value(index, points)
+            times = counts[statement.buffer]
+            if offset.size and not 0 <= offset.min() <= offset.max() < times.size:
                 raise _UnknownError
-        return points
-
-    def _base(self, buffer: Buffer) -> Buffer:
-        return self.views.get(buffer, buffer)
-
-    def _matters(self, statement: Statement) -> bool:
-        """Whether a statement stores into a parameter, as far as its views are known by now."""
-        views: dict[Buffer, Buffer] = dict(self.views)
-        for each in _found(statement, tirx.DeclBuffer):
-            for var in _variables(each.data):
-                views[each.buffer] = views.get(var, var)
-        buffers = [store.buffer for store in _found(statement, tirx.BufferStore)]
-        return any(views.get(buffer, buffer) in self.written for buffer in buffers)
-
-    def _loop(self, loop: tirx.For, points: _Points) -> None:
-        first, extent = (
-            np.broadcast_to(self._value(each, points), points.count)
-            for each in (loop.min, loop.extent)
-        )
-        extent = np.maximum(extent, 0)
-        total = int(extent.sum())
-        self.points += total
-        if self.points > _POINTS:
+            times += np.bincount(offset.ravel(), minlength=times.size)
+        case tirx.For():
+            first = zero + _value(statement.min, points)
+            steps = np.maximum(zero + _value(statement.extent, points), 0).ravel()
+            if steps.sum() > _POINTS:
+                raise _UnknownError
+            outer = np.repeat(np.arange(len(steps)), steps)
+            before = np.repeat(np.cumsum(steps) - steps, steps)
+            index = (np.arange(len(outer)) - before).reshape(-1, 1) + first[outer]
+            _count(statement.body, {**_at(points, outer), statement.loop_var: index}, counts)
+        case tirx.IfThenElse():
+            test = (zero + _value(statement.condition, points)).ravel() != 0
+            _count(statement.then_case, _at(points, np.flatnonzero(test)), counts)
+            if statement.else_case is not None:
+                _count(statement.else_case, _at(points, np.flatnonzero(~test)), counts)
+        case _:
             raise _UnknownError
-        steps = np.repeat(np.arange(points.count), extent)
-        before = np.repeat(np.cumsum(extent) - extent, extent)
-        inside = points.at(steps)
-        self.statement(
-            loop.body, inside.where(loop.loop_var, np.arange(total) - before + first[steps])
-        )
+    return points
 
-    def _store(self, store: tirx.BufferStore, points: _Points) -> _Points:
-        base = self._base(store.buffer)
-        if base not in self.written:
-            return self._kept(store, points)
-        offset = np.zeros((points.count, 1), np.int64)
-        for index, size in zip(store.indices, store.buffer.shape, strict=True):
-            offset = offset * self._value(size, points).reshape(-1, 1) + self._lanes(index, points)
-        counts = self.written[base]
-        self.stored.append(base)
-        offsets = np.broadcast_to(offset, (points.count, offset.shape[1])).ravel()
-        if offsets.size and not 0 <= offsets.min() <= offsets.max() < counts.size:
-            raise _UnknownError
-        counts += np.bincount(offsets, minlength=counts.size)
+
+def _at(points: Points, steps: Numbers) -> Points:
+    """The values at some of the steps, each of them any number of times."""
+    used = {key: value if len(value) == 1 else value[steps] for key, value in points.items()}
+    return {**used, _ZERO: np.zeros((len(steps), 1), np.int64)}
+
+
+def _with_element(store: tirx.BufferStore, points: Points) -> Points:
+    """The points with the integer that is stored at a static index of a small buffer."""
+    index = store.indices[0] if len(store.indices) == 1 else None
+    if not isinstance(index, tirx.IntImm) or "int" not in dtype_of(store.value):
         return points
+    key = (store.buffer, int(index.value))
+    try:
+        return {**points, key: _value(store.value, points)}
+    except _UnknownError:
+        return {each: value for each, value in points.items() if each != key}
 
-    def _kept(self, store: tirx.BufferStore, points: _Points) -> _Points:
-        """Keeps what is stored at a static index of a small buffer of integers."""
-        index = store.indices[0] if len(store.indices) == 1 else None
-        if not isinstance(index, tirx.IntImm) or "int" not in dtype_of(store.value):
-            return points
-        try:
-            value = self._value(store.value, points)
-        except _UnknownError:
-            return points
-        elements = {**points.elements, (store.buffer, int(index.value)): value}
-        return _Points(points.values, points.count, elements)
 
-    def _lanes(self, index: PrimExpression, points: _Points) -> Numbers:
-        """An index, with a column for each lane."""
-        if not isinstance(index, tirx.Ramp):
-            return self._value(index, points).reshape(-1, 1)
-        lanes = np.arange(int(index.lanes)) * self._value(index.stride, points).reshape(-1, 1)
-        return self._value(index.base, points).reshape(-1, 1) + lanes
-
-    def _value(self, value: PrimExpression, points: _Points) -> Numbers:
-        """The value of an expression at all points."""
-        operation = _OPERATIONS.get(type(value))
-        parts = choice_of(value)
-        if operation is not None:
-            pair: Any = value
-            return operation(self._value(pair.a, points), self._value(pair.b, points))
-        if parts is not None:
-            return np.where(*(self._value(part, points) for part in parts))
-        match value:
-            case tirx.IntImm():
-                return np.array([int(value.value)])
-            case tirx.Cast():
-                return self._value(value.value, points)
-            case tirx.Not():
-                return np.logical_not(self._value(value.a, points)).astype(np.int64)
-            case BUFFER_LOAD() if len(value.indices) == 1:
-                index = value.indices[0]
-                key = (value.source, int(index.value) if isinstance(index, tirx.IntImm) else -1)
-                if key in points.elements:
-                    return points.elements[key]
-            case Call() if len(value.args) == 1 and "int" in dtype_of(value):
-                return self._value(value.args[0], points)
-            case tirx.Var() if value in points.values:
-                return points.values[value]
+def _value(value: PrimExpression, points: Points) -> Numbers:
+    """The value of an expression at all points."""
+    if isinstance(value, tuple(_OPERATIONS)):
+        return _OPERATIONS[type(value)](_value(value.a, points), _value(value.b, points))
+    parts = choice_of(value)
+    if parts is not None:
+        return np.where(*(_value(part, points) for part in parts))
+    match value:
+        case tirx.IntImm():
+            return np.array([[int(value.value)]])
+        case tirx.Cast():
+            return _value(value.value, points)
+        case tirx.Not():
+            return np.logical_not(_value(value.a, points)).astype(np.int64)
+        case tirx.Ramp():
+            lanes = np.arange(int(value.lanes))
+            return _value(value.base, points) + lanes * _value(value.stride, points)
+        case BUFFER_LOAD(indices=[tirx.IntImm() as index]):
+            key: object = (value.source, int(index.value))
+        case Call() if len(value.args) == 1 and "int" in dtype_of(value):
+            return _value(value.args[0], points)
+        case _:
+            key = value
+    if not isinstance(key, (tirx.Var, tuple)) or key not in points:
         raise _UnknownError
+    return points[key]
 
 
-def _variables(expression: PrimExpression) -> list[Buffer]:
-    found: list[Buffer] = []
-    tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
-    return found
-
-
-_OPERATIONS: Mapping[type, Callable[[Numbers, Numbers], Numbers]] = {
+_OPERATIONS: Mapping[type[tirx.BinaryOpExpr], Callable[[Numbers, Numbers], Numbers]] = {
     tirx.Add: operator.add,
     tirx.Sub: operator.sub,
     tirx.Mul: operator.mul,
