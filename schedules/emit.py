@@ -274,15 +274,22 @@ def grid(
 ) -> Statement:
     """The loops over all points of a grid; a single, parallel one if ``parallel``."""
     total = sizes.product(extents)
-    if not parallel or (sizes.is_known(total) and total <= 1):
-        return _nested(extents, body, [], dtype)
-    return loop(
-        total,
-        lambda number: at_point(number, extents, body, dtype),
-        name="task",
-        kind=tirx.ForKind.PARALLEL,
-        dtype=dtype,
-    )
+    if parallel and not (sizes.is_known(total) and total <= 1):
+        return loop(
+            total,
+            lambda number: at_point(number, extents, body, dtype),
+            name="task",
+            kind=tirx.ForKind.PARALLEL,
+            dtype=dtype,
+        )
+    if not extents:
+        return body([])
+
+    # What depends on outer indices only is computed outside.
+    def inner(index: PrimExpression) -> Statement:
+        return grid(extents[1:], lambda rest: body([index, *rest]), dtype)
+
+    return loop(extents[0], inner, dtype=dtype)
 
 
 def at_point(
@@ -320,22 +327,6 @@ def decoded(
         unit = sizes.is_known(extent) and extent == 1
         indices.append(tirx.const(0, dtype) if unit else index)
     return indices
-
-
-def _nested(
-    extents: Sequence[sizes.Extent],
-    body: AtPoint,
-    outer: list[PrimExpression],
-    dtype: str,
-) -> Statement:
-    """A loop for each dimension, so that what depends on outer ones is computed outside."""
-    if len(outer) == len(extents):
-        return body(outer)
-    return loop(
-        extents[len(outer)],
-        lambda index: _nested(extents, body, [*outer, index], dtype),
-        dtype=dtype,
-    )
 
 
 def _divisor(size: sizes.Extent, dtype: str) -> PrimExpression | None:

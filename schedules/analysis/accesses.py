@@ -1,4 +1,8 @@
-"""Strides of memory accesses along a variable, and the cost of computing an expression again."""
+"""Linear indices and comparisons: slopes, strides in memory, the bounds that tests set.
+
+Input: expressions of axes. Output: numbers and sizes; None for other expressions. Also the cost of
+computing an expression again.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,32 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import nodes
 from tvm_nnef.tvm_support.compat import PrimExpression
 
+COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+"""The classes of the comparisons that order integers."""
+
+
+def linear(expression: PrimExpression, *variables: tirx.Var) -> list[sizes.Extent]:
+    """The slope along each variable, and the constant term; nothing if it is not linear."""
+    return [*map(sizes.extent, sym.detect_linear_equation(expression, [*variables]))]
+
 
 def slope(index: PrimExpression, var: tirx.Var) -> int | None:
     """The growth of an index with a variable; None if it varies or is dynamic."""
-    equation = sym.detect_linear_equation(index, [var])
-    if not len(equation) or not isinstance(equation[0], tirx.IntImm):
+    found, *_ = linear(index, var) or (None,)
+    return found if isinstance(found, int) else None
+
+
+def threshold(test: tirx.BinaryOpExpr, var: tirx.Var) -> tuple[sizes.Extent, bool] | None:
+    """The value of a variable from which on a comparison is another, and what it is before."""
+    found = linear(test.a - test.b, var)
+    if not found or found[0] not in (1, -1):
         return None
-    return int(equation[0].value)
+    rising, base = found[0] == 1, found[1]
+    after = (tirx.LE, tirx.GT) if rising else (tirx.LT, tirx.GE)
+    before = (tirx.LT, tirx.LE) if rising else (tirx.GT, tirx.GE)
+    value = (-base if rising else base) + int(isinstance(test, after))
+    value = value if sizes.is_known(value) else sizes.simplified(value)
+    return value, isinstance(test, before)
 
 
 def stride_of(access: TensorLoad | tirx.BufferStore, var: tirx.Var) -> int | None:

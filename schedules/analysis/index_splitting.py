@@ -7,7 +7,7 @@ at a dynamic index, such as that of the first padded element.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cmp_to_key
 
 import tvm_ffi
@@ -15,6 +15,7 @@ from tvm import sym, tirx
 from tvm.ir import Call
 
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import COMPARISONS, threshold
 from tvm_nnef.schedules.analysis.expressions import loads, nodes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.padding import conjunction
@@ -26,13 +27,11 @@ Part = tuple[sizes.Extent, sizes.Extent]
 _PARTS = 16
 """The most parts of an axis."""
 
-_COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
-
 
 def parts(value: PrimExpression, axis: Axis) -> list[Part]:
     """The parts into which conditions divide an axis; one part if their order is unknown."""
     ends: list[sizes.Extent] = [0, axis.extent]
-    for cut in filter(None, (_cut(test, axis) for test in nodes(value, *_COMPARISONS))):
+    for cut in filter(None, (_cut(test, axis) for test in nodes(value, *COMPARISONS))):
         inside = sizes.is_below(0, cut[0]) and sizes.is_below(cut[0], axis.extent)
         if inside and not any(sizes.same(cut[0], end) for end in ends):
             ends.append(cut[0])
@@ -50,7 +49,10 @@ def length(part: Part) -> sizes.Extent:
 
 
 def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) -> PrimExpression:
-    """The value in some parts of its axes, without conditions that are constant there."""
+    """The value in some parts of its axes, without conditions that are constant there.
+
+    Nothing else is simplified: the analyzer's integers do not wrap around, those of a tensor do.
+    """
     analyzer = sym.Analyzer()
     for axis, (first, last) in zip(axes, box, strict=True):
         analyzer.bind(axis.var, sizes.range_of(axis.var, first, last))
@@ -64,42 +66,8 @@ def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) ->
                 return tirx.const(not cut[1], "bool")
         return test
 
-    return _with_known_conditions(value, analyzer, decided)
-
-
-def _cut(test: tirx.BinaryOpExpr, axis: Axis) -> tuple[sizes.Extent, bool] | None:
-    """The index from which on a comparison has another value, and its value before that index."""
-    equation = sym.detect_linear_equation(test.a - test.b, [axis.var])
-    if not len(equation) or not isinstance(equation[0], tirx.IntImm):
-        return None
-    slope, base = int(equation[0].value), sizes.simplified(equation[1])
-    if abs(slope) != 1:
-        return None
-    after = (tirx.LE, tirx.GT) if slope == 1 else (tirx.LT, tirx.GE)
-    before = (tirx.LT, tirx.LE) if slope == 1 else (tirx.GT, tirx.GE)
-    index = (-base if slope == 1 else base) + int(isinstance(test, after))
-    if not sizes.is_known(index):
-        index = sizes.simplified(index)
-    symbols = sizes.symbols(axis.extent)
-    if not all(any(var.same_as(known) for known in symbols) for var in sizes.symbols(index)):
-        return None
-    return index, isinstance(test, before)
-
-
-def _with_known_conditions(
-    value: PrimExpression,
-    analyzer: sym.Analyzer,
-    decided: Callable[[tirx.BinaryOpExpr], PrimExpression],
-) -> PrimExpression:
-    """The value without conditions that are constant.
-
-    Nothing else is simplified: the analyzer's integers do not wrap around, those of a tensor do.
-    """
-
     def simplified(condition: PrimExpression) -> PrimExpression:
-        found: PrimExpression = tvm_ffi.structural_map(condition, (_COMPARISONS, decided))
-        simple: PrimExpression = analyzer.simplify(found)
-        return simple
+        return analyzer.simplify(tvm_ffi.structural_map(condition, (COMPARISONS, decided)))
 
     def chosen(choice: PrimExpression) -> PrimExpression:
         parts = choice_of(choice)
@@ -108,14 +76,24 @@ def _with_known_conditions(
         condition, *values = parts
         known = simplified(condition)
         if isinstance(known, tirx.IntImm):
-            found = values[0] if known.value else values[1]
-            return _with_known_conditions(found, analyzer, decided)
+            return without_constants(values[0] if known.value else values[1])
         tests = conjunction(condition)
         left = [test for test in tests if not isinstance(simplified(test), tirx.IntImm)]
         if len(left) == len(tests):
             return choice
         make = tirx.Select if isinstance(choice, tirx.Select) else tirx.if_then_else
-        both = (_with_known_conditions(each, analyzer, decided) for each in values)
-        return make(tirx.all(*left), *both)
+        return make(tirx.all(*left), *map(without_constants, values))
 
-    return tvm_ffi.structural_map(value, ((tirx.Select, Call), chosen), order="pre")
+    def without_constants(value: PrimExpression) -> PrimExpression:
+        return tvm_ffi.structural_map(value, ((tirx.Select, Call), chosen), order="pre")
+
+    return without_constants(value)
+
+
+def _cut(test: tirx.BinaryOpExpr, axis: Axis) -> tuple[sizes.Extent, bool] | None:
+    """The index from which on a comparison is another, of the symbols of the axis; what before."""
+    found = threshold(test, axis.var)
+    known = sizes.symbols(axis.extent)
+    if found is None or not all(any(v.same_as(k) for k in known) for v in sizes.symbols(found[0])):
+        return None
+    return found

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tvm import sym, tirx
+from tvm import tirx
 from tvm.ir import Call, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import COMPARISONS, threshold
 from tvm_nnef.schedules.analysis.expressions import variables
 from tvm_nnef.schedules.analysis.kernel import Stage
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of, is_conditional
@@ -57,7 +58,10 @@ def read_guard(value: PrimExpression, copy_of: Callable[[tirx.Var], Stage | None
         if copy is None or padding is None or not is_zero(padding.value):
             continue
         ranges = _ranges(value.condition, load, copy)
-        if ranges is not None and all(map(_is_same, ranges, padding.inside)):
+        if ranges is not None and all(
+            a[0] == b[0] and sizes.same(a[1], b[1])
+            for a, b in zip(ranges, padding.inside, strict=True)
+        ):
             return Guard(product, load, other, copy, padding)
     return None
 
@@ -65,10 +69,6 @@ def read_guard(value: PrimExpression, copy_of: Callable[[tirx.Var], Stage | None
 def is_zero(value: PrimExpression) -> bool:
     """Whether a value is the number 0, of reals."""
     return isinstance(value, tirx.FloatImm) and float(value.value) == 0
-
-
-def _is_same(a: tuple[int, sizes.Extent], b: tuple[int, sizes.Extent]) -> bool:
-    return a[0] == b[0] and sizes.same(a[1], b[1])
 
 
 def _ranges(
@@ -79,7 +79,7 @@ def _ranges(
     indices = list(zip(load.indices, (axis.var for axis in copy.axes), strict=True))
     moving = [var for index in load.indices for var in variables(index)]
     for test in conjunction(condition):
-        if not isinstance(test, (tirx.LT, tirx.LE, tirx.GT, tirx.GE)):
+        if not isinstance(test, COMPARISONS):
             return None
         shorter = [_in_terms_of(test, index, var, moving) for index, var in indices]
         known = [found for found in shorter if found is not None]
@@ -126,32 +126,16 @@ def conjunction(condition: PrimExpression) -> list[PrimExpression]:
 
 def _narrow(ranges: dict[tirx.Var, tuple[int, sizes.Extent]], test: PrimExpression) -> bool:
     """Narrow the range of one axis by a comparison; false for another kind of test."""
-    if isinstance(test, (tirx.GT, tirx.GE)):
-        test = (tirx.LT if isinstance(test, tirx.GT) else tirx.LE)(test.b, test.a)
-    if not isinstance(test, (tirx.LT, tirx.LE)):
+    if not isinstance(test, COMPARISONS):
         return False
-    strict = isinstance(test, tirx.LT)
     for var, (first, last) in ranges.items():
-        equation = sym.detect_linear_equation(test.a - test.b, [var])
-        if not len(equation) or not isinstance(equation[0], tirx.IntImm):
-            continue
-        slope, base = int(equation[0].value), sizes.simplified(equation[1])
-        if slope == 1:
-            end = _smaller(last, sizes.simplified(-equation[1] + (0 if strict else 1)))
-            if end is not None:
-                ranges[var] = (first, end)
-            return end is not None
-        if slope == -1 and sizes.is_known(base):
-            ranges[var] = (max(first, base + 1 if strict else base), last)
+        bound, below = threshold(test, var) or (None, False)
+        if below:
+            pairs = ((last, bound), (bound, last))
+            ends = [a for a, b in pairs if sizes.is_at_most(a, b)]
+            ranges[var] = (first, ends[0] if ends else last)
+            return bool(ends)
+        if isinstance(bound, int):
+            ranges[var] = (max(first, bound), last)
             return True
     return False
-
-
-def _smaller(a: sizes.Extent, b: sizes.Extent) -> sizes.Extent | None:
-    """The smaller one of two sizes; None if that depends on symbols."""
-    if sizes.is_known(a) and sizes.is_known(b):
-        return min(a, b)
-    difference = sizes.simplified(a - b)
-    if not sizes.is_known(difference):
-        return None
-    return a if difference <= 0 else b
