@@ -7,7 +7,7 @@ axes of one value are gone, and neighbouring axes that are contiguous in all acc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm_ffi
@@ -15,6 +15,7 @@ from tvm import sym, tirx
 from tvm.ir import Range, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import linear
 from tvm_nnef.schedules.analysis.expressions import (
     loads,
     mentions,
@@ -24,7 +25,7 @@ from tvm_nnef.schedules.analysis.expressions import (
 )
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, at, inlined, is_plain
 from tvm_nnef.schedules.analysis.merging import merge_axes
-from tvm_nnef.schedules.analysis.padding import Guard, read_guard, read_padding
+from tvm_nnef.schedules.analysis.padding import Guard, Padding, read_guard, read_padding
 from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
 from tvm_nnef.tvm_support.compat import PrimExpression
 
@@ -126,24 +127,27 @@ def _epilogue(
         return None
     axes = [axis.var for axis in stage.axes]
     expression = inlined(at(result, axes), others, stage.axes)
+
+    def is_same(index: PrimExpression, axis: Axis) -> bool:
+        if axis.is_unit and isinstance(index, tirx.IntImm):
+            return int(index.value) == 0
+        return bool(index.same_as(axis.var))
+
     own = loads(expression, stage.buffer)
-    plain = all(
-        all(_same_index(index, axis) for index, axis in zip(load.indices, stage.axes, strict=True))
-        for load in own
-    )
-    if not own or not plain:
+    if not own or not all(all(map(is_same, load.indices, stage.axes)) for load in own):
         return None
+    return _with_loads(expression, stage.buffer, lambda load: accumulator)
+
+
+def _with_loads(
+    expression: PrimExpression, buffer: tirx.Var, value: Callable[[TensorLoad], PrimExpression]
+) -> PrimExpression:
+    """The expression with the loads of a buffer replaced."""
 
     def replaced(load: TensorLoad) -> PrimExpression:
-        return accumulator if load.source.same_as(stage.buffer) else load
+        return value(load) if load.source.same_as(buffer) else load
 
     return tvm_ffi.structural_map(expression, (TensorLoad, replaced))
-
-
-def _same_index(index: PrimExpression, axis: Axis) -> bool:
-    if axis.is_unit and isinstance(index, tirx.IntImm):
-        return int(index.value) == 0
-    return bool(index.same_as(axis.var))
 
 
 def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[Stage]]:
@@ -161,13 +165,11 @@ def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[
 def _with_borders(reduction: Reduction) -> Reduction:
     """Copies that only add a padding become borders, if the padding changes nothing."""
     for copy in reduction.copies:
-        found = _border_of(reduction, copy)
-        if found is not None:
-            reduction = found
+        reduction = _with_border_of(reduction, copy) or reduction
     return reduction
 
 
-def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
+def _with_border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
     if loads_of_any(reduction.copies, copy.buffer) or loads(reduction.epilogue, copy.buffer):
         return None
     padding = read_padding(copy)
@@ -178,25 +180,27 @@ def _border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
     if padding is None or len(uses) != 1 or not _is_neutral(reduction, padding.value, uses[0]):
         return None
     borders = []
-    for index, (first, last), axis in zip(uses[0].indices, padding.inside, copy.axes, strict=True):
-        if first == 0 and sizes.same(last, axis.extent):
-            continue
+    for index, first, last in _padded(uses[0], padding, copy):
         border = _border(reduction, index, first, last)
         if border is None:
             return None
         borders.append(border)
-
     source = replace(copy, value=padding.source)
-
-    def shifted(load: TensorLoad) -> PrimExpression:
-        return at(source, load.indices) if load.source.same_as(copy.buffer) else load
-
     return replace(
         reduction,
-        term=tvm_ffi.structural_map(reduction.term, (TensorLoad, shifted)),
+        term=_with_loads(reduction.term, copy.buffer, lambda load: at(source, load.indices)),
         borders=(*reduction.borders, *borders),
         copies=tuple(other for other in reduction.copies if other is not copy),
     )
+
+
+def _padded(
+    load: TensorLoad, padding: Padding, copy: Stage
+) -> Iterator[tuple[PrimExpression, int, sizes.Extent]]:
+    """The indices of a load of a copy that may be in its padding, and their ranges outside."""
+    for index, (first, last), axis in zip(load.indices, padding.inside, copy.axes, strict=True):
+        if first != 0 or not sizes.same(last, axis.extent):
+            yield index, first, last
 
 
 def _guard(reduction: Reduction) -> Guard | None:
@@ -220,21 +224,16 @@ def _with_mask(reduction: Reduction) -> Reduction:
     if guard is None or len(loads(reduction.term, guard.copy.buffer)) != 1:
         return reduction
     borders, tests = [], []
-    for index, (first, last), axis in zip(
-        guard.load.indices, guard.padding.inside, guard.copy.axes, strict=True
-    ):
-        if first == 0 and sizes.same(last, axis.extent):
-            continue
+    for index, first, last in _padded(guard.load, guard.padding, guard.copy):
         border = _border(reduction, index, first, last)
         if border is not None and border.axis is not reduction.axes[-1]:
             borders.append(border)
-            continue
-        tests += [index >= first] if first else []
-        tests += [] if sizes.same(last, axis.extent) else [index < last]
+        else:
+            tests += [index >= first] if first else []
+            tests += [index < last]
     other = guard.other
     if tests:
-        zero = tirx.const(0, reduction.dtype)
-        other = tirx.Select(tirx.all(*tests), other, zero)
+        other = tirx.Select(tirx.all(*tests), other, tirx.const(0, reduction.dtype))
     return replace(reduction, term=guard.load * other, borders=(*reduction.borders, *borders))
 
 
@@ -245,17 +244,15 @@ def loads_of_any(stages: Iterable[Stage], buffer: tirx.Var) -> bool:
 
 def _is_neutral(reduction: Reduction, value: tirx.IntImm | tirx.FloatImm, use: TensorLoad) -> bool:
     """Whether combining a padded element changes nothing."""
+    term = reduction.term
     if reduction.reducer is SUM:
-        term = reduction.term
         while isinstance(term, tirx.Mul):
             term = term.a if loads(term.a, use.source) else term.b
-        return float(value.value) == 0 and _is_that(term, use)
-    same = isinstance(reduction.init, type(value)) and reduction.init.value == value.value
-    return same and _is_that(reduction.term, use)
-
-
-def _is_that(term: PrimExpression, use: TensorLoad) -> bool:
-    return isinstance(term, TensorLoad) and term.source.same_as(use.source)
+        neutral = float(value.value) == 0
+    else:
+        init = reduction.init
+        neutral = isinstance(init, type(value)) and init.value == value.value
+    return neutral and isinstance(term, TensorLoad) and term.source.same_as(use.source)
 
 
 def _border(
@@ -266,10 +263,10 @@ def _border(
     reduced = [a for a in reduction.reduced if mentions(index, [a.var])]
     if len(axes) > 1 or len(reduced) != 1:
         return None
-    equation = sym.detect_linear_equation(index, [a.var for a in (*axes, *reduced)])
-    if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
+    equation = linear(index, *(a.var for a in (*axes, *reduced)))
+    if not equation or not all(map(sizes.is_known, equation)):
         return None
-    *slopes, base = (int(c.value) for c in equation)
+    *slopes, base = equation
     if min(slopes) <= 0 or not reduced[0].is_known or reduced[0].extent > _LONGEST_BORDER:
         return None
     step = slopes[0] if axes else 0
@@ -295,20 +292,25 @@ def _divided(reduction: Reduction, index_type: str, axis: Axis, size: int) -> Re
     group = Axis(tirx.Var("g", index_type), axis.extent // size)
     inner = Axis(tirx.Var("o", index_type), size)
     analyzer = sym.Analyzer()
-    analyzer.bind(group.var, Range(0, group.extent))
-    analyzer.bind(inner.var, Range(0, inner.extent))
-    whole = {axis.var: group.var * tirx.const(size, index_type) + inner.var}
+    for each in (group, inner):
+        analyzer.bind(each.var, Range(0, each.extent))
+    whole = group.var * tirx.const(size, index_type) + inner.var
     position = reduction.axes.index(axis)
+    made = _substituted(reduction, {axis.var: whole})
+    return replace(
+        made,
+        axes=(*reduction.axes[:position], group, inner, *reduction.axes[position + 1 :]),
+        term=with_simple_indices(made.term, analyzer),
+        epilogue=with_simple_indices(made.epilogue, analyzer),
+    )
 
-    def split(expression: PrimExpression) -> PrimExpression:
-        return with_simple_indices(substituted(expression, whole), analyzer)
 
+def _substituted(reduction: Reduction, values: Mapping[tirx.Var, PrimExpression]) -> Reduction:
     return replace(
         reduction,
-        axes=(*reduction.axes[:position], group, inner, *reduction.axes[position + 1 :]),
-        term=split(reduction.term),
-        epilogue=split(reduction.epilogue),
-        indices=tuple(substituted(index, whole) for index in reduction.indices),
+        term=substituted(reduction.term, values),
+        epilogue=substituted(reduction.epilogue, values),
+        indices=tuple(substituted(index, values) for index in reduction.indices),
     )
 
 
@@ -327,27 +329,21 @@ def _group_size(reduction: Reduction, axis: Axis) -> int | None:
 
 def _without_unit_steps(reduction: Reduction, index_type: str) -> Reduction:
     """Reduced axes of one value are replaced by 0, except for the last one."""
-    zero = tirx.const(0, index_type)
     left = [a for a in reduction.reduced if not a.is_unit] or [*reduction.reduced[-1:]]
-    gone = {a.var: zero for a in reduction.reduced if a not in left}
-    term = reduction.term
-    if gone:
-        term = with_simple_indices(substituted(term, gone), sym.Analyzer())
+    gone = {a.var: tirx.const(0, index_type) for a in reduction.reduced if a not in left}
+    if not gone:
+        return reduction
+    term = with_simple_indices(substituted(reduction.term, gone), sym.Analyzer())
     return replace(reduction, reduced=tuple(left), term=term)
 
 
 def _without_unit_axes(reduction: Reduction, index_type: str) -> Reduction:
     """Axes of one value are replaced by 0, except for the last one."""
-    zero = tirx.const(0, index_type)
     bordered = [border.axis for border in reduction.borders]
-    gone = {a.var: zero for a in reduction.axes[:-1] if a.is_unit and a not in bordered}
-    return replace(
-        reduction,
-        axes=tuple(a for a in reduction.axes if a.var not in gone),
-        term=substituted(reduction.term, gone),
-        epilogue=substituted(reduction.epilogue, gone),
-        indices=tuple(substituted(index, gone) for index in reduction.indices),
-    )
+    units = [a for a in reduction.axes[:-1] if a.is_unit and a not in bordered]
+    left = tuple(a for a in reduction.axes if a not in units)
+    gone = {axis.var: tirx.const(0, index_type) for axis in units}
+    return replace(_substituted(reduction, gone), axes=left)
 
 
 def _with_merged_axes(reduction: Reduction, kernel: Kernel) -> Reduction:

@@ -20,6 +20,7 @@ from tvm import sym, tirx
 from tvm.ir import Range, TensorLoad
 
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.accesses import linear
 from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import Merged, count
@@ -28,6 +29,8 @@ from tvm_nnef.tvm_support.compat import PrimExpression, buffer_view
 _MOST = 16
 """The most axes of a stage after the division."""
 
+_DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
+
 
 def regrouped(
     axes: Sequence[Axis], value: PrimExpression, target: PrimExpression, dtype: str
@@ -35,42 +38,21 @@ def regrouped(
     """Axes with constant strides in all accesses, with the value and the target over them."""
     assert isinstance(target, TensorLoad)
     accesses = [*loads(value), target]
-    if not all(axis.is_known for axis in axes) or not _divisions(accesses):
-        return None
-    if not all(_is_static(access.source) for access in accesses):
+    divided = any(nodes(access, *_DIVISIONS) for access in accesses)
+    dimensions = [sizes.extent(size) for access in accesses for size in access.source.shape]
+    if not divided or not all(map(sizes.is_known, (*(a.extent for a in axes), *dimensions))):
         return None
     if any(count(value, a) != sum(count(load, a) for load in accesses[:-1]) for a in axes):
         return None
-    split = _split(list(axes), accesses, dtype)
+    split = _split([*axes], accesses, dtype)
     if split is None:
         return None
     axes, offsets = split
-    strides = [found for offset in offsets if (found := _strides(offset, axes)) is not None]
-    if len(strides) < len(offsets):
+    strides = [linear(offset, *(axis.var for axis in axes)) for offset in offsets]
+    if not all(each and all(map(sizes.is_known, each)) for each in strides):
         return None
     axes, strides = _joined(axes, strides, dtype)
     return _over_views(axes, strides, value, accesses, dtype)
-
-
-def _offset(
-    access: TensorLoad, analyzer: sym.Analyzer, whole: Mapping[tirx.Var, PrimExpression]
-) -> PrimExpression:
-    """The offset of an access in memory, with axes replaced by those that they are divided into."""
-    offset, stride = tirx.const(0, "int64"), 1
-    for index, extent in zip(reversed(access.indices), reversed(access.source.shape), strict=True):
-        simple = analyzer.simplify(substituted(index, whole))
-        offset = simple * tirx.const(stride, "int64") + offset
-        stride *= sizes.extent(extent)
-    found: PrimExpression = analyzer.simplify(offset)
-    return found
-
-
-def _is_static(buffer: tirx.Var) -> bool:
-    return all(isinstance(extent, tirx.IntImm) for extent in buffer.shape)
-
-
-def _divisions(expressions: Sequence[PrimExpression]) -> list[tirx.BinaryOpExpr]:
-    return [each for value in expressions for each in nodes(value, tirx.FloorDiv, tirx.FloorMod)]
 
 
 def _split(
@@ -83,13 +65,21 @@ def _split(
         for axis in axes:
             analyzer.bind(axis.var, Range(0, axis.extent))
         offsets = [_offset(access, analyzer, whole) for access in accesses]
-        divisions = _divisions(offsets)
+        divisions = [each for offset in offsets for each in nodes(offset, *_DIVISIONS)]
         if not divisions:
             return axes, offsets
-        cut = _cut(axes, divisions)
-        if cut is None:
+        size, number = min(
+            (
+                (int(division.b.value), number)
+                for division in divisions
+                for number, axis in enumerate(axes)
+                if division.a.same_as(axis.var) and isinstance(division.b, tirx.IntImm)
+                if axis.extent % int(division.b.value) == 0
+            ),
+            default=(0, 0),
+        )
+        if not size:
             return None
-        number, size = cut
         axis = axes[number]
         outer = Axis(tirx.Var("outer", dtype), axis.extent // size)
         inner = Axis(tirx.Var("inner", dtype), size)
@@ -99,26 +89,16 @@ def _split(
     return None
 
 
-def _cut(axes: Sequence[Axis], divisions: Sequence[tirx.BinaryOpExpr]) -> tuple[int, int] | None:
-    """The number of an axis and the least divisor of its extent that it is divided by."""
-    found = [
-        (int(division.b.value), number)
-        for division in divisions
-        for number, axis in enumerate(axes)
-        if division.a.same_as(axis.var) and isinstance(division.b, tirx.IntImm)
-    ]
-    size, number = min(
-        (each for each in found if axes[each[1]].extent % each[0] == 0), default=(0, 0)
-    )
-    return (number, size) if size else None
-
-
-def _strides(offset: PrimExpression, axes: Sequence[Axis]) -> list[int] | None:
-    """The strides of an offset along each axis, and its first value; None if they vary."""
-    equation = sym.detect_linear_equation(offset, [axis.var for axis in axes])
-    if not len(equation) or not all(isinstance(part, tirx.IntImm) for part in equation):
-        return None
-    return [int(part.value) for part in equation]
+def _offset(
+    access: TensorLoad, analyzer: sym.Analyzer, whole: Mapping[tirx.Var, PrimExpression]
+) -> PrimExpression:
+    """The offset of an access in memory, with axes replaced by those that they are divided into."""
+    offset, stride = tirx.const(0, "int64"), 1
+    for index, extent in zip(reversed(access.indices), reversed(access.source.shape), strict=True):
+        simple = analyzer.simplify(substituted(index, whole))
+        offset = simple * tirx.const(stride, "int64") + offset
+        stride *= sizes.extent(extent)
+    return analyzer.simplify(offset)
 
 
 def _joined(
@@ -126,16 +106,12 @@ def _joined(
 ) -> tuple[list[Axis], list[list[int]]]:
     """The axes, neighbours joined if all accesses are contiguous in them."""
     left, moves = list(axes), [list(each) for each in strides]
-    number = 0
-    while number + 1 < len(left):
-        inner = left[number + 1]
+    for number in reversed(range(len(left) - 1)):
+        outer, inner = left[number : number + 2]
         if all(move[number] == move[number + 1] * inner.extent for move in moves):
-            extent = sizes.product((left[number].extent, inner.extent))
-            left[number : number + 2] = [Axis(tirx.Var("m", dtype), extent)]
+            left[number : number + 2] = [Axis(tirx.Var("m", dtype), outer.extent * inner.extent)]
             for move in moves:
                 del move[number]
-        else:
-            number += 1
     return left, moves
 
 
@@ -147,23 +123,19 @@ def _over_views(
     dtype: str,
 ) -> Merged:
     """Value and target as accesses of views of one dimension."""
-    views: dict[tirx.Var, tirx.Var] = {}
-    statements: list[tirx.Stmt] = []
+    sources = {access.source: sizes.elements(access.source) for access in accesses}
+    views = {source: buffer_view(source, [length]) for source, length in sources.items()}
 
     def flat(access: TensorLoad, moves: Sequence[int]) -> TensorLoad:
-        if access.source not in views:
-            length = sizes.elements(access.source)
-            views[access.source], statement = buffer_view(access.source, [length])
-            statements.append(statement)
         terms = [
             axis.var if move == 1 else axis.var * tirx.const(move, dtype)
             for axis, move in zip(axes, moves[:-1], strict=True)
             if move
         ]
         terms = [tirx.const(moves[-1], dtype), *terms] if moves[-1] or not terms else terms
-        return views[access.source][(functools.reduce(operator.add, terms),)]
+        return views[access.source][0][(functools.reduce(operator.add, terms),)]
 
-    made = [flat(access, moves) for access, moves in zip(accesses, strides, strict=True)]
-    replaced = dict(zip(accesses[:-1], made[:-1], strict=True))
+    *made, target = map(flat, accesses, strides)
+    replaced = dict(zip(accesses[:-1], made, strict=True))
     whole = tvm_ffi.structural_map(value, (TensorLoad, lambda load: replaced.get(load, load)))
-    return Merged(tuple(axes), (whole, made[-1]), tuple(statements))
+    return Merged(tuple(axes), (whole, target), tuple(view[1] for view in views.values()))
