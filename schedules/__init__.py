@@ -88,13 +88,11 @@ def schedule_kernels(mod: Module, target: Target, tuned: Tuned | None = None) ->
 
 def report(mod: Module) -> list[Kernel]:
     """The kernels of a module in the order of their names."""
-    found = []
-    for name, function in prim_functions(mod).items():
-        attributes = function.attrs or {}
-        strategy = attributes.get(STRATEGY)
-        plan = str(attributes.get(PLAN, ""))
-        found.append(Kernel(name, None if strategy is None else str(strategy), plan))
-    return found
+    attributes = {name: function.attrs or {} for name, function in prim_functions(mod).items()}
+    return [
+        Kernel(name, None if STRATEGY not in each else str(each[STRATEGY]), str(each.get(PLAN, "")))
+        for name, each in attributes.items()
+    ]
 
 
 _STRATEGIES: Mapping[str, Callable[[PrimFunction, Target], Scheduled]] = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Type
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import nodes
@@ -44,10 +43,10 @@ def with_named_dimensions(function: PrimFunction) -> PrimFunction:
         found = _name(expression, names)
         return expression if found is None else found
 
-    def with_names(kind: Type) -> Type:
-        return with_shape(kind, [*map(named, kind.shape)])
-
-    kinds = [(BUFFER_TYPE, with_names), ((*_FORMULAS, tirx.Add, tirx.Sub), named)]
+    kinds = [
+        (BUFFER_TYPE, lambda kind: with_shape(kind, [*map(named, kind.shape)])),
+        ((*_FORMULAS, tirx.Add, tirx.Sub), named),
+    ]
     return tvm_ffi.structural_map(function, kinds, order="pre")
 
 

@@ -6,6 +6,7 @@ Plans of all targets become loops here: grids, tiles with their tails
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -98,27 +99,27 @@ def split(
     kind: tirx.ForKind = tirx.ForKind.SERIAL,
 ) -> Statement:
     """An axis in tiles: ``body`` gets the first element and the number of elements of each."""
-    step = tirx.const(size, dtype)
+    step, full = tirx.const(size, dtype), sizes.quotient(extent, size)
 
     def whole(number: PrimExpression) -> Statement:
         return body(number * step, size)
 
-    if tail is Tail.GUARD and not sizes.is_known(extent):
+    def limited(number: PrimExpression) -> Statement:
+        return body(number * step, tirx.min(step, extent - number * step))
 
-        def limited(number: PrimExpression) -> Statement:
-            return body(number * step, tirx.min(step, extent - number * step))
+    def tiles(count: sizes.Extent, each: Body = whole) -> Statement:
+        return loop(count, each, name=name, kind=kind, dtype=dtype)
 
-        divided = sizes.is_divisible(extent, size)
-        each = whole if divided else limited
-        return loop(sizes.quotient_above(extent, size), each, name=name, kind=kind, dtype=dtype)
-    full = sizes.quotient(extent, size)
-    if sizes.is_known(extent) and not full:
-        return sequence(_ends(extent, 0, size, body, tail, dtype))
-    tiles = loop(full, whole, name=name, kind=kind, dtype=dtype)
     if sizes.is_known(extent):
-        return sequence([tiles, *_ends(extent - full * size, full * size, size, body, tail, dtype)])
+        done = full * size
+        ends = _ends(extent - done, done, size, body, tail, dtype)
+        return sequence([tiles(full), *ends] if full else ends)
+    if sizes.is_divisible(extent, size):
+        return tiles(full)
+    if tail is Tail.GUARD:
+        return tiles(sizes.quotient_above(extent, size), limited)
     rest = _overlapping if tail is Tail.OVERLAP else _narrower
-    return rest(extent, size, body, tiles, dtype)
+    return rest(extent, size, body, tiles(full), dtype)
 
 
 def _ends(
@@ -151,9 +152,8 @@ def _narrower(
     extent: sizes.Extent, size: int, body: TileBody, tiles: Statement, dtype: str
 ) -> Statement:
     """The tiles of a dynamic axis, and loops of ever narrower ones, the last one of elements."""
-    statements = [tiles]
-    last = size
-    for width in dict.fromkeys((max(1, size // 2), max(1, size // 8), 1)):
+    statements, last = [tiles], size
+    for width in (max(1, size // 2), max(1, size // 8), 1):
         if width == last or sizes.is_divisible(extent, last):
             break
         done = tirx.const(last, dtype) * sizes.number(sizes.quotient(extent, last), dtype)
@@ -181,8 +181,6 @@ def _overlapping(
         two = [body(tirx.const(0, dtype), width), body(extent - edge, width)]
         return tirx.IfThenElse(extent >= edge, sequence(two), fewer(width // 2))
 
-    if sizes.is_divisible(extent, size):
-        return tiles
     edge = tirx.const(size, dtype)
     rest = tirx.IfThenElse(tirx.floormod(extent, edge) > 0, body(extent - edge, size), None)
     return tirx.IfThenElse(extent >= edge, sequence([tiles, rest]), fewer(size // 2))
@@ -200,13 +198,8 @@ def tile_start(
 
 def vector(first: PrimExpression, lanes: int, body: Body, dtype: str = "int64") -> Statement:
     """The body for the elements from the first one on, as one vector."""
-    return loop(
-        lanes,
-        lambda lane: body(first + lane),
-        name="lane",
-        kind=tirx.ForKind.VECTORIZED,
-        dtype=dtype,
-    )
+    kind = tirx.ForKind.VECTORIZED
+    return loop(lanes, lambda lane: body(first + lane), name="lane", kind=kind, dtype=dtype)
 
 
 def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statement:
@@ -266,22 +259,14 @@ def sequence(statements: Sequence[Statement]) -> Statement:
 
 
 def grid(
-    extents: Sequence[sizes.Extent],
-    body: AtPoint,
-    dtype: str,
-    *,
-    parallel: bool = False,
+    extents: Sequence[sizes.Extent], body: AtPoint, dtype: str, *, parallel: bool = False
 ) -> Statement:
     """The loops over all points of a grid; a single, parallel one if ``parallel``."""
     total = sizes.product(extents)
     if parallel and not (sizes.is_known(total) and total <= 1):
-        return loop(
-            total,
-            lambda number: at_point(number, extents, body, dtype),
-            name="task",
-            kind=tirx.ForKind.PARALLEL,
-            dtype=dtype,
-        )
+        kind = tirx.ForKind.PARALLEL
+        each = functools.partial(at_point, extents=extents, body=body, dtype=dtype)
+        return loop(total, each, name="task", kind=kind, dtype=dtype)
     if not extents:
         return body([])
 

@@ -178,8 +178,9 @@ def _with_element(store: tirx.BufferStore, points: Points) -> Points:
 
 def _value(value: PrimExpression, points: Points) -> Numbers:
     """The value of an expression at all points."""
-    if isinstance(value, tuple(_OPERATIONS)):
-        return _OPERATIONS[type(value)](_value(value.a, points), _value(value.b, points))
+    for kind, operation in _OPERATIONS.items():
+        if isinstance(value, kind):
+            return operation(_value(value.a, points), _value(value.b, points))
     parts = choice_of(value)
     if parts is not None:
         return np.where(*(_value(part, points) for part in parts))

@@ -25,7 +25,7 @@ def with_shared_stages(kernel: Kernel, rank: int) -> Kernel:
     for stage in kernel.stages:
         for value in _functions(stage.value) if stage.reduced else ():
             uses = [s for s in kernel.stages if s is not stage and _uses(s, stage, value, rank)]
-            if uses and _mentions_all(value, stage.reduced):
+            if uses and all(mentions(value, [axis.var]) for axis in stage.reduced):
                 return with_shared_stages(_shared(kernel, stage, value, uses, rank), rank)
     return kernel
 
@@ -37,10 +37,6 @@ def _functions(value: PrimExpression) -> Iterator[Call]:
     return (call for call in found if not is_conditional(call) and loads(call))
 
 
-def _mentions_all(value: PrimExpression, axes: tuple[Axis, ...]) -> bool:
-    return all(mentions(value, [axis.var]) for axis in axes)
-
-
 def _uses(other: Stage, stage: Stage, value: PrimExpression, rank: int) -> bool:
     axes = _aligned(other, stage, rank)
     return axes is not None and any(
@@ -50,14 +46,12 @@ def _uses(other: Stage, stage: Stage, value: PrimExpression, rank: int) -> bool:
 
 def _aligned(other: Stage, stage: Stage, rank: int) -> Mapping[tirx.Var, tirx.Var] | None:
     """The axes of another stage as those of a reduction; None if it has other elements."""
-    own = other.reduced if other.reduced else other.axes[rank:]
-    if len(own) != len(stage.reduced):
+    own = (*other.axes[:rank], *(other.reduced or other.axes[rank:]))
+    axes = (*stage.axes[:rank], *stage.reduced)
+    if len(own) != len(axes):
         return None
-    pairs = [*zip(other.axes[:rank], stage.axes[:rank], strict=True)]
-    pairs += zip(own, stage.reduced, strict=True)
-    if not all(sizes.same(a.extent, b.extent) for a, b in pairs):
-        return None
-    return {a.var: b.var for a, b in pairs}
+    same = all(sizes.same(a.extent, b.extent) for a, b in zip(own, axes, strict=True))
+    return {a.var: b.var for a, b in zip(own, axes, strict=True)} if same else None
 
 
 def _shared(
@@ -69,24 +63,21 @@ def _shared(
     named = {axis.var: new.var for axis, new in zip(axes, fresh, strict=True)}
     shape = [sizes.number(axis.extent, dtype_of(axis.var)) for axis in axes]
     buffer = tirx.decl_buffer(shape, dtype_of(value), "shared")
-    made = Stage(buffer, fresh, substituted(value, named))
 
     def reading(other: Stage) -> Stage:
-        if other is not stage and other not in uses:
+        mapped = _aligned(other, stage, rank) if other is stage or other in uses else None
+        if mapped is None:
             return other
-        mapped = _aligned(other, stage, rank)
-        assert mapped is not None
         own = {theirs: mine for mine, theirs in mapped.items()}
-        indices = tuple(own[axis.var] for axis in axes)
 
         def loaded(call: Call) -> PrimExpression:
             same = tvm_ffi.structural_equal(substituted(call, mapped), value)
-            return buffer[indices] if same else call
+            return buffer[tuple(own[axis.var] for axis in axes)] if same else call
 
-        return replace(
-            other, value=tvm_ffi.structural_map(other.value, (Call, loaded), order="post")
-        )
+        changed = tvm_ffi.structural_map(other.value, (Call, loaded), order="post")
+        return replace(other, value=changed)
 
     first = min(kernel.stages.index(each) for each in (stage, *uses))
     stages = [reading(each) for each in kernel.stages]
+    made = Stage(buffer, fresh, substituted(value, named))
     return replace(kernel, stages=(*stages[:first], made, *stages[first:]))

@@ -67,7 +67,9 @@ def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) ->
         return test
 
     def simplified(condition: PrimExpression) -> PrimExpression:
-        return analyzer.simplify(tvm_ffi.structural_map(condition, (COMPARISONS, decided)))
+        simple: PrimExpression = tvm_ffi.structural_map(condition, (COMPARISONS, decided))
+        simple = analyzer.simplify(simple)
+        return simple
 
     def chosen(choice: PrimExpression) -> PrimExpression:
         parts = choice_of(choice)

@@ -252,23 +252,22 @@ def _stage(nest: tirx.Stmt) -> Stage | None:
             return None
         loops[nest.loop_var] = sizes.extent(nest.extent)
         nest = nest.body
-    if not isinstance(nest, s_tir.SBlockRealize) or not _always(nest.predicate):
+    if not isinstance(nest, s_tir.SBlockRealize) or len(nest.block.alloc_buffers):
         return None
-    block = nest.block
+    if not isinstance(nest.predicate, tirx.IntImm) or not nest.predicate.value:
+        return None
     axes: list[Axis] = []
     reduced: list[Axis] = []
-    for iterator, bound in zip(block.iter_vars, nest.iter_values, strict=True):
-        extent = loops.pop(bound, None) if isinstance(bound, tirx.Var) else _unit(bound)
-        if extent is None:
+    for iterator, bound in zip(nest.block.iter_vars, nest.iter_values, strict=True):
+        is_zero = isinstance(bound, tirx.IntImm) and bound.value == 0
+        extent = 1 if is_zero else loops.pop(bound, None) if isinstance(bound, tirx.Var) else None
+        if extent is None or (sizes.is_known(extent) and extent < 1):
             return None
         plain = iterator.iter_type == tirx.IterVar.DataPar
         (axes if plain else reduced).append(Axis(iterator.var, extent))
-    if any(axis.is_known and axis.extent < 1 for axis in (*axes, *reduced)):
+    if not all(sizes.same(extent, 1) for extent in loops.values()):
         return None
-    idle = all(sizes.is_known(extent) and extent == 1 for extent in loops.values())
-    if not idle or len(block.alloc_buffers):
-        return None
-    return _stored(block, tuple(axes), tuple(reduced))
+    return _stored(nest.block, tuple(axes), tuple(reduced))
 
 
 def _is_overwritten(value: PrimExpression, store: tirx.BufferStore) -> bool:
@@ -280,62 +279,41 @@ def _is_overwritten(value: PrimExpression, store: tirx.BufferStore) -> bool:
     )
 
 
-def _always(predicate: PrimExpression) -> bool:
-    return isinstance(predicate, tirx.IntImm) and bool(predicate.value)
-
-
-def _unit(bound: PrimExpression) -> int | None:
-    return 1 if isinstance(bound, tirx.IntImm) and bound.value == 0 else None
-
-
 def _stored(block: s_tir.SBlock, axes: tuple[Axis, ...], reduced: tuple[Axis, ...]) -> Stage | None:
     store = block.body
     if not isinstance(store, tirx.BufferStore):
         return None
     if not len(store.indices):
         # A scalar is stored in a block with an iterator of one value.
-        axes = tuple(axis for axis in axes if not axis.is_unit or _uses(store.value, [axis]))
-    ordered = _in_order(store.indices, axes)
-    if ordered is None or not _covers(store.buffer, ordered):
+        axes = tuple(a for a in axes if not a.is_unit or mentions(store.value, [a.var]))
+    ordered = _in_order(store, axes)
+    if ordered is None:
         return None
     if not reduced and block.init is None:
         if loads(store.value, store.buffer):
             return None
         return Stage(store.buffer, ordered, store.value)
-    if not isinstance(block.init, tirx.BufferStore) or loads(block.init.value):
-        return None
     found = read_combined(store.value)
-    if found is None:
+    if not isinstance(block.init, tirx.BufferStore) or found is None:
         return None
+    init = block.init.value
     reducer, first, value = found
     if not _is_overwritten(first, store):
         first, value = value, first
-    if not _is_overwritten(first, store):
+    if not _is_overwritten(first, store) or loads(value, store.buffer):
         return None
-    if loads(value, store.buffer) or _uses(block.init.value, (*axes, *reduced)):
+    if loads(init) or mentions(init, [axis.var for axis in (*axes, *reduced)]):
         return None
-    return Stage(store.buffer, ordered, value, reduced, block.init.value, reducer)
+    return Stage(store.buffer, ordered, value, reduced, init, reducer)
 
 
-def _in_order(indices: Sequence[PrimExpression], axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:
-    """The axes in the order of the dimensions that they index; None for other indices."""
+def _in_order(store: tirx.BufferStore, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:
+    """The axes in the order of the dimensions of a buffer that they fill; None for other stores."""
     by_var = {axis.var: axis for axis in axes}
-    ordered = []
-    for index in indices:
-        axis = by_var.pop(index, None) if isinstance(index, tirx.Var) else None
-        if axis is None:
-            return None
-        ordered.append(axis)
-    return None if by_var else tuple(ordered)
-
-
-def _covers(buffer: tirx.Var, axes: tuple[Axis, ...]) -> bool:
-    shape = buffer.shape
-    return len(shape) == len(axes) and all(
-        sizes.same(sizes.extent(extent), axis.extent)
-        for extent, axis in zip(shape, axes, strict=True)
-    )
-
-
-def _uses(expression: PrimExpression, axes: Iterable[Axis]) -> bool:
-    return mentions(expression, [axis.var for axis in axes])
+    indices = [index for index in store.indices if isinstance(index, tirx.Var)]
+    ordered = tuple(by_var.pop(index) for index in indices if index in by_var)
+    if by_var or len(ordered) != len(store.indices):
+        return None
+    dimensions = zip(store.buffer.shape, ordered, strict=True)
+    same = all(sizes.same(sizes.extent(size), axis.extent) for size, axis in dimensions)
+    return ordered if same else None

@@ -98,7 +98,8 @@ def _offset(
         simple = analyzer.simplify(substituted(index, whole))
         offset = simple * tirx.const(stride, "int64") + offset
         stride *= sizes.extent(extent)
-    return analyzer.simplify(offset)
+    found: PrimExpression = analyzer.simplify(offset)
+    return found
 
 
 def _joined(
@@ -133,7 +134,8 @@ def _over_views(
             if move
         ]
         terms = [tirx.const(moves[-1], dtype), *terms] if moves[-1] or not terms else terms
-        return views[access.source][0][(functools.reduce(operator.add, terms),)]
+        view: tirx.Var = views[access.source][0]
+        return view[(functools.reduce(operator.add, terms),)]
 
     *made, target = map(flat, accesses, strides)
     replaced = dict(zip(accesses[:-1], made, strict=True))

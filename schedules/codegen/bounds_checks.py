@@ -13,13 +13,12 @@ from typing import TypeAlias
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call
+from tvm.ir import Call, TensorLoad
 from tvm_ffi import StructuralKey, WalkResult
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_LOAD,
     Buffer,
     PrimExpression,
     PrimFunction,
@@ -78,7 +77,7 @@ def _tests(expression: PrimExpression) -> list[Test]:
     """Tests of the loads of an expression, those first on which others depend."""
     found: list[Test] = []
 
-    def load(load: tirx.BufferLoad) -> WalkResult:
+    def load(load: TensorLoad) -> WalkResult:
         for index in load.indices:
             found.extend(_tests(index))
         pairs = zip(load.indices, load.source.shape, strict=True)
@@ -107,8 +106,9 @@ def _tests(expression: PrimExpression) -> list[Test]:
             found.append((buffer, substituted(tirx.Let(let.var, let.value, test), {})))
         return WalkResult.SKIP
 
-    kinds = [(BUFFER_LOAD, load), (Call, call), (tirx.Let, named)]
-    tvm_ffi.structural_walk(expression, kinds, order="pre")
+    tvm_ffi.structural_walk(
+        expression, [(TensorLoad, load), (Call, call), (tirx.Let, named)], order="pre"
+    )
     return found
 
 

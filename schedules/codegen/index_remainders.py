@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import variables
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, PrimFunction, dtype_of
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 _COUNT = "num_args"
 """The parameter of a lowered PrimFunc that holds the number of its arguments."""
@@ -45,7 +46,7 @@ def with_opaque_remainders(function: PrimFunction) -> PrimFunction:
     def opaque(value: PrimExpression) -> PrimExpression:
         return tvm_ffi.structural_map(value, (_NARROWING, hidden), order="post")
 
-    def load(load: tirx.BufferLoad) -> PrimExpression:
+    def load(load: TensorLoad) -> PrimExpression:
         return load.source[tuple(map(opaque, load.indices))]
 
     def store(store: tirx.BufferStore) -> tirx.Stmt:
@@ -54,8 +55,11 @@ def with_opaque_remainders(function: PrimFunction) -> PrimFunction:
     def bind(bind: tirx.Bind) -> tirx.Stmt:
         return tirx.Bind(bind.var, opaque(bind.value))
 
-    kinds = [(BUFFER_LOAD, load), (tirx.BufferStore, store), (tirx.Bind, bind)]
-    body = tvm_ffi.structural_map(function.body, kinds, order="post")
+    body = tvm_ffi.structural_map(
+        function.body,
+        [(TensorLoad, load), (tirx.BufferStore, store), (tirx.Bind, bind)],
+        order="post",
+    )
     if not any(zero.same_as(var) for var in variables(body)):
         return function
     first = tirx.Bind(zero, count >> tirx.const(_ABOVE, dtype_of(count)))
@@ -71,8 +75,9 @@ def _is_narrow(value: PrimExpression) -> bool:
             return _is_power(value.b)
         case tirx.Cast():
             return _WIDTHS.get(dtype_of(value), 64) < _WIDTHS.get(dtype_of(value.value), 64)
-        case _:
+        case tirx.BitwiseAnd():
             return any(_is_power(mask, 1) for mask in (value.a, value.b))
+    return False
 
 
 def _is_power(number: PrimExpression, more: int = 0) -> bool:

@@ -30,7 +30,8 @@ def expand(function: PrimFunction) -> PrimFunction:
     target = (function.attrs or {}).get("target")
     machine = GENERIC if target is None else cpu_model(target)
 
-    def expanded(call: Call) -> PrimExpression:
+    def expanded(call: PrimExpression) -> PrimExpression:
+        assert isinstance(call, Call)
         name = str(getattr(call.op, "name", "")).removeprefix("tirx.")
         if name not in _FUNCTIONS and name not in _ONLY_SCALAR:
             return call

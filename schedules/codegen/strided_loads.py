@@ -89,9 +89,10 @@ def _vectors(load: TensorLoad, before: int = 0, after: int = 0) -> PrimExpressio
 
 
 def _sharing(statements: Sequence[tirx.Stmt], analyzer: sym.Analyzer) -> list[tirx.Stmt]:
-    """Statements whose loads less than a stride apart take their lanes from the same vectors."""
+    """Plain statements whose loads less than a stride apart share vectors."""
     groups: list[list[tuple[int, TensorLoad]]] = []
-    for load in (load for each in statements for load in loads(each.value) if _stride(load) > 1):
+    plain = (each for each in statements if isinstance(each, (tirx.Bind, tirx.BufferStore)))
+    for load in (load for each in plain for load in loads(each.value) if _stride(load) > 1):
         for group in groups:
             distance = _distance(group[0][1], load, analyzer)
             if distance is not None:
