@@ -7,7 +7,7 @@ axes of one value are gone, and neighbouring axes that are contiguous in all acc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm_ffi
@@ -25,7 +25,7 @@ from tvm_nnef.schedules.analysis.expressions import (
 )
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, at, inlined, is_plain
 from tvm_nnef.schedules.analysis.merging import merge_axes
-from tvm_nnef.schedules.analysis.padding import Guard, Padding, read_guard, read_padding
+from tvm_nnef.schedules.analysis.padding import Guard, read_guard, read_padding
 from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
 from tvm_nnef.tvm_support.compat import PrimExpression
 
@@ -110,7 +110,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     )
     found = _without_unit_steps(found, kernel.index_type)
     if padded:
-        return _without_unit_axes(_with_mask(found), kernel.index_type)
+        return _without_unit_axes(found, kernel.index_type)
     found = with_groups(_with_borders(found), kernel.index_type, found.axes[-1:])
     return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
 
@@ -180,7 +180,9 @@ def _with_border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
     if padding is None or len(uses) != 1 or not _is_neutral(reduction, padding.value, uses[0]):
         return None
     borders = []
-    for index, first, last in _padded(uses[0], padding, copy):
+    for index, (first, last), axis in zip(uses[0].indices, padding.inside, copy.axes, strict=True):
+        if first == 0 and sizes.same(last, axis.extent):
+            continue
         border = _border(reduction, index, first, last)
         if border is None:
             return None
@@ -194,15 +196,6 @@ def _with_border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
     )
 
 
-def _padded(
-    load: TensorLoad, padding: Padding, copy: Stage
-) -> Iterator[tuple[PrimExpression, int, sizes.Extent]]:
-    """The indices of a load of a copy that may be in its padding, and their ranges outside."""
-    for index, (first, last), axis in zip(load.indices, padding.inside, copy.axes, strict=True):
-        if first != 0 or not sizes.same(last, axis.extent):
-            yield index, first, last
-
-
 def _guard(reduction: Reduction) -> Guard | None:
     """How the products of a sum are guarded."""
     if reduction.reducer is not SUM:
@@ -212,29 +205,6 @@ def _guard(reduction: Reduction) -> Guard | None:
         return next((copy for copy in reduction.copies if copy.buffer.same_as(buffer)), None)
 
     return read_guard(reduction.term, copy_of)
-
-
-def _with_mask(reduction: Reduction) -> Reduction:
-    """A sum of guarded products with borders; the rest of the guard masks one factor.
-
-    The copy is 0 where the guard fails, so the other factor may be 0 there in place of the product.
-    A tile then needs one mask for all of its rows.
-    """
-    guard = _guard(reduction)
-    if guard is None or len(loads(reduction.term, guard.copy.buffer)) != 1:
-        return reduction
-    borders, tests = [], []
-    for index, first, last in _padded(guard.load, guard.padding, guard.copy):
-        border = _border(reduction, index, first, last)
-        if border is not None and border.axis is not reduction.axes[-1]:
-            borders.append(border)
-        else:
-            tests += [index >= first] if first else []
-            tests += [index < last]
-    other = guard.other
-    if tests:
-        other = tirx.Select(tirx.all(*tests), other, tirx.const(0, reduction.dtype))
-    return replace(reduction, term=guard.load * other, borders=(*reduction.borders, *borders))
 
 
 def loads_of_any(stages: Iterable[Stage], buffer: tirx.Var) -> bool:
