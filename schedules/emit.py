@@ -1,7 +1,6 @@
-"""Loops as statements: extents and functions of an index in, statements out.
+"""Loops as statements, for the plans of all targets: grids, tiles, vectors, staging.
 
-Plans of all targets become loops here: grids, tiles with their tails
-(:class:`Tail`), vectors, staging. Knows nothing of stages.
+Input: sizes, and functions of an index. Output: statements. Knows nothing of stages.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Piece:
 
 
 def pieces(extent: int, lanes: int) -> list[Piece]:
-    """A row of ``extent`` elements in vectors of at most ``lanes``, the widest ones first."""
+    """A row of elements in vectors of at most ``lanes``, the widest ones first."""
     found, offset = [], 0
     while offset < extent:
         while lanes > extent - offset:
@@ -315,7 +314,7 @@ def decoded(
 
 
 def _divisor(size: sizes.Extent, dtype: str) -> PrimExpression | None:
-    """An extent to divide by, never 0 wherever a pass may move the division; None for 1."""
+    """A size to divide by, never 0 wherever a pass may move the division; None for 1."""
     if sizes.is_known(size):
         return tirx.const(size, dtype) if size > 1 else None
     return tirx.max(size, tirx.const(1, dtype))

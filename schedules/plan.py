@@ -28,7 +28,7 @@ class Plan(ABC):
     @property
     @abstractmethod
     def cost(self) -> float:
-        """The estimated time of a call in cycles of one core, symbols at their typical sizes."""
+        """The estimated time of a call in cycles of one core; dynamic dimensions are estimated."""
 
     @abstractmethod
     def decisions(self) -> Mapping[str, int | str]:

@@ -5,7 +5,7 @@ Input: an expression or statement. Output: the nodes found in it, or another exp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 import tvm_ffi
@@ -63,6 +63,17 @@ def with_simple_indices(expression: PrimExpression, analyzer: sym.Analyzer) -> P
         return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
 
     return tvm_ffi.structural_map(expression, (TensorLoad, simple), order="post")
+
+
+def with_loads(
+    expression: PrimExpression, buffer: tirx.Var, value: Callable[[TensorLoad], PrimExpression]
+) -> PrimExpression:
+    """The expression with the loads of a buffer replaced."""
+
+    def replaced(load: TensorLoad) -> PrimExpression:
+        return value(load) if load.source.same_as(buffer) else load
+
+    return tvm_ffi.structural_map(expression, (TensorLoad, replaced))
 
 
 def substituted(expression: AnyTree, values: Mapping[tirx.Var, PrimExpression]) -> AnyTree:

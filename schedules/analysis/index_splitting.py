@@ -31,10 +31,10 @@ _PARTS = 16
 def parts(value: PrimExpression, axis: Axis) -> list[Part]:
     """The parts into which conditions divide an axis; one part if their order is unknown."""
     ends: list[sizes.Extent] = [0, axis.extent]
-    for cut in filter(None, (_cut(test, axis) for test in nodes(value, *COMPARISONS))):
-        inside = sizes.is_below(0, cut[0]) and sizes.is_below(cut[0], axis.extent)
-        if inside and not any(sizes.same(cut[0], end) for end in ends):
-            ends.append(cut[0])
+    for bound, _ in filter(None, (_bound(test, axis) for test in nodes(value, *COMPARISONS))):
+        inside = sizes.is_below(0, bound) and sizes.is_below(bound, axis.extent)
+        if inside and not any(sizes.same(bound, end) for end in ends):
+            ends.append(bound)
     ends.sort(key=cmp_to_key(lambda a, b: -1 if sizes.is_at_most(a, b) else 1))
     pairs = list(itertools.pairwise(ends))
     if len(pairs) > _PARTS or not all(sizes.is_at_most(first, last) for first, last in pairs):
@@ -59,11 +59,11 @@ def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) ->
 
     def decided(test: tirx.BinaryOpExpr) -> PrimExpression:
         for axis, (first, last) in zip(axes, box, strict=True):
-            cut = None if axis.is_known else _cut(test, axis)
-            if cut is not None and sizes.is_at_most(last, cut[0]):
-                return tirx.const(cut[1], "bool")
-            if cut is not None and sizes.is_at_most(cut[0], first):
-                return tirx.const(not cut[1], "bool")
+            found = None if axis.is_known else _bound(test, axis)
+            if found is not None and sizes.is_at_most(last, found[0]):
+                return tirx.const(found[1], "bool")
+            if found is not None and sizes.is_at_most(found[0], first):
+                return tirx.const(not found[1], "bool")
         return test
 
     def simplified(condition: PrimExpression) -> PrimExpression:
@@ -92,7 +92,7 @@ def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) ->
     return without_constants(value)
 
 
-def _cut(test: tirx.BinaryOpExpr, axis: Axis) -> tuple[sizes.Extent, bool] | None:
+def _bound(test: tirx.BinaryOpExpr, axis: Axis) -> tuple[sizes.Extent, bool] | None:
     """The index from which on a comparison is another, of the symbols of the axis; what before."""
     found = threshold(test, axis.var)
     known = sizes.symbols(axis.extent)

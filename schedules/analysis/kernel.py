@@ -2,7 +2,7 @@
 
 Input: a PrimFunc as lowering and fusion make it, one loop nest for each buffer. Output: a
 :class:`Kernel`; None for other functions (ordered loops, several stores in a step, stores at
-indices that are not plain axes). Extents may be expressions of symbols.
+indices that are not plain axes). Dimensions may be dynamic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from tvm.ir import TensorLoad
 from tvm_nnef.function_attributes import read_sort
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
+from tvm_nnef.schedules.analysis.expressions import (
+    loads,
+    mentions,
+    nodes,
+    substituted,
+    with_loads,
+)
 from tvm_nnef.schedules.analysis.reducers import Reducer, read_combined
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
@@ -27,14 +33,14 @@ _LONGEST = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """An index of a stage: its variable, whose values are those below the extent, from 0."""
+    """An index of a stage: its variable, from 0 to below the extent."""
 
     var: tirx.Var
     extent: sizes.Extent
 
     @property
     def is_known(self) -> bool:
-        """Whether the extent is static."""
+        """Whether the size is static."""
         return sizes.is_known(self.extent)
 
     @property
@@ -44,7 +50,7 @@ class Axis:
 
     @property
     def estimate(self) -> int:
-        """The extent, estimated if it is dynamic."""
+        """The size, estimated if it is dynamic."""
         return sizes.estimate(self.extent)
 
 
@@ -199,13 +205,10 @@ def _without_loads(
     expression: PrimExpression, stage: Stage, name: tirx.Var | None = None
 ) -> PrimExpression:
     """The expression with the value of a stage, or its name, in place of loads of its buffer."""
-
-    def value(load: TensorLoad) -> PrimExpression:
-        if not load.source.same_as(stage.buffer):
-            return load
-        return at(stage, load.indices) if name is None else name
-
-    return tvm_ffi.structural_map(expression, (TensorLoad, value))
+    buffer = stage.buffer
+    if name is not None:
+        return with_loads(expression, buffer, lambda load: name)
+    return with_loads(expression, buffer, lambda load: at(stage, load.indices))
 
 
 def is_costly_to_repeat(stage: Stage, kernel: Kernel) -> bool:
@@ -229,7 +232,7 @@ def is_plain(value: PrimExpression) -> bool:
 
 
 def is_pointwise(uses: Sequence[TensorLoad], axes: Sequence[Axis]) -> bool:
-    """Whether loads of a buffer are all of one element, indexed by axes with its extents."""
+    """Whether loads of a buffer are all of one element, indexed by axes of its sizes."""
     first, *others = uses
     if not all(tvm_ffi.structural_equal(first, other) for other in others):
         return False

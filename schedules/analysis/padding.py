@@ -31,13 +31,10 @@ class Padding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """A product of ``load`` and ``other`` that is 0 if ``load`` reads the padding of ``copy``."""
+    """A product that is left out if ``load``, one of its operands, reads a padding."""
 
     product: tirx.Mul
     load: TensorLoad
-    other: PrimExpression
-    copy: Stage
-    padding: Padding
 
 
 def read_guard(value: PrimExpression, copy_of: Callable[[tirx.Var], Stage | None]) -> Guard | None:
@@ -50,19 +47,18 @@ def read_guard(value: PrimExpression, copy_of: Callable[[tirx.Var], Stage | None
     product = value.true_value
     if not isinstance(product, tirx.Mul):
         return None
-    for load, other in ((product.a, product.b), (product.b, product.a)):
-        if not isinstance(load, TensorLoad):
-            continue
-        copy = copy_of(load.source)
+    for load in (product.a, product.b):
+        copy = copy_of(load.source) if isinstance(load, TensorLoad) else None
         padding = None if copy is None else read_padding(copy)
         if copy is None or padding is None or not is_zero(padding.value):
             continue
+        assert isinstance(load, TensorLoad)
         ranges = _ranges(value.condition, load, copy)
         if ranges is not None and all(
             a[0] == b[0] and sizes.same(a[1], b[1])
             for a, b in zip(ranges, padding.inside, strict=True)
         ):
-            return Guard(product, load, other, copy, padding)
+            return Guard(product, load)
     return None
 
 

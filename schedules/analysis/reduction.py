@@ -7,10 +7,9 @@ axes of one value are gone, and neighbouring axes that are contiguous in all acc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Range, TensorLoad
 
@@ -21,11 +20,12 @@ from tvm_nnef.schedules.analysis.expressions import (
     mentions,
     nodes,
     substituted,
+    with_loads,
     with_simple_indices,
 )
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, at, inlined, is_plain
 from tvm_nnef.schedules.analysis.merging import merge_axes
-from tvm_nnef.schedules.analysis.padding import Guard, read_guard, read_padding
+from tvm_nnef.schedules.analysis.padding import read_guard, read_padding
 from tvm_nnef.schedules.analysis.reducers import SUM, Reducer
 from tvm_nnef.tvm_support.compat import PrimExpression
 
@@ -136,18 +136,7 @@ def _epilogue(
     own = loads(expression, stage.buffer)
     if not own or not all(all(map(is_same, load.indices, stage.axes)) for load in own):
         return None
-    return _with_loads(expression, stage.buffer, lambda load: accumulator)
-
-
-def _with_loads(
-    expression: PrimExpression, buffer: tirx.Var, value: Callable[[TensorLoad], PrimExpression]
-) -> PrimExpression:
-    """The expression with the loads of a buffer replaced."""
-
-    def replaced(load: TensorLoad) -> PrimExpression:
-        return value(load) if load.source.same_as(buffer) else load
-
-    return tvm_ffi.structural_map(expression, (TensorLoad, replaced))
+    return with_loads(expression, stage.buffer, lambda load: accumulator)
 
 
 def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[Stage]]:
@@ -173,11 +162,16 @@ def _with_border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
     if loads_of_any(reduction.copies, copy.buffer) or loads(reduction.epilogue, copy.buffer):
         return None
     padding = read_padding(copy)
-    guard = _guard(reduction)
-    if guard is not None and guard.copy is copy:
-        reduction = replace(reduction, term=guard.product)
-    uses = loads(reduction.term, copy.buffer)
-    if padding is None or len(uses) != 1 or not _is_neutral(reduction, padding.value, uses[0]):
+    guard = None
+    if reduction.reducer is SUM:
+        guard = read_guard(reduction.term, {copy.buffer: copy}.get)
+    term = reduction.term if guard is None else guard.product
+    uses = loads(term, copy.buffer)
+    if (
+        padding is None
+        or len(uses) != 1
+        or not _is_neutral(reduction, term, padding.value, uses[0])
+    ):
         return None
     borders = []
     for index, (first, last), axis in zip(uses[0].indices, padding.inside, copy.axes, strict=True):
@@ -190,21 +184,10 @@ def _with_border_of(reduction: Reduction, copy: Stage) -> Reduction | None:
     source = replace(copy, value=padding.source)
     return replace(
         reduction,
-        term=_with_loads(reduction.term, copy.buffer, lambda load: at(source, load.indices)),
+        term=with_loads(term, copy.buffer, lambda load: at(source, load.indices)),
         borders=(*reduction.borders, *borders),
         copies=tuple(other for other in reduction.copies if other is not copy),
     )
-
-
-def _guard(reduction: Reduction) -> Guard | None:
-    """How the products of a sum are guarded."""
-    if reduction.reducer is not SUM:
-        return None
-
-    def copy_of(buffer: tirx.Var) -> Stage | None:
-        return next((copy for copy in reduction.copies if copy.buffer.same_as(buffer)), None)
-
-    return read_guard(reduction.term, copy_of)
 
 
 def loads_of_any(stages: Iterable[Stage], buffer: tirx.Var) -> bool:
@@ -212,9 +195,13 @@ def loads_of_any(stages: Iterable[Stage], buffer: tirx.Var) -> bool:
     return any(loads(stage.value, buffer) for stage in stages)
 
 
-def _is_neutral(reduction: Reduction, value: tirx.IntImm | tirx.FloatImm, use: TensorLoad) -> bool:
-    """Whether combining a padded element changes nothing."""
-    term = reduction.term
+def _is_neutral(
+    reduction: Reduction,
+    term: PrimExpression,
+    value: tirx.IntImm | tirx.FloatImm,
+    use: TensorLoad,
+) -> bool:
+    """Whether combining a term of a padded element changes nothing."""
     if reduction.reducer is SUM:
         while isinstance(term, tirx.Mul):
             term = term.a if loads(term.a, use.source) else term.b

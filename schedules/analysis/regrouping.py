@@ -51,7 +51,7 @@ def regrouped(
     strides = [linear(offset, *(axis.var for axis in axes)) for offset in offsets]
     if not all(each and all(map(sizes.is_known, each)) for each in strides):
         return None
-    axes, strides = _joined(axes, strides, dtype)
+    axes, strides = _merged(axes, strides, dtype)
     return _over_views(axes, strides, value, accesses, dtype)
 
 
@@ -102,10 +102,10 @@ def _offset(
     return found
 
 
-def _joined(
+def _merged(
     axes: Sequence[Axis], strides: Sequence[Sequence[int]], dtype: str
 ) -> tuple[list[Axis], list[list[int]]]:
-    """The axes, neighbours joined if all accesses are contiguous in them."""
+    """The axes, neighbours merged if all accesses are contiguous in them."""
     left, moves = list(axes), [list(each) for each in strides]
     for number in reversed(range(len(left) - 1)):
         outer, inner = left[number : number + 2]

@@ -142,29 +142,24 @@ def groups(
 ) -> list[tuple[list[int], list[int]]] | None:
     """Which neighbouring dimensions become which in a reshape.
 
-    None if the sizes do not show it, as for a dynamic one that is split or joined.
+    None if the sizes do not show it, as for a dynamic one that is split or merged.
     """
     found: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(old) and j < len(new):
-        sources, targets = [i], [j]
-        a, b = old[i], new[j]
+        first, (a, b) = (i, j), (old[i], new[j])
         i, j = i + 1, j + 1
         while not same(a, b):
             if not (is_known(a) and is_known(b)):
                 return None
             if a < b and i < len(old):
-                a *= old[i]
-                sources.append(i)
-                i += 1
+                a, i = a * old[i], i + 1
             elif b < a and j < len(new):
-                b *= new[j]
-                targets.append(j)
-                j += 1
+                b, j = b * new[j], j + 1
             else:
                 return None
-        found.append((sources, targets))
-    if not all(same(extent, 1) for extent in (*old[i:], *new[j:])) or not found:
+        found.append(([*range(first[0], i)], [*range(first[1], j)]))
+    if not all(same(size, 1) for size in (*old[i:], *new[j:])) or not found:
         return None
     found[-1][0].extend(range(i, len(old)))
     found[-1][1].extend(range(j, len(new)))

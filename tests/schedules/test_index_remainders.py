@@ -5,13 +5,17 @@ Expected values are NumPy's.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 import pytest
+from tvm import tirx
 
 import tvm_nnef
 from tvm_nnef.compilation.target import native
+from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
+from tvm_nnef.schedules.codegen.index_remainders import with_opaque_remainders
 from tvm_nnef.tvm_support import build
 
 ROTARY = """
@@ -65,3 +69,27 @@ def test_rotary_embedding_of_small_sizes(batch: Any, length: int, heads: int, si
     for route in ("mapped", "formula"):
         (found,) = tvm_nnef.build(text, target=_target("znver5"), route=route)(x, c, s)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def evaluated(value: Any) -> int:
+    operations = {
+        tirx.FloorMod: operator.mod,
+        tirx.BitwiseOr: operator.or_,
+        tirx.BitwiseXor: operator.xor,
+    }
+    if isinstance(value, tirx.IntImm):
+        return int(value.value)
+    return operations[type(value)](evaluated(value.a), evaluated(value.b))
+
+
+def test_a_remainder_in_an_index_of_an_index_stays_hidden() -> None:
+    """What hides it is another number only for this test; it must not cancel out."""
+    x, y = (tirx.decl_buffer((64,), dtype, "x") for dtype in ("float32", "int32"))
+    i, count = tirx.Var("i", "int32"), tirx.Var("num_args", "int32")
+    store = tirx.BufferStore(x, x[y[tirx.floormod(i, 8)]], [i])
+    loop = tirx.For(i, 0, 64, tirx.ForKind.SERIAL, store)
+    body = with_opaque_remainders(tirx.PrimFunc([x, y, count], loop)).body
+    (bind,) = nodes(body, tirx.Bind)
+    index = next(load for load in loads(body) if load.source.same_as(y)).indices[0]
+    at_three = substituted(index, {i: tirx.const(3, "int32"), bind.var: tirx.const(8, "int32")})
+    assert evaluated(at_three) == 3 + 8
