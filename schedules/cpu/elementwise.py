@@ -137,26 +137,14 @@ def _divides_by_integers(value: PrimExpression) -> bool:
     return any("int" in dtype_of(cast.value) for cast in casts)
 
 
-def copy_statement(
-    stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = True
-) -> Statement:
-    """The loops that compute a stage without reduction, on several threads if that pays."""
-    return stage_plan(stage, dtype, machine, threads=threads).statement()
-
-
 def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = True) -> StagePlan:
     """A plan for a stage without reduction, on several threads if they are allowed and pay."""
     unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.is_unit}
     axes = [axis for axis in stage.axes if not axis.is_unit]
-    indices = tuple(unit.get(axis.var, axis.var) for axis in stage.axes)
     value = substituted(stage.value, unit)
-    parallel = threads and stage.work >= machine.parallel_work(STEP_CYCLES)
-    if not indices:
-        single = Assignment((), stage.buffer, (), value, dtype)
-        return _rows(single, {}, 1, parallel, machine)
-    divided = {axis: index_splitting.parts(value, axis) for axis in axes}
-    divided = {axis: parts for axis, parts in divided.items() if len(parts) > 1}
-    target: PrimExpression = stage.buffer[indices]
+    target: PrimExpression = stage.buffer[tuple(unit.get(a.var, a.var) for a in stage.axes)]
+    parts = {axis: index_splitting.parts(value, axis) for axis in axes}
+    divided = {axis: each for axis, each in parts.items() if len(each) > 1}
     count = None if divided else replication(value, axes, stage.dtype)
     merged = _merged(axes, value, target, dtype, divided, regroup=count is None)
     if count is None and not divided:
@@ -169,27 +157,26 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
         merged.axes, target.source, tuple(target.indices), value, dtype, merged.views
     )
     lanes = 1 if _divides_by_symbols(value) else _lanes(stage, machine)
-    rows = _rows(assignment, divided, lanes, parallel, machine)
-    across = None if divided else crossing(value, merged.axes)
+    least = machine.parallel_work(STEP_CYCLES)
+    few = stage.work < least
+    parallel = threads and not (few and all(axis.is_known for axis in axes))
+    parallel_from = least if few else 0
+    tail = tail_for(merged.axes[-1].extent if merged.axes else 1)
     if count is not None and lanes > 1:
-        tail = tail_for(merged.axes[-1].extent)
-        return ReplicatedPlan(assignment, lanes, parallel, count, tail)
-    if across is not None and lanes > 1:
-        edges = block_edges(merged.axes, across, lanes)
-        return BlocksPlan(assignment, lanes, parallel, across, edges, otherwise=rows)
-    return rows
-
-
-def _rows(
-    assignment: Assignment,
-    parts: Mapping[Axis, Sequence[index_splitting.Part]],
-    lanes: int,
-    parallel: bool,
-    machine: CpuModel,
-) -> RowsPlan:
-    tail = tail_for(assignment.axes[-1].extent if assignment.axes else 1)
-    chunk = max(lanes, machine.parallel_work(STEP_CYCLES) // 8)
-    return RowsPlan(assignment, lanes, parallel, tail, chunk, parts)
+        return ReplicatedPlan(
+            assignment, lanes, parallel, count, tail, parallel_from=parallel_from
+        )
+    chunk = max(lanes, least // 8)
+    rows = RowsPlan(
+        assignment, lanes, parallel, tail, chunk, divided, parallel_from=parallel_from
+    )
+    across = None if divided or lanes == 1 else crossing(value, merged.axes)
+    if across is None:
+        return rows
+    edges = block_edges(merged.axes, across, lanes)
+    return BlocksPlan(
+        *(assignment, lanes, parallel, across, edges), otherwise=rows, parallel_from=parallel_from
+    )
 
 
 def _merged(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm import tirx
 
@@ -20,7 +20,7 @@ from tvm_nnef.extremes import Combination
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
-from tvm_nnef.schedules.analysis.kernel import Stage, extent_product
+from tvm_nnef.schedules.analysis.kernel import Axis, Stage, extent_product
 from tvm_nnef.schedules.analysis.reducers import MAX, MIN, Reducer
 from tvm_nnef.schedules.cpu.blocked_sums import Rest, blocked_loops, is_blocked
 from tvm_nnef.schedules.machine import CpuModel, bits_of
@@ -52,15 +52,27 @@ class Accumulation:
     @staticmethod
     def of(stage: Stage, index_type: str, machine: CpuModel) -> Accumulation:
         """Enough partial results to hide the latency of an operation, but no more than elements."""
-        lanes, last = machine.lanes(bits_of(stage.dtype)), stage.reduced[-1]
-        width = lanes * machine.partial_sums
-        while last.is_known and width > last.extent:
-            width //= 2
-        *outer, size = (axis.extent for axis in stage.reduced)
-        steps = sizes.product([*outer, sizes.quotient(size, width)])
         assert stage.reducer is not None
-        blocked = is_blocked(stage.reducer, stage.dtype, steps)
-        return Accumulation(stage, stage.reducer, index_type, width, min(lanes, width), blocked)
+        lanes = machine.lanes(bits_of(stage.dtype))
+        width = lanes * machine.partial_sums
+        return Accumulation(stage, stage.reducer, index_type, width, lanes, False).over(
+            stage.reduced
+        )
+
+    def over(self, reduced: tuple[Axis, ...]) -> Accumulation:
+        """The same over other axes."""
+        width = self.width
+        while reduced[-1].is_known and width > reduced[-1].extent:
+            width //= 2
+        *outer, size = (axis.extent for axis in reduced)
+        steps = sizes.product([*outer, sizes.quotient(size, width)])
+        return replace(
+            self,
+            stage=replace(self.stage, reduced=reduced),
+            width=width,
+            lanes=min(self.lanes, width),
+            blocked=is_blocked(self.reducer, self.stage.dtype, steps),
+        )
 
     @property
     def cycles(self) -> float:
@@ -103,21 +115,11 @@ class _Loops:
         ]
 
     def _blocks(self, partial: Buffer, single: Buffer, flush: Statement) -> Statement:
-        def step(indices: list[PrimExpression]) -> Statement:
-            if len(indices) < len(self.plan.stage.reduced):
-                return self._row(indices, partial, single)
-            return self._step(indices, partial)
-
-        if sizes.is_known(self._last):
-            inner = max(1, self._full)
-            loops: Statement = blocked_loops(self._outer, step, flush, self.dtype, inner=inner)
-            return loops
         rest = None
-        if self._is_ragged:
+        if self._has_rest:
             rest = Rest(self._left, lambda indices: self._rest(indices, partial, single))
         outer = [*self._outer, self._full]
-        loops = blocked_loops(outer, step, flush, self.dtype, rest=rest)
-        return loops
+        return blocked_loops(outer, lambda i: self._step(i, partial), flush, self.dtype, rest=rest)
 
     @property
     def _outer(self) -> list[sizes.Extent]:
@@ -133,11 +135,14 @@ class _Loops:
         return sizes.quotient(self._last, self.plan.width)
 
     @property
+    def _has_rest(self) -> bool:
+        """Whether elements may be left of each row."""
+        return not sizes.is_divisible(self._last, self.plan.width)
+
+    @property
     def _is_ragged(self) -> bool:
         """Whether a dynamic number of elements may be left of each row."""
-        return not sizes.is_known(self._last) and not sizes.is_divisible(
-            self._last, self.plan.width
-        )
+        return self._has_rest and not sizes.is_known(self._last)
 
     @property
     def _end(self) -> PrimExpression:
@@ -154,7 +159,7 @@ class _Loops:
         loop = emit.loop(
             self._full, lambda k: self._step([*indices, k], partial), name="k", dtype=self.dtype
         )
-        if self._is_ragged or (sizes.is_known(self._last) and self._last % self.plan.width):
+        if self._has_rest:
             return emit.sequence([loop, self._rest(indices, partial, single)])
         return loop
 

@@ -2,13 +2,15 @@
 
 All stages of such a kernel run for one row before the next row begins, so the row stays in the
 first cache however many stages read it, and the result of a stage for the row stays in registers or
-in a small buffer of its own. Rows run in parallel. A quotient by what is the same for the whole row
-is a product with its reciprocal. :mod:`row_accumulation` combines the elements of a row.
+in a small buffer of its own. Rows run in parallel; if there are few and long ones, the chunks of a
+row do, stage by stage, and the partial results of all chunks are combined in order. A quotient by
+what is the same for the whole row is a product with its reciprocal. :mod:`row_accumulation`
+combines the elements of a row or chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm_ffi
@@ -29,6 +31,7 @@ from tvm_nnef.schedules.analysis.kernel import (
 )
 from tvm_nnef.schedules.analysis.rows import rows_of, with_cheap_inside
 from tvm_nnef.schedules.cpu.row_accumulation import Accumulation, vectors_of
+from tvm_nnef.schedules.emit import Tail
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
@@ -47,6 +50,9 @@ NAME = "cpu.row_reduction"
 STEP_CYCLES = 8
 """The cycles of all stages for one vector, about."""
 
+_CHUNKS = 16
+"""The least chunks of a row that several threads share."""
+
 
 def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
     """The plan row by row; None for kernels whose stages do not share their rows."""
@@ -59,9 +65,20 @@ def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
         return None
     kernel = with_shared_stages(kernel, len(rows))
     work = sum(stage.work for stage in kernel.stages)
-    parallel = work >= machine.parallel_work(STEP_CYCLES)
-    stages = tuple(_row_stages(kernel, len(rows), machine))
-    return RowPlan(kernel, tuple(rows), stages, parallel)
+
+    def plan(chunk: int = 0, short: RowPlan | None = None) -> RowPlan:
+        stages = tuple(_row_stages(kernel, len(rows), machine))
+        parallel = work >= machine.parallel_work(STEP_CYCLES)
+        return RowPlan(kernel, tuple(rows), stages, parallel, chunk, short)
+
+    count = sizes.product(axis.extent for axis in rows)
+    if not sizes.is_known(count) or count > machine.parallel_tasks // 16:
+        return plan()
+    chunk = machine.parallel_work(STEP_CYCLES) // 4
+    long = plan(chunk).is_long
+    if isinstance(long, bool):
+        return plan(chunk if long else 0)
+    return plan(chunk, short=plan())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,28 +90,35 @@ class _RowStage:
     """
 
     stage: Stage
+    inner: tuple[Axis, ...]
     buffer: Buffer | None
     is_result: bool
     lanes: int
     accumulation: Accumulation | None
 
-    def cycles(self, rank: int) -> float:
+    @property
+    def cycles(self) -> float:
         """The estimated cycles of a row."""
         if self.accumulation is not None:
             return self.accumulation.cycles
-        inner = self.stage.axes[rank:]
-        last = inner[-1].estimate if inner else 1
-        return STEP_CYCLES / 2 * extent_product(inner[:-1]) * vectors_of(last, self.lanes)
+        last = self.inner[-1].estimate if self.inner else 1
+        return STEP_CYCLES / 2 * extent_product(self.inner[:-1]) * vectors_of(last, self.lanes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPlan(Plan):
-    """All stages of a row before the next row, over the axes ``rows``."""
+    """All stages of a row before the next row, over the axes ``rows``.
+
+    If there is a ``chunk``, rows run one after the other, and so many elements of a row are a task.
+    ``short`` is the plan for dynamic rows that are too short for that.
+    """
 
     kernel: Kernel
     rows: tuple[Axis, ...]
     stages: tuple[_RowStage, ...]
     parallel: bool
+    chunk: int
+    short: RowPlan | None
 
     @property
     def strategy(self) -> str:
@@ -104,31 +128,49 @@ class RowPlan(Plan):
     @property
     def cost(self) -> float:
         """All vectors of all stages, and joining partial results."""
-        return extent_product(self.rows) * sum(s.cycles(len(self.rows)) for s in self.stages)
+        return extent_product(self.rows) * sum(stage.cycles for stage in self.stages)
+
+    @property
+    def is_long(self) -> bool | PrimExpression:
+        """Whether a row has enough elements for several tasks."""
+        lengths = [sizes.product(a.extent for a in s.stage.reduced) for s in self._reductions]
+        tests = [length >= _CHUNKS * self.chunk for length in lengths]
+        if any(test is True for test in tests):
+            return True
+        dynamic = [test for test in tests if not isinstance(test, bool)]
+        return tirx.any(*dynamic) if dynamic else False
+
+    @property
+    def _reductions(self) -> list[_RowStage]:
+        return [stage for stage in self.stages if stage.accumulation is not None]
 
     def decisions(self) -> Mapping[str, int | str]:
         """The rows, partial results and buffers."""
-        found: dict[str, int | str] = {
+        sums = [s.accumulation for s in self.stages if s.accumulation is not None]
+        return {
             "rows": "x".join(str(axis.extent) for axis in self.rows) or 1,
             "stages": len(self.stages),
-            "parallel": "yes" if self.parallel else "no",
+            "parallel": "yes" if self.parallel or self.chunk else "no",
+            "partial results": " ".join(str(each.width) for each in sums),
+            **({"sums": "blocked"} if any(each.blocked for each in sums) else {}),
+            **({"chunks": self.chunk} if self.chunk else {}),
         }
-        sums = [s.accumulation for s in self.stages if s.accumulation is not None]
-        found["partial results"] = " ".join(str(each.width) for each in sums)
-        if any(each.blocked for each in sums):
-            found["sums"] = "blocked"
-        return found
 
     def alternatives(self) -> Iterator[RowPlan]:
         """Fewer partial results at once, and serial rows."""
         for factor in (2, 4):
             yield replace(self, stages=tuple(_with_fewer(s, factor) for s in self.stages))
-        if self.parallel:
-            yield replace(self, parallel=False)
+        if self.parallel or self.chunk:
+            yield replace(self, parallel=False, chunk=0, short=None)
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with one loop over all rows."""
-        dtype = self.kernel.index_type
+        body = self._loops()
+        if self.short is not None:
+            body = tirx.IfThenElse(self.is_long, body, self.short._loops())
+        return with_opaque_body(function, [s.buffer for s in self.kernel.results], [], body)
+
+    def _loops(self) -> Statement:
         moving = [axis.extent for axis in self.rows if not axis.is_unit]
 
         def row(indices: list[PrimExpression]) -> Statement:
@@ -136,8 +178,8 @@ class RowPlan(Plan):
             point = [self._zero if axis.is_unit else next(given) for axis in self.rows]
             return emit.sequence([s for each in self.stages for s in self._stage(each, point)])
 
-        body = emit.grid(moving or [1], row, dtype, parallel=self.parallel)
-        return with_opaque_body(function, [s.buffer for s in self.kernel.results], [], body)
+        parallel = self.parallel and not self.chunk
+        return emit.grid(moving or [1], row, self.kernel.index_type, parallel=parallel)
 
     @property
     def _zero(self) -> PrimExpression:
@@ -145,7 +187,7 @@ class RowPlan(Plan):
 
     def _stage(self, each: _RowStage, point: Sequence[PrimExpression]) -> list[Statement]:
         """One row of a stage."""
-        stage, inner = each.stage, each.stage.axes[len(self.rows) :]
+        stage, inner = each.stage, each.inner
         where = {axis.var: index for axis, index in zip(stage.axes, point, strict=False)}
         if stage.reduced:
             where.update({axis.var: self._zero for axis in inner})
@@ -154,21 +196,45 @@ class RowPlan(Plan):
         if each.buffer is not None:
             statements.append(tirx.AllocBuffer(each.buffer))
         if each.accumulation is None or each.buffer is None:
-            return [*statements, self._elements(each, inner, value, point)]
-        statements += each.accumulation.statements(value, each.buffer)
+            return [*statements, self._elements(each, value, point)]
+        statements += self._combined(each.accumulation, value, each.buffer)
         if each.is_result:
             indices = [*point, *([self._zero] * len(inner))]
             statements.append(tirx.BufferStore(stage.buffer, each.buffer[(self._zero,)], indices))
         return statements
 
+    def _combined(
+        self, accumulation: Accumulation, value: PrimExpression, target: Buffer
+    ) -> list[Statement]:
+        """The elements of a row combined: in one piece, or those of each chunk and then these."""
+        if not self.chunk:
+            return accumulation.statements(value, target)
+        stage, dtype = accumulation.stage, self.kernel.index_type
+        longest, size = self._pieces(stage.reduced)
+        count = sizes.quotient_above(longest.extent, size)
+        found = tirx.decl_buffer((count,), stage.dtype, "chunks")
+
+        def task(axes: Sequence[Axis], start: PrimExpression) -> Statement:
+            piece = accumulation.over(tuple(axes))
+            moved = substituted(value, {longest.var: longest.var + start})
+            one = tirx.decl_buffer((1,), stage.dtype, "chunk", scope="local")
+            position = tirx.floordiv(start, tirx.const(size, dtype))
+            store = tirx.BufferStore(found, one[(self._zero,)], [position])
+            return emit.sequence([tirx.AllocBuffer(one), *piece.statements(moved, one), store])
+
+        number = Axis(tirx.Var("chunk", dtype), count)
+        last = accumulation.over((number,))
+        return [
+            tirx.AllocBuffer(found),
+            self._tasks(stage.reduced, task),
+            *last.statements(found[(number.var,)], target),
+        ]
+
     def _elements(
-        self,
-        each: _RowStage,
-        inner: Sequence[Axis],
-        value: PrimExpression,
-        point: Sequence[PrimExpression],
+        self, each: _RowStage, value: PrimExpression, point: Sequence[PrimExpression]
     ) -> Statement:
         """One row of a stage without reduction."""
+        inner, dtype = each.inner, self.kernel.index_type
 
         def at(indices: Sequence[PrimExpression]) -> Statement:
             pairs = zip(inner, indices, strict=True)
@@ -184,13 +250,40 @@ class RowPlan(Plan):
 
         if not inner:
             return at([])
-        *outer, last = (axis.extent for axis in inner)
-        dtype = self.kernel.index_type
 
-        def strip(indices: list[PrimExpression]) -> Statement:
-            return emit.strip(last, each.lanes, lambda index: at([*indices, index]), dtype)
+        def piece(axes: Sequence[Axis], start: PrimExpression) -> Statement:
+            longest = self._pieces(inner)[0]
 
-        return emit.grid(outer, strip, dtype, parallel=False)
+            def element(indices: list[PrimExpression]) -> Statement:
+                pairs = zip(inner, indices, strict=True)
+                return at([index + start if axis is longest else index for axis, index in pairs])
+
+            *outer, last = (axis.extent for axis in axes)
+
+            def strip(indices: list[PrimExpression]) -> Statement:
+                return emit.strip(last, each.lanes, lambda i: element([*indices, i]), dtype)
+
+            return emit.grid(outer, strip, dtype)
+
+        return self._tasks(inner, piece) if self.chunk else piece(inner, self._zero)
+
+    def _pieces(self, axes: Sequence[Axis]) -> tuple[Axis, int]:
+        """The longest axis, and how many of its indices are a task."""
+        longest = max(axes, key=lambda axis: axis.estimate)
+        inside = extent_product(axis for axis in axes if axis is not longest)
+        return longest, max(1, self.chunk // inside)
+
+    def _tasks(
+        self, axes: Sequence[Axis], body: Callable[[Sequence[Axis], PrimExpression], Statement]
+    ) -> Statement:
+        """The body in parallel for parts of the longest axis: gets axes, and where they start."""
+        longest, size = self._pieces(axes)
+
+        def task(start: PrimExpression, length: sizes.Extent) -> Statement:
+            return body([replace(a, extent=length) if a is longest else a for a in axes], start)
+
+        kind, dtype = tirx.ForKind.PARALLEL, self.kernel.index_type
+        return emit.split(longest.extent, size, task, Tail.GUARD, dtype, name="task", kind=kind)
 
 
 def _with_fewer(each: _RowStage, factor: int) -> _RowStage:
@@ -235,7 +328,7 @@ def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowSt
             held[stage.buffer] = buffer
         accumulation = Accumulation.of(local, dtype, machine) if stage.reduced else None
         lanes = machine.lanes(bits_of(stage.dtype))
-        yield _RowStage(local, buffer, is_result, lanes, accumulation)
+        yield _RowStage(local, stage.axes[rank:], buffer, is_result, lanes, accumulation)
 
 
 def _with_reciprocals(

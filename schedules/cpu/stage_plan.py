@@ -63,13 +63,15 @@ class Assignment:
 class StagePlan(ABC):
     """How an assignment is computed: in vectors of ``lanes``, on several threads if ``parallel``.
 
-    ``otherwise`` is for dynamic dimensions for which the plan does not hold.
+    ``otherwise`` is for dynamic dimensions for which the plan does not hold; if they have fewer
+    than ``parallel_from`` elements, one thread computes them.
     """
 
     assignment: Assignment
     lanes: int
     parallel: bool
     otherwise: RowsPlan | None = field(default=None, kw_only=True)
+    parallel_from: int = field(default=0, kw_only=True)
 
     @property
     @abstractmethod
@@ -92,10 +94,20 @@ class StagePlan(ABC):
 
     def statement(self) -> Statement:
         """All loops."""
-        loops, condition = self.loops(), self.condition
-        if condition is not None and self.otherwise is not None:
-            loops = tirx.IfThenElse(condition, loops, self.otherwise.loops())
+        loops = self._all_loops()
+        if self.parallel and self.parallel_from:
+            work = sizes.product(axis.extent for axis in self.assignment.axes)
+            serial = replace(self, parallel=False)._all_loops()
+            loops = tirx.IfThenElse(work >= self.parallel_from, loops, serial)
         return emit.sequence([*self.assignment.views, loops])
+
+    def _all_loops(self) -> Statement:
+        """The loops for all dimensions."""
+        loops, condition = self.loops(), self.condition
+        if condition is None or self.otherwise is None:
+            return loops
+        otherwise = replace(self.otherwise, parallel=self.parallel)
+        return tirx.IfThenElse(condition, loops, otherwise.loops())
 
     def describe(self) -> str:
         """The form, the lanes and the binding: ``rows of 16 lanes, parallel``."""
