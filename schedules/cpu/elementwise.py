@@ -29,7 +29,7 @@ from tvm_nnef.schedules.analysis.kernel import (
 from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.cpu.replicated_loads import ReplicatedPlan, replication, with_joined_end
 from tvm_nnef.schedules.cpu.stage_plan import STEP_CYCLES, Assignment, RowsPlan, StagePlan
-from tvm_nnef.schedules.cpu.transposition import FEWEST, BlocksPlan, block_edges, crossing
+from tvm_nnef.schedules.cpu.transposition import SMALLEST, BlocksPlan, block_edge, crossing
 from tvm_nnef.schedules.emit import tail_for
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
@@ -37,7 +37,6 @@ from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     PrimExpression,
     PrimFunction,
-    Statement,
     dtype_of,
     with_opaque_body,
 )
@@ -163,19 +162,15 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
     parallel_from = least if few else 0
     tail = tail_for(merged.axes[-1].extent if merged.axes else 1)
     if count is not None and lanes > 1:
-        return ReplicatedPlan(
-            assignment, lanes, parallel, count, tail, parallel_from=parallel_from
-        )
+        return ReplicatedPlan(assignment, lanes, parallel, count, tail, parallel_from=parallel_from)
     chunk = max(lanes, least // 8)
-    rows = RowsPlan(
-        assignment, lanes, parallel, tail, chunk, divided, parallel_from=parallel_from
-    )
-    across = None if divided or lanes == 1 else crossing(value, merged.axes)
+    rows = RowsPlan(assignment, lanes, parallel, tail, chunk, divided, parallel_from=parallel_from)
+    across = None if divided or lanes < SMALLEST else crossing(value, merged.axes)
     if across is None:
         return rows
-    edges = block_edges(merged.axes, across, lanes)
+    edge = block_edge(merged.axes, across, lanes)
     return BlocksPlan(
-        *(assignment, lanes, parallel, across, edges), otherwise=rows, parallel_from=parallel_from
+        *(assignment, lanes, parallel, across, edge), otherwise=rows, parallel_from=parallel_from
     )
 
 
@@ -196,7 +191,7 @@ def _merged(
     if regrouped is None:
         return merged
     # Blocks of what the last axis is divided into would be too narrow for registers.
-    narrow = regrouped.axes and regrouped.axes[-1].extent < FEWEST
+    narrow = regrouped.axes and regrouped.axes[-1].extent < SMALLEST
     if narrow and crossing(merged.expressions[0], merged.axes) is not None:
         return merged
     return regrouped

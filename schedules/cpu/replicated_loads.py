@@ -16,7 +16,12 @@ from tvm import sym, tirx
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, substituted, with_simple_indices
+from tvm_nnef.schedules.analysis.expressions import (
+    loads,
+    nodes,
+    substituted,
+    with_simple_indices,
+)
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import Merged
 from tvm_nnef.schedules.cpu.stage_plan import StagePlan, Values
@@ -111,12 +116,10 @@ def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int 
         return None
     last = axes[-1]
     counts = {
-        int(index.b.value)
+        int(quotient.b.value)
         for load in loads(value)
-        for index in load.indices
-        if isinstance(index, tirx.FloorDiv)
-        and isinstance(index.b, tirx.IntImm)
-        and index.a.same_as(last.var)
+        for quotient in nodes(load, tirx.FloorDiv)
+        if isinstance(quotient.b, tirx.IntImm) and quotient.a.same_as(last.var)
     }
     if len(counts) != 1:
         return None
@@ -136,30 +139,36 @@ def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int 
 def with_joined_end(merged: Merged, dtype: str) -> Merged:
     """The last two axes as one if the last one is short: its values are remainders of the sum.
 
-    The last dimension of the target has to be the last axis.
+    Both have to be contiguous in the target.
     """
     value, target = merged.expressions
     assert isinstance(target, BUFFER_LOAD)
-    if len(merged.axes) < 2 or len(target.indices) < 2:
+    if len(merged.axes) < 2:
         return merged
     *front, outer, last = merged.axes
-    *dimensions, size = map(sizes.extent, target.source.shape)
-    indices = target.indices[-2:]
-    if not last.is_known or not 1 < last.extent <= _MOST or not sizes.same(size, last.extent):
-        return merged
-    if not all(i.same_as(axis.var) for i, axis in zip(indices, (outer, last), strict=True)):
+    if not last.is_known or not 1 < last.extent <= _MOST:
         return merged
     joined = Axis(tirx.Var("joined", dtype), sizes.product((outer.extent, last.extent)))
-    shape = [*dimensions[:-1], sizes.product((dimensions[-1], size))]
-    buffer, view = buffer_view(target.source, shape)
+    *others, end = target.indices
+    buffer, views = target.source, merged.views
+    if end.same_as(last.var) and others and others[-1].same_as(outer.var):
+        *dimensions, size = map(sizes.extent, target.source.shape)
+        if not sizes.same(size, last.extent):
+            return merged
+        shape = [*dimensions[:-1], sizes.product((dimensions[-1], size))]
+        buffer, view = buffer_view(target.source, shape)
+        others, end, views = others[:-1], joined.var, (*views, view)
+    elif (stride_of(target, last.var), stride_of(target, outer.var)) == (1, last.extent):
+        end = substituted(end, {outer.var: tirx.const(0, dtype), last.var: joined.var})
+    else:
+        return merged
     count = tirx.const(last.extent, dtype)
     inside = {
         outer.var: tirx.floordiv(joined.var, count),
         last.var: tirx.floormod(joined.var, count),
     }
-    store = tirx.BufferLoad(buffer, [*target.indices[:-2], joined.var])
-    expressions = (substituted(value, inside), store)
-    return Merged((*front, joined), expressions, (*merged.views, view))
+    store = tirx.BufferLoad(buffer, [*others, end])
+    return Merged((*front, joined), (substituted(value, inside), store), views)
 
 
 def _quotient(axis: Axis, count: int) -> Axis:
