@@ -1,8 +1,9 @@
 """Kernel fission: kernels that no strategy matches as a whole, in parts one after the other.
 
-Each reduction, each result and each costly value that is needed twice is a kernel of its own, with
-what it computes element by element from the inputs and the parts before it; each part has a plan.
-So a pooling that mixes the max of a window with its mean costs two poolings, not a scalar loop.
+Each result is a part of its own, and what several parts would compute, and reductions, as far as a
+part has to be split for a strategy to match it. Parts keep what they compute in memory, if others
+need it; each has a plan. So a pooling that mixes the max of a window with its mean costs two
+poolings, not a scalar loop.
 
 A kernel whose expressions would become too long when written out is split too, even if a strategy
 matches it: an expression grows exponentially with the stages in it that read another one twice, as
@@ -71,29 +72,52 @@ class PartsPlan(Plan):
         return with_opaque_body(function, written, allocated, emit.sequence(statements))
 
 
-def match(kernel: Kernel, match_part: Match, long: Sequence[Stage]) -> Choice | None:
-    """A plan for each part; None if there is one part, or no strategy matches one of them.
-
-    ``long`` are the :func:`long_values` of the kernel.
-    """
-    kept = [stage for stage in kernel.stages if stage in long or _is_kept(stage, kernel)]
-    return _in_parts(kernel, kept, match_part, "no strategy matches the whole kernel")
-
-
-def match_long(kernel: Kernel, match_part: Match, long: Sequence[Stage]) -> Choice | None:
-    """A plan for each part of a kernel with long expressions; None if it has none, or no plan.
-
-    A reduction stays together with what follows it, up to the first value that is kept.
-    """
-    if not long:
-        return None
+def match(kernel: Kernel, match_part: Match) -> Choice | None:
+    """A plan for the kernel, or for each of its parts; None if a part has none."""
+    long = _long_values(kernel)
+    whole = None if long else match_part(kernel)
+    if whole is not None:
+        return whole
     kept = [stage for stage in kernel.stages if stage in long or stage in kernel.results]
-    reason = "its expressions are too long for one part"
-    found = _in_parts(kernel, _without_repeats(kernel, kept), match_part, reason)
-    return match(kernel, match_part, long) if found is None else found
+    while True:
+        inside = {stage: stages_inside(stage, kernel, kept) for stage in kept}
+        more = _repeated(kernel, inside)
+        if not more:
+            parts = {stage: match_part(_part(kernel, stage, inside[stage])) for stage in kept}
+            failed = [stage for stage, part in parts.items() if part is None]
+            if not failed:
+                break
+            more = [each for stage in failed for each in inside[stage] if each.reduced]
+            if not more:
+                return match_part(kernel) if long else None
+        kept = [stage for stage in kernel.stages if stage in kept or stage in more]
+    choices = tuple(part for part in parts.values() if part is not None)
+    reason = "its expressions are too long for one part" if long else "no strategy matches it whole"
+    return Choice(PartsPlan(kernel, tuple(kept), choices), reason)
 
 
-def long_values(kernel: Kernel) -> list[Stage]:
+def _part(kernel: Kernel, stage: Stage, inside: Sequence[Stage]) -> Kernel:
+    """The kernel of one stage and of what is computed inside of it."""
+    parameters = (*kernel.parameters, stage.buffer)
+    return replace(kernel, parameters=parameters, stages=(*inside, stage))
+
+
+def _repeated(kernel: Kernel, inside: Mapping[Stage, Sequence[Stage]]) -> list[Stage]:
+    """The stages that several parts would compute, and reductions of a part but for the last."""
+    parts = [[*stages, stage] for stage, stages in inside.items()]
+    found = [
+        stage
+        for stage in kernel.stages
+        if stage not in inside
+        and (stage.reduced or not is_cheap(stage.value))
+        and sum(stage in part for part in parts) > 1
+    ]
+    for part in parts:
+        found += [stage for stage in part if stage.reduced and stage not in inside][:-1]
+    return found
+
+
+def _long_values(kernel: Kernel) -> list[Stage]:
     """The stages to be kept in memory so that no expression is too long when written out."""
     kept: list[Stage] = []
     sizes: dict[Buffer, int] = {}
@@ -114,47 +138,3 @@ def long_values(kernel: Kernel) -> list[Stage]:
             kept.append(producer)
         sizes[stage.buffer] = total
     return kept
-
-
-def _without_repeats(kernel: Kernel, kept: list[Stage]) -> list[Stage]:
-    """The kept stages, and those that several parts would compute, or one part besides another."""
-    while True:
-        parts = [[*stages_inside(stage, kernel, kept), stage] for stage in kept]
-        repeated = [
-            stage
-            for stage in kernel.stages
-            if stage not in kept
-            and (stage.reduced or not is_cheap(stage.value))
-            and sum(stage in part for part in parts) > 1
-        ]
-        for part in parts:
-            reductions = [stage for stage in part if stage.reduced and stage not in kept]
-            repeated += reductions[:-1]
-        if not repeated:
-            return kept
-        kept = [stage for stage in kernel.stages if stage in kept or stage in repeated]
-
-
-def _in_parts(
-    kernel: Kernel, kept: Sequence[Stage], match_part: Match, reason: str
-) -> Choice | None:
-    """The kept stages one after the other, each as a kernel of its own."""
-    if len(kept) < 2:
-        return None
-    parts: list[Choice] = []
-    for stage in kept:
-        stages = (*stages_inside(stage, kernel, kept), stage)
-        part = replace(kernel, parameters=(*kernel.parameters, stage.buffer), stages=stages)
-        found = match_part(part)
-        if found is None:
-            return None
-        parts.append(found)
-    return Choice(PartsPlan(kernel, tuple(kept), tuple(parts)), reason)
-
-
-def _is_kept(stage: Stage, kernel: Kernel) -> bool:
-    """Whether a stage is a part: what is cheap, or needed once, is computed where it is needed."""
-    if stage.reduced or stage in kernel.results:
-        return True
-    uses = sum(bool(loads(other.value, stage.buffer)) for other in kernel.stages)
-    return uses > 1 and not is_cheap(stage.value)

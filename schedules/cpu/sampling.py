@@ -1,25 +1,23 @@
-"""The strategy for sums of a few elements whose indices come from data: image sampling, warps.
+"""The strategy for sums of a few elements whose indices come from data: image sampling, regions.
 
 The indices, and the weights and conditions beside them, are the same for all channels. They are
 computed once for a piece of a row, in vectors, into small tables on the stack; then all channels of
-the piece gather by them. An index that a condition excludes is moved inside before it is read, so
+the piece gather by them. An index that a condition excludes is limited to those of the buffer, so
 that no branch is needed.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import tvm_ffi
 from tvm import sym, tirx
-from tvm.ir import Range
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads, mentions, substituted
+from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reducers import MAX, MIN
 from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction
@@ -52,8 +50,6 @@ compile."""
 
 _PIECE = 128
 """Elements of a row whose indices are kept at once: the tables stay in the first cache."""
-
-_INDEX = "int32"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,11 +92,6 @@ class SamplingPlan(Plan):
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with the loops over pieces."""
-        views = [*self.reduction.views, *self.tables.views]
-        body = emit.sequence([*views, self._loops()])
-        return with_opaque_body(function, [r.buffer for r in self.kernel.results], [], body)
-
-    def _loops(self) -> Statement:
         *others, columns = self.reduction.axes
         outer = [axis for axis in others if axis not in self.channels]
         piece, dtype = self.tables.piece, self.kernel.index_type
@@ -108,57 +99,52 @@ class SamplingPlan(Plan):
         def task(indices: list[PrimExpression]) -> Statement:
             *front, number = indices
             where = {axis.var: index for axis, index in zip(outer, front, strict=True)}
-            return self._piece(where, emit.tile_start(number, columns.extent, piece, dtype))
+            if columns.is_known:
+                first = emit.tile_start(number, columns.extent, piece, dtype)
+                return self._piece(where, first, piece)
+            first = number * tirx.const(piece, dtype)
+            return self._piece(where, first, tirx.min(columns.extent - first, piece))
 
         extents = [*(axis.extent for axis in outer), sizes.quotient_above(columns.extent, piece)]
-        return emit.grid(extents, task, dtype, parallel=self.parallel)
+        loops = emit.grid(extents, task, dtype, parallel=self.parallel)
+        body = emit.sequence([*self.reduction.views, *self.tables.views, loops])
+        return with_opaque_body(function, [r.buffer for r in self.kernel.results], [], body)
 
-    def _piece(self, where: Values, first: PrimExpression) -> Statement:
+    def _piece(self, where: Values, first: PrimExpression, width: sizes.Extent) -> Statement:
         """The tables of one piece of a row, and its elements of all channels."""
-        reduction, dtype = self.reduction, self.kernel.index_type
-        column = reduction.axes[-1].var
+        reduction, made, dtype = self.reduction, self.tables.made, self.kernel.index_type
 
-        def vectors(here: Values, body: Callable[[Values], Statement]) -> Statement:
-            def each(lane: PrimExpression) -> Statement:
-                return body({**where, **here, self.tables.lane: lane, column: first + lane})
-
-            return emit.strip(self.tables.piece, self.lanes, each, dtype)
-
-        def loops(axes: Sequence[Axis], body: Callable[[Values], Statement]) -> Statement:
-            def each(indices: list[PrimExpression]) -> Statement:
+        def loops(axes: Sequence[Axis], store: Statement) -> Statement:
+            def row(indices: list[PrimExpression]) -> Statement:
                 here = {axis.var: index for axis, index in zip(axes, indices, strict=True)}
-                return vectors(here, body)
 
-            return emit.grid([axis.extent for axis in axes], each, dtype)
+                def element(lane: PrimExpression) -> Statement:
+                    point = {self.tables.lane: lane, reduction.axes[-1].var: first + lane}
+                    return substituted(store, {**where, **here, **point})
 
+                return emit.strip(width, self.lanes, element, dtype)
+
+            return emit.grid([axis.extent for axis in axes], row, dtype)
+
+        stores = [tirx.BufferStore(buffer, value, [self.tables.position]) for buffer, value in made]
         return emit.sequence(
             [
-                *(tirx.AllocBuffer(buffer) for buffer, _ in self.tables.made),
-                loops(reduction.reduced, self._stored),
-                loops(self.channels, self._element),
+                *(tirx.AllocBuffer(buffer) for buffer, _ in made),
+                *([loops(reduction.reduced, emit.sequence(stores))] if stores else []),
+                loops(self.channels, self._element()),
             ]
         )
 
-    def _stored(self, values: Values) -> Statement:
-        """The stores into the tables for one step and lane."""
-        position = substituted(self.tables.position, values)
-        stores = [
-            tirx.BufferStore(buffer, substituted(value, values), [position])
-            for buffer, value in self.tables.made
-        ]
-        return emit.sequence(stores)
-
-    def _element(self, values: Values) -> Statement:
+    def _element(self) -> Statement:
         """The store of an element of the result, its sum written out."""
         reduction = self.reduction
-        total = reduction.init
+        combined = reduction.init
         for steps in itertools.product(*(range(axis.extent) for axis in reduction.reduced)):
             numbers = (tirx.const(step, self.kernel.index_type) for step in steps)
             here = {a.var: number for a, number in zip(reduction.reduced, numbers, strict=True)}
-            total = reduction.reducer.combine(total, substituted(self.term, {**values, **here}))
-        value = substituted(reduction.epilogue, {**values, reduction.accumulator: total})
-        indices = [substituted(index, values) for index in reduction.indices]
-        return tirx.BufferStore(reduction.target, value, indices)
+            combined = reduction.reducer.combine(combined, substituted(self.term, here))
+        value = substituted(reduction.epilogue, {reduction.accumulator: combined})
+        return tirx.BufferStore(reduction.target, value, [*reduction.indices])
 
 
 def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
@@ -170,28 +156,20 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     real = reduction.dtype.startswith(("float", "bfloat"))
     if real and reduction.reducer in (MAX, MIN):
         return None
-    if not all(axis.is_known for axis in (*reduction.axes, *reduction.reduced)):
-        return None
     steps = extent_product(reduction.reduced)
     gathers = [load for load in loads(reduction.term) if _is_gather(load)]
+    if not all(axis.is_known for axis in reduction.reduced):
+        return None
     if steps > _STEPS or len(gathers) * steps > _GATHERED:
         return None
-    moving = [axis for axis in reduction.axes if any(_is_index(load, axis) for load in gathers)]
-    if reduction.axes[-1] not in moving:
+    indices = [index for load in gathers for index in load.indices if loads(index)]
+    channels = [a for a in reduction.axes if not any(_mentions(i, [a]) for i in indices)]
+    if reduction.axes[-1] in channels:
         return None
-    return _plan(
-        kernel, reduction, [axis for axis in reduction.axes if axis not in moving], machine
-    )
-
-
-def _plan(
-    kernel: Kernel, reduction: Reduction, channels: Sequence[Axis], machine: CpuModel
-) -> SamplingPlan | None:
-    """The plan with these axes as channels; None if a term needs its conditions."""
     dtype = kernel.index_type
     analyzer = sym.Analyzer()
     for axis in (*reduction.axes, *reduction.reduced):
-        analyzer.bind(axis.var, Range(0, axis.extent))
+        analyzer.bind(axis.var, sizes.range_of(axis.var, 0, axis.extent))
     tables = _Tables(reduction, channels, dtype, tirx.Var("lane", dtype), analyzer)
     try:
         term = tables.read(reduction.term)
@@ -205,11 +183,6 @@ def _plan(
 
 def _is_gather(load: BUFFER_LOAD) -> bool:
     return any(loads(index) for index in load.indices)
-
-
-def _is_index(load: BUFFER_LOAD, axis: Axis) -> bool:
-    """Whether an index of a load is an element that depends on an axis."""
-    return any(loads(index) and _mentions(index, [axis]) for index in load.indices)
 
 
 def _mentions(expression: PrimExpression, axes: Iterable[Axis]) -> bool:
@@ -238,67 +211,76 @@ class _Tables:
     @property
     def piece(self) -> int:
         """How many elements of a row the tables have."""
-        return min(_PIECE, int(self.reduction.axes[-1].extent))
+        columns = self.reduction.axes[-1]
+        return min(_PIECE, int(columns.extent)) if columns.is_known else _PIECE
+
+    @property
+    def position(self) -> PrimExpression:
+        """The index in a table of a step of the reduction and a lane of the piece."""
+        number = self._number(0)
+        for axis in self.reduction.reduced:
+            number = number * self._number(axis.extent) + axis.var
+        return number * self._number(self.piece) + self.lane
 
     def read(self, value: PrimExpression) -> PrimExpression:
         """A value that reads tables, by step and lane; ``_Unsafe`` if that is not safe."""
-        inside = loads(value)
-        if not inside and not _mentions(value, self.channels):
-            return value
-        if not any(map(_is_gather, inside)) and not _mentions(value, self.channels):
+        varies = _mentions(value, self.channels)
+        gathers = any(map(_is_gather, loads(value)))
+        if not varies and not gathers:
+            if not loads(value):
+                return value
             self._check(value)
             return self._table(value)
         parts = choice_of(value)
-        if parts is not None:
-            if _mentions(parts[0], self.channels):
-                raise _Unsafe
+        if parts is not None and not _mentions(parts[0], self.channels):
             return tirx.Select(*map(self.read, parts))
+        if isinstance(value, BUFFER_LOAD) and _is_gather(value):
+            return self._gathered(value)
         if isinstance(value, BUFFER_LOAD):
-            return self._gathered(value) if _is_gather(value) else self._checked(value)
+            self._check(value)
+            return value
         if isinstance(value, (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max)):
             return type(value)(self.read(value.a), self.read(value.b))
         raise _Unsafe
 
     def _gathered(self, load: BUFFER_LOAD) -> PrimExpression:
         """A load at an index from a table, of a buffer of one dimension."""
-        shape = [
-            int(extent) if isinstance(extent, tirx.IntImm) else 0 for extent in load.source.shape
-        ]
-        if not 0 < math.prod(shape) < 1 << 31:
+        shape = [*map(sizes.extent, load.source.shape)]
+        length = sizes.product(shape)
+        static = sizes.is_known(length)
+        if static and not 0 < length < 1 << 31:
             raise _Unsafe
-        known, gathered = (tirx.const(0, self.dtype) for _ in range(2))
+        known, gathered = (self._number(0) for _ in range(2))
         for number, (index, extent) in enumerate(zip(load.indices, shape, strict=True)):
-            step = tirx.const(math.prod(shape[number + 1 :]), self.dtype)
-            if loads(index):
-                if _mentions(index, self.channels):
-                    raise _Unsafe
-                self._check(index)
-                wide = tirx.Cast(self.dtype, index) if dtype_of(index) != self.dtype else index
-                limited = tirx.max(tirx.min(wide, self._number(extent - 1)), self._number(0))
-                gathered = gathered + limited * step
-            else:
+            step = self._number(sizes.product(shape[number + 1 :]))
+            if not loads(index):
                 self._check_index(index, extent)
                 known = known + index * step
-        flat, view = buffer_view(load.source, [math.prod(shape)])
+                continue
+            if _mentions(index, self.channels):
+                raise _Unsafe
+            self._check(index)
+            wide = tirx.Cast(self.dtype, index) if dtype_of(index) != self.dtype else index
+            limited = tirx.max(tirx.min(wide, self._number(extent) - 1), self._number(0))
+            gathered = gathered + limited * step
+        flat, view = buffer_view(load.source, [length])
         self.views.append(view)
-        offset = tirx.Cast(self.dtype, self._table(tirx.Cast(_INDEX, gathered)))
-        return tirx.BufferLoad(flat, [self.analyzer.simplify(known) + offset])
+        offset = self._table(tirx.Cast("int32", gathered) if static else gathered)
+        found = flat[(self.analyzer.simplify(known) + tirx.Cast(self.dtype, offset),)]
+        if static:
+            return found
+        zero = tirx.const(0, dtype_of(load))
+        return tirx.if_then_else(length > self._number(0), found, zero)
 
-    def _number(self, value: int) -> PrimExpression:
-        return tirx.const(value, self.dtype)
-
-    def _checked(self, load: BUFFER_LOAD) -> PrimExpression:
-        self._check(load)
-        return load
+    def _number(self, value: sizes.Extent) -> PrimExpression:
+        return sizes.number(value, self.dtype)
 
     def _check(self, value: PrimExpression) -> None:
         """Raises if a value is only right under a condition that is gone."""
         for load in loads(value):
             for index, extent in zip(load.indices, load.source.shape, strict=True):
                 self._check_index(index, extent)
-        divisors: list[PrimExpression] = []
-        for kind in (tirx.FloorDiv, tirx.FloorMod, tirx.Mod):
-            tvm_ffi.structural_walk(value, (kind, lambda each: divisors.append(each.b)))
+        divisors = (each.b for each in nodes(value, tirx.FloorDiv, tirx.FloorMod, tirx.Mod))
         if not all(isinstance(divisor, tirx.IntImm) for divisor in divisors):
             raise _Unsafe
 
@@ -310,7 +292,7 @@ class _Tables:
     def _table(self, value: PrimExpression) -> PrimExpression:
         """A load of a table that holds a value for each step and lane; conditions as 1 and 0."""
         if dtype_of(value) == "bool":
-            one, zero = (tirx.const(number, _INDEX) for number in (1, 0))
+            one, zero = (tirx.const(number, "int32") for number in (1, 0))
             return tirx.NE(self._table(tirx.Select(value, one, zero)), zero)
         known = next((b for b, each in self.made if tvm_ffi.structural_equal(each, value)), None)
         if known is None:
@@ -318,11 +300,3 @@ class _Tables:
             known = tirx.decl_buffer((size,), dtype_of(value), "table", scope="local")
             self.made.append((known, value))
         return known[(self.position,)]
-
-    @property
-    def position(self) -> PrimExpression:
-        """The index in a table of a step of the reduction and a lane of the piece."""
-        number = self._number(0)
-        for axis in self.reduction.reduced:
-            number = number * self._number(axis.extent) + axis.var
-        return number * self._number(self.piece) + self.lane

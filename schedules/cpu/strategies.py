@@ -56,7 +56,10 @@ def _choice(function: PrimFunction, target: Target) -> Choice:
         if ordered is not None:
             return _only(ordered)
     elif not any(divides_data(stage.value) for stage in kernel.stages):
-        choice = _matching(with_numbers(kernel), machine)
+        choice = fission.match(
+            with_numbers(kernel),
+            lambda part: cheapest(strategy(part, machine) for strategy in STRATEGIES),
+        )
         if choice is not None:
             return choice
     return _only(fallback.match(function, machine))
@@ -64,17 +67,3 @@ def _choice(function: PrimFunction, target: Target) -> Choice:
 
 def _only(plan: Plan) -> Choice:
     return Choice(plan, "no other strategy matches")
-
-
-def _matching(kernel: Kernel, machine: CpuModel) -> Choice | None:
-    """The cheapest plan for a kernel; one for each of its parts if it has to be split."""
-
-    def match(kernel: Kernel) -> Choice | None:
-        return cheapest(strategy(kernel, machine) for strategy in STRATEGIES)
-
-    long = fission.long_values(kernel)
-    return (
-        fission.match_long(kernel, match, long)
-        or match(kernel)
-        or fission.match(kernel, match, long)
-    )
