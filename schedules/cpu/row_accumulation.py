@@ -98,94 +98,49 @@ class _Loops:
 
     def statements(self) -> list[Statement]:
         """The loops, in blocks whose partial results are added to those of the whole sum."""
-        partial = self._buffer("partial", self.plan.width)
+        partial, sums = (
+            tirx.decl_buffer((self.plan.width,), self.plan.stage.dtype, name, scope="local")
+            for name in ("partial", "sums")
+        )
+        *outer, last = (axis.extent for axis in self.plan.stage.reduced)
+        full = sizes.quotient(last, self.plan.width)
+        left = last - full * self.plan.width
+
+        def step(indices: list[PrimExpression]) -> Statement:
+            *front, number = indices
+            start = number * tirx.const(self.plan.width, self.dtype)
+            return self._vectors(lambda lane: self._update(partial, lane, [*front, start + lane]))
+
+        def rest(indices: list[PrimExpression]) -> Statement:
+            start = sizes.number(full * self.plan.width, self.dtype)
+
+            def update(k: PrimExpression) -> Statement:
+                lane = k if sizes.is_known(left) else self._zero
+                return self._update(partial, lane, [*indices, start + k])
+
+            if sizes.is_known(left):
+                return self._vectors(update, left)
+            return emit.loop(left, update, name="k", dtype=self.dtype)
+
+        def row(indices: list[PrimExpression]) -> Statement:
+            loop = emit.loop(full, lambda k: step([*indices, k]), name="k", dtype=self.dtype)
+            return emit.sequence([loop, rest(indices)] if has_rest else [loop])
+
+        has_rest = not sizes.is_divisible(last, self.plan.width)
+        first = [tirx.AllocBuffer(partial), self._reset(partial)]
         if not self.plan.blocked:
-            loops = emit.grid(self._outer, lambda i: self._row(i, partial, self.target), self.dtype)
-            initial = self._reset(partial, self.target)
-            return [tirx.AllocBuffer(partial), *initial, loops, self._union(partial)]
-        sums, single = self._buffer("sums", self.plan.width), self._buffer("rest", 1)
-        initial = self._reset(partial, single)
-        flush = emit.sequence([*self._add(sums, partial, single), *initial])
-        return [
-            *map(tirx.AllocBuffer, [partial, sums, *([single] if self._is_ragged else [])]),
-            *initial,
-            *self._reset(sums, self.target),
-            self._blocks(partial, single, flush),
-            self._union(sums),
-        ]
-
-    def _blocks(self, partial: Buffer, single: Buffer, flush: Statement) -> Statement:
-        rest = None
-        if self._has_rest:
-            rest = Rest(self._left, lambda indices: self._rest(indices, partial, single))
-        outer = [*self._outer, self._full]
-        return blocked_loops(outer, lambda i: self._step(i, partial), flush, self.dtype, rest=rest)
+            return [*first, emit.grid(outer, row, self.dtype), self._union(partial)]
+        added = self._vectors(lambda lane: self._combine(sums, lane, partial[(lane,)]))
+        flush = emit.sequence([added, self._reset(partial)])
+        ragged = Rest(sizes.number(left, self.dtype), rest) if has_rest else None
+        loops = blocked_loops([*outer, full], step, flush, self.dtype, rest=ragged)
+        return [*first, tirx.AllocBuffer(sums), self._reset(sums), loops, self._union(sums)]
 
     @property
-    def _outer(self) -> list[sizes.Extent]:
-        return [axis.extent for axis in self.plan.stage.reduced[:-1]]
+    def _zero(self) -> PrimExpression:
+        return tirx.const(0, self.dtype)
 
-    @property
-    def _last(self) -> sizes.Extent:
-        return self.plan.stage.reduced[-1].extent
-
-    @property
-    def _full(self) -> sizes.Extent:
-        """How often all partial results are updated in a row."""
-        return sizes.quotient(self._last, self.plan.width)
-
-    @property
-    def _has_rest(self) -> bool:
-        """Whether elements may be left of each row."""
-        return not sizes.is_divisible(self._last, self.plan.width)
-
-    @property
-    def _is_ragged(self) -> bool:
-        """Whether a dynamic number of elements may be left of each row."""
-        return self._has_rest and not sizes.is_known(self._last)
-
-    @property
-    def _end(self) -> PrimExpression:
-        """The index of the first element that is left of each row."""
-        return self._number(self._full) * tirx.const(self.plan.width, self.dtype)
-
-    @property
-    def _left(self) -> PrimExpression:
-        """How many elements are left of each row."""
-        return self._number(self._last) - self._end
-
-    def _row(self, indices: list[PrimExpression], partial: Buffer, single: Buffer) -> Statement:
-        """The elements of the last axis."""
-        loop = emit.loop(
-            self._full, lambda k: self._step([*indices, k], partial), name="k", dtype=self.dtype
-        )
-        if self._has_rest:
-            return emit.sequence([loop, self._rest(indices, partial, single)])
-        return loop
-
-    def _step(self, indices: list[PrimExpression], partial: Buffer) -> Statement:
-        """An update of all partial results."""
-        *outer, number = indices
-        start = number * tirx.const(self.plan.width, self.dtype)
-        return self._vectors(lambda lane: self._update(partial, lane, [*outer, start + lane]))
-
-    def _rest(self, indices: list[PrimExpression], partial: Buffer, single: Buffer) -> Statement:
-        """What is left of a row."""
-        start = self._end
-        if self._is_ragged:
-            zero = self._number(0)
-            return emit.loop(
-                self._left,
-                lambda k: self._update(single, zero, [*indices, start + k]),
-                name="k",
-                dtype=self.dtype,
-            )
-        return self._vectors(
-            lambda lane: self._update(partial, lane, [*indices, start + lane]),
-            self._last % self.plan.width,
-        )
-
-    def _vectors(self, body: emit.Body, count: int = 0) -> Statement:
+    def _vectors(self, body: emit.Body, count: int | None = None) -> Statement:
         """A statement for all partial results, or the first ones."""
         return emit.vectors(count or self.plan.width, self.plan.lanes, body, self.dtype)
 
@@ -202,27 +157,17 @@ class _Loops:
         new = self.plan.reducer.combine(buffer[(position,)], value)
         return tirx.BufferStore(buffer, new, [position])
 
-    def _add(self, sums: Buffer, partial: Buffer, single: Buffer) -> list[Statement]:
-        found = [self._vectors(lambda lane: self._combine(sums, lane, partial[(lane,)]))]
-        if self._is_ragged:
-            zero = self._number(0)
-            found.append(self._combine(self.target, zero, single[(zero,)]))
-        return found
-
-    def _reset(self, partial: Buffer, single: Buffer) -> list[Statement]:
-        init = self._init
-        vectors = self._vectors(lambda lane: tirx.BufferStore(partial, init, [lane]))
-        first = [tirx.BufferStore(single, init, [self._number(0)])] if self._is_ragged else []
-        return [*first, vectors]
+    def _reset(self, partial: Buffer) -> Statement:
+        init = self.plan.stage.init
+        assert init is not None
+        return self._vectors(lambda lane: tirx.BufferStore(partial, init, [lane]))
 
     def _union(self, partial: Buffer) -> Statement:
-        """The statement that joins the partial results, and what is in the target already."""
-        plan, zero = self.plan, self._number(0)
+        """The statement that joins the partial results."""
+        plan, zero = self.plan, self._zero
 
         def stored(combine: Combination) -> Statement:
             union = joined(combine, partial, plan.width, plan.lanes, self.dtype)
-            if self._is_ragged:
-                union = plan.reducer.combine(self.target[(zero,)], union)
             return tirx.BufferStore(self.target, union, [zero])
 
         plain = {MAX: tirx.max, MIN: tirx.min}.get(plan.reducer)
@@ -231,22 +176,11 @@ class _Loops:
         sum_of_all = joined(tirx.Add, partial, plan.width, plan.lanes, self.dtype)
         finite = sum_of_all <= tirx.const(float("inf"), "float32")
         # LLVM takes seconds for a tree of tests, which is hardly ever run.
-        first = [] if self._is_ragged else [tirx.BufferStore(self.target, self._init, [zero])]
+        first = tirx.BufferStore(self.target, partial[(zero,)], [zero])
         tests = emit.loop(
             plan.width, lambda n: self._combine(self.target, zero, partial[(n,)]), dtype=self.dtype
         )
-        return tirx.IfThenElse(finite, stored(plain), emit.sequence([*first, tests]))
-
-    @property
-    def _init(self) -> PrimExpression:
-        assert self.plan.stage.init is not None
-        return self.plan.stage.init
-
-    def _buffer(self, name: str, size: int) -> Buffer:
-        return tirx.decl_buffer((size,), self.plan.stage.dtype, name, scope="local")
-
-    def _number(self, size: sizes.Extent) -> PrimExpression:
-        return sizes.number(size, self.dtype)
+        return tirx.IfThenElse(finite, stored(plain), emit.sequence([first, tests]))
 
 
 def joined(

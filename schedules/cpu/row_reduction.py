@@ -65,20 +65,21 @@ def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
         return None
     kernel = with_shared_stages(kernel, len(rows))
     work = sum(stage.work for stage in kernel.stages)
+    least = machine.parallel_work(STEP_CYCLES)
 
-    def plan(chunk: int = 0, short: RowPlan | None = None) -> RowPlan:
+    def plan(*, parallel: bool, chunk: int = 0) -> RowPlan:
         stages = tuple(_row_stages(kernel, len(rows), machine))
-        parallel = work >= machine.parallel_work(STEP_CYCLES)
-        return RowPlan(kernel, tuple(rows), stages, parallel, chunk, short)
+        return RowPlan(kernel, tuple(rows), stages, parallel, _CHUNKS * chunk or least, chunk)
 
+    plain = plan(parallel=work >= least)
     count = sizes.product(axis.extent for axis in rows)
-    if not sizes.is_known(count) or count > machine.parallel_tasks // 16:
-        return plan()
-    chunk = machine.parallel_work(STEP_CYCLES) // 4
-    long = plan(chunk).is_long
-    if isinstance(long, bool):
-        return plan(chunk if long else 0)
-    return plan(chunk, short=plan())
+    few = sizes.is_known(count) and count <= machine.parallel_tasks // 16
+    if plain.parallel and not few:
+        return plain
+    shared = plan(parallel=True, chunk=least // 4 if few else 0)
+    if isinstance(shared.is_long, bool):
+        return shared if shared.is_long else plain
+    return replace(shared, short=plain)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,15 +111,16 @@ class RowPlan(Plan):
     """All stages of a row before the next row, over the axes ``rows``.
 
     If there is a ``chunk``, rows run one after the other, and so many elements of a row are a task.
-    ``short`` is the plan for dynamic rows that are too short for that.
+    ``short`` is the plan for dynamic dimensions that are fewer than ``least`` elements.
     """
 
     kernel: Kernel
     rows: tuple[Axis, ...]
     stages: tuple[_RowStage, ...]
     parallel: bool
-    chunk: int
-    short: RowPlan | None
+    least: int
+    chunk: int = 0
+    short: RowPlan | None = None
 
     @property
     def strategy(self) -> str:
@@ -132,17 +134,14 @@ class RowPlan(Plan):
 
     @property
     def is_long(self) -> bool | PrimExpression:
-        """Whether a row has enough elements for several tasks."""
-        lengths = [sizes.product(a.extent for a in s.stage.reduced) for s in self._reductions]
-        tests = [length >= _CHUNKS * self.chunk for length in lengths]
-        if any(test is True for test in tests):
-            return True
-        dynamic = [test for test in tests if not isinstance(test, bool)]
-        return tirx.any(*dynamic) if dynamic else False
-
-    @property
-    def _reductions(self) -> list[_RowStage]:
-        return [stage for stage in self.stages if stage.accumulation is not None]
+        """Whether a row, if it has chunks, else all of them have enough elements for threads."""
+        rows = () if self.chunk else self.rows
+        reduced = [each.stage.reduced for each in self.stages if each.stage.reduced]
+        counts = [sizes.product(axis.extent for axis in (*rows, *axes)) for axes in reduced]
+        tests = [count >= self.least for count in counts]
+        if all(isinstance(test, bool) for test in tests):
+            return any(tests)
+        return tirx.any(*(tirx.const(t, "bool") if isinstance(t, bool) else t for t in tests))
 
     def decisions(self) -> Mapping[str, int | str]:
         """The rows, partial results and buffers."""
@@ -150,7 +149,7 @@ class RowPlan(Plan):
         return {
             "rows": "x".join(str(axis.extent) for axis in self.rows) or 1,
             "stages": len(self.stages),
-            "parallel": "yes" if self.parallel or self.chunk else "no",
+            "parallel": "yes" if self.parallel else "no",
             "partial results": " ".join(str(each.width) for each in sums),
             **({"sums": "blocked"} if any(each.blocked for each in sums) else {}),
             **({"chunks": self.chunk} if self.chunk else {}),
@@ -160,7 +159,7 @@ class RowPlan(Plan):
         """Fewer partial results at once, and serial rows."""
         for factor in (2, 4):
             yield replace(self, stages=tuple(_with_fewer(s, factor) for s in self.stages))
-        if self.parallel or self.chunk:
+        if self.parallel:
             yield replace(self, parallel=False, chunk=0, short=None)
 
     def emit(self, function: PrimFunction) -> PrimFunction:
