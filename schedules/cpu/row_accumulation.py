@@ -98,43 +98,60 @@ class _Loops:
 
     def statements(self) -> list[Statement]:
         """The loops, in blocks whose partial results are added to those of the whole sum."""
-        partial, sums = (
-            tirx.decl_buffer((self.plan.width,), self.plan.stage.dtype, name, scope="local")
-            for name in ("partial", "sums")
-        )
-        *outer, last = (axis.extent for axis in self.plan.stage.reduced)
-        full = sizes.quotient(last, self.plan.width)
-        left = last - full * self.plan.width
+        plan, target, zero = self.plan, self.target, self._zero
+        *outer, last = (axis.extent for axis in plan.stage.reduced)
+        full = sizes.quotient(last, plan.width)
+        left = last - full * plan.width
+        has_rest = not sizes.is_divisible(last, plan.width)
+        # A dynamic number of elements is combined by itself: in registers, unlike a lane.
+        ragged = has_rest and not sizes.is_known(left)
+        partial = self._buffer("partial", plan.width)
+        single = self._buffer("rest", 1) if plan.blocked else target
 
         def step(indices: list[PrimExpression]) -> Statement:
             *front, number = indices
-            start = number * tirx.const(self.plan.width, self.dtype)
+            start = number * tirx.const(plan.width, self.dtype)
             return self._vectors(lambda lane: self._update(partial, lane, [*front, start + lane]))
 
         def rest(indices: list[PrimExpression]) -> Statement:
-            start = sizes.number(full * self.plan.width, self.dtype)
-
-            def update(k: PrimExpression) -> Statement:
-                lane = k if sizes.is_known(left) else self._zero
-                return self._update(partial, lane, [*indices, start + k])
-
-            if sizes.is_known(left):
-                return self._vectors(update, left)
-            return emit.loop(left, update, name="k", dtype=self.dtype)
+            start = sizes.number(full * plan.width, self.dtype)
+            if not ragged:
+                return self._vectors(
+                    lambda k: self._update(partial, k, [*indices, start + k]), left
+                )
+            return emit.loop(
+                left,
+                lambda k: self._update(single, zero, [*indices, start + k]),
+                name="k",
+                dtype=self.dtype,
+            )
 
         def row(indices: list[PrimExpression]) -> Statement:
             loop = emit.loop(full, lambda k: step([*indices, k]), name="k", dtype=self.dtype)
             return emit.sequence([loop, rest(indices)] if has_rest else [loop])
 
-        has_rest = not sizes.is_divisible(last, self.plan.width)
         first = [tirx.AllocBuffer(partial), self._reset(partial)]
-        if not self.plan.blocked:
-            return [*first, emit.grid(outer, row, self.dtype), self._union(partial)]
-        added = self._vectors(lambda lane: self._combine(sums, lane, partial[(lane,)]))
-        flush = emit.sequence([added, self._reset(partial)])
-        ragged = Rest(sizes.number(left, self.dtype), rest) if has_rest else None
-        loops = blocked_loops([*outer, full], step, flush, self.dtype, rest=ragged)
-        return [*first, tirx.AllocBuffer(sums), self._reset(sums), loops, self._union(sums)]
+        if ragged:
+            first.append(self._reset(target, 1))
+        if not plan.blocked:
+            loops = emit.grid(outer, row, self.dtype)
+            return [*first, loops, self._union(partial, ragged=ragged)]
+        sums = self._buffer("sums", plan.width)
+        flush = [
+            self._vectors(lambda lane: self._combine(sums, lane, partial[(lane,)])),
+            self._reset(partial),
+        ]
+        if ragged:
+            first += [tirx.AllocBuffer(single), self._reset(single, 1)]
+            flush += [self._combine(target, zero, single[(zero,)]), self._reset(single, 1)]
+        remainder = Rest(sizes.number(left, self.dtype), rest) if has_rest else None
+        counts = [*outer, full]
+        loops = blocked_loops(counts, step, emit.sequence(flush), self.dtype, rest=remainder)
+        first += [tirx.AllocBuffer(sums), self._reset(sums)]
+        return [*first, loops, self._union(sums, ragged=ragged)]
+
+    def _buffer(self, name: str, size: int) -> Buffer:
+        return tirx.decl_buffer((size,), self.plan.stage.dtype, name, scope="local")
 
     @property
     def _zero(self) -> PrimExpression:
@@ -157,17 +174,19 @@ class _Loops:
         new = self.plan.reducer.combine(buffer[(position,)], value)
         return tirx.BufferStore(buffer, new, [position])
 
-    def _reset(self, partial: Buffer) -> Statement:
+    def _reset(self, partial: Buffer, count: int | None = None) -> Statement:
         init = self.plan.stage.init
         assert init is not None
-        return self._vectors(lambda lane: tirx.BufferStore(partial, init, [lane]))
+        return self._vectors(lambda lane: tirx.BufferStore(partial, init, [lane]), count)
 
-    def _union(self, partial: Buffer) -> Statement:
-        """The statement that joins the partial results."""
+    def _union(self, partial: Buffer, *, ragged: bool) -> Statement:
+        """The statement that joins the partial results, and what is in the target if ``ragged``."""
         plan, zero = self.plan, self._zero
 
         def stored(combine: Combination) -> Statement:
             union = joined(combine, partial, plan.width, plan.lanes, self.dtype)
+            if ragged:
+                union = plan.reducer.combine(self.target[(zero,)], union)
             return tirx.BufferStore(self.target, union, [zero])
 
         plain = {MAX: tirx.max, MIN: tirx.min}.get(plan.reducer)
@@ -176,11 +195,11 @@ class _Loops:
         sum_of_all = joined(tirx.Add, partial, plan.width, plan.lanes, self.dtype)
         finite = sum_of_all <= tirx.const(float("inf"), "float32")
         # LLVM takes seconds for a tree of tests, which is hardly ever run.
-        first = tirx.BufferStore(self.target, partial[(zero,)], [zero])
+        first = [] if ragged else [self._reset(self.target, 1)]
         tests = emit.loop(
             plan.width, lambda n: self._combine(self.target, zero, partial[(n,)]), dtype=self.dtype
         )
-        return tirx.IfThenElse(finite, stored(plain), emit.sequence([first, tests]))
+        return tirx.IfThenElse(finite, stored(plain), emit.sequence([*first, tests]))
 
 
 def joined(
