@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-import tvm_ffi
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import index_splitting, regrouping
-from tvm_nnef.schedules.analysis.expressions import loads, substituted
+from tvm_nnef.schedules.analysis.expressions import loads, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import (
     Axis,
     Kernel,
@@ -41,8 +41,6 @@ from tvm_nnef.tvm_support.compat import (
     with_opaque_body,
 )
 
-NAME = "cpu.elementwise"
-
 _LOADED = 2
 """Vectors that are loaded for one of the result at most: bools are narrower than numbers."""
 
@@ -55,10 +53,7 @@ class ElementwisePlan(Plan):
     kept: tuple[Stage, ...]
     stages: tuple[StagePlan, ...]
 
-    @property
-    def strategy(self) -> str:
-        """``cpu.elementwise``."""
-        return NAME
+    strategy: ClassVar[str] = "cpu.elementwise"
 
     @property
     def cost(self) -> float:
@@ -116,23 +111,13 @@ def _named(kernel: Kernel) -> list[Stage]:
     return found
 
 
-def _divisors(value: PrimExpression, *kinds: type) -> list[PrimExpression]:
-    """The divisors of all divisions of some kinds in an expression."""
-    found: list[PrimExpression] = []
-    for kind in kinds:
-        tvm_ffi.structural_walk(value, (kind, lambda each: found.append(each.b)), order="post")
-    return found
-
-
 def _divides_by_integers(value: PrimExpression) -> bool:
     """Whether reals are divided by what is made of integers.
 
     In a comparison TVM looks for the bounds of such a divisor, as if it were an integer, and stops
     if that may be 0: so the quotient is held in memory instead.
     """
-    casts: list[tirx.Cast] = []
-    for divisor in _divisors(value, tirx.Div):
-        tvm_ffi.structural_walk(divisor, (tirx.Cast, casts.append), order="post")
+    casts = [cast for each in nodes(value, tirx.Div) for cast in nodes(each.b, tirx.Cast)]
     return any("int" in dtype_of(cast.value) for cast in casts)
 
 
@@ -209,7 +194,6 @@ def _divides_by_symbols(value: PrimExpression) -> bool:
 
     No machine divides integers in vectors, and LLVM takes minutes to take such vectors apart.
     """
-    return any(
-        dtype_of(divisor).startswith(("int", "uint")) and not isinstance(divisor, tirx.IntImm)
-        for divisor in _divisors(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
-    )
+    found = nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+    integers = [each.b for each in found if dtype_of(each).startswith(("int", "uint"))]
+    return not all(isinstance(divisor, tirx.IntImm) for divisor in integers)

@@ -31,45 +31,35 @@ def match(function: PrimFunction, machine: CpuModel) -> Plan:
     body = function.body
     has_root = isinstance(body, s_tir.SBlockRealize) and body.block.name_hint == "root"
     if not has_root or any(nodes(block.body, tirx.For) for block in _innermost(function)):
-        return OrderedPlan()
+        return FallbackPlan(0)
     return FallbackPlan(machine.parallel_work(_STEP_CYCLES))
 
 
 @dataclass(frozen=True, slots=True)
-class OrderedPlan(Plan):
-    """The loops as they are."""
-
-    strategy: ClassVar[str] = "ordered"
-    cost: ClassVar[float] = float("inf")
-
-    def decisions(self) -> Mapping[str, int | str]:
-        """Nothing is decided."""
-        return {}
-
-    def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function itself."""
-        return function
-
-
-@dataclass(frozen=True, slots=True)
 class FallbackPlan(Plan):
-    """Each block in parallel from so many elements on."""
+    """Each block in parallel from so many elements on; 0 for the loops as they are."""
 
     parallel_work: int
 
-    strategy: ClassVar[str] = "cpu.fallback"
     cost: ClassVar[float] = float("inf")
+
+    @property
+    def strategy(self) -> str:
+        """``cpu.fallback``, or ``ordered``."""
+        return "cpu.fallback" if self.parallel_work else "ordered"
 
     def decisions(self) -> Mapping[str, int | str]:
         """The elements from which a block runs in parallel."""
-        return {"parallel_work": self.parallel_work}
+        return {"parallel_work": self.parallel_work} if self.parallel_work else {}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with its blocks scheduled, as far as TVM can reorder their loops."""
+        if not self.parallel_work:
+            return function
         schedule = s_tir.Schedule(IRModule({"main": function}))
         for block in normalize_prim_func(schedule) or ():
-            # A block that TVM cannot reorder stays in order. Dynamic extents that it cannot divide
-            # end in an error of its own.
+            # A block that TVM cannot reorder stays in order. Dynamic dimensions that it cannot
+            # divide end in an error of its own.
             with contextlib.suppress(s_tir.ScheduleError, tvm.error.InternalError):
                 self._reorder(schedule, block)
         made: PrimFunction = schedule.mod["main"].without_attr("global_symbol")

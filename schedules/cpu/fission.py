@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.accesses import is_cheap
@@ -22,8 +23,6 @@ from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, s
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, stages_inside
 from tvm_nnef.schedules.plan import Choice, Plan
 from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, opaque_block, with_opaque_body
-
-NAME = "cpu.parts"
 
 Match = Callable[[Kernel], Choice | None]
 """Returns the cheapest plan of a part."""
@@ -37,10 +36,7 @@ class PartsPlan(Plan):
     kept: tuple[Stage, ...]
     parts: tuple[Choice, ...]
 
-    @property
-    def strategy(self) -> str:
-        """``cpu.parts``."""
-        return NAME
+    strategy: ClassVar[str] = "cpu.parts"
 
     @property
     def cost(self) -> float:

@@ -74,6 +74,10 @@ class Accumulation:
             blocked=is_blocked(self.reducer, self.stage.dtype, steps),
         )
 
+    def with_fewer(self, factor: int) -> Accumulation:
+        """The same with fewer vectors of partial results."""
+        return replace(self, width=max(self.lanes, self.width // factor))
+
     @property
     def cycles(self) -> float:
         """The estimated cycles of a row, for values that are as fast as loads."""

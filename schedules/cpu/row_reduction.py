@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import tvm_ffi
 from tvm import tirx
@@ -44,8 +45,6 @@ from tvm_nnef.tvm_support.compat import (
     is_conditional,
     with_opaque_body,
 )
-
-NAME = "cpu.row_reduction"
 
 STEP_CYCLES = 8
 """The cycles of all stages for one vector, about."""
@@ -122,10 +121,7 @@ class RowPlan(Plan):
     chunk: int = 0
     short: RowPlan | None = None
 
-    @property
-    def strategy(self) -> str:
-        """``cpu.row_reduction``."""
-        return NAME
+    strategy: ClassVar[str] = "cpu.row_reduction"
 
     @property
     def cost(self) -> float:
@@ -158,15 +154,18 @@ class RowPlan(Plan):
     def alternatives(self) -> Iterator[RowPlan]:
         """Fewer partial results at once, and serial rows."""
         for factor in (2, 4):
-            yield replace(self, stages=tuple(_with_fewer(s, factor) for s in self.stages))
+            fewer = (s.accumulation and s.accumulation.with_fewer(factor) for s in self.stages)
+            pairs = zip(self.stages, fewer, strict=True)
+            yield replace(self, stages=tuple(replace(s, accumulation=a) for s, a in pairs))
         if self.parallel:
             yield replace(self, parallel=False, chunk=0, short=None)
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with one loop over all rows."""
         body = self._loops()
-        if self.short is not None:
-            body = tirx.IfThenElse(self.is_long, body, self.short._loops())
+        condition = self.is_long
+        if self.short is not None and not isinstance(condition, bool):
+            body = tirx.IfThenElse(condition, body, self.short._loops())
         return with_opaque_body(function, [s.buffer for s in self.kernel.results], [], body)
 
     def _loops(self) -> Statement:
@@ -285,14 +284,6 @@ class RowPlan(Plan):
         return emit.split(longest.extent, size, task, Tail.GUARD, dtype, name="task", kind=kind)
 
 
-def _with_fewer(each: _RowStage, factor: int) -> _RowStage:
-    """The stage with fewer vectors of partial results."""
-    plan = each.accumulation
-    if plan is None:
-        return each
-    return replace(each, accumulation=replace(plan, width=max(plan.lanes, plan.width // factor)))
-
-
 def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowStage]:
     """The stages whose rows are computed by themselves, and not where they are read."""
     dtype = kernel.index_type
@@ -343,19 +334,16 @@ def _with_reciprocals(
     bound = [let.var for let in nodes(value, tirx.Let)]
     changing = [*elements, *(axis.var for axis in reduced), *bound]
     guarded = any(map(is_conditional, nodes(value, Call)))
-    statements: list[Statement] = []
-    known: list[tuple[PrimExpression, PrimExpression]] = []
+    zero = tirx.const(0, "int32")
+    known: list[tuple[PrimExpression, Buffer]] = []
 
     def held(divisor: PrimExpression, dtype: str) -> PrimExpression:
         if guarded or isinstance(divisor, BUFFER_LOAD) or mentions(divisor, changing):
             return divisor
-        for other, number in known:
-            if tvm_ffi.structural_equal(other, divisor):
-                return number
-        buffer = tirx.decl_buffer((1,), dtype, "divisor", scope="local")
-        zero = tirx.const(0, "int32")
-        statements.extend([tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, divisor, [zero])])
-        known.append((divisor, buffer[(zero,)]))
+        buffer = next((b for d, b in known if tvm_ffi.structural_equal(d, divisor)), None)
+        if buffer is None:
+            buffer = tirx.decl_buffer((1,), dtype, "divisor", scope="local")
+            known.append((divisor, buffer))
         return buffer[(zero,)]
 
     def product(division: tirx.Div) -> PrimExpression:
@@ -367,7 +355,9 @@ def _with_reciprocals(
         divisor = held(division.b, dtype) if fixed else division.b
         return _product(division.a, divisor, dtype)
 
-    return tvm_ffi.structural_map(value, (tirx.Div, product), order="post"), statements
+    value = tvm_ffi.structural_map(value, (tirx.Div, product), order="post")
+    stores = [tirx.BufferStore(buffer, divisor, [zero]) for divisor, buffer in known]
+    return value, [*(tirx.AllocBuffer(buffer) for _, buffer in known), *stores]
 
 
 _MAGNITUDES = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import tvm_ffi
 from tvm import sym, tirx
@@ -35,8 +36,6 @@ from tvm_nnef.tvm_support.compat import (
     dtype_of,
     with_opaque_body,
 )
-
-NAME = "cpu.sampling"
 
 _STEP_CYCLES = 16
 """Cycles to gather one vector."""
@@ -67,10 +66,7 @@ class SamplingPlan(Plan):
     lanes: int
     parallel: bool
 
-    @property
-    def strategy(self) -> str:
-        """``cpu.sampling``."""
-        return NAME
+    strategy: ClassVar[str] = "cpu.sampling"
 
     @property
     def cost(self) -> float:
@@ -266,7 +262,8 @@ class _Tables:
         flat, view = buffer_view(load.source, [length])
         self.views.append(view)
         offset = self._table(tirx.Cast("int32", gathered) if static else gathered)
-        found = flat[(self.analyzer.simplify(known) + tirx.Cast(self.dtype, offset),)]
+        position = self.analyzer.simplify(known) + tirx.Cast(self.dtype, offset)
+        found: PrimExpression = flat[(position,)]
         if static:
             return found
         zero = tirx.const(0, dtype_of(load))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import relax
+from tvm import relax, tirx
+
+from tvm_nnef.tvm_support.compat import runtime_tensor
 
 TARGETS = ["native", {"kind": "llvm", "mcpu": "x86-64-v3"}, "llvm"]
 
@@ -47,3 +49,28 @@ def test_both_axes_and_what_follows(kernels):
     np.testing.assert_array_equal(kernels.run(mod, [x, y]), expected)
     assert kernels.strategies(mod) == {"cpu.elementwise"}
     assert "held" in mod.script()
+
+
+def shuffled(x, count):
+    """Channels as pixels: two reshapes around a permutation."""
+    n, c, h, w = x.ty.shape
+    split = relax.op.reshape(x, (n, c // (count * count), count, count, h, w))
+    moved = relax.op.permute_dims(split, [0, 1, 4, 2, 5, 3])
+    return relax.op.reshape(moved, (n, c // (count * count), h * count, w * count))
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_pixel_shuffle_is_one_interleaved_kernel(kernels, count, dynamic):
+    channels = 2 * count * count
+    sizes = [tirx.Var(n, "int64") for n in "hw"] if dynamic else [6, 21]
+    module = kernels.module(lambda x: shuffled(x, count), (1, channels, *sizes))
+    mod = kernels.scheduled(module)
+    assert mod.script().count("T.prim_func") == 1
+    assert "held" in mod.script()
+    main = kernels.compiled(mod)
+    for height, width in ((6, 21), (1, 1), (3, 40)) if dynamic else ((6, 21),):
+        (x,) = kernels.values((1, channels, height, width))
+        split = x.reshape(1, 2, count, count, height, width).transpose(0, 1, 4, 2, 5, 3)
+        expected = split.reshape(1, 2, height * count, width * count)
+        np.testing.assert_array_equal(main(runtime_tensor(x)).numpy(), expected)

@@ -1,4 +1,4 @@
-"""Sums of elements whose places data tell, against the unscheduled kernel."""
+"""Sums of elements whose indices are data, against the unscheduled kernel."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from tvm import te, tirx
 
+from tvm_nnef.tvm_support.compat import runtime_tensor
+
 
 def sampled(guarded, combine):
-    """A formula: for all channels, four neighbours of the place that a grid names, weighted."""
+    """A formula: for all channels, four neighbours of the index that a grid names, weighted."""
 
     def function(image, grid):
-        channels, height, width = (int(extent) for extent in image.shape)
-        rows, columns = (int(extent) for extent in grid.shape[1:])
+        channels, height, width = image.shape
+        rows, columns = grid.shape[1:]
         steps = [te.reduce_axis((0, 2), name) for name in "ab"]
 
         def element(c, i, j):
@@ -43,7 +45,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("name", "target"), [*((n, "native") for n in CASES), ("guarded", "llvm")])
-def test_places_are_told_once_for_all_channels(kernels, name, target):
+def test_indices_are_computed_once_for_all_channels(kernels, name, target):
     guarded, combine, image, grid = CASES[name]
     arrays = kernels.values(image, (2, *grid))
     arrays[1] = arrays[1] * 3 + 2
@@ -71,3 +73,16 @@ def test_what_a_condition_keeps_inside_is_not_read_without_it(kernels):
     made = kernels.scheduled(mod)
     assert kernels.strategies(made) == {"cpu.fallback"}
     np.testing.assert_allclose(kernels.run(made, arrays), kernels.plain(mod, arrays), rtol=1e-6)
+
+
+def test_dynamic_sizes(kernels):
+    names = [tirx.Var(name, "int64") for name in "hwrc"]
+    mod = kernels.formula(sampled(1, te.sum), (3, *names[:2]), (2, *names[2:]))
+    made = kernels.scheduled(mod)
+    assert kernels.strategies(made) == {"cpu.sampling"}
+    main, plain = kernels.compiled(made), kernels.unscheduled(mod)
+    for image, grid in (((5, 6), (4, 131)), ((2, 2), (1, 3)), ((0, 4), (2, 5)), ((3, 3), (0, 9))):
+        arrays = kernels.values((3, *image), (2, *grid))
+        arrays[1] = arrays[1] * 3 + 2
+        found, expected = (f(*map(runtime_tensor, arrays)).numpy() for f in (main, plain))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5, err_msg=str(image))
