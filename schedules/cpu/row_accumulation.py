@@ -11,6 +11,7 @@ is, and they are joined without tests.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -87,60 +88,51 @@ class Accumulation:
         return vectors * extent_product(self.stage.reduced[:-1]) + joining
 
     def statements(self, value: PrimExpression, target: Buffer) -> list[Statement]:
-        """The statements that combine a value over all reduced axes, into ``target[0]``."""
-        return _Loops(self, value, target, self.index_type).statements()
+        """The statements that combine a value over all reduced axes, into ``target[0]``.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Loops:
-    """Writes the loops of an accumulation over the reduced axes."""
-
-    plan: Accumulation
-    value: PrimExpression
-    target: Buffer
-    dtype: str
-
-    def statements(self) -> list[Statement]:
-        """The loops, in blocks whose partial results are added to those of the whole sum."""
-        plan, target, zero = self.plan, self.target, self._zero
-        *outer, last = (axis.extent for axis in plan.stage.reduced)
-        full = sizes.quotient(last, plan.width)
-        left = last - full * plan.width
-        has_rest = not sizes.is_divisible(last, plan.width)
+        Partial results of blocks are added to those of the whole sum.
+        """
+        dtype, zero, width = self.index_type, self._zero, self.width
+        *outer, last = (axis.extent for axis in self.stage.reduced)
+        full = sizes.quotient(last, width)
+        left = last - full * width
+        has_rest = not sizes.is_divisible(last, width)
         # A dynamic number of elements is combined by itself: in registers, unlike a lane.
         ragged = has_rest and not sizes.is_known(left)
-        partial = self._buffer("partial", plan.width)
-        single = self._buffer("rest", 1) if plan.blocked else target
+        partial, sums = self._buffer("partial", width), self._buffer("sums", width)
+        single = self._buffer("rest", 1) if self.blocked else target
+
+        def update(
+            buffer: Buffer, position: PrimExpression, indices: Sequence[PrimExpression]
+        ) -> Statement:
+            pairs = zip(self.stage.reduced, indices, strict=True)
+            element = substituted(value, {axis.var: index for axis, index in pairs})
+            return self._combine(buffer, position, element)
 
         def step(indices: list[PrimExpression]) -> Statement:
             *front, number = indices
-            start = number * tirx.const(plan.width, self.dtype)
-            return self._vectors(lambda lane: self._update(partial, lane, [*front, start + lane]))
+            start = number * tirx.const(width, dtype)
+            return self._vectors(lambda lane: update(partial, lane, [*front, start + lane]))
 
         def rest(indices: list[PrimExpression]) -> Statement:
-            start = sizes.number(full * plan.width, self.dtype)
+            start = sizes.number(full * width, dtype)
             if not ragged:
-                return self._vectors(
-                    lambda k: self._update(partial, k, [*indices, start + k]), left
-                )
+                return self._vectors(lambda k: update(partial, k, [*indices, start + k]), left)
             return emit.loop(
-                left,
-                lambda k: self._update(single, zero, [*indices, start + k]),
-                name="k",
-                dtype=self.dtype,
+                left, lambda k: update(single, zero, [*indices, start + k]), name="k", dtype=dtype
             )
 
         def row(indices: list[PrimExpression]) -> Statement:
-            loop = emit.loop(full, lambda k: step([*indices, k]), name="k", dtype=self.dtype)
+            loop = emit.loop(full, lambda k: step([*indices, k]), name="k", dtype=dtype)
             return emit.sequence([loop, rest(indices)] if has_rest else [loop])
 
         first = [tirx.AllocBuffer(partial), self._reset(partial)]
         if ragged:
             first.append(self._reset(target, 1))
-        if not plan.blocked:
-            loops = emit.grid(outer, row, self.dtype)
-            return [*first, loops, self._union(partial, ragged=ragged)]
-        sums = self._buffer("sums", plan.width)
+        if not self.blocked:
+            loops = emit.grid(outer, row, dtype)
+            return [*first, loops, self._union(partial, target, ragged=ragged)]
+        first += [tirx.AllocBuffer(sums), self._reset(sums)]
         flush = [
             self._vectors(lambda lane: self._combine(sums, lane, partial[(lane,)])),
             self._reset(partial),
@@ -148,61 +140,50 @@ class _Loops:
         if ragged:
             first += [tirx.AllocBuffer(single), self._reset(single, 1)]
             flush += [self._combine(target, zero, single[(zero,)]), self._reset(single, 1)]
-        remainder = Rest(sizes.number(left, self.dtype), rest) if has_rest else None
+        remainder = Rest(sizes.number(left, dtype), rest) if has_rest else None
         counts = [*outer, full]
-        loops = blocked_loops(counts, step, emit.sequence(flush), self.dtype, rest=remainder)
-        first += [tirx.AllocBuffer(sums), self._reset(sums)]
-        return [*first, loops, self._union(sums, ragged=ragged)]
-
-    def _buffer(self, name: str, size: int) -> Buffer:
-        return tirx.decl_buffer((size,), self.plan.stage.dtype, name, scope="local")
+        loops = blocked_loops(counts, step, emit.sequence(flush), dtype, rest=remainder)
+        return [*first, loops, self._union(sums, target, ragged=ragged)]
 
     @property
     def _zero(self) -> PrimExpression:
-        return tirx.const(0, self.dtype)
+        return tirx.const(0, self.index_type)
+
+    def _buffer(self, name: str, size: int) -> Buffer:
+        return tirx.decl_buffer((size,), self.stage.dtype, name, scope="local")
 
     def _vectors(self, body: emit.Body, count: int | None = None) -> Statement:
         """A statement for all partial results, or the first ones."""
-        return emit.vectors(count or self.plan.width, self.plan.lanes, body, self.dtype)
-
-    def _update(
-        self, buffer: Buffer, position: PrimExpression, indices: Sequence[PrimExpression]
-    ) -> Statement:
-        reduced = self.plan.stage.reduced
-        where = {axis.var: index for axis, index in zip(reduced, indices, strict=True)}
-        return self._combine(buffer, position, substituted(self.value, where))
+        return emit.vectors(count or self.width, self.lanes, body, self.index_type)
 
     def _combine(
         self, buffer: Buffer, position: PrimExpression, value: PrimExpression
     ) -> Statement:
-        new = self.plan.reducer.combine(buffer[(position,)], value)
+        new = self.reducer.combine(buffer[(position,)], value)
         return tirx.BufferStore(buffer, new, [position])
 
     def _reset(self, partial: Buffer, count: int | None = None) -> Statement:
-        init = self.plan.stage.init
+        init = self.stage.init
         assert init is not None
         return self._vectors(lambda lane: tirx.BufferStore(partial, init, [lane]), count)
 
-    def _union(self, partial: Buffer, *, ragged: bool) -> Statement:
+    def _union(self, partial: Buffer, target: Buffer, *, ragged: bool) -> Statement:
         """The statement that joins the partial results, and what is in the target if ``ragged``."""
-        plan, zero = self.plan, self._zero
+        zero, width, lanes, dtype = self._zero, self.width, self.lanes, self.index_type
 
         def stored(combine: Combination) -> Statement:
-            union = joined(combine, partial, plan.width, plan.lanes, self.dtype)
+            union = joined(combine, partial, width, lanes, dtype)
             if ragged:
-                union = plan.reducer.combine(self.target[(zero,)], union)
-            return tirx.BufferStore(self.target, union, [zero])
+                union = self.reducer.combine(target[(zero,)], union)
+            return tirx.BufferStore(target, union, [zero])
 
-        plain = {MAX: tirx.max, MIN: tirx.min}.get(plan.reducer)
-        if plain is None or plan.stage.dtype != "float32" or plan.lanes == 1:
-            return stored(plan.reducer.combine)
-        sum_of_all = joined(tirx.Add, partial, plan.width, plan.lanes, self.dtype)
-        finite = sum_of_all <= tirx.const(float("inf"), "float32")
+        plain = {MAX: tirx.max, MIN: tirx.min}.get(self.reducer)
+        if plain is None or self.stage.dtype != "float32" or lanes == 1:
+            return stored(self.reducer.combine)
+        finite = joined(tirx.Add, partial, width, lanes, dtype) <= tirx.const(math.inf, "float32")
         # LLVM takes seconds for a tree of tests, which is hardly ever run.
-        first = [] if ragged else [self._reset(self.target, 1)]
-        tests = emit.loop(
-            plan.width, lambda n: self._combine(self.target, zero, partial[(n,)]), dtype=self.dtype
-        )
+        first = [] if ragged else [self._reset(target, 1)]
+        tests = emit.loop(width, lambda n: self._combine(target, zero, partial[(n,)]), dtype=dtype)
         return tirx.IfThenElse(finite, stored(plain), emit.sequence([*first, tests]))
 
 
