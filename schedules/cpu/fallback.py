@@ -70,14 +70,14 @@ class FallbackPlan(Plan):
         reduced = [each.loop_rv for each in info.iters if each.kind == "R"]
         if len(outer) + len(reduced) < len(info.iters):
             return
-        work = sizes.estimate(sizes.product(sizes.extent(each.dom) for each in info.iters))
+        work = sizes.product(sizes.extent(each.dom) for each in info.iters)
         block = schedule.get(info.block_rv)
         lanes = []
         if len(outer) > 1 and (not reduced or _is_contiguous(block, outer[-1].var)):
             lanes = [outer.pop().loop_rv]
         loops = [each.loop_rv for each in outer]
         schedule.reorder(*loops, *reduced, *lanes)
-        if loops and work >= self.parallel_work:
+        if loops and (not sizes.is_known(work) or work >= self.parallel_work):
             schedule.parallel(schedule.fuse(*loops))
         if reduced and block.init is not None:
             # Outside of the reduction, as a dynamic one may have no steps.

@@ -171,8 +171,8 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
         term = tables.read(reduction.term)
     except _Unsafe:
         return None
-    work = extent_product((*reduction.axes, *reduction.reduced))
-    parallel = work >= machine.parallel_work(_STEP_CYCLES)
+    work = sizes.product(axis.extent for axis in (*reduction.axes, *reduction.reduced))
+    parallel = not sizes.is_known(work) or work >= machine.parallel_work(_STEP_CYCLES)
     lanes = machine.lanes(bits_of(reduction.dtype))
     return SamplingPlan(kernel, reduction, tables, term, channels, lanes, parallel)
 
