@@ -217,3 +217,31 @@ def test_arithmetic_on_extents(size, n, m, divisor):
     if sizes.is_divisible(size, divisor):
         assert known % divisor == 0
     assert sizes.estimate(size) >= 1
+
+
+RESHAPES = {
+    "split": (("n", 12, 5), ("n", 3, 4, 5)),
+    "joined": (("n", 3, 4, 5), ("n", 12, 5)),
+    "regrouped": ((4, 6, "n"), (3, 8, "n")),
+    "ones at the end": ((6, "n"), (2, 3, "n", 1, 1)),
+    "a one in front": ((1, 6, "n"), (1, 3, 2, "n")),
+    "split on both sides": (("n", 4, "m", 6), ("n", 2, 2, "m", 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", RESHAPES)
+def test_static_dimensions_are_reshaped_beside_dynamic_ones(kernels, name):
+    """A function after the reshape keeps it from being a view; nothing divides by a symbol."""
+    before, after = RESHAPES[name]
+    symbols = {letter: tirx.Var(letter, "int64") for letter in "nm"}
+
+    def reshaped(x):
+        return relax.op.abs(relax.op.reshape(x, [symbols.get(each, each) for each in after]))
+
+    mod = kernels.scheduled(kernels.module(reshaped, [symbols.get(each, each) for each in before]))
+    assert not any(f" // {letter}" in mod.script() for letter in "nm")
+    main = built(mod)
+    for lengths in ({"n": 1, "m": 3}, {"n": 7, "m": 1}, {"n": 5, "m": 20}):
+        (x,) = kernels.values([lengths.get(each, each) for each in before])
+        expected = np.abs(x.reshape([lengths.get(each, each) for each in after]))
+        np.testing.assert_array_equal(main(runtime_tensor(x)).numpy(), expected)
