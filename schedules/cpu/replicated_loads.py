@@ -158,7 +158,7 @@ def with_joined_end(merged: Merged, dtype: str) -> Merged:
         shape = [*dimensions[:-1], sizes.product((dimensions[-1], size))]
         buffer, view = buffer_view(target.source, shape)
         others, end, views = others[:-1], joined.var, (*views, view)
-    elif (stride_of(target, last.var), stride_of(target, outer.var)) == (1, last.extent):
+    elif not others and [stride_of(target, a.var) for a in (outer, last)] == [last.extent, 1]:
         end = substituted(end, {outer.var: tirx.const(0, dtype), last.var: joined.var})
     else:
         return merged

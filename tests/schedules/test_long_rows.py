@@ -61,7 +61,7 @@ def test_long_rows_run_in_parallel(kernels: Any, name: str, dynamic: bool) -> No
     mod = kernels.scheduled(kernels.module(build, tuple(size if d < 0 else d for d in shape)))
     assert is_parallel(mod)
     main = kernels.compiled(mod)
-    for extent in (1, 7, 65, 8192, 131_071, LONG) if dynamic else (LONG,):
+    for extent in (1, 65, 131_071, LONG) if dynamic else (LONG,):
         (x,) = kernels.values(tuple(extent if d < 0 else d for d in shape))
         found = main(runtime_tensor(x)).numpy()
         np.testing.assert_allclose(found, expected(x), rtol=2e-5, atol=2e-5, err_msg=str(extent))
