@@ -26,11 +26,22 @@ _ROUNDINGS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+_MOST = 16
+"""The most repetitions of an element of a dynamic dimension."""
+
+_PERIODS = 64
+"""The elements for which the positions in a dynamic dimension are computed."""
+
+
 def repetitions(
     extent: Extent, size: Extent, scale: object, transform: str, rounding: str
 ) -> int | None:
     """How often each element of a dimension stands beside itself; None where it is not so."""
-    if not isinstance(extent, int) or not isinstance(size, int) or not extent or size % extent:
+    if not isinstance(extent, int):
+        # The period is the same for all sizes.
+        factor = next((n for n in range(1, _MOST + 1) if size == extent * n), 0)
+        return repetitions(_PERIODS, _PERIODS * factor, scale, transform, rounding)
+    if not isinstance(size, int) or not extent or not size or size % extent:
         return None
     factor = size // extent
     places, rounded = _PLACES.get(transform), _ROUNDINGS.get(rounding)
