@@ -68,7 +68,16 @@ class ReplicatedPlan(StagePlan):
             def piece(first: PrimExpression, width: sizes.Extent) -> Statement:
                 return self._piece(where, quotient, values, first, int(width))
 
-            return emit.split(quotient.extent, self.lanes, piece, self.tail, dtype, kind=kind)
+            def single(index: PrimExpression) -> Statement:
+                return self.assignment.at({**where, last.var: done + index})
+
+            pieces = emit.split(quotient.extent, self.lanes, piece, self.tail, dtype, kind=kind)
+            if sizes.is_divisible(last.extent, self.count):
+                return pieces
+            # A dynamic dimension has a name of its own, which hides what divides it.
+            done = sizes.number(quotient.extent * self.count, dtype)
+            rest = emit.loop(last.extent - done, single, name="element", dtype=dtype)
+            return emit.sequence([pieces, rest])
 
         extents = [axis.extent for axis in outer]
         return emit.grid(extents, row, dtype, parallel=self.parallel)
@@ -125,7 +134,8 @@ def replication(value: PrimExpression, axes: Sequence[Axis], dtype: str) -> int 
         return None
     (count,) = counts
     bools = any(str(load.source.dtype) == "bool" for load in loads(value))
-    if not 1 < count <= _MOST or bools or not sizes.is_divisible(last.extent, count):
+    ragged = last.is_known and last.extent % count
+    if not 1 < count <= _MOST or bools or ragged:
         return None
     quotient = _quotient(last, count)
     near = all(
