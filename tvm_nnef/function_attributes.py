@@ -1,4 +1,4 @@
-"""The attributes of Relax functions and PrimFuncs by which passes of this compiler pass on facts.
+"""The attributes of functions, PrimFuncs and blocks by which passes of this compiler pass on facts.
 
 Each is set in one pass and read in a later one; TVM keeps them and does not read them, except for
 ``OP_PATTERN``.
@@ -34,6 +34,11 @@ KEEPS_BUFFERS = "keeps_buffers"
 
 POLLS_SIGNALS = "polls_signals"
 """Of a PrimFunc that polls for signals while it runs."""
+
+PANEL_WIDTH = "panel_width"
+"""Of a block with a reduction: the width of the panels of an operand, ``[..., N/width, ..., width]``,
+the only one with the last axis of the result in its indices; its last panel is filled with zeros.
+Fusion keeps it, as it keeps blocks."""
 
 OP_PATTERN = "op_pattern"
 """Of a PrimFunc: its :class:`FusionPattern`, which TVM's FuseOps reads."""

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
-from tvm_nnef.function_attributes import read_sort
+from tvm_nnef.function_attributes import PANEL_WIDTH, read_sort
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.expressions import (
@@ -58,7 +58,8 @@ class Axis:
 class Stage:
     """One buffer: ``buffer[axes] = value``, or the values over ``reduced`` combined with ``init``.
 
-    ``init`` and ``reducer`` are None for a stage without reduction.
+    ``init`` and ``reducer`` are None for a stage without reduction. ``panel_width`` is that of an
+    operand in panels along the last axis (:data:`~tvm_nnef.function_attributes.PANEL_WIDTH`).
     """
 
     buffer: tirx.Var
@@ -67,6 +68,7 @@ class Stage:
     reduced: tuple[Axis, ...] = ()
     init: PrimExpression | None = None
     reducer: Reducer | None = None
+    panel_width: int | None = None
 
     @property
     def dtype(self) -> str:
@@ -307,7 +309,9 @@ def _stored(block: s_tir.SBlock, axes: tuple[Axis, ...], reduced: tuple[Axis, ..
         return None
     if loads(init) or mentions(init, [axis.var for axis in (*axes, *reduced)]):
         return None
-    return Stage(store.buffer, ordered, value, reduced, init, reducer)
+    panel_width = block.annotations.get(PANEL_WIDTH)
+    width = None if panel_width is None else int(panel_width)
+    return Stage(store.buffer, ordered, value, reduced, init, reducer, width)
 
 
 def _in_order(store: tirx.BufferStore, axes: tuple[Axis, ...]) -> tuple[Axis, ...] | None:

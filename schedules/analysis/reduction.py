@@ -59,7 +59,7 @@ class Reduction:
 
     ``accumulator`` is the variable of the epilogue for the combined value. ``copies`` are stages
     that are computed before, into buffers of their own. ``views`` are statements that declare
-    buffers over the elements of others.
+    buffers over the elements of others. ``panel_width`` is that of the stage.
     """
 
     axes: tuple[Axis, ...]
@@ -75,6 +75,7 @@ class Reduction:
     borders: tuple[Border, ...] = ()
     copies: tuple[Stage, ...] = ()
     views: tuple[tirx.Stmt, ...] = ()
+    panel_width: int | None = None
 
 
 def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
@@ -107,6 +108,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
         accumulator=accumulator,
         epilogue=epilogue,
         copies=tuple(copies),
+        panel_width=stage.panel_width,
     )
     found = _without_unit_steps(found, kernel.index_type)
     if padded:

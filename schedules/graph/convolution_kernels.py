@@ -7,7 +7,7 @@ zeros around the data give the same. Strategies turn both into shorter loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,12 +122,13 @@ def convolution(
     last: bool,
     exact: bool,
     times: Times | None = None,
+    attributes: Mapping[str, int] | None = None,
 ) -> Callable[..., Any]:
     """A convolution to ``outputs`` channels in ``groups``, each of ``depth`` input channels.
 
     Without a depth each channel is convolved by itself. ``last`` says that channels are the last
     dimension; ``exact`` that a weight may not be finite; ``times`` is what is added for an element
-    and a weight, if it is not their product.
+    and a weight, if it is not their product; ``attributes`` are those of the block.
     """
 
     def function(data: Any, weights: Any) -> Any:
@@ -154,7 +155,7 @@ def convolution(
         result = window.extents(spatial)
         shape = (*result, outputs) if last else (outputs, *result)
         name = "conv" if inputs else "depthwise_conv"
-        return te.compute([data.shape[0], *shape], element, name=name)
+        return te.compute([data.shape[0], *shape], element, name=name, attrs=attributes)
 
     return function
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
+from tvm_nnef.function_attributes import OP_PATTERN, PANEL_WIDTH, FusionPattern
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.codegen import dot_products
 from tvm_nnef.schedules.cpu import tiles
@@ -102,7 +102,15 @@ def _convolution(operands: Operands, call: Any, machine: CpuModel) -> RelaxExpre
     panels = _packed_weights(operands, filters, groups, width)
     depth, weight = shape_and_dtype(panels)[0][-2], in_panels(groups, columns, width)
     function = convolution(
-        window, shape[0], groups, depth, weight, last=True, exact=exact, times=times
+        window,
+        shape[0],
+        groups,
+        depth,
+        weight,
+        last=True,
+        exact=exact,
+        times=times,
+        attributes={PANEL_WIDTH: width},
     )
     return _call(operands, function, [data, panels], "conv")
 
@@ -286,7 +294,8 @@ def _product(lead: int, columns: sizes.Extent, width: int, times: Times) -> Call
             weight = panels(*row[:lead], column // width, step, column % width)
             return te.sum(times(left(*row, step), weight), axis=step)
 
-        return te.compute([*left.shape[:-1], count], element, name="matmul")
+        shape = [*left.shape[:-1], count]
+        return te.compute(shape, element, name="matmul", attrs={PANEL_WIDTH: width})
 
     return function
 
