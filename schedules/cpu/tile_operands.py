@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import tvm_ffi
 from tvm import sym, tirx
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import mentions, substituted
+from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.analysis.merging import count
 from tvm_nnef.schedules.analysis.reduction import Reduction
@@ -22,25 +21,6 @@ def slides(load: BUFFER_LOAD, axis: Axis, reduction: Reduction) -> bool:
         count(index, axis) > 0 and any(count(index, step) > 0 for step in reduction.reduced)
         for index in load.indices
     )
-
-
-def packed_width(accesses: Sequence[BUFFER_LOAD], columns: Axis) -> int | None:
-    """The width of the panels in which an operand is packed; None if none is."""
-    for load in accesses:
-        match [*load.indices][-1:]:
-            case [tirx.FloorMod(a=lane, b=tirx.IntImm(value=width))] if lane.same_as(columns.var):
-                return int(width)
-    return None
-
-
-def is_filled(load: BUFFER_LOAD, columns: Axis, width: int) -> bool:
-    """Whether a load can be read up to the end of the last panel of columns."""
-    used = [index for index in load.indices if mentions(index, [columns.var])]
-    divisor = tirx.const(width, dtype_of(columns.var))
-    panel = [tirx.floordiv(columns.var, divisor), tirx.floormod(columns.var, divisor)]
-    lanes = [*map(sizes.extent, load.source.shape)][-1:]
-    packed = bool(used) and used[-1].same_as(load.indices[-1]) and lanes == [width]
-    return not used or (packed and tvm_ffi.structural_equal(used, panel))
 
 
 def column_stride(load: BUFFER_LOAD, columns: Axis, width: int) -> int | None:

@@ -98,7 +98,7 @@ def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool = True
     if not reduction.axes or not accesses or not _is_contiguous(reduction):
         return None
     *others, columns = reduction.axes
-    packed = operands.packed_width(accesses, columns)
+    packed = reduction.panel_width
     lanes = min(machine.lanes(bits_of(reduction.dtype)), _power_of_two(columns.estimate))
     found = [operands.column_stride(load, columns, packed or lanes) for load in accesses]
     strides = [stride for stride in found if stride is not None and 0 <= stride <= WIDEST]
@@ -134,7 +134,7 @@ def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool = True
         # Many planes keep all threads busy: the tiles of each follow one after the other.
         many = sliding and extent_product(outer) >= machine.parallel_tasks
         tiling = replace(tiling, parallel=len(outer) if many else len(tiling.order))
-    filled = packed is not None and all(operands.is_filled(a, columns, packed) for a in accesses)
+    filled = packed is not None and sum(mentions(a, [columns.var]) for a in accesses) == 1
     return _with_column_tail(tiling, sliding=sliding, filled=filled)
 
 
@@ -253,7 +253,7 @@ def alternatives(tiling: Tiling, reduction: Reduction) -> Iterator[Tiling]:
                 row_tail = _row_tail(reduction, tiling.rows, height)
                 yield replace(tiling, height=height, row_tail=row_tail)
     half = tiling.width // 2
-    packed = operands.packed_width(loads(reduction.term), tiling.columns) is not None
+    packed = reduction.panel_width is not None
     if half and not packed and half % tiling.lanes == 0:
         yield _with_column_tail(replace(tiling, width=half), sliding=False, filled=False)
     for order in (_order(tiling, reduction, None), _order(tiling, reduction, ())):
