@@ -36,9 +36,9 @@ POLLS_SIGNALS = "polls_signals"
 """Of a PrimFunc that polls for signals while it runs."""
 
 PANEL_WIDTH = "panel_width"
-"""Of a block with a reduction: the width of the panels of an operand, ``[..., N/width, ..., width]``,
-the only one with the last axis of the result in its indices; its last panel is filled with zeros.
-Fusion keeps it, as it keeps blocks."""
+"""Of a block with a reduction: the width of the panels in which an operand stores the columns (the
+last axis) of the result, ``[..., N/width, ..., width]``. The last panel is filled with zeros. Fusion
+keeps it, as it keeps blocks."""
 
 OP_PATTERN = "op_pattern"
 """Of a PrimFunc: its :class:`FusionPattern`, which TVM's FuseOps reads."""

@@ -176,8 +176,8 @@ def in_panels(groups: int, columns: int, width: int) -> Weight:
 
 
 def by_channel(weights: Any, output: Any, inputs: Sequence[Any], steps: Sequence[Any]) -> Any:
-    """The weights ``[K..., C]`` of a depthwise convolution."""
-    return weights(*steps, output)
+    """The weights ``[K..., C/G, O]``."""
+    return weights(*steps, *inputs, output)
 
 
 def by_output(weights: Any, output: Any, inputs: Sequence[Any], steps: Sequence[Any]) -> Any:

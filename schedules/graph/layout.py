@@ -16,6 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_nnef.schedules.graph.layout_operators import ON_PERMUTED
 from tvm_nnef.schedules.graph.permuted import Order, Permuted
 from tvm_nnef.schedules.graph.rewriting import operator_name, with_functions, without_dataflow
+from tvm_nnef.schedules.machine import GENERIC, CpuModel
 from tvm_nnef.tvm_support.compat import (
     Module,
     RelaxExpression,
@@ -26,9 +27,9 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 
-def channels_last(mod: Module) -> Module:
+def channels_last(mod: Module, machine: CpuModel = GENERIC) -> Module:
     """The module with convolutions, and the operators around them, channels last."""
-    relayout = _Relayout(without_dataflow(mod))
+    relayout = _Relayout(without_dataflow(mod), machine)
     return relax.transform.DeadCodeElimination()(with_functions(relayout, relayout.visit_expr))
 
 
@@ -36,8 +37,9 @@ def channels_last(mod: Module) -> Module:
 class _Relayout(PyExprMutator):  # type: ignore[misc]
     """``forms`` are the permuted forms of variables, lists of those of a tuple."""
 
-    def __init__(self, mod: Module) -> None:
+    def __init__(self, mod: Module, machine: CpuModel) -> None:
         super().__init__(mod)
+        self.machine = machine
         self.functions = prim_functions(mod)
         self.forms: dict[Any, Permuted | list[Permuted]] = {}
         self.restored: dict[Any, Any] = {}

@@ -1,24 +1,25 @@
 """How operators run on permuted tensors: a call in, its permuted result out.
 
-An operator asks for operands in an order; the pass finds or permutes them. Operators that are not
-in the table, or return None, get their operands in the original order.
+Most operators follow the order of their largest permuted operand: the others get that order, and
+attributes that name dimensions are translated (:data:`_DIMENSIONS`). The rest has a function of its
+own. Operators that are not in the table, or return None, get operands in the original order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import prod
-from typing import Any
 
-from tvm import relax
+from tvm import relax, te
 
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Stage
-from tvm_nnef.schedules.graph.layout_moves import MOVES
 from tvm_nnef.schedules.graph.permuted import OnPermuted, Order, Permuted, Relayout, of_first
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
-from tvm_nnef.schedules.graph.rewriting import CONVOLUTIONS, again, operator, operator_name
+from tvm_nnef.schedules.graph.rewriting import CONVOLUTIONS, again
 from tvm_nnef.tvm_support.compat import (
+    CALL,
     Buffer,
     PrimExpression,
     RelaxExpression,
@@ -29,121 +30,96 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 
-def _convolution(relayout: Relayout, call: Any) -> Permuted | None:
+def _convolution(relayout: Relayout, call: CALL) -> Permuted | None:
     layout = str(call.attrs.data_layout)
     if layout[:2] != "NC" or str(call.attrs.out_layout) not in ("", layout):
         return None
-    if _is_faster_along_rows(relayout, call):
+    order, moved = (0, *range(2, len(layout)), 1), f"N{layout[2:]}C"
+    if _is_faster_along_rows(relayout, call, order):
         return None
-    order, moved = _last(len(layout)), f"N{layout[2:]}C"
     data, weights = relayout.in_order(call.args[0], order), relayout.visit_expr(call.args[1])
     return Permuted(again(call, data, weights, data_layout=moved, out_layout=moved), order)
 
 
-_NARROW = 8
-"""Rows of fewer elements fill no vectors."""
-
-_FEW = 4
-"""So few output channels fill no vectors either, and cost less than a permutation."""
-
-
-def _last(rank: int) -> Order:
-    """The order in which the second dimension comes last."""
-    return (0, *range(2, rank), 1)
-
-
-def _is_faster_along_rows(relayout: Relayout, call: Any) -> bool:
-    """Whether a convolution is faster with vectors along rows than along channels.
+def _is_faster_along_rows(relayout: Relayout, call: CALL, order: Order) -> bool:
+    """Whether a convolution is faster with vectors along rows than along channels (``order``).
 
     That holds for few output channels; and if each is computed from one channel, unless the data
     have another order already, or a single input channel is read with a stride.
     """
     outputs, inputs = shape_and_dtype(call.args[1])[0][:2]
-    shape = shape_and_dtype(call.args[0])[0]
-    if isinstance(shape[-1], int) and shape[-1] < _NARROW:
+    columns = shape_and_dtype(call.args[0])[0][-1]
+    if sizes.is_known(columns) and columns < relayout.machine.narrow_row:
         return False
     dense = int(call.attrs.groups) > 1 or all(int(step) == 1 for step in call.attrs.strides)
-    permuted = relayout.permuted(call.args[0]) is not None or relayout.has_order(
-        call.args[0], _last(len(shape))
-    )
-    few = isinstance(outputs, int) and outputs <= _FEW
+    permuted = relayout.permuted(call.args[0]) or relayout.has_order(call.args[0], order)
+    few = sizes.is_known(outputs) and outputs <= relayout.machine.few_channels
     return few or bool(inputs == 1 and dense and not permuted)
 
 
-_POOLS = [f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)]
-
-
-def _pool(relayout: Relayout, data: Permuted, call: Any) -> Permuted | None:
+def _pool(_: Relayout, data: Permuted, call: CALL) -> Permuted:
     layout = str(call.attrs.layout)
-    if layout[:2] != "NC":
+    moved = "".join(layout[dimension] for dimension in data.order)
+    return Permuted(again(call, data.value, layout=moved, out_layout=moved), data.order)
+
+
+def _following(relayout: Relayout, call: CALL) -> Permuted | list[Permuted] | None:
+    """An operator whose operands get the order of the largest permuted one."""
+    tupled = isinstance(call.args[0], relax.Tuple)
+    operands = list(call.args[0].fields if tupled else call.args)
+    data = _largest(map(relayout.permuted, operands))
+    if data is None:
         return None
-    spatial = tuple(range(2, len(layout)))
-    # Nothing happens along the first two dimensions: either can be called N or C.
-    for first, moved in ((1, f"N{layout[2:]}C"), (2, layout)):
-        if data.order[first : first + len(spatial)] == spatial:
-            return Permuted(again(call, data.value, layout=moved, out_layout=moved), data.order)
-    return _pool_over_last(relayout, data, call)
-
-
-def _pool_over_last(relayout: Relayout, data: Permuted, call: Any) -> Permuted | None:
-    """Windows over the one dimension that is stored last, as a pooling of two dimensions."""
-    sizes, strides, dilation, padding = (
-        [int(each) for each in getattr(call.attrs, name)]
-        for name in ("pool_size", "strides", "dilation", "padding")
-    )
-    spatial = len(sizes)
-    padding = padding if len(padding) == 2 * spatial else padding * (2 * spatial // len(padding))
-    used = [d for d in range(spatial) if sizes[d] != 1]
-    idle = all(
-        strides[d] == 1 and padding[d] == padding[d + spatial] == 0
-        for d in range(spatial)
-        if d not in used
-    )
-    if len(used) != 1 or data.order[-1] != used[0] + 2 or not idle:
+    order, rank = data.order, len(data.order)
+    if not all(0 <= _rank(each) <= rank for each in operands):
         return None
-    if not all(isinstance(extent, int) for extent in data.shape):
-        return None
-    (d,) = used
-    *rest, extent = data.shape
-    flat = relayout.builder_.emit(relax.op.reshape(data.value, (1, 1, prod(rest), extent)))
-    made = operator(operator_name(call)[:-2] + "2d")(
-        flat,
-        pool_size=[1, sizes[d]],
-        strides=[1, strides[d]],
-        padding=[0, padding[d], 0, padding[d + spatial]],
-        dilation=[1, dilation[d]],
-        ceil_mode=bool(call.attrs.ceil_mode),
-        count_include_pad=bool(call.attrs.count_include_pad),
-    )
-    pooled = relayout.builder_.emit(made)
-    shape = (*rest, shape_and_dtype(pooled)[0][-1])
-    return Permuted(relax.op.reshape(pooled, shape), data.order)
+    values = [_aligned(relayout, operand, order) for operand in operands]
+    moved = {
+        name: move(data, getattr(call.attrs, name))
+        for name, move in _DIMENSIONS.items()
+        if hasattr(call.attrs, name)
+    }
+    made = again(call, *([relax.Tuple(values)] if tupled else values), **moved)
+    if isinstance(call.ty, relax.TupleType):
+        items = relayout.builder_.emit(made)
+        return [Permuted(relax.TupleGetItem(items, n), order) for n in range(len(call.ty.fields))]
+    if len(call.ty.shape) == rank:
+        return Permuted(made, order)
+    gone = {int(dimension) % rank for dimension in call.attrs.axis or range(rank)}
+    return Permuted(made, _without(order, gone))
 
 
-def _elementwise(relayout: Relayout, call: Any) -> Permuted | None:
-    """The largest operand with a permuted form decides the order for all."""
-    rank = len(call.ty.shape)
-    known = [each for each in map(relayout.permuted, call.args) if each is not None]
-    full = [each for each in known if len(each.order) == rank]
-    if not full or not all(is_tensor(operand) for operand in call.args):
-        return None
-    order = max(full, key=lambda each: _elements(each.shape)).order
-    operands = [_aligned(relayout, operand, order, rank) for operand in call.args]
-    return Permuted(relax.Call(call.op, operands, call.attrs, call.ty_args), order)
+def _rank(operand: RelaxExpression) -> int:
+    """The rank of a tensor, or of the tensors that a shape is for; -1 if it is unknown."""
+    if isinstance(operand, relax.ShapeExpr):
+        return len(operand.values)
+    return len(operand.ty.shape) if is_tensor(operand) else -1
 
 
-def _elements(shape: Sequence[Any]) -> int:
-    return prod(extent for extent in shape if isinstance(extent, int))
+def _without(order: Order, gone: Collection[int]) -> Order:
+    """The order of the dimensions that are left."""
+    left = sorted(set(order).difference(gone))
+    return tuple(left.index(dimension) for dimension in order if dimension in left)
 
 
-def _aligned(relayout: Relayout, operand: Any, order: Order, rank: int) -> RelaxExpression:
-    """An operand that broadcasts as before against tensors in the order."""
+def _largest(operands: Iterable[Permuted | None]) -> Permuted | None:
+    """The operand with the most elements, dynamic dimensions left out."""
+
+    def elements(operand: Permuted) -> int:
+        return prod(filter(sizes.is_known, operand.shape))
+
+    return max((each for each in operands if each is not None), key=elements, default=None)
+
+
+def _aligned(relayout: Relayout, operand: RelaxExpression, order: Order) -> RelaxExpression:
+    """An operand that broadcasts as before against tensors in the order, or a shape of these."""
+    if isinstance(operand, relax.ShapeExpr):
+        return relax.ShapeExpr([operand.values[dimension] for dimension in order])
     shape = shape_and_dtype(operand)[0]
     if not shape:
-        scalar: RelaxExpression = relayout.visit_expr(operand)
-        return scalar
-    if len(shape) < rank:
-        wide = (1,) * (rank - len(shape)) + tuple(shape)
+        return relayout.visit_expr(operand)
+    if len(shape) < len(order):
+        wide = (1,) * (len(order) - len(shape)) + tuple(shape)
         array = constant_array(operand)
         if array is not None:
             return constant(array.reshape(wide).transpose(order))
@@ -151,33 +127,55 @@ def _aligned(relayout: Relayout, operand: Any, order: Order, rank: int) -> Relax
     return relayout.in_order(operand, order)
 
 
-def _reduction(_: Relayout, data: Permuted, call: Any) -> Permuted | None:
-    if call.attrs.axis is None:
+def _permute(_: Relayout, data: Permuted, call: CALL) -> Permuted:
+    axes = call.attrs.axes
+    axes = list(reversed(range(len(data.order)))) if axes is None else [int(a) for a in axes]
+    return Permuted(data.value, tuple(axes.index(dimension) for dimension in data.order))
+
+
+def _reshape(relayout: Relayout, data: Permuted, call: CALL) -> Permuted | None:
+    """A reshape that splits or joins dimensions, each by itself, keeps the order of the groups."""
+    old = [data.extent(dimension) for dimension in range(len(data.order))]
+    new = list(shape_and_dtype(call)[0])
+    groups = sizes.groups(old, new)
+    if groups is None:
         return None
-    rank = len(data.order)
-    gone = {int(axis) % rank for axis in call.attrs.axis}
-    made = again(call, data.value, axis=[data.axis(axis) for axis in sorted(gone)])
-    if call.attrs.keepdims:
-        return Permuted(made, data.order)
-    left = [dimension for dimension in range(rank) if dimension not in gone]
-    return Permuted(made, tuple(left.index(d) for d in data.order if d not in gone))
+    needed: list[int] = []
+    order: list[int] = []
+    for dimension in data.order:
+        if dimension not in needed:
+            sources, targets = next(group for group in groups if dimension in group[0])
+            needed += sources
+            order += targets
+    value = data.value
+    if needed != list(data.order):
+        axes = [data.axis(dimension) for dimension in needed]
+        value = relayout.builder_.emit(relax.op.permute_dims(value, axes))
+    shape = tuple(new[dimension] for dimension in order)
+    return Permuted(relax.op.reshape(value, shape), tuple(order))
 
 
-def _softmax(_: Relayout, data: Permuted, call: Any) -> Permuted:
-    return Permuted(again(call, data.value, axis=data.axis(call.attrs.axis)), data.order)
+def _slice(_: Relayout, data: Permuted, call: CALL) -> Permuted | None:
+    if not all(isinstance(part, relax.Tuple) for part in call.args[1:]):
+        return None
+    axes, *rest = (list(part.fields) for part in call.args[1:])
+    moved = [data.axis(axis.value) for axis in axes]
+    inside = bool(call.attrs.assume_inbound)
+    value = relax.op.strided_slice(data.value, moved, *rest, assume_inbound=inside)
+    return Permuted(value, data.order)
 
 
-def _kernel(relayout: Relayout, call: Any) -> Permuted | list[Permuted] | None:
+def _kernel(relayout: Relayout, call: CALL) -> Permuted | list[Permuted] | None:
     """A PrimFunc reads permuted operands as they are stored, and writes in the same order."""
     if len(call.args) > 2 or not isinstance(call.args[1], relax.Tuple):
         return None
     arguments, name = list(call.args[1].fields), str(call.args[0].name_hint)
     permuted = [relayout.permuted(argument) for argument in arguments]
-    known = [each for each in permuted if each is not None]
-    kernel = kernel_at_call(relayout.functions[name], arguments) if known else None
-    if kernel is None:
+    data = _largest(permuted)
+    kernel = data and kernel_at_call(relayout.functions[name], arguments)
+    if data is None or kernel is None:
         return None
-    order = max(known, key=lambda each: _elements(each.shape)).order
+    order = data.order
     orders = {stage.buffer: order for stage in kernel.stages if len(stage.axes) == len(order)}
     values = []
     for buffer, argument, form in zip(kernel.inputs, arguments, permuted, strict=True):
@@ -188,7 +186,7 @@ def _kernel(relayout: Relayout, call: Any) -> Permuted | list[Permuted] | None:
         if stage.buffer not in orders:
             orders[stage.buffer] = _order_of_loads(stage, orders)
 
-    def rebuilt(symbols: Symbols, *tensors: Any) -> Any:
+    def rebuilt(symbols: Symbols, *tensors: te.Tensor) -> te.Tensor | list[te.Tensor]:
         made = tensors_of(kernel, tensors, orders, symbols)
         results = [made[buffer] for buffer in kernel.outputs]
         return results if len(results) > 1 else results[0]
@@ -212,24 +210,38 @@ def _order_of_loads(stage: Stage, orders: Mapping[Buffer, Order]) -> Order:
     return tuple(range(len(stage.axes)))
 
 
-_ELEMENTWISE = (
-    "nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu", "nn.dropout", "sigmoid",
-    "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "negative", "erf", "clip", "astype", "square",
-    "floor", "ceil", "round", "sign", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan",
-    "asinh", "acosh", "atanh", "logical_not", "add", "subtract", "multiply", "divide", "power",
-    "maximum", "minimum", "where", "equal", "not_equal", "less", "less_equal", "greater",
-    "greater_equal", "logical_and", "logical_or",
+def _axis(data: Permuted, axis: int | Sequence[int] | None) -> int | list[int] | None:
+    if axis is None or isinstance(axis, int):
+        return axis if axis is None else data.axis(axis)
+    return [data.axis(each) for each in sorted(int(each) % len(data.order) for each in axis)]
+
+
+_DIMENSIONS: Mapping[str, Callable[[Permuted, Sequence[int]], int | list[int] | None]] = {
+    "axis": _axis,
+    "repeats": lambda data, counts: [counts[dimension] for dimension in data.order],
+    "pad_width": lambda data, widths: [
+        widths[2 * dimension + side] for dimension in data.order for side in (0, 1)
+    ],
+}
+"""Attributes with something for each dimension, or numbers of dimensions, of permuted data."""
+
+_FOLLOWING = (
+    "nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "sigmoid", "tanh", "exp", "log", "sqrt",
+    "rsqrt", "abs", "negative", "erf", "astype", "square", "floor", "ceil", "sin", "cos",
+    "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "add", "subtract",
+    "multiply", "divide", "power", "maximum", "minimum", "where", "equal", "not_equal", "less",
+    "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "mean", "sum", "prod",
+    "max", "min", "concat", "flip", "split", "tile", "broadcast_to", "nn.pad",
+    "nn.softmax",
 )  # fmt: skip
 
-_REDUCTIONS = ("mean", "sum", "max", "min", "prod", "variance", "std")
-
 ON_PERMUTED: Mapping[str, OnPermuted] = {
-    **MOVES,
     **dict.fromkeys(CONVOLUTIONS, _convolution),
-    **dict.fromkeys(_POOLS, of_first(_pool)),
-    **dict.fromkeys(_ELEMENTWISE, _elementwise),
-    **dict.fromkeys(_REDUCTIONS, of_first(_reduction)),
-    **dict.fromkeys(("nn.softmax", "nn.log_softmax"), of_first(_softmax)),
+    **{f"nn.{kind}_pool{n}d": of_first(_pool) for kind in ("max", "avg") for n in (1, 2, 3)},
+    **dict.fromkeys(_FOLLOWING, _following),
     "call_tir": _kernel,
+    "permute_dims": of_first(_permute),
+    **dict.fromkeys(("reshape", "expand_dims", "squeeze"), of_first(_reshape)),
+    "strided_slice": of_first(_slice),
 }
 """How operators run on permuted tensors, by their names."""

@@ -91,7 +91,8 @@ def _avg_pool(builder: BlockBuilder, call: CALL) -> RelaxExpression:
 
 def _spatial(call: CALL) -> list[int]:
     """The dimensions that the windows of a pooling slide along."""
-    return [n for n, letter in enumerate(str(call.attrs.layout)) if letter in "DHW"]
+    layout = str(call.attrs.layout)
+    return [layout.index(letter) for letter in "DHW" if letter in layout]
 
 
 def _window(call: CALL) -> Window:

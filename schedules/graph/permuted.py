@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.tvm_support.compat import (
     BlockBuilder,
     PrimFunction,
@@ -45,6 +46,7 @@ class Relayout(Protocol):
 
     builder_: BlockBuilder
     functions: Mapping[str, PrimFunction]
+    machine: CpuModel
 
     def permuted(self, operand: Any) -> Permuted | None:
         """The permuted form of an operand, if it has one."""

@@ -58,6 +58,10 @@ class CpuModel:
     stack_bytes: int = 64 * KIB
     unrolled_steps: int = 8
     unrolled_statements: int = 320
+    direct_columns: int = 256
+    few_rows: int = 4
+    narrow_row: int = 8
+    few_channels: int = 4
     instructions: tuple[Instruction, ...] = ()
 
     def lanes(self, bits: int) -> int:

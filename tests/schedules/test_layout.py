@@ -103,7 +103,6 @@ BETWEEN = {
         lambda y: relax.op.concat([relax.TupleGetItem(y, n) for n in (2, 0, 1)], 1)],
     "flip": [lambda y: relax.op.flip(y, 1)],
     "tile": [lambda y: relax.op.tile(y, [1, 2, 1, 3])],
-    "take": [lambda y: relax.op.take(y, relax.const([5, 0, 3]), 1)],
     "broadcast": [
         lambda y: relax.op.mean(y, [2, 3], keepdims=True),
         lambda y: relax.op.broadcast_to(y, (2, 6, 5, 4))],

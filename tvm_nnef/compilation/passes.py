@@ -93,7 +93,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("specialize_constants", with_bound_constants),
             *_if(
                 is_cpu,
-                ("move_channels_last", channels_last),
+                ("move_channels_last", lambda mod: channels_last(mod, cpu_model(target))),
                 ("pack_weights", lambda mod: packing.pack(mod, cpu_model(target))),
             ),
             ("dispatch_sampling", relax.backend.DispatchSampling()),
