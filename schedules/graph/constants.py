@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_nnef.schedules.graph.rewriting import Operands, operator_name
+from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, permutation_axes
 from tvm_nnef.tvm_support.compat import CALL, RelaxExpression, constant, is_tensor, shape_and_dtype
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -59,8 +59,7 @@ def _value(
         case "broadcast_to":
             return np.broadcast_to(arrays[0], shape)
         case "permute_dims" if arrays[0].size <= _LARGE:
-            axes = call.attrs.axes
-            return arrays[0].transpose(None if axes is None else [int(axis) for axis in axes])
+            return arrays[0].transpose(permutation_axes(call))
         case "astype":
             return arrays[0].astype(dtype)
         case "rsqrt" if same:

@@ -126,8 +126,7 @@ def convolution(
 ) -> Callable[..., Any]:
     """A convolution to ``outputs`` channels in ``groups``, each of ``depth`` input channels.
 
-    Without a depth each channel is convolved by itself. ``last`` says that channels are the last
-    dimension; ``exact`` that a weight may not be finite; ``times`` is what is added for an element
+    ``last`` says that channels are the last dimension; ``exact`` that a weight may not be finite; ``times`` is what is added for an element
     and a weight, if it is not their product; ``attributes`` are those of the block.
     """
 
@@ -137,13 +136,13 @@ def convolution(
         spatial, zero = [data.shape[axis] for axis in axes], tirx.const(0, data.dtype)
         source = padded(data, axes, window.before, window.after, zero)
         steps = window.axes()
-        inputs = [] if depth is None else [te.reduce_axis((0, depth), "c")]
+        inputs = [te.reduce_axis((0, depth), "c")]
 
         def element(batch: Any, *indices: Any) -> Any:
             *spatial_index, output = indices if last else (*indices[1:], indices[0])
             position = window.positions(spatial_index, steps)
             group = output // (outputs // groups) if groups > 1 else 0
-            read = group * depth + inputs[0] if inputs else output
+            read = group * depth + inputs[0]
             value = source(batch, *((*position, read) if last else (read, *position)))
             factor = weight(weights, output, inputs, steps)
             term = value * factor if times is None else times(value, factor)
@@ -154,8 +153,7 @@ def convolution(
 
         result = window.extents(spatial)
         shape = (*result, outputs) if last else (outputs, *result)
-        name = "conv" if inputs else "depthwise_conv"
-        return te.compute([data.shape[0], *shape], element, name=name, attrs=attributes)
+        return te.compute([data.shape[0], *shape], element, name="conv", attrs=attributes)
 
     return function
 

@@ -8,16 +8,20 @@ order, and at the edges of the graph. A permutation in the graph itself only cha
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.graph.layout_operators import ON_PERMUTED
 from tvm_nnef.schedules.graph.permuted import Order, Permuted
-from tvm_nnef.schedules.graph.rewriting import operator_name, with_functions, without_dataflow
+from tvm_nnef.schedules.graph.rewriting import (
+    operator_name,
+    permutation_axes,
+    with_functions,
+    without_dataflow,
+)
 from tvm_nnef.schedules.machine import GENERIC, CpuModel
 from tvm_nnef.tvm_support.compat import (
+    CALL,
     Module,
     RelaxExpression,
     constant,
@@ -35,17 +39,19 @@ def channels_last(mod: Module, machine: CpuModel = GENERIC) -> Module:
 
 @mutator
 class _Relayout(PyExprMutator):  # type: ignore[misc]
-    """``forms`` are the permuted forms of variables, lists of those of a tuple."""
+    """``forms`` are the permuted forms of variables, lists of those of a tuple.
+
+    Each variable also gets its original order; dead code elimination removes what nothing reads.
+    """
 
     def __init__(self, mod: Module, machine: CpuModel) -> None:
         super().__init__(mod)
         self.machine = machine
         self.functions = prim_functions(mod)
-        self.forms: dict[Any, Permuted | list[Permuted]] = {}
-        self.restored: dict[Any, Any] = {}
-        self.permutations: dict[Any, Any] = {}
+        self.forms: dict[relax.Var, Permuted | list[Permuted]] = {}
+        self.permutations: dict[relax.Var, CALL] = {}
 
-    def visit_var_binding_(self, binding: Any) -> None:
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         if operator_name(binding.value) == "permute_dims":
             self.permutations[binding.var] = binding.value
         made = self.on_permuted(binding.value)
@@ -54,43 +60,19 @@ class _Relayout(PyExprMutator):  # type: ignore[misc]
             return
         name = str(binding.var.name)
         if isinstance(made, list):
-            self.forms[binding.var] = [self.bound(m, f"{name}_{n}") for n, m in enumerate(made)]
+            forms = [self.bound(each, f"{name}_{number}") for number, each in enumerate(made)]
+            self.forms[binding.var] = forms
+            original = relax.Tuple([_original(form) for form in forms])
         else:
-            self.forms[binding.var] = self.bound(made, name)
+            self.forms[binding.var] = form = self.bound(made, name)
+            original = _original(form)
+        self.set_var_remap(binding.var, self.builder_.emit(original))
 
     def bound(self, made: Permuted, name: str) -> Permuted:
         """A permuted tensor as a variable."""
         return Permuted(self.builder_.emit(made.value, name), made.order)
 
-    def visit_seq_expr_(self, sequence: Any) -> Any:
-        outside = dict(self.forms), dict(self.restored)
-        visited = super().visit_seq_expr_(sequence)
-        self.forms, self.restored = outside
-        return visited
-
-    def visit_var_(self, variable: Any) -> Any:
-        """A variable in the original order."""
-        if variable in self.restored:
-            return self.restored[variable]
-        form = self.forms.get(variable)
-        if form is None:
-            found = self.get_var_remap(variable)
-            return variable if found is None else found
-        value: RelaxExpression = (
-            relax.Tuple([self.restoring(item) for item in form])
-            if isinstance(form, list)
-            else self.restoring(form)
-        )
-        if not isinstance(value, relax.Var):
-            value = self.builder_.emit(value)
-        self.restored[variable] = value
-        return value
-
-    def restoring(self, form: Permuted) -> RelaxExpression:
-        """The expression of a permuted tensor in the original order."""
-        return _permutation(form.value, [form.order.index(d) for d in range(len(form.order))])
-
-    def on_permuted(self, value: Any) -> Permuted | list[Permuted] | None:
+    def on_permuted(self, value: RelaxExpression) -> Permuted | list[Permuted] | None:
         """The permuted form of the value of a variable; None if it keeps the original order."""
         if isinstance(value, relax.TupleGetItem):
             items = self.forms.get(value.tuple_value)
@@ -100,12 +82,12 @@ class _Relayout(PyExprMutator):  # type: ignore[misc]
         apply = ON_PERMUTED.get(operator_name(value))
         return None if apply is None else apply(self, value)
 
-    def permuted(self, operand: Any) -> Permuted | None:
+    def permuted(self, operand: RelaxExpression) -> Permuted | None:
         """The permuted form of an operand, if it has one."""
         form = self.forms.get(operand) if isinstance(operand, relax.Var) else None
         return form if isinstance(form, Permuted) else None
 
-    def has_order(self, operand: Any, order: Order) -> bool:
+    def has_order(self, operand: RelaxExpression, order: Order) -> bool:
         """Whether an operand has an order without being permuted for it."""
         form = self.permuted(operand)
         if form is not None:
@@ -113,16 +95,17 @@ class _Relayout(PyExprMutator):  # type: ignore[misc]
         before = self.before_permutation(operand, order)
         return list(order) == sorted(order) if before is None else self.has_order(*before)
 
-    def before_permutation(self, operand: Any, order: Order) -> tuple[Any, Order] | None:
+    def before_permutation(
+        self, operand: RelaxExpression, order: Order
+    ) -> tuple[RelaxExpression, Order] | None:
         """The tensor that an operand is a permutation of, and its order that equals ``order``."""
         permutation = self.permutations.get(operand) if isinstance(operand, relax.Var) else None
         if permutation is None:
             return None
-        axes = permutation.attrs.axes
-        axes = list(reversed(range(len(order)))) if axes is None else [int(a) for a in axes]
-        return permutation.args[0], tuple(axes[d] for d in order)
+        axes = permutation_axes(permutation)
+        return permutation.args[0], tuple(axes[dimension] for dimension in order)
 
-    def in_order(self, operand: Any, order: Order) -> RelaxExpression:
+    def in_order(self, operand: RelaxExpression, order: Order) -> RelaxExpression:
         """An operand in an order, permuted if it has another one."""
         form = self.permuted(operand)
         if form is not None and form.order == order:
@@ -134,16 +117,21 @@ class _Relayout(PyExprMutator):  # type: ignore[misc]
         if before is not None:
             return self.in_order(*before)
         found: RelaxExpression = self.visit_expr(operand)
-        made = _permutation(found, list(order))
+        made = _permutation(found, order)
         return made if made is found else self.builder_.emit(made)
 
 
-def _permutation(value: RelaxExpression, order: list[int]) -> RelaxExpression:
+def _original(form: Permuted) -> RelaxExpression:
+    """A permuted tensor in the original order."""
+    return _permutation(form.value, tuple(map(form.order.index, range(len(form.order)))))
+
+
+def _permutation(value: RelaxExpression, order: Order) -> RelaxExpression:
     """The value with its dimensions in an order: a reshape if only those of size 1 move."""
-    if order == sorted(order):
+    if list(order) == sorted(order):
         return value
     shape = shape_and_dtype(value)[0]
     moved = [dimension for dimension in order if shape[dimension] != 1]
-    if moved == sorted(moved) and all(isinstance(extent, int) for extent in shape):
+    if moved == sorted(moved) and all(isinstance(size, int) for size in shape):
         return relax.op.reshape(value, tuple(shape[dimension] for dimension in order))
-    return relax.op.permute_dims(value, order)
+    return relax.op.permute_dims(value, list(order))

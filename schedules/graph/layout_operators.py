@@ -17,7 +17,7 @@ from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Stage
 from tvm_nnef.schedules.graph.permuted import OnPermuted, Order, Permuted, Relayout, of_first
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
-from tvm_nnef.schedules.graph.rewriting import CONVOLUTIONS, again
+from tvm_nnef.schedules.graph.rewriting import CONVOLUTIONS, again, permutation_axes
 from tvm_nnef.tvm_support.compat import (
     CALL,
     Buffer,
@@ -128,9 +128,7 @@ def _aligned(relayout: Relayout, operand: RelaxExpression, order: Order) -> Rela
 
 
 def _permute(_: Relayout, data: Permuted, call: CALL) -> Permuted:
-    axes = call.attrs.axes
-    axes = list(reversed(range(len(data.order)))) if axes is None else [int(a) for a in axes]
-    return Permuted(data.value, tuple(axes.index(dimension) for dimension in data.order))
+    return Permuted(data.value, tuple(map(permutation_axes(call).index, data.order)))
 
 
 def _reshape(relayout: Relayout, data: Permuted, call: CALL) -> Permuted | None:

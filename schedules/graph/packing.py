@@ -29,7 +29,13 @@ from tvm_nnef.schedules.graph.convolution_kernels import (
     is_exact,
 )
 from tvm_nnef.schedules.graph.pair_packing import paired
-from tvm_nnef.schedules.graph.rewriting import CONVOLUTIONS, Operands, operator_name, rewritten
+from tvm_nnef.schedules.graph.rewriting import (
+    CONVOLUTIONS,
+    Operands,
+    operator_name,
+    permutation_axes,
+    rewritten,
+)
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     CALL,
@@ -210,15 +216,11 @@ def _matmul(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpressio
 
 def _untransposed(operands: Operands, right: RelaxExpression) -> tuple[RelaxExpression, bool]:
     """The operand, or what it is the transposition of (last two dimensions), and true for that."""
-    transposition = operands.call(right, "permute_dims")
-    if transposition is None:
+    call = operands.call(right, "permute_dims")
+    *lead, first, second = permutation_axes(call) if call is not None else (0, 1)
+    if call is None or [*lead, second, first] != [*range(len(lead) + 2)]:
         return right, False
-    rank = len(transposition.ty.shape)
-    axes = transposition.attrs.axes
-    axes = [int(a) for a in axes] if axes is not None else list(reversed(range(rank)))
-    if axes != [*range(rank - 2), rank - 1, rank - 2]:
-        return right, False
-    return transposition.args[0], True
+    return call.args[0], True
 
 
 def _product(

@@ -8,18 +8,22 @@ bits (:mod:`~tvm_nnef.schedules.graph.ranges`), and the CPU has an instruction f
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from tvm import te, tirx
 
 from tvm_nnef.schedules.codegen import dot_products
-from tvm_nnef.schedules.graph.ranges import Range, range_of
+from tvm_nnef.schedules.graph.constants import Array
+from tvm_nnef.schedules.graph.ranges import range_of
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.machine import CpuModel
-from tvm_nnef.tvm_support.compat import RelaxExpression, constant, shape_and_dtype
+from tvm_nnef.tvm_support.compat import (
+    PrimExpression,
+    RelaxExpression,
+    constant,
+    shape_and_dtype,
+)
 
-_SMALL = (-(1 << 15), (1 << 15) - 1)
+_HALF = np.iinfo("int16")
 """The limits of half a pair."""
 
 
@@ -39,45 +43,39 @@ def paired(
     if array is None or dtype != "int32" or not dot_products.lanes(machine) or not array.size:
         return None
     axis = axes[0] % len(shape)
-    extent = shape[axis]
-    if not isinstance(extent, int) or extent < 2:
+    size = shape[axis]
+    if not isinstance(size, int) or size < 2:
         return None
     limits = range_of(operands, data)
-    if limits is None or not all(map(_is_small, (limits, (int(array.min()), int(array.max()))))):
+    if limits is None:
         return None
-    made = _paired_data(operands, data, axis, extent)
+    elements = (*limits, int(array.min()), int(array.max()))
+    if min(elements) < _HALF.min or max(elements) > _HALF.max:
+        return None
+
+    def function(source: te.Tensor) -> te.Tensor:
+        def element(*indices: PrimExpression) -> PrimExpression:
+            def at(position: PrimExpression) -> PrimExpression:
+                return source(*indices[:axis], position, *indices[axis + 1 :])
+
+            second = indices[axis] * 2 + 1
+            upper = at(second)
+            if size % 2:
+                upper = tirx.if_then_else(second < size, upper, tirx.const(0, "int32"))
+            return dot_products.pair(at(indices[axis] * 2), upper)
+
+        pairs = list(source.shape)
+        pairs[axis] = -(-size // 2)
+        return te.compute(pairs, element, name="pairs")
+
+    made = operands.builder.call_te(function, data, primfunc_name_hint="pair")
     return operands.emit(made), constant(_pairs(array, axes[1]))
 
 
-def _is_small(limits: Range) -> bool:
-    return _SMALL[0] <= limits[0] and limits[1] <= _SMALL[1]
-
-
-def _pairs(array: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
+def _pairs(array: Array, axis: int) -> Array:
     """Neighbours along an axis as halves of an int32, the first one as the lower half."""
     wide = np.moveaxis(array, axis, -1)
     if wide.shape[-1] % 2:
-        wide = np.concatenate([wide, np.zeros((*wide.shape[:-1], 1), wide.dtype)], -1)
+        wide = np.pad(wide, [(0, 0)] * (wide.ndim - 1) + [(0, 1)])
     lower, upper = (wide[..., half::2].astype("int32") for half in range(2))
     return np.moveaxis((upper << 16) | (lower & 0xFFFF), -1, axis)
-
-
-def _paired_data(
-    operands: Operands, data: RelaxExpression, axis: int, extent: int
-) -> RelaxExpression:
-    def function(source: Any) -> Any:
-        def element(*indices: Any) -> Any:
-            def at(position: Any) -> Any:
-                return source(*indices[:axis], position, *indices[axis + 1 :])
-
-            first, second = indices[axis] * 2, indices[axis] * 2 + 1
-            upper = at(second)
-            if extent % 2:
-                upper = tirx.if_then_else(second < extent, upper, tirx.const(0, "int32"))
-            return dot_products.pair(at(first), upper)
-
-        shape = list(source.shape)
-        shape[axis] = -(-extent // 2)
-        return te.compute(shape, element, name="pairs")
-
-    return operands.builder.call_te(function, data, primfunc_name_hint="pair")

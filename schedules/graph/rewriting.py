@@ -58,10 +58,7 @@ class Operands:
         if name == "reshape":
             reshaped: np.ndarray[Any, Any] = inner.reshape([int(e) for e in found.ty.shape])
             return reshaped
-        axes = found.attrs.axes
-        moved: np.ndarray[Any, Any] = inner.transpose(
-            None if axes is None else [int(axis) for axis in axes]
-        )
+        moved: np.ndarray[Any, Any] = inner.transpose(permutation_axes(found))
         return moved
 
     def call(self, expression: RelaxExpression, *names: str) -> Any:
@@ -87,6 +84,12 @@ def operator_name(expression: RelaxExpression) -> str:
     """The name of the operator that is called, without ``relax.``; empty for other expressions."""
     operator = getattr(expression, "op", None)
     return str(operator.name).removeprefix("relax.") if isinstance(operator, tvm.ir.Op) else ""
+
+
+def permutation_axes(call: CALL) -> list[int]:
+    """The dimensions of the operand of ``permute_dims`` in the order of its result."""
+    axes = call.attrs.axes
+    return [int(axis) for axis in axes or range(len(call.args[0].ty.shape))[::-1]]
 
 
 def operator(name: str) -> Callable[..., RelaxExpression]:
