@@ -37,8 +37,8 @@ POLLS_SIGNALS = "polls_signals"
 
 PANEL_WIDTH = "panel_width"
 """Of a block with a reduction: the width of the panels in which an operand stores the columns (the
-last axis) of the result, ``[..., N/width, ..., width]``. The last panel is filled with zeros. Fusion
-keeps it, as it keeps blocks."""
+last axis) of the result, ``[..., N/width, ..., width]``. The last panel is filled with zeros.
+Fusion keeps it, as it keeps blocks."""
 
 OP_PATTERN = "op_pattern"
 """Of a PrimFunc: its :class:`FusionPattern`, which TVM's FuseOps reads."""

@@ -53,18 +53,19 @@ def _value(
     name: str, call: CALL, arrays: list[Array], shape: tuple[int, ...], dtype: str
 ) -> Array | None:
     same = all(str(array.dtype) == dtype for array in arrays)
-    match name:
-        case "reshape":
-            return arrays[0].reshape(shape)
-        case "broadcast_to":
-            return np.broadcast_to(arrays[0], shape)
-        case "permute_dims" if arrays[0].size <= _LARGE:
-            return arrays[0].transpose(permutation_axes(call))
-        case "astype":
-            return arrays[0].astype(dtype)
-        case "rsqrt" if same:
-            return np.asarray(1 / np.sqrt(arrays[0]))
-        case _ if same and name in (_REAL if dtype.startswith("float") else _EXACT):
-            with np.errstate(all="ignore"):
-                return np.asarray(getattr(np, name)(*arrays))
-    return None
+    result: Array | None = None
+    with np.errstate(all="ignore"):
+        match name:
+            case "reshape":
+                result = arrays[0].reshape(shape)
+            case "broadcast_to":
+                result = np.broadcast_to(arrays[0], shape)
+            case "permute_dims" if arrays[0].size <= _LARGE:
+                result = arrays[0].transpose(permutation_axes(call))
+            case "astype":
+                result = arrays[0].astype(dtype)
+            case "rsqrt" if same:
+                result = np.asarray(1 / np.sqrt(arrays[0]))
+            case _ if same and name in (_REAL if dtype.startswith("float") else _EXACT):
+                result = np.asarray(getattr(np, name)(*arrays))
+    return result

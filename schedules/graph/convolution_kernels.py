@@ -126,8 +126,9 @@ def convolution(
 ) -> Callable[..., Any]:
     """A convolution to ``outputs`` channels in ``groups``, each of ``depth`` input channels.
 
-    ``last`` says that channels are the last dimension; ``exact`` that a weight may not be finite; ``times`` is what is added for an element
-    and a weight, if it is not their product; ``attributes`` are those of the block.
+    ``last`` says that channels are the last dimension; ``exact`` that a weight may not be finite;
+    ``times`` is what is added for an element and a weight, if it is not their product;
+    ``attributes`` are those of the block.
     """
 
     def function(data: Any, weights: Any) -> Any:

@@ -48,8 +48,8 @@ class _Relayout(PyExprMutator):  # type: ignore[misc]
         super().__init__(mod)
         self.machine = machine
         self.functions = prim_functions(mod)
-        self.forms: dict[relax.Var, Permuted | list[Permuted]] = {}
-        self.permutations: dict[relax.Var, CALL] = {}
+        self.forms: dict[RelaxExpression, Permuted | list[Permuted]] = {}
+        self.permutations: dict[RelaxExpression, CALL] = {}
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         if operator_name(binding.value) == "permute_dims":
@@ -62,7 +62,7 @@ class _Relayout(PyExprMutator):  # type: ignore[misc]
         if isinstance(made, list):
             forms = [self.bound(each, f"{name}_{number}") for number, each in enumerate(made)]
             self.forms[binding.var] = forms
-            original = relax.Tuple([_original(form) for form in forms])
+            original: RelaxExpression = relax.Tuple([_original(form) for form in forms])
         else:
             self.forms[binding.var] = form = self.bound(made, name)
             original = _original(form)

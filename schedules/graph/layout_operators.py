@@ -117,7 +117,8 @@ def _aligned(relayout: Relayout, operand: RelaxExpression, order: Order) -> Rela
         return relax.ShapeExpr([operand.values[dimension] for dimension in order])
     shape = shape_and_dtype(operand)[0]
     if not shape:
-        return relayout.visit_expr(operand)
+        scalar: RelaxExpression = relayout.visit_expr(operand)
+        return scalar
     if len(shape) < len(order):
         wide = (1,) * (len(order) - len(shape)) + tuple(shape)
         array = constant_array(operand)
@@ -170,7 +171,7 @@ def _kernel(relayout: Relayout, call: CALL) -> Permuted | list[Permuted] | None:
     arguments, name = list(call.args[1].fields), str(call.args[0].name_hint)
     permuted = [relayout.permuted(argument) for argument in arguments]
     data = _largest(permuted)
-    kernel = data and kernel_at_call(relayout.functions[name], arguments)
+    kernel = None if data is None else kernel_at_call(relayout.functions[name], arguments)
     if data is None or kernel is None:
         return None
     order = data.order

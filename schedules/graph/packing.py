@@ -118,7 +118,9 @@ def _convolution(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpr
         times=times,
         attributes={PANEL_WIDTH: width},
     )
-    return _call(operands, function, [data, _panels(operands, filters, order, front, width)], "conv")
+    return _call(
+        operands, function, [data, _panels(operands, filters, order, front, width)], "conv"
+    )
 
 
 def _reordered(

@@ -48,12 +48,19 @@ def _rewrite(operands: Operands, node: CALL) -> RelaxExpression | None:
     return simpler(operands, node) if simpler else None
 
 
+def _normalized(operands: Operands, made: RelaxExpression) -> CALL:
+    """A new call with its type."""
+    typed = operands.builder.normalize(made)
+    assert isinstance(typed, CALL)
+    return typed
+
+
 def _subtract(operands: Operands, call: CALL) -> RelaxExpression | None:
     """A constant that is subtracted is added with the other sign."""
     shift = operands.array(call.args[1])
     if shift is None or not str(shift.dtype).startswith("float"):
         return None
-    total = operands.builder.normalize(relax.op.add(call.args[0], constant(-shift)))
+    total = _normalized(operands, relax.op.add(call.args[0], constant(-shift)))
     merged = _add(operands, total)
     return total if merged is None else merged
 
@@ -75,7 +82,7 @@ def _multiply(operands: Operands, call: CALL) -> RelaxExpression | None:
         return _moved(operands, call, factor)
     if operands.array(call.args[0]) is None:
         return None
-    swapped = operands.builder.normalize(relax.op.multiply(call.args[1], call.args[0]))
+    swapped = _normalized(operands, relax.op.multiply(call.args[1], call.args[0]))
     moved = _multiply(operands, swapped)
     return swapped if moved is None else moved
 

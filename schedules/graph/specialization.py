@@ -7,7 +7,7 @@ loop are folded and packed as those outside are.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -16,6 +16,7 @@ from tvm_nnef.function_attributes import CONSTANTS_FROM
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.tvm_support.compat import (
+    CALL,
     Module,
     RelaxExpression,
     constant,
@@ -26,8 +27,7 @@ from tvm_nnef.tvm_support.compat import (
 
 def with_bound_constants(mod: Module) -> Module:
     """The module with constants inside of the functions that they are passed to, simplified."""
-    called = [f for f in mod.functions.values() if CONSTANTS_FROM in (f.attrs or {})]
-    if not called:
+    if not any(map(_is_marked, mod.functions.values())):
         return mod
     walk = _Specialization(mod)
     while walk.waiting:
@@ -37,25 +37,31 @@ def with_bound_constants(mod: Module) -> Module:
     return simplify(relax.transform.DeadCodeElimination()(walk.builder_.get()))
 
 
+def _is_marked(function: relax.Function) -> bool:
+    """Whether constants may be bound to parameters of a function."""
+    return CONSTANTS_FROM in (function.attrs or {})
+
+
 @mutator
 class _Specialization(PyExprMutator):  # type: ignore[misc]
     """Walks over functions, first those that others are called from; ``waiting`` are the next."""
 
     def __init__(self, mod: Module) -> None:
         super().__init__(mod)
-        self.mod = mod
-        self.copies: dict[Any, Any] = {}
-        self.constants: dict[Any, Any] = {}
+        self.copies: dict[object, relax.GlobalVar] = {}
+        self.constants: dict[RelaxExpression, RelaxExpression | None] = {}
         self.waiting = [
             variable
             for variable, function in mod.functions.items()
-            if isinstance(function, relax.Function) and CONSTANTS_FROM not in (function.attrs or {})
+            if isinstance(function, relax.Function) and not _is_marked(function)
         ]
 
-    def visit_call_(self, call: Any) -> Any:
-        visited = super().visit_call_(call)
-        function = self._called(visited.op)
-        if function is None:
+    def visit_call_(self, call: CALL) -> CALL:
+        visited: CALL = super().visit_call_(call)
+        if not isinstance(visited.op, relax.GlobalVar):
+            return visited
+        function = self.builder_.get()[visited.op]
+        if not _is_marked(function):
             return visited
         first = int(function.attrs[CONSTANTS_FROM])
         values = {n: self._constant(a) for n, a in enumerate(visited.args) if n >= first}
@@ -65,23 +71,16 @@ class _Specialization(PyExprMutator):  # type: ignore[misc]
 
     def _constant(self, argument: RelaxExpression) -> RelaxExpression | None:
         """An argument as a constant; also one that is a constant in another order."""
-        if constant_array(argument) is not None or argument in self.constants:
-            known: RelaxExpression = self.constants.get(argument, argument)
-            return known
-        array = Operands(self.builder_).view(argument)
-        if array is not None:
-            self.constants[argument] = constant(array)
-        return self.constants.get(argument)
+        if constant_array(argument) is not None:
+            return argument
+        if argument not in self.constants:
+            array = Operands(self.builder_).view(argument)
+            self.constants[argument] = None if array is None else constant(array)
+        return self.constants[argument]
 
-    def _called(self, operator: Any) -> Any:
-        """The function that is called, if constants may be bound to its parameters."""
-        if not isinstance(operator, relax.GlobalVar):
-            return None
-        function = self.builder_.get()[operator]
-        marked = isinstance(function, relax.Function) and CONSTANTS_FROM in (function.attrs or {})
-        return function if marked else None
-
-    def _copy(self, variable: Any, function: Any, bound: dict[int, Any]) -> Any:
+    def _copy(
+        self, variable: relax.GlobalVar, function: relax.Function, bound: Mapping[int, object]
+    ) -> relax.GlobalVar:
         """The name of a function with constants for some parameters, by their numbers."""
         key = (variable, tuple(bound.items()))
         if key not in self.copies:

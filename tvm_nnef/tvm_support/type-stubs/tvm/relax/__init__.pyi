@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm.ir import BaseFunc, IRModule, Type
@@ -33,6 +33,7 @@ class Function(BaseFunc):
     ret_ty: Type
     is_pure: bool
     def __init__(self, params: Sequence[Var], body: Expr, *args: Any, **options: Any) -> None: ...
+    def bind_params(self, values: Mapping[Any, Any]) -> Function: ...
 
 class SeqExpr(Expr):
     blocks: Sequence[Any]
