@@ -8,8 +8,6 @@ it computes twice as many products as float32 instructions, and no slow products
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm_ffi
 from tvm import tirx
 
@@ -40,62 +38,63 @@ def pair(lower: PrimExpression, upper: PrimExpression) -> PrimExpression:
     return (upper << tirx.const(_HALF, "int32")) | (lower & tirx.const(0xFFFF, "int32"))
 
 
-def expand(function: PrimFunction) -> PrimFunction:
-    """The function with instructions in place of the expressions of :func:`products`."""
-    target = (function.attrs or {}).get("target")
-    machine = GENERIC if target is None else cpu_model(target)
-    if not machine.widest(Special.DOT_INT16):
-        return function
-
-    def expanded(total: tirx.Add) -> PrimExpression:
-        return _expanded(total, machine)
-
-    return tvm_ffi.structural_map(function, [(tirx.Add, expanded)])
-
-
 def lanes(machine: CpuModel) -> int:
     """How many products of pairs the widest instruction computes; 0 if there is none."""
     return machine.widest(Special.DOT_INT16)
 
 
-def _expanded(total: tirx.Add, machine: CpuModel) -> PrimExpression:
-    """``total + a * b + c * d`` of halves of one vector and of another, as an instruction."""
-    name = machine.intrinsic(Special.DOT_INT16, lanes_of(total.ty))
-    if name is None or not dtype_of(total).startswith("int32"):
-        return total
-    rest, upper = total.a, total.b
-    if not isinstance(rest, tirx.Add) or not isinstance(upper, tirx.Mul):
-        return total
-    lower = rest.b
+def expand(function: PrimFunction) -> PrimFunction:
+    """The function with instructions in place of the expressions of :func:`products`."""
+    target = (function.attrs or {}).get("target")
+    machine = GENERIC if target is None else cpu_model(target)
+    if not lanes(machine):
+        return function
+
+    def expanded(added: tirx.Add) -> PrimExpression:
+        return _expanded(added, machine)
+
+    return tvm_ffi.structural_map(function, [(tirx.Add, expanded)])
+
+
+def _expanded(added: tirx.Add, machine: CpuModel) -> PrimExpression:
+    """``rest + a * b + c * d`` of halves of one vector and of another, as an instruction."""
+    width = lanes_of(added.ty)
+    name = machine.intrinsic(Special.DOT_INT16, width)
+    if name is None or not dtype_of(added).startswith("int32"):
+        return added
+    first, upper = added.a, added.b
+    if not isinstance(first, tirx.Add) or not isinstance(upper, tirx.Mul):
+        return added
+    lower = first.b
     if not isinstance(lower, tirx.Mul):
-        return total
+        return added
     found = [_half(factor, upper=True) for factor in (upper.a, upper.b)]
     other = [_half(factor, upper=False) for factor in (lower.a, lower.b)]
     if any(each is None for each in (*found, *other)):
-        return total
+        return added
     if not all(map(tvm_ffi.structural_equal, found, other)):
-        return total
-    width = lanes_of(total.ty)
-    pairs = (
-        tirx.call_intrin(typed("int16", 2 * width), "tirx.reinterpret", each) for each in found
-    )
-    return rest.a + tirx.call_llvm_pure_intrin(total.ty, name, *pairs)
+        return added
+    kind = typed("int16", 2 * width)
+    pairs = (tirx.call_intrin(kind, "tirx.reinterpret", each) for each in found)
+    return first.a + tirx.call_llvm_pure_intrin(added.ty, name, *pairs)
 
 
 def _half(value: PrimExpression, *, upper: bool) -> PrimExpression | None:
     """The vector of pairs that a value is the upper or the lower halves of."""
-    if isinstance(value, tirx.Broadcast):
-        pair = _half(value.value, upper=upper)
-        return None if pair is None else tirx.Broadcast(pair, value.lanes)
-    inner = _shifted(value, tirx.RShift)
-    return inner if inner is None or upper else _shifted(inner, tirx.LShift)
+    match value:
+        case tirx.Broadcast():
+            pair = _half(value.value, upper=upper)
+            return None if pair is None else tirx.Broadcast(pair, value.lanes)
+        case tirx.RShift() if _is_half(value.b):
+            inner: PrimExpression = value.a
+            if upper:
+                return inner
+            return inner.a if isinstance(inner, tirx.LShift) and _is_half(inner.b) else None
+    return None
 
 
-def _shifted(value: Any, kind: Any) -> PrimExpression | None:
-    """What is moved by half a pair in a direction; None for everything else."""
-    if not isinstance(value, kind):
-        return None
-    bits = value.b
+def _is_half(bits: PrimExpression) -> bool:
+    """Whether a number of bits is that of half a pair."""
     while isinstance(bits, tirx.Broadcast):
         bits = bits.value
-    return value.a if isinstance(bits, tirx.IntImm) and bits.value == _HALF else None
+    return isinstance(bits, tirx.IntImm) and bits.value == _HALF

@@ -22,6 +22,7 @@ from tvm_nnef.schedules.cpu import tiles
 from tvm_nnef.schedules.graph.constants import Array
 from tvm_nnef.schedules.graph.convolution_kernels import (
     Times,
+    Weight,
     Window,
     by_channel,
     convolution,
@@ -81,46 +82,43 @@ def _convolution(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpr
     channels_last = layout[0] == "N" and layout[-1] == "C"
     if not channels_last or str(attributes.kernel_layout)[:2] != "OI":
         return None
-    dtype = shape_and_dtype(data)[1]
-    shape, rank = shape_and_dtype(filters)[0], len(layout)
+    dtype, (shape, _) = shape_and_dtype(data)[1], shape_and_dtype(filters)
     result_shape, result_dtype = shape_and_dtype(call)
     if result_dtype != dtype or not all(map(sizes.is_known, shape)):
         return None
-    window, groups = Window.of(attributes, shape[2:]), int(attributes.groups)
-    outputs, depth = shape[:2]
-    columns, steps = outputs // groups, [*range(2, rank)]
+    (outputs, depth, *size), groups = shape, int(attributes.groups)
+    window, columns, steps = Window.of(attributes, size), outputs // groups, range(2, len(shape))
     exact = window.is_padded and is_exact(operands.view(filters), dtype)
+    times: Times = operator.mul
+    width = None
     if groups > 1 and columns == 1:
         # Each output has inputs of its own: vectors run along the groups.
         weights = _reordered(operands, filters, [*steps, 1, 0])
-        function = convolution(window, outputs, groups, depth, by_channel, last=True, exact=exact)
-        return _call(operands, function, [data, weights], "conv")
-    plain = window.is_plain() and groups == 1
-    rows = _count(result_shape[:-1]) if plain else _count(result_shape[-2:-1])
-    width = tiles.packed_width(rows, columns, bits_of(dtype), machine)
-    times: Times = operator.mul
-    pair = paired(operands, data, filters, (-1, 1), machine) if groups == 1 else None
-    if pair is not None:
-        (data, filters), times = pair, dot_products.products
-        depth = shape_and_dtype(filters)[0][1]
-    front = 0 if groups == 1 else 1
-    if groups > 1:
-        filters = operands.emit(relax.op.reshape(filters, (groups, columns, *shape[1:])))
-    order = [*range(front), *(step + front for step in steps), front + 1, front]
+        weight: Weight = by_channel
+    else:
+        plain = window.is_plain() and groups == 1
+        rows = _count(result_shape[:-1]) if plain else _count(result_shape[-2:-1])
+        width = tiles.packed_width(rows, columns, bits_of(dtype), machine)
+        pair = paired(operands, data, filters, (-1, 1), machine) if groups == 1 else None
+        if pair is not None:
+            (data, filters), times = pair, dot_products.products
+            depth = shape_and_dtype(filters)[0][1]
+        front = 0 if groups == 1 else 1
+        if front:
+            filters = operands.emit(relax.op.reshape(filters, (groups, columns, depth, *size)))
+        order = [*range(front), *(step + front for step in steps), front + 1, front]
+        weights = _panels(operands, filters, order, front, width)
+        weight = in_panels(groups, columns, width)
     function = convolution(
-        window,
-        outputs,
-        groups,
-        depth,
-        in_panels(groups, columns, width),
-        last=True,
-        exact=exact,
-        times=times,
-        attributes={PANEL_WIDTH: width},
-    )
-    return _call(
-        operands, function, [data, _panels(operands, filters, order, front, width)], "conv"
-    )
+        window, outputs, groups, depth, weight,
+        last=True, exact=exact, times=times, attributes=_attributes(width),
+    )  # fmt: skip
+    return _call(operands, function, [data, weights], "conv")
+
+
+def _attributes(width: int | None) -> Mapping[str, int] | None:
+    """The attributes of a block that reads panels of a width, if there is one."""
+    return None if width is None else {PANEL_WIDTH: width}
 
 
 def _reordered(
@@ -197,8 +195,8 @@ def _matmul(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpressio
         # Packing takes longer than reading a few times without packing.
         function = _product(len(lead), None, None)
         return _call(operands, function, [left, weights], "matmul") if transposed else None
-    few = sizes.is_known(columns) and columns <= machine.direct_columns
-    if lead and few and not transposed:
+    direct = sizes.is_known(columns) and columns <= machine.direct_columns
+    if lead and direct and not transposed:
         return None
     times: Times = operator.mul
     if not lead:
@@ -244,8 +242,7 @@ def _product(
             return te.sum(times(left(*row, step), right(*row[:lead], *at)), axis=step)
 
         shape = [*left.shape[:-1], right.shape[-2] if width is None else count]
-        attributes = None if width is None else {PANEL_WIDTH: width}
-        return te.compute(shape, element, name="matmul", attrs=attributes)
+        return te.compute(shape, element, name="matmul", attrs=_attributes(width))
 
     return function
 

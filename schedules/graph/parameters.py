@@ -8,14 +8,10 @@ inputs and then these. ``main`` calls both. A caller that runs a model often pre
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import relax
 
 from tvm_nnef.function_attributes import PREPARED
 from tvm_nnef.tvm_support.compat import LIFTED, Module, parameter_count, with_own_symbols
-
-_JOINED = "joined"
 
 
 def with_prepared_parameters(mod: Module) -> Module:
@@ -29,14 +25,14 @@ def with_prepared_parameters(mod: Module) -> Module:
     return _with_main(lifted, mod["main"])
 
 
-def _with_main(lifted: Module, main: Any) -> Module:
+def _with_main(lifted: Module, main: relax.Function) -> Module:
     """The module with a function like the old ``main`` that calls the two others."""
     count = parameter_count(main)
     parameters = [relax.Var(str(each.name), each.ty) for each in main.params]
     builder = relax.BlockBuilder(lifted)
     prepare = lifted.get_global_var(LIFTED)
     prepared = builder.add_func(lifted["main"].with_attr("global_symbol", PREPARED), PREPARED)
-    with builder.function(_JOINED, parameters, private=True):
+    with builder.function("whole", parameters, private=True):
         weights = relax.Tuple(parameters[len(parameters) - count :])
         made = builder.emit(relax.Call(prepare, [weights]))
         items = [
@@ -46,6 +42,6 @@ def _with_main(lifted: Module, main: Any) -> Module:
         inputs = parameters[: len(parameters) - count]
         builder.emit_func_output(builder.emit(relax.Call(prepared, [*inputs, *items])))
     whole = builder.get()
-    joined = with_own_symbols(whole[_JOINED]).with_attrs(dict(main.attrs))
-    whole.update_func(whole.get_global_var("main"), joined)
+    complete = with_own_symbols(whole["whole"]).with_attrs(dict(main.attrs or {}))
+    whole.update_func(whole.get_global_var("main"), complete)
     return relax.transform.DeadCodeElimination()(whole)
