@@ -26,6 +26,7 @@ from tvm_nnef.tvm_support.compat import (
     RelaxExpression,
     constant,
     constant_array,
+    is_tensor,
     prim_functions,
     shape_and_dtype,
 )
@@ -80,7 +81,8 @@ class _Relayout(PyExprMutator):  # type: ignore[misc]
         if isinstance(value, relax.Var):
             return self.forms.get(value)
         apply = ON_PERMUTED.get(operator_name(value))
-        return None if apply is None else apply(self, value)
+        known = is_tensor(value) or isinstance(value.ty, relax.TupleType)
+        return apply(self, value) if apply is not None and known else None
 
     def permuted(self, operand: RelaxExpression) -> Permuted | None:
         """The permuted form of an operand, if it has one."""

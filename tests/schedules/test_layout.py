@@ -243,3 +243,21 @@ def test_a_rewrite_may_look_into_the_block_before_a_check(function):
             output = builder.emit_output(relax.op.add(conv(made), back))
         builder.emit_func_output(output)
     relax.analysis.well_formed(function(builder.get()))
+
+
+@pytest.mark.parametrize("function", [channels_last, simplify])
+@pytest.mark.parametrize("combine", [relax.op.add, relax.op.multiply, relax.op.maximum])
+def test_results_of_unknown_shape_stay_as_they_are(function, combine):
+    """Relax does not see that two dynamic dimensions are equal."""
+    n, m = tirx.Var("n", "int64"), tirx.Var("m", "int64")
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((n, 4, 6, 8), "float32"))
+    z = relax.Var("z", relax.TensorType((m, 6, 6, 8), "float32"))
+    with builder.function("main", [x, z]):
+        with builder.dataflow():
+            total = builder.emit(combine(conv(x), z))
+            output = builder.emit_output(relax.op.nn.relu(relax.op.multiply(total, weights(1))))
+        builder.emit_func_output(output)
+    mod = builder.get()
+    assert mod["main"].body.blocks[0].bindings[1].value.ty.shape is None
+    relax.analysis.well_formed(function(mod))
