@@ -38,7 +38,9 @@ class CpuModel:
     ``latency_steps`` of a reduction. ``fork_cycles`` are the cycles of work from which threads
     pay, ``parallel_tasks`` tasks of equal length keep them all busy. ``stack_bytes`` may be taken
     by one kernel from the stack. ``unrolled_steps`` and ``unrolled_statements`` bound the code of
-    an unrolled tile.
+    an unrolled tile. An operand computed at run time is not packed with at most ``direct_columns``
+    or for at most ``few_rows`` of the other. Convolutions over rows shorter than ``narrow_row``
+    run along channels; those to at most ``few_channels`` run along longer rows.
     """
 
     vector_bits: int

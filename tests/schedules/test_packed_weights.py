@@ -80,3 +80,15 @@ def test_panels_of_a_formula_have_no_width():
     assert stage.panel_width is None
     # Without panels, columns that fill no tile are computed in narrower ones.
     assert "narrower" in str(strategies.apply(function, TARGET)[1])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "groups"), [(8, 4, 4), (12, 4, 4), (8, 16, 8), (6, 18, 6), (8, 8, 8)]
+)
+def test_channels_by_themselves_in_groups(kernels, inputs, outputs, groups):
+    def build(x):
+        made = op.nn.conv2d(x, weights(inputs, inputs, 1, 1))
+        filters = weights(outputs, inputs // groups, 3, 3)
+        return op.nn.conv2d(made, filters, padding=[1, 1, 1, 1], groups=groups)
+
+    kernels.agrees(build, (1, inputs, 7, 20), target=TARGET, tolerance=1e-4)
