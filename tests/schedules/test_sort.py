@@ -15,7 +15,6 @@ from tvm_nnef.function_attributes import SORT, Sort
 from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.schedules.cpu import sort, strategies
 from tvm_nnef.schedules.dimension_names import with_named_dimensions
-from tvm_nnef.schedules.dividends import with_hidden_dividends
 from tvm_nnef.schedules.machine.model import CpuModel
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
@@ -61,7 +60,7 @@ def compiled(
 ) -> Any:
     """The machine code of a sort, which is not that of its definition."""
     function = sorting_function(shape, count, dtype, Sort(**options), most=most)
-    prepared = with_hidden_dividends(with_named_dimensions(function))
+    prepared = with_named_dimensions(function)
     resolved = resolve(target)
     scheduled, choice = strategies.apply(prepared, resolved)
     assert choice.plan.strategy != "cpu.fallback"
