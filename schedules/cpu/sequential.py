@@ -45,16 +45,18 @@ _Values = Mapping[tirx.Var, PrimExpression]
 def match(function: PrimFunction, machine: CpuModel) -> SequentialPlan | None:
     """The plan for a function with independent loops; None for other functions.
 
-    That is one with a recurrence in independent rows, or with enough work to run in parallel.
+    That is one with a recurrence in independent rows, one with enough work to run in parallel, or
+    one whose loops are all independent.
     """
     nests = read_nests(function)
     if nests is None:
         return None
     groups = [_planned(*group, machine) for group in grouped(nests)]
     gains = any(nest.is_recurrent and group.dimensions for group in groups for nest in group.nests)
-    if not gains and not any(group.is_parallel for group in groups):
-        return None
-    return SequentialPlan(tuple(groups))
+    gains = gains or any(group.is_parallel for group in groups)
+    if gains or all(len(nest.independent) == len(nest.loops) for nest in nests):
+        return SequentialPlan(tuple(groups))
+    return None
 
 
 @dataclass(frozen=True, slots=True)
