@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from tvm import tirx
 
@@ -21,17 +21,21 @@ from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch, tiles
-from tvm_nnef.schedules.gpu.operands import MatrixProduct, read_product, runs_along
+from tvm_nnef.schedules.gpu.operands import (
+    MatrixProduct,
+    inlined_reduction,
+    read_product,
+    runs_along,
+)
 from tvm_nnef.schedules.gpu.plan import GpuPlan
-from tvm_nnef.schedules.gpu.prologue import inlined_reduction
 from tvm_nnef.schedules.gpu.tiles import Tile
 from tvm_nnef.schedules.machine import GpuModel, bits_of
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, dtype_of
-
-NAME = "gpu.contraction"
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 _ALTERNATIVES = 8
 """So many tiles ``tune`` measures."""
+
+Index: TypeAlias = PrimExpression
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,10 +46,7 @@ class ContractionPlan(GpuPlan):
     product: MatrixProduct
     tile: Tile
 
-    @property
-    def strategy(self) -> str:
-        """The name of the strategy."""
-        return NAME
+    strategy: ClassVar[str] = "gpu.contraction"
 
     @property
     def cost(self) -> float:
@@ -53,13 +54,11 @@ class ContractionPlan(GpuPlan):
         return tiles.cost(self.tile, _sizes(self.reduction, self.product), self.machine)
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The tile of a block, that of a thread, and how operands are staged."""
+        """The tile of a block, and that of a thread."""
         tile = self.tile
         return {
             "block tile": f"{tile.rows}x{tile.columns}x{tile.steps}",
             "thread tile": f"{tile.thread_rows}x{tile.thread_columns}",
-            "stages": tile.stages,
-            "vector": tile.vector,
         }
 
     def alternatives(self) -> Iterator[ContractionPlan]:
@@ -70,23 +69,45 @@ class ContractionPlan(GpuPlan):
         others = [tile for tile in ranked if tile != self.tile]
         return (replace(self, tile=tile) for tile in others[:_ALTERNATIVES])
 
-    def statement(self) -> Statement:
+    def statement(self) -> tirx.Stmt:
         """The launch."""
         product, tile, dtype = self.product, self.tile, self.kernel.index_type
         counts = [
-            product.batch_count,
-            sizes.quotient_above(product.row_count, tile.rows),
-            sizes.quotient_above(product.column_count, tile.columns),
+            launch.size(product.batches),
+            sizes.quotient_above(launch.size(product.rows), tile.rows),
+            sizes.quotient_above(launch.size(product.columns), tile.columns),
         ]
 
-        def block(number: PrimExpression) -> Statement:
+        def block(number: PrimExpression) -> tirx.Stmt:
             return _Block(self, *emit.decoded(number, counts, dtype)).statement()
 
         blocks = launch.blocks(sizes.product(counts), block, dtype)
         return emit.sequence([*self.reduction.views, blocks])
 
 
-Index: TypeAlias = PrimExpression
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """The rows or columns of a tile: their axes, the index of the tile, and its length.
+
+    Each thread has ``own`` of them.
+    """
+
+    axes: Sequence[Axis]
+    tile: PrimExpression
+    length: int
+    own: int
+
+    def index(self, position: PrimExpression) -> PrimExpression:
+        """The row or column at a position in the tile."""
+        return self.tile * _number(self.length, position) + position
+
+    def limit(self, position: PrimExpression) -> tuple[PrimExpression, sizes.Extent, int]:
+        """What limits a position in the tile."""
+        return self.index(position), launch.size(self.axes), self.length
+
+    def nth(self, thread: PrimExpression, number: PrimExpression) -> PrimExpression:
+        """The positions of a thread lie apart, so that the threads of a warp read neighbours."""
+        return number * _number(self.length // self.own, number) + thread
 
 
 class _Block:
@@ -94,53 +115,57 @@ class _Block:
 
     def __init__(self, plan: ContractionPlan, batch: Index, row: Index, column: Index) -> None:
         """Takes the plan, the batch, and the position of the tile in tiles."""
-        self._plan, self._tile, self._product = plan, plan.tile, plan.product
-        self._dtype = plan.kernel.index_type
-        tile, dtype = plan.tile, plan.reduction.dtype
-        self._batch = batch
-        self._row, self._column = row * self._number(tile.rows), column * self._number(tile.columns)
-        self._left = launch.shared(tile.steps * tile.rows, dtype_of(plan.product.left), "left")
-        self._right = launch.shared(
-            tile.steps * tile.columns, dtype_of(plan.product.right), "right"
-        )
-        self._guards = launch.shared(tile.steps * tile.columns, "bool", "guards")
-        self._totals = launch.local(tile.thread_rows * tile.thread_columns, dtype, "totals")
+        product, tile = plan.product, plan.tile
+        self._reduction, self._product, self._tile = plan.reduction, product, tile
+        self._dtype, self._batch = plan.kernel.index_type, batch
+        self._rows = _Side(product.rows, row, tile.rows, tile.thread_rows)
+        self._columns = _Side(product.columns, column, tile.columns, tile.thread_columns)
+        left, right = tile.steps * tile.rows, tile.steps * tile.columns
+        self._left = launch.shared(left, dtype_of(product.left), "left")
+        self._right = launch.shared(right, dtype_of(product.right), "right")
+        self._guards = launch.shared(right, "bool", "guards")
+        own = tile.thread_rows * tile.thread_columns
+        self._accumulators = launch.local(own, plan.reduction.dtype, "accumulators")
 
-    def statement(self) -> Statement:
+    def statement(self) -> tirx.Stmt:
         """The phases: zeros, then staging and products in turns, then the results."""
-        count = sizes.quotient_above(self._product.step_count, self._tile.steps)
+        count = sizes.quotient_above(launch.size(self._product.steps), self._tile.steps)
         guards = [] if self._product.guard is None else [self._guards]
+        buffers = (self._left, self._right, *guards, self._accumulators)
         return emit.sequence(
             [
-                *map(tirx.AllocBuffer, (self._left, self._right, *guards, self._totals)),
-                self._phase(self._initialized),
+                *map(tirx.AllocBuffer, buffers),
+                self._phase(lambda row, column: self._elements(self._initialized)),
                 emit.loop(count, self._turn, name="turn", dtype=self._dtype),
                 self._phase(self._stored),
             ]
         )
 
-    def _turn(self, number: PrimExpression) -> Statement:
-        first = number * self._number(self._tile.steps)
-        product, tile = self._product, self._tile
-        rows = _Side(product.rows, product.row_count, self._row, tile.rows)
-        columns = _Side(product.columns, product.column_count, self._column, tile.columns)
-        staged = [(self._left, product.left, rows), (self._right, product.right, columns)]
+    def _turn(self, number: PrimExpression) -> tirx.Stmt:
+        """A turn stages some steps of the product, and adds their products."""
+        first = number * tirx.const(self._tile.steps, self._dtype)
+        product = self._product
+        staged = [
+            (self._left, product.left, self._rows),
+            (self._right, product.right, self._columns),
+        ]
         if product.guard is not None:
-            staged.append((self._guards, product.guard, columns))
+            staged.append((self._guards, product.guard, self._columns))
 
-        def stage(thread: PrimExpression) -> Statement:
+        def stage(thread: PrimExpression) -> tirx.Stmt:
             return emit.sequence([self._staged(*each, first, thread) for each in staged])
 
-        return emit.sequence([self._phase(stage), self._phase(self._multiplied)])
+        stages = launch.threads(self._tile.threads, stage, self._dtype)
+        return emit.sequence([stages, self._phase(self._multiplied)])
 
     def _staged(
         self,
-        held: Buffer,
+        buffer: tirx.Buffer,
         factor: PrimExpression,
         side: _Side,
         first: PrimExpression,
         thread: PrimExpression,
-    ) -> Statement:
+    ) -> tirx.Stmt:
         """What one thread stages of a matrix; zeros where there are no elements.
 
         Neighbouring threads load neighbours in memory.
@@ -148,49 +173,47 @@ class _Block:
         product, tile = self._product, self._tile
         by_step = runs_along(factor, product.steps, side.axes)
 
-        def element(number: PrimExpression) -> Statement:
+        def element(number: PrimExpression) -> tirx.Stmt:
             extents = [side.length, tile.steps] if by_step else [tile.steps, side.length]
             outer, inner = emit.decoded(number, extents, self._dtype)
-            place, step = (outer, inner) if by_step else (inner, outer)
-            here = self._values(product.batches, self._batch)
-            here |= self._values(side.axes, side.first + place)
-            here |= self._values(product.steps, first + step)
-            limits = launch.limits(
-                (self._batch, product.batch_count, 1),
-                (side.first + place, side.count, side.length),
-                (first + step, product.step_count, tile.steps),
-            )
-            value = substituted(factor, here)
+            position, step = (outer, inner) if by_step else (inner, outer)
+            point = self._point((side, position)) | launch.point(product.steps, first + step)
+            steps = (first + step, launch.size(product.steps), tile.steps)
+            limits = launch.limits(self._batch_limit, side.limit(position), steps)
+            value = substituted(factor, point)
             if limits:
                 zero = tirx.const(0, dtype_of(value))
                 value = tirx.if_then_else(launch.within(limits), value, zero)
-            return tirx.BufferStore(held, value, [step * self._number(side.length) + place])
+            offset = step * tirx.const(side.length, self._dtype) + position
+            return tirx.BufferStore(buffer, value, [offset])
 
         return launch.strided(tile.steps * side.length, tile.threads, thread, element)
 
-    def _multiplied(self, thread: PrimExpression) -> Statement:
-        """What one thread adds to its totals for the steps in shared memory."""
+    def _multiplied(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
+        """What one thread adds to its accumulators for the steps in shared memory."""
         tile = self._tile
-        row, column = self._row_and_column(thread)
         lefts = launch.local(tile.thread_rows, self._left.dtype, "left_values")
         rights = launch.local(tile.thread_columns, self._right.dtype, "right_values")
-        zero = tirx.const(0, self._totals.dtype)
+        zero = tirx.const(0, self._accumulators.dtype)
 
-        def step(number: PrimExpression) -> Statement:
-            def load_left(i: PrimExpression) -> Statement:
-                offset = number * self._number(tile.rows) + self._nth_row(row, i)
-                return tirx.BufferStore(lefts, self._left[(offset,)], [i])
+        def step(number: PrimExpression) -> tirx.Stmt:
+            def offset(side: _Side, thread: PrimExpression, i: PrimExpression) -> PrimExpression:
+                return number * tirx.const(side.length, self._dtype) + side.nth(thread, i)
 
-            def load_right(j: PrimExpression) -> Statement:
-                offset = number * self._number(tile.columns) + self._nth_column(column, j)
-                return tirx.BufferStore(rights, self._right[(offset,)], [j])
+            def load_left(i: PrimExpression) -> tirx.Stmt:
+                return tirx.BufferStore(lefts, self._left[(offset(self._rows, row, i),)], [i])
 
-            def multiply(i: PrimExpression, j: PrimExpression) -> Statement:
-                total, value = self._total(i, j), lefts[(i,)] * rights[(j,)]
+            def load_right(j: PrimExpression) -> tirx.Stmt:
+                value = self._right[(offset(self._columns, column, j),)]
+                return tirx.BufferStore(rights, value, [j])
+
+            def multiply(own: PrimExpression, i: PrimExpression, j: PrimExpression) -> tirx.Stmt:
+                value = lefts[(i,)] * rights[(j,)]
                 if self._product.guard is not None:
-                    offset = number * self._number(tile.columns) + self._nth_column(column, j)
-                    value = tirx.Select(self._guards[(offset,)], value, zero)
-                return tirx.BufferStore(self._totals, self._totals[(total,)] + value, [total])
+                    guard = self._guards[(offset(self._columns, column, j),)]
+                    value = tirx.Select(guard, value, zero)
+                total = self._accumulators[(own,)] + value
+                return tirx.BufferStore(self._accumulators, total, [own])
 
             return emit.sequence(
                 [
@@ -204,86 +227,59 @@ class _Block:
         steps = emit.loop(tile.steps, step, name="step", dtype=self._dtype)
         return emit.sequence([tirx.AllocBuffer(lefts), tirx.AllocBuffer(rights), steps])
 
-    def _initialized(self, thread: PrimExpression) -> Statement:
-        init = self._plan.reduction.init
-        return self._elements(
-            lambda i, j: tirx.BufferStore(self._totals, init, [self._total(i, j)])
-        )
+    def _initialized(self, own: Index, i: Index, j: Index) -> tirx.Stmt:
+        return tirx.BufferStore(self._accumulators, self._reduction.init, [own])
 
-    def _stored(self, thread: PrimExpression) -> Statement:
+    def _stored(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
         """The results of one thread, with what follows the product."""
-        product, tile, reduction = self._product, self._tile, self._plan.reduction
-        own_row, own_column = self._row_and_column(thread)
+        reduction = self._reduction
 
-        def element(i: PrimExpression, j: PrimExpression) -> Statement:
-            row = self._row + self._nth_row(own_row, i)
-            column = self._column + self._nth_column(own_column, j)
-            here = self._values(product.batches, self._batch)
-            here |= self._values(product.rows, row) | self._values(product.columns, column)
-            value = substituted(
-                reduction.epilogue,
-                {**here, reduction.accumulator: self._totals[(self._total(i, j),)]},
-            )
-            indices = [substituted(index, here) for index in reduction.indices]
-            limits = launch.limits(
-                (self._batch, product.batch_count, 1),
-                (row, product.row_count, tile.rows),
-                (column, product.column_count, tile.columns),
-            )
+        def element(own: PrimExpression, i: PrimExpression, j: PrimExpression) -> tirx.Stmt:
+            own_row = (self._rows, self._rows.nth(row, i))
+            own_column = (self._columns, self._columns.nth(column, j))
+            point = self._point(own_row, own_column)
+            accumulator = {reduction.accumulator: self._accumulators[(own,)]}
+            value = substituted(reduction.epilogue, point | accumulator)
+            indices = [substituted(index, point) for index in reduction.indices]
+            edges = (side.limit(position) for side, position in (own_row, own_column))
+            limits = launch.limits(self._batch_limit, *edges)
             return launch.guarded(limits, tirx.BufferStore(reduction.target, value, indices))
 
         return self._elements(element)
 
-    def _elements(self, body: Callable[[PrimExpression, PrimExpression], Statement]) -> Statement:
-        """The body for each element of a thread, unrolled."""
+    def _point(self, *positions: tuple[_Side, PrimExpression]) -> dict[tirx.Var, PrimExpression]:
+        """The values of the axes of the batch, and of sides at positions in the tile."""
+        point = launch.point(self._product.batches, self._batch)
+        for side, position in positions:
+            point |= launch.point(side.axes, side.index(position))
+        return point
+
+    @property
+    def _batch_limit(self) -> tuple[PrimExpression, sizes.Extent, int]:
+        return self._batch, launch.size(self._product.batches), 1
+
+    def _elements(self, body: Callable[[Index, Index, Index], tirx.Stmt]) -> tirx.Stmt:
+        """The body for each element of a thread, unrolled: its number, its row, its column."""
+        columns = self._tile.thread_columns
+
+        def row(i: PrimExpression) -> tirx.Stmt:
+            return self._unrolled(columns, lambda j: body(i * _number(columns, i) + j, i, j))
+
+        return self._unrolled(self._tile.thread_rows, row)
+
+    def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
+        return emit.loop(count, body, name="u", kind=tirx.ForKind.UNROLLED, dtype=self._dtype)
+
+    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
+        """The body for the position of each thread in its block; neighbours are in one row."""
         tile = self._tile
-        return self._unrolled(
-            tile.thread_rows,
-            lambda i: self._unrolled(tile.thread_columns, lambda j: body(i, j)),
-        )
+        counts = [tile.row_threads, tile.column_threads]
 
-    def _unrolled(self, count: int, body: launch.Body) -> Statement:
-        kind = tirx.ForKind.UNROLLED
-        return emit.loop(count, body, name="u", kind=kind, dtype=self._dtype)
+        def own(thread: PrimExpression) -> tirx.Stmt:
+            row, column = emit.decoded(thread, counts, self._dtype)
+            return body(row, column)
 
-    def _phase(self, body: launch.Body) -> Statement:
-        return launch.threads(self._tile.threads, body, self._dtype)
-
-    def _row_and_column(self, thread: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
-        """Where a thread is in its block; neighbours are in one row."""
-        counts = [self._tile.row_threads, self._tile.column_threads]
-        row, column = emit.decoded(thread, counts, self._dtype)
-        return row, column
-
-    def _nth_row(self, row: PrimExpression, i: PrimExpression) -> PrimExpression:
-        """The rows of a thread lie apart, so that the threads of a warp read neighbours."""
-        return i * self._number(self._tile.row_threads) + row
-
-    def _nth_column(self, column: PrimExpression, j: PrimExpression) -> PrimExpression:
-        return j * self._number(self._tile.column_threads) + column
-
-    def _total(self, i: PrimExpression, j: PrimExpression) -> PrimExpression:
-        return i * self._number(self._tile.thread_columns) + j
-
-    def _values(
-        self, axes: Sequence[Axis], number: PrimExpression
-    ) -> dict[tirx.Var, PrimExpression]:
-        """The values of axes at the point that has a number."""
-        point = emit.decoded(number, [axis.extent for axis in axes], self._dtype)
-        return {axis.var: index for axis, index in zip(axes, point, strict=True)}
-
-    def _number(self, value: sizes.Extent) -> PrimExpression:
-        return sizes.number(value, self._dtype)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Side:
-    """The rows or columns of a tile: their axes and number, the first one, and how many it has."""
-
-    axes: Sequence[Axis]
-    count: sizes.Extent
-    first: PrimExpression
-    length: int
+        return launch.threads(tile.threads, own, self._dtype)
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
@@ -297,6 +293,10 @@ def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
 
 def _sizes(reduction: Reduction, product: MatrixProduct) -> tiles.Sizes:
     groups = (product.batches, product.rows, product.columns, product.steps)
-    batches, rows, columns, steps = map(extent_product, groups)
     dynamic = not all(axis.is_known for group in groups for axis in group)
+    batches, rows, columns, steps = map(extent_product, groups)
     return tiles.Sizes(batches, rows, columns, steps, bits_of(reduction.dtype) // 8, dynamic)
+
+
+def _number(value: int, like: PrimExpression) -> PrimExpression:
+    return tirx.const(value, dtype_of(like))

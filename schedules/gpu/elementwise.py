@@ -8,22 +8,21 @@ indices need no division.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from tvm import tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap, stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined, is_costly_to_repeat
-from tvm_nnef.schedules.analysis.merging import merge_axes
+from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, inlined, is_costly_to_repeat
+from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES, GpuPlan, memory_cycles
+from tvm_nnef.schedules.gpu.plan import GpuPlan, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel, bits_of
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression, Statement
-
-NAME = "gpu.elementwise"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,36 +31,59 @@ class ElementwisePlan(GpuPlan):
 
     kept: tuple[Stage, ...]
 
-    @property
-    def strategy(self) -> str:
-        """The name of the strategy."""
-        return NAME
+    strategy: ClassVar[str] = "gpu.elementwise"
 
     @property
     def cost(self) -> float:
         """The estimated time in cycles."""
         moved = memory_cycles(self.kernel.stages, self.kernel, self.machine)
-        return len(self.kept) * LAUNCH_CYCLES + moved
+        return len(self.kept) * self.machine.launch_cycles + moved
 
     def decisions(self) -> Mapping[str, int | str]:
         """Threads of a block and elements of a thread."""
-        vectors = [self._copy(stage).lanes for stage in self.kept]
-        return {"threads": self.machine.usual_threads, "vector": "/".join(map(str, vectors))}
+        vectors = [str(_lanes(self._merged(stage), self.machine)) for stage in self.kept]
+        return {"threads": self.machine.usual_threads, "vector": "/".join(vectors)}
 
     @property
-    def allocated(self) -> Sequence[Buffer]:
+    def allocated(self) -> Sequence[tirx.Buffer]:
         """The kept stages that are no results."""
-        results = self.kernel.results
-        return [stage.buffer for stage in self.kept if stage not in results]
+        return [stage.buffer for stage in self.kept if stage not in self.kernel.results]
 
-    def statement(self) -> Statement:
+    def statement(self) -> tirx.Stmt:
         """The launches."""
-        return emit.sequence([self._copy(stage).statement() for stage in self.kept])
+        return emit.sequence([self._launch(self._merged(stage)) for stage in self.kept])
 
-    def _copy(self, stage: Stage) -> _Copy:
+    def _merged(self, stage: Stage) -> Merged:
+        """The axes, the value and the stored element of a stage, neighbouring axes merged."""
+        dtype = self.kernel.index_type
         inside = {s.buffer: s for s in self.kernel.stages if s not in self.kept}
         value = inlined(stage.value, inside, stage.axes)
-        return _Copy.of(stage, value, self.kernel.index_type, self.machine)
+        unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.is_unit}
+        axes = [axis for axis in stage.axes if not axis.is_unit]
+        stored = stage.buffer[tuple(unit.get(axis.var, axis.var) for axis in stage.axes)]
+        return merge_axes(axes, (substituted(value, unit), stored), dtype)
+
+    def _launch(self, merged: Merged) -> tirx.Stmt:
+        axes, dtype = merged.axes, self.kernel.index_type
+        value, stored = merged.expressions
+        assert isinstance(stored, TensorLoad)
+
+        def element(point: launch.Point) -> tirx.Stmt:
+            indices = [substituted(index, point) for index in stored.indices]
+            return tirx.BufferStore(stored.source, substituted(value, point), indices)
+
+        def vector(point: launch.Point) -> tirx.Stmt:
+            first = point[axes[-1].var] * tirx.const(lanes, dtype)
+            return emit.vector(
+                first, lanes, lambda index: element({**point, axes[-1].var: index}), dtype
+            )
+
+        lanes, threads = _lanes(merged, self.machine), self.machine.usual_threads
+        if lanes == 1:
+            return emit.sequence([*merged.views, launch.elements(axes, threads, element, dtype)])
+        vectors = replace(axes[-1], extent=sizes.quotient(axes[-1].extent, lanes))
+        copy = launch.elements((*axes[:-1], vectors), threads, vector, dtype)
+        return emit.sequence([*merged.views, copy])
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ElementwisePlan | None:
@@ -73,69 +95,16 @@ def match(kernel: Kernel, machine: GpuModel) -> ElementwisePlan | None:
     return ElementwisePlan(kernel, machine, kept)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Copy:
-    """``target = value`` over axes, as many elements a thread as there are ``lanes``."""
-
-    axes: tuple[Axis, ...]
-    value: PrimExpression
-    target: BUFFER_LOAD
-    views: tuple[Statement, ...]
-    lanes: int
-    threads: int
-    dtype: str
-
-    @staticmethod
-    def of(stage: Stage, value: PrimExpression, dtype: str, machine: GpuModel) -> _Copy:
-        """The loops of a stage with a value."""
-        unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.is_unit}
-        axes = [axis for axis in stage.axes if not axis.is_unit]
-        target = stage.buffer[tuple(unit.get(axis.var, axis.var) for axis in stage.axes)]
-        merged = merge_axes(axes, (substituted(value, unit), target), dtype)
-        value, stored = merged.expressions
-        assert isinstance(stored, BUFFER_LOAD)
-        lanes = _lanes(merged.axes, value, stage.dtype, machine)
-        return _Copy(merged.axes, value, stored, merged.views, lanes, machine.usual_threads, dtype)
-
-    def statement(self) -> Statement:
-        """The launch."""
-        total = sizes.product(axis.extent for axis in self.axes)
-        groups = sizes.quotient(total, self.lanes)
-        copy = launch.elements(groups, self.threads, self._group, self.dtype)
-        return emit.sequence([*self.views, copy])
-
-    def _group(self, number: PrimExpression) -> Statement:
-        """The elements of one thread."""
-
-        def element(lane: PrimExpression) -> Statement:
-            return self._element([*point[:-1], point[-1] * width + lane])
-
-        extents = [axis.extent for axis in self.axes]
-        if self.lanes == 1:
-            return self._element(emit.decoded(number, extents, self.dtype))
-        width = tirx.const(self.lanes, self.dtype)
-        extents[-1] = sizes.quotient(extents[-1], self.lanes)
-        point = emit.decoded(number, extents, self.dtype)
-        kind = tirx.ForKind.VECTORIZED
-        return emit.loop(self.lanes, element, name="lane", kind=kind, dtype=self.dtype)
-
-    def _element(self, point: Sequence[PrimExpression]) -> Statement:
-        here = {axis.var: index for axis, index in zip(self.axes, point, strict=True)}
-        indices = [substituted(index, here) for index in self.target.indices]
-        return tirx.BufferStore(self.target.source, substituted(self.value, here), indices)
-
-
-def _lanes(axes: Sequence[Axis], value: PrimExpression, dtype: str, machine: GpuModel) -> int:
-    """The neighbours that a thread loads and stores as vectors; 1 if some access is not even."""
-    types = {dtype, *(str(load.source.dtype) for load in loads(value))}
-    if not axes or len(types) > 1 or dtype not in _VECTOR_TYPES or not is_cheap(value):
+def _lanes(merged: Merged, machine: GpuModel) -> int:
+    """The neighbours that a thread loads and stores as vectors; 1 if an access is not even."""
+    value, stored = merged.expressions
+    accesses = [*loads(value), *loads(stored)]
+    (dtype, *others) = {str(load.source.dtype) for load in accesses}
+    if not merged.axes or others or dtype not in _VECTOR_TYPES or not is_cheap(value):
         return 1
-    lanes = machine.lanes(bits_of(dtype))
-    inner = axes[-1]
-    if not sizes.is_divisible(inner.extent, lanes):
-        return 1
-    even = all(stride_of(load, inner.var) in (0, 1) for load in loads(value))
-    return lanes if even else 1
+    inner, lanes = merged.axes[-1], machine.lanes(bits_of(dtype))
+    even = all(stride_of(load, inner.var) in (0, 1) for load in accesses)
+    return lanes if even and sizes.is_divisible(inner.extent, lanes) else 1
 
 
 _VECTOR_TYPES = ("float32", "int32")

@@ -1,73 +1,182 @@
-"""What schedules any function at all, for kernels that are not made of stages.
+"""What schedules functions that are not made of stages: correct for all of them.
 
-Of blocks each element of the result gets a thread, by primitives of TVM. Loops that have an order
-run on one thread.
+Each loop nest is a launch. Its independent steps are threads: those along the spatial iterators of
+a block, or along the independent dimensions of loops that have an order
+(:mod:`~tvm_nnef.schedules.analysis.dependences`). The other loops run inside of a thread. Functions
+of another form run on one thread.
 """
 
 from __future__ import annotations
 
-import tvm
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 import tvm_ffi
-from tvm import IRModule, s_tir, tirx
+from tvm import s_tir, tirx
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS
-from tvm_nnef.schedules.empty_reductions import with_first_values
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
+from tvm_nnef.schedules.analysis.expressions import mentions, nodes, substituted
+from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, Statement, with_own_symbols
-
-NAME = "gpu.fallback"
-SEQUENTIAL = "gpu.sequential"
+from tvm_nnef.schedules.plan import Plan
+from tvm_nnef.tvm_support.compat import PrimFunction, dtype_of, with_opaque_body
 
 
-def apply(function: PrimFunction, machine: GpuModel) -> tuple[PrimFunction, str]:
-    """The function with bound loops, and ``NAME`` or ``SEQUENTIAL``."""
-    function = with_first_values(function)
-    try:
-        made, name = _bound(function, machine.usual_threads), NAME
-    except (s_tir.ScheduleError, tvm.error.InternalError, ValueError):
-        made, name = _on_one_thread(function), SEQUENTIAL
-    return made.with_attr(EXACT_BUFFERS, 1), name
+def match(function: PrimFunction, machine: GpuModel) -> Plan:
+    """The plan for any function."""
+    steps = _steps_of_blocks(function)
+    if steps is not None:
+        return FallbackPlan(machine.usual_threads, tuple(steps))
+    nests = read_nests(function)
+    buffers = [] if nests is None else [b for n in nests for b in nodes(n.body, tirx.AllocBuffer)]
+    if nests is None or not all(sizes.is_known(sizes.elements(each.buffer)) for each in buffers):
+        return OneThreadPlan()
+    groups = [_steps_of_nests(*group) for group in grouped(nests)]
+    return FallbackPlan(machine.usual_threads, tuple(groups), is_ordered=True)
 
 
-def _bound(function: PrimFunction, threads: int) -> PrimFunction:
-    """The function with the loops over elements of each block bound; ValueError for other loops."""
-    sch = s_tir.Schedule(IRModule({"main": with_own_symbols(function)}))
-    for handle in sch.get_child_blocks(sch.get_sblock("root")):
-        block, loops = sch.get(handle), sch.get_loops(handle)
-        inner: list[Statement] = []
-        tvm_ffi.structural_walk(block.body, (tirx.For, inner.append))
-        if inner or len(loops) != len(block.iter_vars):
-            raise ValueError("the loops of a block have an order")
-        pairs = list(zip(loops, block.iter_vars, strict=True))
-        spatial = [loop for loop, each in pairs if each.iter_type == tirx.IterVar.DataPar]
-        reduced = [loop for loop in loops if loop not in spatial]
-        spatial = spatial or [sch.add_unit_loop(handle)]
-        sch.reorder(*spatial, *reduced)
-        outer, own = sch.split(sch.fuse(*spatial), [None, threads])
-        sch.bind(outer, launch.BLOCK)
-        sch.bind(own, launch.THREAD)
-        if reduced and block.init is not None:
-            sch.decompose_reduction(handle, reduced[0])
-    made: PrimFunction = sch.mod["main"].without_attr("global_symbol")
-    return made
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """The independent steps of a loop nest: one for each point of ``axes``."""
+
+    axes: tuple[Axis, ...]
+    body: Callable[[launch.Point], tirx.Stmt]
+    dtype: str
+
+    def statement(self, threads: int) -> tirx.Stmt:
+        """The launch, with a thread for each step."""
+        return launch.elements(self.axes, threads, self.body, self.dtype)
 
 
-def _on_one_thread(function: PrimFunction) -> PrimFunction:
-    """The function as the work of one thread; its buffers lie in the memory of the GPU."""
-    lifted: list[Buffer] = []
+@dataclass(frozen=True, slots=True)
+class FallbackPlan(Plan):
+    """A launch for each loop nest; ``is_ordered`` if steps of a thread read what others wrote."""
 
-    def without_buffers(block: s_tir.SBlock) -> s_tir.SBlock:
-        lifted.extend(block.alloc_buffers)
-        heads = (block.iter_vars, block.reads, block.writes, block.name_hint)
-        return s_tir.SBlock(*heads, block.body, block.init, annotations=block.annotations)
+    threads: int
+    launches: tuple[Steps, ...]
+    is_ordered: bool = False
 
-    def without_allocation(allocation: tirx.AllocBuffer) -> Statement:
-        lifted.append(allocation.buffer)
-        return tirx.Evaluate(tirx.const(0, "int32"))
+    cost: ClassVar[float] = float("inf")
 
-    rewrites = [(s_tir.SBlock, without_buffers), (tirx.AllocBuffer, without_allocation)]
-    body = tvm_ffi.structural_map(function.body, rewrites, order="post")
-    launched = launch.blocks(1, lambda _: launch.threads(1, lambda _: body, "int32"), "int32")
-    root = s_tir.SBlock([], [], [], "root", launched, alloc_buffers=lifted)
-    return function.with_body(s_tir.SBlockRealize([], True, root))
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy."""
+        return "gpu.sequential" if self.is_ordered else "gpu.fallback"
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The number of dimensions along which the steps of each launch are threads."""
+        dimensions = "/".join(str(len(each.axes)) for each in self.launches)
+        return {"threads": self.threads, "parallel dimensions": dimensions}
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function with its loops bound to blocks and threads."""
+        body = emit.sequence([each.statement(self.threads) for each in self.launches])
+        written = {store.buffer for store in nodes(body, tirx.BufferStore)}
+        results = [parameter for parameter in function.params if parameter in written]
+        blocks = nodes(function.body, s_tir.SBlock)
+        allocated = [buffer for block in blocks for buffer in block.alloc_buffers]
+        return with_opaque_body(function, results, allocated, body)
+
+
+@dataclass(frozen=True, slots=True)
+class OneThreadPlan(Plan):
+    """A function as the work of one thread; its buffers are in the memory of the GPU."""
+
+    strategy: ClassVar[str] = "gpu.one_thread"
+    cost: ClassVar[float] = float("inf")
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """Nothing is decided."""
+        return {}
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function in a launch of one thread."""
+        lifted: list[tirx.Buffer] = []
+
+        def without_buffers(block: s_tir.SBlock) -> s_tir.SBlock:
+            lifted.extend(block.alloc_buffers)
+            heads = (block.iter_vars, block.reads, block.writes, block.name_hint)
+            return s_tir.SBlock(*heads, block.body, block.init, annotations=block.annotations)
+
+        def without_allocation(allocation: tirx.AllocBuffer) -> tirx.Stmt:
+            lifted.append(allocation.buffer)
+            return tirx.Evaluate(tirx.const(0, "int32"))
+
+        rewrites = [(s_tir.SBlock, without_buffers), (tirx.AllocBuffer, without_allocation)]
+        body = tvm_ffi.structural_map(function.body, rewrites, order="post")
+        launched = launch.blocks(1, lambda _: launch.threads(1, lambda _: body, "int32"), "int32")
+        root = s_tir.SBlock([], [], [], "root", launched, alloc_buffers=lifted)
+        made = function.with_body(s_tir.SBlockRealize([], True, root))
+        return made.with_attr(EXACT_BUFFERS, 1)
+
+
+def _steps_of_blocks(function: PrimFunction) -> list[Steps] | None:
+    """The steps of the blocks of a function; None if it has other statements."""
+    root = function.body
+    if not isinstance(root, s_tir.SBlockRealize):
+        return None
+    body = root.block.body
+    found = [*map(_steps_of_block, body.seq if isinstance(body, tirx.SeqStmt) else [body])]
+    known = [steps for steps in found if steps is not None]
+    return known if len(known) == len(found) else None
+
+
+def _steps_of_block(nest: tirx.Stmt) -> Steps | None:
+    """The points of the loops that only spatial iterators of a block depend on."""
+    axes: list[Axis] = []
+    while isinstance(nest, tirx.For):
+        start, extent = nest.min, sizes.extent(nest.extent)
+        outer = [axis.var for axis in axes]
+        dynamic = not sizes.is_known(extent) and mentions(extent, outer)
+        if not isinstance(start, tirx.IntImm) or start.value or dynamic:
+            return None
+        axes.append(Axis(nest.loop_var, extent))
+        nest = nest.body
+    if not isinstance(nest, s_tir.SBlockRealize):
+        return None
+    block, predicate = nest.block, nest.predicate
+    inside = nodes(block.body, tirx.For, tirx.While, s_tir.SBlock, tirx.AllocBuffer)
+    if inside or len(block.alloc_buffers):
+        return None
+    iterators = [each.var for each in block.iter_vars]
+    reduced = [
+        axis
+        for axis in axes
+        for iterator, value in zip(block.iter_vars, nest.iter_values, strict=True)
+        if iterator.iter_type != tirx.IterVar.DataPar and mentions(value, [axis.var])
+    ]
+
+    def at(statement: tirx.Stmt, point: launch.Point) -> tirx.Stmt:
+        values = [substituted(value, point) for value in nest.iter_values]
+        return substituted(statement, dict(zip(iterators, values, strict=True)))
+
+    def step(point: launch.Point) -> tirx.Stmt:
+        def combined(inner: launch.Point) -> tirx.Stmt:
+            return tirx.IfThenElse(substituted(predicate, inner), at(block.body, inner), None)
+
+        first = [] if block.init is None else [at(block.init, point)]
+        return emit.sequence([*first, launch.serial(reduced, combined, point)])
+
+    spatial = tuple(axis for axis in axes if axis not in reduced)
+    return Steps(spatial, step, dtype_of(axes[0].var) if axes else "int64")
+
+
+def _steps_of_nests(nests: Sequence[Nest], dimensions: Mapping[int, sizes.Extent]) -> Steps:
+    """The points of the dimensions that ordered loop nests share."""
+    dtype = dtype_of(next(iter(nests[0].loops)))
+    axes = {number: Axis(tirx.Var("i", dtype), size) for number, size in dimensions.items()}
+
+    def ordered(nest: Nest, point: launch.Point) -> tirx.Stmt:
+        known = nest.at({number: point[axis.var] for number, axis in axes.items()})
+        inner = [Axis(var, extent) for var, extent in nest.loops.items() if var not in known]
+        return launch.serial(inner, lambda at: substituted(nest.body, at), known)
+
+    def step(point: launch.Point) -> tirx.Stmt:
+        return emit.sequence([ordered(nest, point) for nest in nests])
+
+    return Steps(tuple(axes.values()), step, dtype)

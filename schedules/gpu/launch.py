@@ -1,4 +1,4 @@
-"""Loops bound to the blocks and threads of a GPU: extents and functions of an index in, loops out.
+"""Loops bound to the blocks and threads of a GPU: sizes and functions of an index in, loops out.
 
 A launch is a loop over blocks, which holds any number of phases: loops over the threads of the
 block. What one phase writes to shared memory the next ones read, after a barrier that TVM inserts.
@@ -9,41 +9,47 @@ dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, dtype_of
+from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 BLOCK = "blockIdx.x"
 THREAD = "threadIdx.x"
 
-Body = Callable[[PrimExpression], Statement]
-"""Makes the statement for an index."""
+Point: TypeAlias = Mapping[tirx.Var, PrimExpression]
+"""The values of axes."""
 
-AtPoint = Callable[[Mapping[tirx.Var, PrimExpression]], Statement]
-"""Makes the statement for values of variables."""
+AtPoint: TypeAlias = Callable[[Point], tirx.Stmt]
+"""Returns the statement for a point."""
+
+Limit: TypeAlias = "tuple[PrimExpression, sizes.Extent]"
+"""An index and what it has to be below."""
 
 
-def blocks(count: sizes.Extent, body: Body, dtype: str) -> Statement:
-    """The body for each block; a dynamic number of blocks is at least 1, as CUDA wants it."""
+def blocks(count: sizes.Extent, body: emit.Body, dtype: str) -> tirx.Stmt:
+    """The body for each block; a dynamic number of blocks is at least 1, as CUDA requires."""
     if not sizes.is_known(count):
         count = tirx.max(count, tirx.const(1, dtype))
     return emit.loop(count, body, name="block", dtype=dtype, thread=BLOCK)
 
 
-def threads(count: int, body: Body, dtype: str) -> Statement:
+def threads(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
     """A phase: the body for each thread of a block."""
     return emit.loop(count, body, name="thread", dtype=dtype, thread=THREAD)
 
 
-def elements(total: sizes.Extent, count: int, body: Body, dtype: str) -> Statement:
-    """A launch with a thread for each of ``total`` elements, ``count`` threads in a block."""
+def elements(axes: Sequence[Axis], count: int, body: AtPoint, dtype: str) -> tirx.Stmt:
+    """A launch with a thread for each point of some axes, ``count`` threads in a block."""
+    total = size(axes)
 
-    def element(block: PrimExpression, thread: PrimExpression) -> Statement:
+    def element(block: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
         number = block * tirx.const(count, dtype) + thread
-        return guarded(limits((number, total, count)), body(number))
+        return guarded(limits((number, total, count)), body(point(axes, number)))
 
     return blocks(
         sizes.quotient_above(total, count),
@@ -52,8 +58,27 @@ def elements(total: sizes.Extent, count: int, body: Body, dtype: str) -> Stateme
     )
 
 
-Limit = tuple[PrimExpression, sizes.Extent]
-"""An index and what it has to be below."""
+def size(axes: Sequence[Axis]) -> sizes.Extent:
+    """The number of points of some axes."""
+    return sizes.product(axis.extent for axis in axes)
+
+
+def point(axes: Sequence[Axis], number: PrimExpression) -> dict[tirx.Var, PrimExpression]:
+    """The point of some axes that has a number."""
+    indices = emit.decoded(number, [axis.extent for axis in axes], dtype_of(number))
+    return {axis.var: index for axis, index in zip(axes, indices, strict=True)}
+
+
+def serial(axes: Sequence[Axis], body: AtPoint, outer: Point) -> tirx.Stmt:
+    """Serial loops over axes; the body gets their values and those of the outer ones."""
+    if not axes:
+        return body(outer)
+    first, *rest = axes
+
+    def step(index: PrimExpression) -> tirx.Stmt:
+        return serial(rest, body, {**outer, first.var: index})
+
+    return emit.loop(first.extent, step, name="step", dtype=dtype_of(first.var))
 
 
 def limits(*indices: tuple[PrimExpression, sizes.Extent, int]) -> list[Limit]:
@@ -70,28 +95,28 @@ def within(indices: Sequence[Limit]) -> PrimExpression:
     return tirx.all(*tests)
 
 
-def guarded(indices: Sequence[Limit], body: Statement) -> Statement:
+def guarded(indices: Sequence[Limit], body: tirx.Stmt) -> tirx.Stmt:
     """The body if each index is below its limit."""
     return tirx.IfThenElse(within(indices), body, None) if indices else body
 
 
-def strided(total: sizes.Extent, count: int, first: PrimExpression, body: Body) -> Statement:
+def strided(total: sizes.Extent, count: int, first: PrimExpression, body: emit.Body) -> tirx.Stmt:
     """The body for the elements ``first``, ``first + count``, ... below ``total``."""
     dtype = dtype_of(first)
     exact = sizes.is_divisible(total, count)
 
-    def step(number: PrimExpression) -> Statement:
+    def step(number: PrimExpression) -> tirx.Stmt:
         index = number * tirx.const(count, dtype) + first
         return body(index) if exact else guarded([(index, total)], body(index))
 
     return emit.loop(sizes.quotient_above(total, count), step, name="step", dtype=dtype)
 
 
-def shared(size: int, dtype: str, name: str) -> Buffer:
+def shared(elements: int, dtype: str, name: str) -> tirx.Buffer:
     """A buffer that the threads of a block share."""
-    return tirx.decl_buffer((size,), dtype, name, scope="shared")
+    return tirx.decl_buffer((elements,), dtype, name, scope="shared")
 
 
-def local(size: int, dtype: str, name: str) -> Buffer:
+def local(elements: int, dtype: str, name: str) -> tirx.Buffer:
     """A buffer of each thread, in registers if its indices are static."""
-    return tirx.decl_buffer((size,), dtype, name, scope="local")
+    return tirx.decl_buffer((elements,), dtype, name, scope="local")

@@ -1,30 +1,59 @@
-"""A sum of products as a product of matrices: which axes are its rows, columns, batches and steps.
+"""A kernel with one reduction as GPU strategies read it, and sums of products as matrix products.
 
-Input: a reduction in normal form. Output: a :class:`MatrixProduct`, or None for other reductions.
-Nothing is asked of the indices: a convolution is such a product whose left or right matrix is read
-through windows, and a padding is a condition in a factor.
+What a reduction reads is computed while it is loaded: paddings and relayouts become part of the
+expression that is combined, as loads are guarded on a GPU in any case. Of a matrix product nothing
+is required of the indices: in a convolution one matrix is read through windows, and a padding is a
+condition in a factor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm import tirx
+from tvm.ir import Call
 
-from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
-from tvm_nnef.schedules.analysis.expressions import loads, mentions
-from tvm_nnef.schedules.analysis.kernel import Axis
+from tvm_nnef.schedules.analysis.expressions import (
+    LONGEST_EXPRESSION,
+    loads,
+    mentions,
+    nodes,
+    size,
+)
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, inlined
 from tvm_nnef.schedules.analysis.padding import is_zero
 from tvm_nnef.schedules.analysis.reducers import SUM
-from tvm_nnef.schedules.analysis.reduction import Reduction, with_groups
-from tvm_nnef.tvm_support.compat import PrimExpression, choice_of
+from tvm_nnef.schedules.analysis.reduction import Reduction, read_reduction, with_groups
+from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, is_conditional
+
+_REPEATED = 4
+"""A value that calls functions is computed so many times rather than stored and loaded."""
+
+
+def inlined_reduction(kernel: Kernel) -> Reduction | None:
+    """The normal form of a kernel with one reduction and no other launch; None for others."""
+    reductions = [stage for stage in kernel.stages if stage.reduced]
+    if len(reductions) != 1 or len(kernel.results) != 1:
+        return None
+    (stage,) = reductions
+    before = kernel.stages[: kernel.stages.index(stage)]
+    for each in before:
+        calls = not all(map(is_conditional, nodes(each.value, Call)))
+        if calls and loads(stage.value, each.buffer) and stage.work > _REPEATED * each.work:
+            return None
+    whole = replace(stage, value=inlined(stage.value, {each.buffer: each for each in before}))
+    if size(whole.value) > LONGEST_EXPRESSION:
+        return None
+    stages = tuple(whole if each is stage else each for each in kernel.stages)
+    found = read_reduction(replace(kernel, stages=stages))
+    return None if found is None or found.copies or found.borders else found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixProduct:
-    """``total[batch, row, column] += left(batch, row, step) * right(batch, step, column)``.
+    """``result[batch, row, column] += left(batch, row, step) * right(batch, step, column)``.
 
     The last of the ``columns`` is the axis along which the result is stored contiguously. Products
     for which the ``guard`` does not hold are 0, whatever the factors are; it depends on what the
@@ -39,31 +68,14 @@ class MatrixProduct:
     right: PrimExpression
     guard: PrimExpression | None = None
 
-    @property
-    def row_count(self) -> sizes.Extent:
-        """The rows of a batch."""
-        return _count(self.rows)
-
-    @property
-    def column_count(self) -> sizes.Extent:
-        """The columns of a batch."""
-        return _count(self.columns)
-
-    @property
-    def step_count(self) -> sizes.Extent:
-        """The products in a sum."""
-        return _count(self.steps)
-
-    @property
-    def batch_count(self) -> sizes.Extent:
-        """The batches."""
-        return _count(self.batches)
-
 
 def read_product(reduction: Reduction, index_type: str) -> tuple[Reduction, MatrixProduct] | None:
     """A reduction, its axes divided into groups, as a product of matrices; None for other kinds."""
     reduction = with_groups(reduction, index_type, reduction.axes)
-    term, guard = _guarded(reduction.term)
+    choice = choice_of(reduction.term)
+    term, guard = reduction.term, None
+    if choice is not None and is_zero(choice[2]):
+        guard, term = choice[:2]
     if reduction.reducer is not SUM or not isinstance(term, tirx.Mul):
         return None
     axes = reduction.axes
@@ -73,23 +85,16 @@ def read_product(reduction: Reduction, index_type: str) -> tuple[Reduction, Matr
     moving = [a for a in axes if not a.is_unit and a not in batches]
     if not moving or not all(_uses(side, reduction.reduced) for side in (term.a, term.b)):
         return None
-    swapped = moving[-1] in first
-    rows, columns = (second, first) if swapped else (first, second)
-    left, right = (term.b, term.a) if swapped else (term.a, term.b)
-    if guard is not None and _uses(guard, rows):
-        rows, columns, left, right = columns, rows, right, left
-        if _uses(guard, rows):
+    sides = [(first, term.a), (second, term.b)]
+    if moving[-1] in first:
+        sides.reverse()
+    if guard is not None and _uses(guard, sides[0][0]):
+        sides.reverse()
+        if _uses(guard, sides[0][0]):
             return None
-    sides = tuple(batches), tuple(rows), tuple(columns)
-    return reduction, MatrixProduct(*sides, reduction.reduced, left, right, guard)
-
-
-def _guarded(term: PrimExpression) -> tuple[PrimExpression, PrimExpression | None]:
-    """A product and the condition under which it is not 0."""
-    choice = choice_of(term)
-    if choice is None or not is_zero(choice[2]):
-        return term, None
-    return choice[1], choice[0]
+    (rows, left), (columns, right) = sides
+    groups = tuple(batches), tuple(rows), tuple(columns), reduction.reduced
+    return reduction, MatrixProduct(*groups, left, right, guard)
 
 
 def runs_along(factor: PrimExpression, axes: Sequence[Axis], others: Sequence[Axis]) -> bool:
@@ -103,7 +108,3 @@ def runs_along(factor: PrimExpression, axes: Sequence[Axis], others: Sequence[Ax
 
 def _uses(side: PrimExpression, axes: Sequence[Axis]) -> list[Axis]:
     return [axis for axis in axes if mentions(side, [axis.var])]
-
-
-def _count(axes: Sequence[Axis]) -> sizes.Extent:
-    return sizes.product(axis.extent for axis in axes)

@@ -1,4 +1,4 @@
-"""Kernels of several reductions or results that no strategy takes as a whole, one part at a time.
+"""Kernel fission: kernels of several reductions or results that no strategy takes as a whole.
 
 Each part computes one buffer with a plan of its own, and what it reads element by element.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tvm import tirx
 
 from tvm_nnef.schedules import emit
-from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size
+from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, is_costly_to_repeat, stages_inside
-from tvm_nnef.schedules.gpu.plan import GpuPlan
+from tvm_nnef.schedules.gpu.plan import GpuPlan, inlined_lengths
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import Buffer, Statement
-
-NAME = "gpu.parts"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,12 +23,9 @@ class PartsPlan(GpuPlan):
     """Plans that are launched one after the other."""
 
     parts: tuple[GpuPlan, ...]
-    between: tuple[Buffer, ...]
+    between: tuple[tirx.Buffer, ...]
 
-    @property
-    def strategy(self) -> str:
-        """The name of the strategy."""
-        return NAME
+    strategy: ClassVar[str] = "gpu.parts"
 
     @property
     def cost(self) -> float:
@@ -40,11 +37,11 @@ class PartsPlan(GpuPlan):
         return {str(number): f"({part})" for number, part in enumerate(self.parts)}
 
     @property
-    def allocated(self) -> Sequence[Buffer]:
+    def allocated(self) -> Sequence[tirx.Buffer]:
         """The buffers between parts, and those inside of them."""
         return [*self.between, *(buffer for part in self.parts for buffer in part.allocated)]
 
-    def statement(self) -> Statement:
+    def statement(self) -> tirx.Stmt:
         """The launches of all parts."""
         return emit.sequence([part.statement() for part in self.parts])
 
@@ -73,17 +70,14 @@ def _kept(kernel: Kernel) -> list[Stage]:
 
     Also what would make an expression too long if it were written out where it is read.
     """
-    kept: list[Stage] = []
-    lengths: dict[Buffer, int] = {}
-    for stage in kernel.stages:
-        own = size(stage.value) + sum(lengths.get(load.source, 0) for load in loads(stage.value))
-        is_kept = (
-            stage.reduced
+
+    def is_kept(stage: Stage, length: int) -> bool:
+        return (
+            bool(stage.reduced)
             or stage in kernel.results
-            or own > LONGEST_EXPRESSION // 4
+            or length > LONGEST_EXPRESSION // 4
             or is_costly_to_repeat(stage, kernel)
         )
-        if is_kept:
-            kept.append(stage)
-        lengths[stage.buffer] = 0 if is_kept else own
-    return kept
+
+    lengths = inlined_lengths(kernel, is_kept)
+    return [stage for stage, length in lengths.items() if is_kept(stage, length)]

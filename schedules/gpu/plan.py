@@ -1,20 +1,19 @@
-"""What plans for GPUs have in common, and how many cycles memory and arithmetic take."""
+"""What plans for GPUs have in common, and how many cycles memory takes."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tvm import tirx
+
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import loads
+from tvm_nnef.schedules.analysis.expressions import loads, size
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import Buffer, PrimFunction, Statement, with_opaque_body
-
-LAUNCH_CYCLES = 4000
-"""Cycles from one launch to the next one, about."""
+from tvm_nnef.tvm_support.compat import PrimFunction, with_opaque_body
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,11 +24,11 @@ class GpuPlan(Plan):
     machine: GpuModel
 
     @abstractmethod
-    def statement(self) -> Statement:
+    def statement(self) -> tirx.Stmt:
         """The launches."""
 
     @property
-    def allocated(self) -> Sequence[Buffer]:
+    def allocated(self) -> Sequence[tirx.Buffer]:
         """The buffers between launches, in the memory of the GPU."""
         return ()
 
@@ -49,3 +48,17 @@ def memory_cycles(stages: Iterable[Stage], kernel: Kernel, machine: GpuModel) ->
                 buffers[load.source] = bits_of(str(load.source.dtype))
     moved = sum(sizes.estimate(sizes.elements(each)) * bits / 8 for each, bits in buffers.items())
     return moved / (machine.memory_bytes * machine.multiprocessors)
+
+
+def inlined_lengths(kernel: Kernel, is_kept: Callable[[Stage, int], bool]) -> dict[Stage, int]:
+    """The size of the value of each stage, what it reads written out except for kept stages.
+
+    ``is_kept`` gets a stage and the size of its value.
+    """
+    lengths: dict[Stage, int] = {}
+    read: dict[tirx.Buffer, int] = {}
+    for stage in kernel.stages:
+        length = size(stage.value) + sum(read.get(load.source, 0) for load in loads(stage.value))
+        lengths[stage] = length
+        read[stage.buffer] = 0 if is_kept(stage, length) else length
+    return lengths

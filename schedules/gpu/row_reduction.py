@@ -9,28 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, loads, size, substituted
+from tvm_nnef.schedules.analysis.expressions import LONGEST_EXPRESSION, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, extent_product, inlined
-from tvm_nnef.schedules.analysis.reducers import PRODUCT, SUM, Reducer
+from tvm_nnef.schedules.analysis.reducers import Reducer
 from tvm_nnef.schedules.analysis.rows import rows_of, with_cheap_inside
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES, GpuPlan, memory_cycles
+from tvm_nnef.schedules.gpu.plan import GpuPlan, inlined_lengths, memory_cycles
 from tvm_nnef.schedules.machine import GpuModel
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression, Statement
-
-NAME = "gpu.row_reduction"
+from tvm_nnef.tvm_support.compat import PrimExpression
 
 _STEPS = 16
 """So many elements of a row a thread combines before more threads share the row."""
-
-_BARRIER_CYCLES = 40
-"""Cycles of a block for a barrier, about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,10 +38,7 @@ class RowReductionPlan(GpuPlan):
     row_threads: int
     block_rows: int
 
-    @property
-    def strategy(self) -> str:
-        """The name of the strategy."""
-        return NAME
+    strategy: ClassVar[str] = "gpu.row_reduction"
 
     @property
     def cost(self) -> float:
@@ -53,183 +47,166 @@ class RowReductionPlan(GpuPlan):
         reductions = [stage for stage in kernel.stages if stage.reduced]
         blocks = -(-extent_product(self.rows) // self.block_rows)
         levels = self.row_threads.bit_length() + 1
-        barriers = len(reductions) * levels * _BARRIER_CYCLES
+        barriers = len(reductions) * levels * machine.barrier_cycles
         waves = -(-blocks // (machine.multiprocessors * 4))
-        return LAUNCH_CYCLES + memory_cycles(kernel.stages, kernel, machine) + waves * barriers
+        moved = memory_cycles(kernel.stages, kernel, machine)
+        return machine.launch_cycles + moved + waves * barriers
 
     def decisions(self) -> Mapping[str, int | str]:
         """How rows are shared."""
         return {"row threads": self.row_threads, "block rows": self.block_rows}
 
-    @property
-    def _threads(self) -> int:
-        return self.row_threads * self.block_rows
-
-    def statement(self) -> Statement:
+    def statement(self) -> tirx.Stmt:
         """The launch."""
-        total = sizes.product(axis.extent for axis in self.rows)
-        count = sizes.quotient_above(total, self.block_rows)
-        return launch.blocks(count, self._block, self.kernel.index_type)
+        count = sizes.quotient_above(launch.size(self.rows), self.block_rows)
+        dtype = self.kernel.index_type
+        return launch.blocks(count, lambda block: _Block(self, block).statement(), dtype)
 
-    def _block(self, block: PrimExpression) -> Statement:
-        """All stages of the rows of one block, one after the other."""
-        held: dict[Buffer, Buffer] = {}
-        inside: dict[Buffer, Stage] = {}
-        statements: list[Statement] = []
-        for stage in self.kernel.stages:
+
+class _Block:
+    """Writes what one block computes: all stages of its rows, one after the other."""
+
+    def __init__(self, plan: RowReductionPlan, block: PrimExpression) -> None:
+        """Takes the plan and the number of the block."""
+        self._plan, self._block = plan, block
+        self._threads = plan.row_threads * plan.block_rows
+        self._results, self._dtype = plan.kernel.results, plan.kernel.index_type
+        self._partial: dict[tirx.Buffer, tirx.Buffer] = {}
+        self._inside: dict[tirx.Buffer, Stage] = {}
+
+    def statement(self) -> tirx.Stmt:
+        """The phases of all stages."""
+        phases = []
+        for stage in self._plan.kernel.stages:
+            value = inlined(stage.value, self._inside)
             if stage.reduced:
-                held[stage.buffer] = launch.shared(
-                    self._threads, stage.dtype, f"{stage.buffer.name}_partial"
-                )
-                statements += self._reduced(stage, block, held, inside)
-            elif stage in self.kernel.results:
-                statements.append(self._elements(stage, block, held, inside))
-            if not stage.reduced:
-                inside[stage.buffer] = stage
-        return emit.sequence(statements)
+                phases += self._reduced(stage, value)
+                continue
+            self._inside[stage.buffer] = stage
+            if stage in self._results:
+                phases.append(self._elements(stage, value))
+        return emit.sequence(phases)
 
-    def _reduced(
-        self,
-        stage: Stage,
-        block: PrimExpression,
-        held: Mapping[Buffer, Buffer],
-        inside: Mapping[Buffer, Stage],
-    ) -> list[Statement]:
+    def _reduced(self, stage: Stage, value: PrimExpression) -> list[tirx.Stmt]:
         """The phases that combine each row; the result is at the first thread of the row."""
-        partial = held[stage.buffer]
-        total, zero = launch.local(1, stage.dtype, "total"), tirx.const(0, "int32")
-        reducer = stage.reducer
-        assert stage.init is not None and reducer is not None
-        first = tirx.BufferStore(total, stage.init, [zero])
-        value = inlined(stage.value, inside)
+        partial = launch.shared(self._threads, stage.dtype, f"{stage.buffer.name}_partial")
+        accumulator, zero = launch.local(1, stage.dtype, "accumulator"), tirx.const(0, "int32")
+        reducer, init = stage.reducer, stage.init
+        assert init is not None and reducer is not None
 
-        def own(thread: PrimExpression) -> Statement:
-            row, lane = self._row_and_lane(thread)
-            here, limits = self._point(stage, block, row)
+        def own(thread: PrimExpression) -> tirx.Stmt:
+            def combined(point: launch.Point) -> tirx.Stmt:
+                read = self._read(value, point, thread)
+                total = reducer.combine(accumulator[(zero,)], read)
+                return tirx.BufferStore(accumulator, total, [zero])
 
-            def step(number: PrimExpression) -> Statement:
-                at = {**here, **_decoded(stage.reduced, number)}
-                read = self._read(substituted(value, at), held, row)
-                return tirx.BufferStore(total, reducer.combine(total[(zero,)], read), [zero])
-
-            count = sizes.product(axis.extent for axis in stage.reduced)
-            steps = launch.strided(count, self.row_threads, lane, step)
+            _, lane = self._row_and_lane(thread)
+            first = tirx.Select(lane < 1, init, reducer.identity(stage.dtype))
             return emit.sequence(
                 [
-                    tirx.AllocBuffer(total),
-                    first,
-                    launch.guarded(limits, steps),
-                    tirx.BufferStore(partial, total[(zero,)], [thread]),
+                    tirx.AllocBuffer(accumulator),
+                    tirx.BufferStore(accumulator, first, [zero]),
+                    self._steps(stage, stage.reduced, thread, combined),
+                    tirx.BufferStore(partial, accumulator[(zero,)], [thread]),
                 ]
             )
 
-        phases = [tirx.AllocBuffer(partial), self._phase(own), *self._tree(reducer, partial)]
-        if stage in self.kernel.results:
-            phases.append(self._phase(lambda thread: self._stored(stage, block, thread, partial)))
-        return phases
+        def stored(thread: PrimExpression) -> tirx.Stmt:
+            row, lane = self._row_and_lane(thread)
+            point, limits = self._point(stage, row)
+            indices = [point.get(axis.var, tirx.const(0, self._dtype)) for axis in stage.axes]
+            store = tirx.BufferStore(stage.buffer, partial[(thread,)], indices)
+            return launch.guarded([*limits, (lane, 1)], store)
 
-    def _tree(self, reducer: Reducer, partial: Buffer) -> list[Statement]:
+        self._partial[stage.buffer] = partial
+        phases = [tirx.AllocBuffer(partial), self._phase(own), *self._tree(reducer, partial)]
+        return [*phases, self._phase(stored)] if stage in self._results else phases
+
+    def _tree(self, reducer: Reducer, partial: tirx.Buffer) -> list[tirx.Stmt]:
         """The phases that combine what the threads of each row found."""
 
-        def level(width: int) -> launch.Body:
-            def combined(thread: PrimExpression) -> Statement:
+        def level(width: int) -> emit.Body:
+            def combined(thread: PrimExpression) -> tirx.Stmt:
                 _, lane = self._row_and_lane(thread)
-                both = reducer.combine(
-                    partial[(thread,)], partial[(thread + tirx.const(width, str(thread.ty)),)]
-                )
-                store = tirx.BufferStore(partial, both, [thread])
-                return launch.guarded([(lane, width)], store)
+                other = partial[(thread + tirx.const(width, self._dtype),)]
+                both = reducer.combine(partial[(thread,)], other)
+                return launch.guarded([(lane, width)], tirx.BufferStore(partial, both, [thread]))
 
             return combined
 
-        widths = [1 << n for n in range(self.row_threads.bit_length() - 1)]
+        widths = [1 << n for n in range(self._plan.row_threads.bit_length() - 1)]
         return [self._phase(level(width)) for width in reversed(widths)]
 
-    def _stored(
-        self, stage: Stage, block: PrimExpression, thread: PrimExpression, partial: Buffer
-    ) -> Statement:
-        """The result of each row, written by its first thread."""
-        row, lane = self._row_and_lane(thread)
-        here, limits = self._point(stage, block, row)
-        zero = tirx.const(0, self.kernel.index_type)
-        indices = [here.get(axis.var, zero) for axis in stage.axes]
-        store = tirx.BufferStore(stage.buffer, partial[(thread,)], indices)
-        return launch.guarded([*limits, (lane, 1)], store)
-
-    def _elements(
-        self,
-        stage: Stage,
-        block: PrimExpression,
-        held: Mapping[Buffer, Buffer],
-        inside: Mapping[Buffer, Stage],
-    ) -> Statement:
+    def _elements(self, stage: Stage, value: PrimExpression) -> tirx.Stmt:
         """The phase that computes a stage without reduction."""
-        inner = stage.axes[len(self.rows) :]
-        value = inlined(stage.value, inside)
 
-        def elements(thread: PrimExpression) -> Statement:
-            row, lane = self._row_and_lane(thread)
-            here, limits = self._point(stage, block, row)
+        def own(thread: PrimExpression) -> tirx.Stmt:
+            def element(point: launch.Point) -> tirx.Stmt:
+                read = self._read(value, point, thread)
+                return tirx.BufferStore(stage.buffer, read, [point[a.var] for a in stage.axes])
 
-            def step(number: PrimExpression) -> Statement:
-                at = {**here, **_decoded(inner, number)}
-                read = self._read(substituted(value, at), held, row)
-                return tirx.BufferStore(stage.buffer, read, [at[a.var] for a in stage.axes])
+            return self._steps(stage, stage.axes[len(self._plan.rows) :], thread, element)
 
-            count = sizes.product(axis.extent for axis in inner)
-            return launch.guarded(limits, launch.strided(count, self.row_threads, lane, step))
+        return self._phase(own)
 
-        return self._phase(elements)
+    def _steps(
+        self, stage: Stage, inner: Sequence[Axis], thread: PrimExpression, body: launch.AtPoint
+    ) -> tirx.Stmt:
+        """The body at the points of the inner axes that a thread computes."""
+        row, lane = self._row_and_lane(thread)
+        point, limits = self._point(stage, row)
 
-    def _phase(self, body: launch.Body) -> Statement:
-        return launch.threads(self._threads, body, self.kernel.index_type)
+        def step(number: PrimExpression) -> tirx.Stmt:
+            return body(point | launch.point(inner, number))
+
+        steps = launch.strided(launch.size(inner), self._plan.row_threads, lane, step)
+        return launch.guarded(limits, steps)
+
+    def _phase(self, body: emit.Body) -> tirx.Stmt:
+        return launch.threads(self._threads, body, self._dtype)
 
     def _row_and_lane(self, thread: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
         """The row of a thread in its block, and the number of the thread in the row."""
-        if self.block_rows == 1:
-            return tirx.const(0, self.kernel.index_type), thread
-        count = tirx.const(self.row_threads, self.kernel.index_type)
+        if self._plan.block_rows == 1:
+            return tirx.const(0, self._dtype), thread
+        count = tirx.const(self._plan.row_threads, self._dtype)
         return tirx.floordiv(thread, count), tirx.floormod(thread, count)
 
     def _point(
-        self, stage: Stage, block: PrimExpression, row: PrimExpression
+        self, stage: Stage, row: PrimExpression
     ) -> tuple[dict[tirx.Var, PrimExpression], list[launch.Limit]]:
         """The values of the outer axes of a stage, and what limits the rows."""
-        total = sizes.product(axis.extent for axis in self.rows)
-        number = block * tirx.const(self.block_rows, self.kernel.index_type) + row
-        axes = stage.axes[: len(self.rows)]
-        rest = dict.fromkeys((a.var for a in stage.axes[len(self.rows) :] if a.is_unit), 0)
-        zeros = {var: tirx.const(0, self.kernel.index_type) for var in rest}
-        return {**_decoded(axes, number), **zeros}, launch.limits((number, total, self.block_rows))
+        rows, count = self._plan.rows, self._plan.block_rows
+        number = self._block * tirx.const(count, self._dtype) + row
+        outer, inner = stage.axes[: len(rows)], stage.axes[len(rows) :]
+        zeros = {axis.var: tirx.const(0, self._dtype) for axis in inner if axis.is_unit}
+        limits = launch.limits((number, launch.size(rows), count))
+        return launch.point(outer, number) | zeros, limits
 
     def _read(
-        self, value: PrimExpression, held: Mapping[Buffer, Buffer], row: PrimExpression
+        self, value: PrimExpression, point: launch.Point, thread: PrimExpression
     ) -> PrimExpression:
-        """The value with results of reductions read from shared memory."""
-        first = row * tirx.const(self.row_threads, self.kernel.index_type)
+        """The value at a point, with results of reductions read from shared memory."""
+        row, _ = self._row_and_lane(thread)
+        first = row * tirx.const(self._plan.row_threads, self._dtype)
 
-        def replaced(load: BUFFER_LOAD) -> PrimExpression:
-            return held[load.source][(first,)] if load.source in held else load
+        def replaced(load: TensorLoad) -> PrimExpression:
+            partial = self._partial.get(load.source)
+            return load if partial is None else partial[(first,)]
 
-        return tvm_ffi.structural_map(value, (BUFFER_LOAD, replaced))
-
-
-def _decoded(axes: Sequence[Axis], number: PrimExpression) -> dict[tirx.Var, PrimExpression]:
-    """The values of axes at the point that has a number."""
-    extents = [axis.extent for axis in axes]
-    point = emit.decoded(number, extents, str(number.ty))
-    return {axis.var: index for axis, index in zip(axes, point, strict=True)}
+        return tvm_ffi.structural_map(substituted(value, point), (TensorLoad, replaced))
 
 
 def match(kernel: Kernel, machine: GpuModel) -> RowReductionPlan | None:
     """A plan for a kernel whose stages share their rows; None for others."""
     reductions = [stage for stage in kernel.stages if stage.reduced]
-    if not reductions or not all(map(_is_shared_soundly, reductions)):
+    if not reductions:
         return None
     if rows_of(kernel) is None:
         kernel = with_cheap_inside(kernel)
     rows = rows_of(kernel)
-    if rows is None or _longest(kernel) > LONGEST_EXPRESSION:
+    lengths = inlined_lengths(kernel, lambda stage, _: bool(stage.reduced))
+    if rows is None or max(lengths.values()) > LONGEST_EXPRESSION:
         return None
     length = max(extent_product(stage.reduced) for stage in reductions)
     wanted = max(machine.warp, length // _STEPS) if length > machine.warp else length
@@ -240,24 +217,3 @@ def match(kernel: Kernel, machine: GpuModel) -> RowReductionPlan | None:
 
 def _power_of_two(least: int) -> int:
     return 1 << max(0, least - 1).bit_length()
-
-
-def _is_shared_soundly(stage: Stage) -> bool:
-    """Whether each thread may begin with the initial value, and threads combine their results."""
-    init, neutral = stage.init, None if stage.reducer is None else _NEUTRAL.get(stage.reducer)
-    if neutral is None:
-        return True
-    return isinstance(init, (tirx.FloatImm, tirx.IntImm)) and bool(init.value == neutral)
-
-
-_NEUTRAL: Mapping[Reducer, int] = {SUM: 0, PRODUCT: 1}
-"""The initial values that may be combined any number of times; all are for the other reducers."""
-
-
-def _longest(kernel: Kernel) -> int:
-    """The size of the longest expression if all that is read is written out."""
-    known: dict[Buffer, int] = {}
-    for stage in kernel.stages:
-        own = size(stage.value) + sum(known.get(load.source, 0) for load in loads(stage.value))
-        known[stage.buffer] = 0 if stage.reduced else own
-    return max(known.values(), default=0)

@@ -19,7 +19,7 @@ from tvm_nnef.schedules.gpu import (
 )
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel, gpu_model
-from tvm_nnef.schedules.plan import Choice, WrittenPlan, cheapest
+from tvm_nnef.schedules.plan import Choice, cheapest
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 Match = Callable[[Kernel, GpuModel], GpuPlan | None]
@@ -42,19 +42,15 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]
 def choose(function: PrimFunction, machine: GpuModel) -> Choice:
     """The plan of the lowest cost for a function, as a whole or in parts, else the fallback."""
     kernel = read_kernel(function)
-    choice = None if kernel is None else _of_kernel(with_numbers(kernel), machine)
-    if choice is not None:
-        return choice
-    made, name = fallback.apply(function, machine)
-    return Choice(WrittenPlan(name, 0.0, made), "no other strategy matches")
-
-
-def _of_kernel(kernel: Kernel, machine: GpuModel) -> Choice | None:
-    whole = _whole(kernel, machine)
-    if whole is not None:
-        return whole
-    plan = parts.match(kernel, machine, _part)
-    return None if plan is None else Choice(plan, "no strategy matches the whole kernel")
+    if kernel is not None:
+        kernel = with_numbers(kernel)
+        whole = _whole(kernel, machine)
+        if whole is not None:
+            return whole
+        plan = parts.match(kernel, machine, _part)
+        if plan is not None:
+            return Choice(plan, "no strategy matches the whole kernel")
+    return Choice(fallback.match(function, machine), "no other strategy matches")
 
 
 def _part(kernel: Kernel, machine: GpuModel) -> GpuPlan | None:

@@ -6,14 +6,10 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvm_nnef.schedules.gpu.plan import LAUNCH_CYCLES
 from tvm_nnef.schedules.machine import GpuModel
 
 _OTHER_REGISTERS = 40
 """Registers of a thread for indices and addresses, about."""
-
-_LOAD_CYCLES = 500
-"""Cycles from a load from memory to its use, in which other blocks run."""
 
 _DECODING = 6
 """Instructions that find the address of an element that is staged, in multiply-adds."""
@@ -24,8 +20,7 @@ class Tile:
     """A block computes ``rows x columns`` elements, a thread ``thread_rows x thread_columns``.
 
     In each turn the block stages ``steps`` columns of the left and rows of the right matrix in
-    shared memory, in vectors of ``vector`` elements; ``stages`` turns are in shared memory at a
-    time.
+    shared memory.
     """
 
     rows: int
@@ -33,8 +28,6 @@ class Tile:
     steps: int
     thread_rows: int
     thread_columns: int
-    stages: int = 1
-    vector: int = 1
 
     @property
     def row_threads(self) -> int:
@@ -54,7 +47,7 @@ class Tile:
     @property
     def staged(self) -> int:
         """The elements in shared memory."""
-        return self.stages * self.steps * (self.rows + self.columns)
+        return self.steps * (self.rows + self.columns)
 
     @property
     def registers(self) -> int:
@@ -124,7 +117,9 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
     )
     together = min(resident, max(1, _turns(blocks, machine.multiprocessors)))
     waves = _turns(blocks, machine.multiprocessors * together)
-    return LAUNCH_CYCLES + waves * turns * max(busiest * together, busiest + _LOAD_CYCLES)
+    return machine.launch_cycles + waves * turns * max(
+        busiest * together, busiest + machine.load_cycles
+    )
 
 
 def best(sizes: Sizes, machine: GpuModel) -> Tile:

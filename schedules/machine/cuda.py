@@ -17,6 +17,10 @@ class GpuModel:
     block, ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
     loads at most ``vector_bytes`` at once. ``multiply_adds`` of float32 begin in each cycle on a
     multiprocessor, and ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive.
+
+    About as many cycles pass from one launch to the next one (``launch_cycles``), at a barrier of a
+    block, from a load from memory to its use, and, as loads overlap, for a step of a thread that
+    loads from memory.
     """
 
     multiprocessors: int
@@ -32,6 +36,10 @@ class GpuModel:
     warp: int = 32
     vector_bytes: int = 16
     shared_loads: int = 32
+    launch_cycles: int = 4000
+    barrier_cycles: int = 40
+    load_cycles: int = 500
+    step_cycles: int = 100
 
     @property
     def usual_threads(self) -> int:
