@@ -55,6 +55,7 @@ from tvm_nnef.tvm_support.lowering import (
     polling,
     with_all_registers,
     with_target,
+    with_written_infinities,
 )
 from tvm_nnef.tvm_support.sound_indices import with_positive_divisors, with_sound_indices
 
@@ -201,6 +202,7 @@ def _lowering(
             ("merge_shared_memory", stir.MergeSharedMemoryAllocations()),
             ("split_device_code", tir.SplitHostDevice()),
             ("allow_all_registers", _on_functions(with_all_registers)),
+            ("write_infinities", _on_functions(with_written_infinities)),
         ),
         ("unpack_arguments", tir.MakePackedAPI()),
         ("store_bfloat16", tir.BF16StorageLegalize()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,
     Target,
+    dtype_of,
     prim_functions,
     update_functions,
     with_mapped_body,
@@ -120,6 +122,20 @@ def with_all_registers(function: PrimFunction) -> PrimFunction:
     if is_host_function(function):
         return function
     return function.with_attr("tirx.launch_bounds_min_blocks_per_sm", 1)
+
+
+def with_written_infinities(function: PrimFunction) -> PrimFunction:
+    """The function with infinite and NaN constants of bfloat16 as conversions from float32.
+
+    TVM 0.27 writes such a constant as ``inff``, which is not CUDA.
+    """
+
+    def converted(constant: tirx.FloatImm) -> Any:
+        if math.isfinite(constant.value) or dtype_of(constant) != "bfloat16":
+            return constant
+        return tirx.Cast("bfloat16", tirx.const(constant.value, "float32"))
+
+    return with_mapped_body(function, (tirx.FloatImm, converted))
 
 
 def on_host(transform: Callable[[Module], Module]) -> Callable[[Module], Module]:
