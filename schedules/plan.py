@@ -48,33 +48,6 @@ class Plan(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WrittenPlan(Plan):
-    """The plan of a strategy that writes its loops while it matches."""
-
-    name: str
-    cycles: float
-    function: PrimFunction
-
-    @property
-    def strategy(self) -> str:
-        """The name of the strategy."""
-        return self.name
-
-    @property
-    def cost(self) -> float:
-        """The cycles that it was made with."""
-        return self.cycles
-
-    def decisions(self) -> Mapping[str, int | str]:
-        """Nothing: what was decided is in the loops only."""
-        return {}
-
-    def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function as it was written."""
-        return self.function
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Choice:
     """The plan of a kernel, and why it was taken; ``write`` writes the loops of another one."""
 

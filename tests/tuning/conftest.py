@@ -10,7 +10,7 @@ from tvm import relax, te
 
 import tvm_nnef.schedules as schedules
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.plan import Choice, Plan, WrittenPlan
+from tvm_nnef.schedules.plan import Choice, Plan
 
 EXTENT = 96
 
@@ -36,20 +36,13 @@ def module() -> Any:
 
 
 class LazyPlan(Plan):
-    """No loops; its alternative is what the strategies make of the kernel."""
+    """The function as it is; its alternative is the ``better`` one, if there is one."""
 
-    __slots__ = ("better", "function")
+    strategy = "lazy"
+    cost = 0.0
 
-    def __init__(self, function: Any, better: Any) -> None:
+    def __init__(self, function: Any, better: Any = None) -> None:
         self.function, self.better = function, better
-
-    @property
-    def strategy(self) -> str:
-        return "lazy"
-
-    @property
-    def cost(self) -> float:
-        return 0.0
 
     def decisions(self) -> dict[str, int | str]:
         return {}
@@ -58,7 +51,8 @@ class LazyPlan(Plan):
         return self.function
 
     def alternatives(self) -> Any:
-        yield WrittenPlan("better", 0.0, self.better)
+        if self.better is not None:
+            yield LazyPlan(self.better)
 
 
 @pytest.fixture
@@ -71,9 +65,7 @@ def tuning(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     def slow(*, better: bool = False) -> None:
         def lazy(function: Any, target: Any) -> schedules.Scheduled:
-            plan: Plan = WrittenPlan("lazy", 0.0, function)
-            if better:
-                plan = LazyPlan(function, right(function, target)[0])
+            plan = LazyPlan(function, right(function, target)[0] if better else None)
             return function, Choice(plan, "for tests", lambda other: other.emit(function))
 
         monkeypatch.setattr(schedules, "_STRATEGIES", {"llvm": lazy})

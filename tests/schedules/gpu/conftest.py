@@ -9,7 +9,7 @@ other numbers if it is reversed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -18,15 +18,50 @@ import pytest
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from tvm_nnef.compilation import pipeline
+from tvm_nnef.compilation.passes import PHASES, Pass
+from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD
 from tvm_nnef.schedules.machine import bits_of
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD, dtype_of, with_mapped_body
+from tvm_nnef.tvm_support.compat import (
+    BUFFER_LOAD,
+    dtype_of,
+    prim_functions,
+    update_functions,
+    with_mapped_body,
+)
 
 
 @pytest.fixture
 def gpu() -> SimpleNamespace:
     """The helpers of this file."""
     return SimpleNamespace(simulated=simulated, launches=launches)
+
+
+@pytest.fixture
+def simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """After a call, builds for this CPU have the schedules of a GPU, as serial loops."""
+
+    def start(arch: str = "sm_80", *, reverse: bool = False) -> None:
+        cuda, original = resolve({"kind": "cuda", "arch": arch}), pipeline.passes
+
+        def serial(module: Any) -> Any:
+            functions = prim_functions(module)
+            for function in functions.values():
+                launches(function)
+            made = {n: simulated(f, reverse=reverse) for n, f in functions.items()}
+            return update_functions(module, made)
+
+        def passes(target: Any, **options: Any) -> list[Pass]:
+            chosen = [*original(cuda, **options), Pass("simulate", "schedule", serial)]
+            last = PHASES.index("schedule")
+            first = [each for each in chosen if PHASES.index(each.phase) <= last]
+            others = original(target, **options)
+            return [*first, *(each for each in others if PHASES.index(each.phase) > last)]
+
+        monkeypatch.setattr(pipeline, "passes", passes)
+
+    return start
 
 
 def simulated(function: Any, *, reverse: bool = False) -> Any:
