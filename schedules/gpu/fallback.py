@@ -15,7 +15,7 @@ from typing import ClassVar
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_nnef.function_attributes import EXACT_BUFFERS
+from tvm_nnef.function_attributes import EXACT_BUFFERS, POLLS_SIGNALS
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
@@ -24,11 +24,18 @@ from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import Plan
-from tvm_nnef.tvm_support.compat import PrimFunction, dtype_of, with_opaque_body
+from tvm_nnef.tvm_support.compat import (
+    PrimFunction,
+    dtype_of,
+    poll_signals,
+    with_mapped_body,
+    with_opaque_body,
+)
 
 
 def match(function: PrimFunction, machine: GpuModel) -> Plan:
     """The plan for any function."""
+    function = _without_polls(function)
     steps = _steps_of_blocks(function)
     if steps is not None:
         return FallbackPlan(machine.usual_threads, tuple(steps))
@@ -75,7 +82,8 @@ class FallbackPlan(Plan):
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with its loops bound to blocks and threads."""
-        body = emit.sequence([each.statement(self.threads) for each in self.launches])
+        polls = [poll_signals()] if POLLS_SIGNALS in (function.attrs or {}) else []
+        body = emit.sequence([*polls, *(each.statement(self.threads) for each in self.launches)])
         written = {store.buffer for store in nodes(body, tirx.BufferStore)}
         results = [parameter for parameter in function.params if parameter in written]
         blocks = nodes(function.body, s_tir.SBlock)
@@ -113,6 +121,16 @@ class OneThreadPlan(Plan):
         root = s_tir.SBlock([], [], [], "root", launched, alloc_buffers=lifted)
         made = function.with_body(s_tir.SBlockRealize([], True, root))
         return made.with_attr(EXACT_BUFFERS, 1)
+
+
+def _without_polls(function: PrimFunction) -> PrimFunction:
+    """The function without polling for signals, which the host does before a launch."""
+
+    def removed(statement: tirx.Evaluate) -> tirx.Evaluate:
+        polls = tvm_ffi.structural_equal(statement, poll_signals())
+        return tirx.Evaluate(tirx.const(0, "int32")) if polls else statement
+
+    return with_mapped_body(function, (tirx.Evaluate, removed))
 
 
 def _steps_of_blocks(function: PrimFunction) -> list[Steps] | None:
