@@ -9,8 +9,8 @@ applied to the registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from tvm import tirx
@@ -31,9 +31,6 @@ from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.gpu.tiles import Tile
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
-
-_ALTERNATIVES = 8
-"""So many tiles ``tune`` measures."""
 
 Index: TypeAlias = PrimExpression
 
@@ -60,14 +57,6 @@ class ContractionPlan(GpuPlan):
             "block tile": f"{tile.rows}x{tile.columns}x{tile.steps}",
             "thread tile": f"{tile.thread_rows}x{tile.thread_columns}",
         }
-
-    def alternatives(self) -> Iterator[ContractionPlan]:
-        """The same with the tiles of the next higher costs."""
-        measured = _sizes(self.reduction, self.product)
-        found = tiles.tiles(self.machine, measured)
-        ranked = sorted(found, key=lambda tile: tiles.cost(tile, measured, self.machine))
-        others = [tile for tile in ranked if tile != self.tile]
-        return (replace(self, tile=tile) for tile in others[:_ALTERNATIVES])
 
     def statement(self) -> tirx.Stmt:
         """The launch."""
@@ -295,7 +284,8 @@ def _sizes(reduction: Reduction, product: MatrixProduct) -> tiles.Sizes:
     groups = (product.batches, product.rows, product.columns, product.steps)
     dynamic = not all(axis.is_known for group in groups for axis in group)
     batches, rows, columns, steps = map(extent_product, groups)
-    return tiles.Sizes(batches, rows, columns, steps, bits_of(reduction.dtype) // 8, dynamic)
+    width, is_guarded = bits_of(reduction.dtype) // 8, product.guard is not None
+    return tiles.Sizes(batches, rows, columns, steps, width, dynamic, is_guarded)
 
 
 def _number(value: int, like: PrimExpression) -> PrimExpression:

@@ -7,7 +7,7 @@ indices need no division.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import is_cheap, stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
-from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, inlined, is_costly_to_repeat
+from tvm_nnef.schedules.analysis.kernel import Kernel, inlined, is_costly_to_repeat
 from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.plan import GpuPlan, memory_cycles
@@ -27,9 +27,13 @@ from tvm_nnef.schedules.machine import GpuModel, bits_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElementwisePlan(GpuPlan):
-    """A launch for each of the ``kept`` stages, the others computed where they are read."""
+    """A launch for the result, all else computed where it is read; neighbouring axes are merged.
 
-    kept: tuple[Stage, ...]
+    ``merged`` has the expressions of the value and of the stored element.
+    """
+
+    merged: Merged
+    lanes: int
 
     strategy: ClassVar[str] = "gpu.elementwise"
 
@@ -37,35 +41,16 @@ class ElementwisePlan(GpuPlan):
     def cost(self) -> float:
         """The estimated time in cycles."""
         moved = memory_cycles(self.kernel.stages, self.kernel, self.machine)
-        return len(self.kept) * self.machine.launch_cycles + moved
+        return self.machine.launch_cycles + moved
 
     def decisions(self) -> Mapping[str, int | str]:
         """Threads of a block and elements of a thread."""
-        vectors = [str(_lanes(self._merged(stage), self.machine)) for stage in self.kept]
-        return {"threads": self.machine.usual_threads, "vector": "/".join(vectors)}
-
-    @property
-    def allocated(self) -> Sequence[tirx.Buffer]:
-        """The kept stages that are no results."""
-        return [stage.buffer for stage in self.kept if stage not in self.kernel.results]
+        return {"threads": self.machine.usual_threads, "vector": self.lanes}
 
     def statement(self) -> tirx.Stmt:
-        """The launches."""
-        return emit.sequence([self._launch(self._merged(stage)) for stage in self.kept])
-
-    def _merged(self, stage: Stage) -> Merged:
-        """The axes, the value and the stored element of a stage, neighbouring axes merged."""
-        dtype = self.kernel.index_type
-        inside = {s.buffer: s for s in self.kernel.stages if s not in self.kept}
-        value = inlined(stage.value, inside, stage.axes)
-        unit = {axis.var: tirx.const(0, dtype) for axis in stage.axes if axis.is_unit}
-        axes = [axis for axis in stage.axes if not axis.is_unit]
-        stored = stage.buffer[tuple(unit.get(axis.var, axis.var) for axis in stage.axes)]
-        return merge_axes(axes, (substituted(value, unit), stored), dtype)
-
-    def _launch(self, merged: Merged) -> tirx.Stmt:
-        axes, dtype = merged.axes, self.kernel.index_type
-        value, stored = merged.expressions
+        """The launch."""
+        axes, dtype, lanes = self.merged.axes, self.kernel.index_type, self.lanes
+        value, stored = self.merged.expressions
         assert isinstance(stored, TensorLoad)
 
         def element(point: launch.Point) -> tirx.Stmt:
@@ -78,21 +63,28 @@ class ElementwisePlan(GpuPlan):
                 first, lanes, lambda index: element({**point, axes[-1].var: index}), dtype
             )
 
-        lanes, threads = _lanes(merged, self.machine), self.machine.usual_threads
+        threads, views = self.machine.usual_threads, self.merged.views
         if lanes == 1:
-            return emit.sequence([*merged.views, launch.elements(axes, threads, element, dtype)])
+            return emit.sequence([*views, launch.elements(axes, threads, element, dtype)])
         vectors = replace(axes[-1], extent=sizes.quotient(axes[-1].extent, lanes))
         copy = launch.elements((*axes[:-1], vectors), threads, vector, dtype)
-        return emit.sequence([*merged.views, copy])
+        return emit.sequence([*views, copy])
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ElementwisePlan | None:
-    """A plan for a kernel in which nothing is reduced; None for others."""
-    if any(stage.reduced for stage in kernel.stages):
+    """A plan for a kernel with one result in which nothing is reduced; None for others."""
+    if any(stage.reduced or is_costly_to_repeat(stage, kernel) for stage in kernel.stages):
         return None
-    results = kernel.results
-    kept = tuple(s for s in kernel.stages if s in results or is_costly_to_repeat(s, kernel))
-    return ElementwisePlan(kernel, machine, kept)
+    if len(kernel.results) != 1 or kernel.stages[-1] is not kernel.results[0]:
+        return None
+    *others, result = kernel.stages
+    dtype = kernel.index_type
+    value = inlined(result.value, {stage.buffer: stage for stage in others}, result.axes)
+    unit = {axis.var: tirx.const(0, dtype) for axis in result.axes if axis.is_unit}
+    axes = [axis for axis in result.axes if not axis.is_unit]
+    stored = result.buffer[tuple(unit.get(axis.var, axis.var) for axis in result.axes)]
+    merged = merge_axes(axes, (substituted(value, unit), stored), dtype)
+    return ElementwisePlan(kernel, machine, merged, _lanes(merged, machine))
 
 
 def _lanes(merged: Merged, machine: GpuModel) -> int:

@@ -15,7 +15,7 @@ from typing import ClassVar
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_nnef.function_attributes import EXACT_BUFFERS, POLLS_SIGNALS
+from tvm_nnef.function_attributes import POLLS_SIGNALS
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
@@ -33,18 +33,20 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 
-def match(function: PrimFunction, machine: GpuModel) -> Plan:
+def match(function: PrimFunction, machine: GpuModel) -> FallbackPlan:
     """The plan for any function."""
-    function = _without_polls(function)
+    function, threads = _without_polls(function), machine.usual_threads
     steps = _steps_of_blocks(function)
     if steps is not None:
-        return FallbackPlan(machine.usual_threads, tuple(steps))
+        return FallbackPlan(threads, tuple(steps), tuple(_block_buffers(function)))
     nests = read_nests(function)
     buffers = [] if nests is None else [b for n in nests for b in nodes(n.body, tirx.AllocBuffer)]
-    if nests is None or not all(sizes.is_known(sizes.elements(each.buffer)) for each in buffers):
-        return OneThreadPlan()
-    groups = [_steps_of_nests(*group) for group in grouped(nests)]
-    return FallbackPlan(machine.usual_threads, tuple(groups), is_ordered=True)
+    if nests is not None and all(sizes.is_known(sizes.elements(each.buffer)) for each in buffers):
+        groups = [_steps_of_nests(*group) for group in grouped(nests)]
+        return FallbackPlan(threads, tuple(groups), tuple(_block_buffers(function)), True)
+    # Buffers of one thread may lie in the memory of the GPU, where they have any size.
+    body, lifted = _with_lifted_buffers(function.body)
+    return FallbackPlan(1, (Steps((), lambda point: body, "int32"),), tuple(lifted), True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,10 +64,14 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class FallbackPlan(Plan):
-    """A launch for each loop nest; ``is_ordered`` if steps of a thread read what others wrote."""
+    """A launch for each loop nest; ``is_ordered`` if steps of a thread read what others wrote.
+
+    The ``allocated`` buffers are in the memory of the GPU.
+    """
 
     threads: int
     launches: tuple[Steps, ...]
+    allocated: tuple[tirx.Buffer, ...]
     is_ordered: bool = False
 
     cost: ClassVar[float] = float("inf")
@@ -86,41 +92,29 @@ class FallbackPlan(Plan):
         body = emit.sequence([*polls, *(each.statement(self.threads) for each in self.launches)])
         written = {store.buffer for store in nodes(body, tirx.BufferStore)}
         results = [parameter for parameter in function.params if parameter in written]
-        blocks = nodes(function.body, s_tir.SBlock)
-        allocated = [buffer for block in blocks for buffer in block.alloc_buffers]
-        return with_opaque_body(function, results, allocated, body)
+        return with_opaque_body(function, results, self.allocated, body)
 
 
-@dataclass(frozen=True, slots=True)
-class OneThreadPlan(Plan):
-    """A function as the work of one thread; its buffers are in the memory of the GPU."""
+def _block_buffers(function: PrimFunction) -> list[tirx.Buffer]:
+    blocks = nodes(function.body, s_tir.SBlock)
+    return [buffer for block in blocks for buffer in block.alloc_buffers]
 
-    strategy: ClassVar[str] = "gpu.one_thread"
-    cost: ClassVar[float] = float("inf")
 
-    def decisions(self) -> Mapping[str, int | str]:
-        """Nothing is decided."""
-        return {}
+def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tirx.Buffer]]:
+    """A statement without its allocations, and the buffers that they were of."""
+    lifted: list[tirx.Buffer] = []
 
-    def emit(self, function: PrimFunction) -> PrimFunction:
-        """The function in a launch of one thread."""
-        lifted: list[tirx.Buffer] = []
+    def without_buffers(block: s_tir.SBlock) -> s_tir.SBlock:
+        lifted.extend(block.alloc_buffers)
+        heads = (block.iter_vars, block.reads, block.writes, block.name_hint)
+        return s_tir.SBlock(*heads, block.body, block.init, annotations=block.annotations)
 
-        def without_buffers(block: s_tir.SBlock) -> s_tir.SBlock:
-            lifted.extend(block.alloc_buffers)
-            heads = (block.iter_vars, block.reads, block.writes, block.name_hint)
-            return s_tir.SBlock(*heads, block.body, block.init, annotations=block.annotations)
+    def without_allocation(allocation: tirx.AllocBuffer) -> tirx.Stmt:
+        lifted.append(allocation.buffer)
+        return tirx.Evaluate(tirx.const(0, "int32"))
 
-        def without_allocation(allocation: tirx.AllocBuffer) -> tirx.Stmt:
-            lifted.append(allocation.buffer)
-            return tirx.Evaluate(tirx.const(0, "int32"))
-
-        rewrites = [(s_tir.SBlock, without_buffers), (tirx.AllocBuffer, without_allocation)]
-        body = tvm_ffi.structural_map(function.body, rewrites, order="post")
-        launched = launch.blocks(1, lambda _: launch.threads(1, lambda _: body, "int32"), "int32")
-        root = s_tir.SBlock([], [], [], "root", launched, alloc_buffers=lifted)
-        made = function.with_body(s_tir.SBlockRealize([], True, root))
-        return made.with_attr(EXACT_BUFFERS, 1)
+    rewrites = [(s_tir.SBlock, without_buffers), (tirx.AllocBuffer, without_allocation)]
+    return tvm_ffi.structural_map(body, rewrites, order="post"), lifted
 
 
 def _without_polls(function: PrimFunction) -> PrimFunction:

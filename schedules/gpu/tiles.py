@@ -44,10 +44,10 @@ class Tile:
         """The threads of a block."""
         return self.row_threads * self.column_threads
 
-    @property
-    def staged(self) -> int:
-        """The elements in shared memory."""
-        return self.steps * (self.rows + self.columns)
+    def shared_bytes(self, sizes: Sizes) -> int:
+        """The bytes in shared memory: both matrices, and a guard for each element of the right."""
+        guards = self.steps * self.columns if sizes.is_guarded else 0
+        return self.steps * (self.rows + self.columns) * sizes.bytes + guards
 
     @property
     def registers(self) -> int:
@@ -69,6 +69,7 @@ class Sizes:
     steps: int
     bytes: int
     dynamic: bool = False
+    is_guarded: bool = False
 
 
 def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
@@ -84,15 +85,14 @@ def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
 
 def fits(tile: Tile, machine: GpuModel, sizes: Sizes) -> bool:
     """Whether a block of a tile runs on a GPU, with full warps and accumulators in registers."""
-    width = sizes.bytes
-    accumulators = tile.thread_rows * tile.thread_columns * max(1, width // 4)
+    accumulators = tile.thread_rows * tile.thread_columns * max(1, sizes.bytes // 4)
     available = machine.tile_registers // (2 if sizes.dynamic else 1)
     return (
         machine.warp <= tile.threads <= machine.block_threads
         and tile.threads % machine.warp == 0
         and accumulators <= available
-        and tile.staged * width <= machine.block_shared_bytes
-        and machine.resident_blocks(tile.threads, tile.registers, tile.staged * width) > 0
+        and tile.shared_bytes(sizes) <= machine.block_shared_bytes
+        and machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes(sizes)) > 0
     )
 
 
@@ -103,7 +103,7 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
     several blocks.
     """
     blocks = sizes.batches * _turns(sizes.rows, tile.rows) * _turns(sizes.columns, tile.columns)
-    resident = machine.resident_blocks(tile.threads, tile.registers, tile.staged * sizes.bytes)
+    resident = machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes(sizes))
     turns = _turns(sizes.steps, tile.steps)
     products = tile.rows * tile.columns * tile.steps
     # Threads of a warp that load the same element load it once.
@@ -125,7 +125,9 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
 def best(sizes: Sizes, machine: GpuModel) -> Tile:
     """The tile of the lowest cost, the smallest one of equals."""
     found = tiles(machine, sizes)
-    return min(found, key=lambda tile: (cost(tile, sizes, machine), tile.staged, tile.threads))
+    return min(
+        found, key=lambda tile: (cost(tile, sizes, machine), tile.shared_bytes(sizes), tile.threads)
+    )
 
 
 def _turns(size: int, part: int) -> int:

@@ -69,9 +69,10 @@ def test_the_model_of_a_gpu_is_that_of_its_architecture(arch: str, version: int)
 @pytest.mark.parametrize("size", [(1, 1, 1, 1), (1, 512, 49, 4608), (12, 128, 128, 64)])
 def test_the_best_tile_fits(version: int, width: int, size: tuple[int, int, int, int]) -> None:
     machine = cuda.MODELS[version]
-    tile = tiles.best(Sizes(*size, width), machine)
+    sizes = Sizes(*size, width, is_guarded=True)
+    tile = tiles.best(sizes, machine)
     assert tile.threads <= machine.block_threads and tile.threads % machine.warp == 0
-    assert tile.staged * width <= machine.block_shared_bytes
+    assert tile.shared_bytes(sizes) <= machine.block_shared_bytes
     assert tile.registers <= machine.thread_registers
 
 
