@@ -153,8 +153,9 @@ def _most_threads(function: Any) -> int:
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch of blocks of some threads; what they share, in bytes."""
+    """A launch of blocks of some threads; what they share, in bytes; None for dynamic blocks."""
 
+    blocks: int | None
     threads: int
     shared_bytes: int
 
@@ -211,7 +212,8 @@ def _launch(loop: Any) -> Launch:
     tvm_ffi.structural_walk(loop.body, (tirx.AllocBuffer, allocation))
     assert len(set(threads)) == 1, "phases of different threads"
     _check_stores(loop.body, inside=False)
-    return Launch(threads[0], sum(shared))
+    blocks = int(loop.extent) if isinstance(loop.extent, tirx.IntImm) else None
+    return Launch(blocks, threads[0], sum(shared))
 
 
 def _check_stores(node: Any, *, inside: bool) -> None:

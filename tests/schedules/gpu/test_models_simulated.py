@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.target import resolve
+from tvm_nnef.tvm_support.compat import prim_functions
 
 Row = tuple[str, str, Callable[[Mapping[str, Any]], Any]]
 """An operation, the type and the rank of its result, and what NumPy computes of the inputs."""
@@ -154,6 +157,25 @@ def test_dynamic_operators(simulated_gpu: Any) -> None:
     executable = tvm_nnef.build(text(DYNAMIC), progress=False)
     for n, h, w in ((1, 8, 8), (2, 37, 70), (3, 64, 32), (2, 5, 100)):
         check(executable, values_of({"n": n, "h": h, "w": w}, DYNAMIC))
+
+
+ORDERED = {
+    "prefix sums": ("x: real[9,1000];", "math.cumsum{axis=0}(x)"),
+    "stores at indices": (
+        "x: real[1000,9]; i: int[1000,2]; v: real[1000,2];", "layout.scatter{axis=1}(x, i, v)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("inputs", "operation"), ORDERED.values(), ids=ORDERED)
+def test_ordered_loops_run_in_a_thread_for_each_independent_step(
+    inputs: str, operation: str, gpu: Any
+) -> None:
+    graph = f"@input {{ {inputs} }} @output {{ y: {ANY}; }} @compose {{ y = {operation}; }}"
+    module = tvm_nnef.from_nnef(f"{IMPORTS} graph G {{ {graph} }}")
+    target = resolve({"kind": "cuda", "arch": "sm_80"})
+    (function,) = prim_functions(run_phases(module, target, "bind", "schedule")).values()
+    (launch,) = gpu.launches(function)
+    assert launch.blocks * launch.threads >= 1000
 
 
 @pytest.mark.slow
