@@ -33,8 +33,12 @@ from tvm_nnef.tvm_support.compat import (
 )
 
 
-def match(function: PrimFunction, machine: GpuModel) -> FallbackPlan:
+def match(function: PrimFunction, machine: GpuModel) -> Plan:
     """The plan for any function."""
+    if any(loop.thread_binding is not None for loop in nodes(function.body, tirx.For)) or any(
+        each.attr_key == "thread_extent" for each in nodes(function.body, tirx.AttrStmt)
+    ):
+        return BoundPlan()
     function, threads = _without_polls(function), machine.usual_threads
     steps = _steps_of_blocks(function)
     if steps is not None:
@@ -93,6 +97,22 @@ class FallbackPlan(Plan):
         written = {store.buffer for store in nodes(body, tirx.BufferStore)}
         results = [parameter for parameter in function.params if parameter in written]
         return with_opaque_body(function, results, self.allocated, body)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPlan(Plan):
+    """Loops that are bound to threads already, such as those of TVM's own sorting."""
+
+    strategy: ClassVar[str] = "gpu.bound"
+    cost: ClassVar[float] = float("inf")
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """Nothing is decided."""
+        return {}
+
+    def emit(self, function: PrimFunction) -> PrimFunction:
+        """The function itself."""
+        return function
 
 
 def _block_buffers(function: PrimFunction) -> list[tirx.Buffer]:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm import relax
 
 import tvm_nnef
+from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.schedules.gpu import tiles
@@ -38,6 +40,19 @@ def test_the_passes_for_cuda_are_dumped(tmp_path: Path) -> None:
     assert not {"pack_weights", "move_channels_last", "use_dot_instructions"} & names
     assert "gpu.contraction" in (tmp_path / "kernels.txt").read_text()
     assert executable.inputs[0].name == "x"
+
+
+@pytest.mark.parametrize("operator", [relax.op.sort, relax.op.cumsum])
+def test_kernels_that_tvm_has_bound_stay_as_they_are(operator: Any) -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 100), "float32"))
+    with builder.function("main", [x], attrs={"num_input": 1}):
+        with builder.dataflow():
+            output = builder.emit_output(operator(x, axis=1))
+        builder.emit_func_output(output)
+    code = run_phases(builder.get(), resolve("cuda"), "bind", "code")
+    (device,) = code.mod.imports[0].imports
+    assert "__global__" in device.inspect_source()
 
 
 def test_kernels_are_timed_on_no_cpu() -> None:
