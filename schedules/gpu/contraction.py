@@ -10,7 +10,7 @@ applied to the registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 from tvm import tirx
@@ -78,9 +78,11 @@ class ContractionPlan(GpuPlan):
 class _Side:
     """The rows or columns of a tile: their axes, the index of the tile, and its length.
 
-    Each thread has ``own`` of them.
+    Each thread has ``own`` of them. Their ``factor`` is staged in a ``buffer``.
     """
 
+    factor: PrimExpression
+    buffer: tirx.Buffer
     axes: Sequence[Axis]
     tile: PrimExpression
     length: int
@@ -107,20 +109,25 @@ class _Block:
         product, tile = plan.product, plan.tile
         self._reduction, self._product, self._tile = plan.reduction, product, tile
         self._dtype, self._batch = plan.kernel.index_type, batch
-        self._rows = _Side(product.rows, row, tile.rows, tile.thread_rows)
-        self._columns = _Side(product.columns, column, tile.columns, tile.thread_columns)
-        left, right = tile.steps * tile.rows, tile.steps * tile.columns
-        self._left = launch.shared(left, dtype_of(product.left), "left")
-        self._right = launch.shared(right, dtype_of(product.right), "right")
-        self._guards = launch.shared(right, "bool", "guards")
+        counts = (tile.steps * tile.rows, tile.steps * tile.columns)
+        left = launch.shared(counts[0], dtype_of(product.left), "left")
+        right = launch.shared(counts[1], dtype_of(product.right), "right")
+        self._rows = _Side(product.left, left, product.rows, row, tile.rows, tile.thread_rows)
+        self._columns = _Side(
+            product.right, right, product.columns, column, tile.columns, tile.thread_columns
+        )
+        self._staged_sides = [self._rows, self._columns]
+        if product.guard is not None:
+            guards = launch.shared(counts[1], "bool", "guards")
+            guard = replace(self._columns, factor=product.guard, buffer=guards)
+            self._staged_sides.append(guard)
         own = tile.thread_rows * tile.thread_columns
         self._accumulators = launch.local(own, plan.reduction.dtype, "accumulators")
 
     def statement(self) -> tirx.Stmt:
         """The phases: zeros, then staging and products in turns, then the results."""
         count = sizes.quotient_above(launch.size(self._product.steps), self._tile.steps)
-        guards = [] if self._product.guard is None else [self._guards]
-        buffers = (self._left, self._right, *guards, self._accumulators)
+        buffers = (*(side.buffer for side in self._staged_sides), self._accumulators)
         return emit.sequence(
             [
                 *map(tirx.AllocBuffer, buffers),
@@ -133,34 +140,20 @@ class _Block:
     def _turn(self, number: PrimExpression) -> tirx.Stmt:
         """A turn stages some steps of the product, and adds their products."""
         first = number * tirx.const(self._tile.steps, self._dtype)
-        product = self._product
-        staged = [
-            (self._left, product.left, self._rows),
-            (self._right, product.right, self._columns),
-        ]
-        if product.guard is not None:
-            staged.append((self._guards, product.guard, self._columns))
 
         def stage(thread: PrimExpression) -> tirx.Stmt:
-            return emit.sequence([self._staged(*each, first, thread) for each in staged])
+            return emit.sequence([self._staged(each, first, thread) for each in self._staged_sides])
 
         stages = launch.threads(self._tile.threads, stage, self._dtype)
         return emit.sequence([stages, self._phase(self._multiplied)])
 
-    def _staged(
-        self,
-        buffer: tirx.Buffer,
-        factor: PrimExpression,
-        side: _Side,
-        first: PrimExpression,
-        thread: PrimExpression,
-    ) -> tirx.Stmt:
+    def _staged(self, side: _Side, first: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
         """What one thread stages of a matrix; zeros where there are no elements.
 
         Neighbouring threads load neighbours in memory.
         """
         product, tile = self._product, self._tile
-        by_step = runs_along(factor, product.steps, side.axes)
+        by_step = runs_along(side.factor, product.steps, side.axes)
 
         def element(number: PrimExpression) -> tirx.Stmt:
             extents = [side.length, tile.steps] if by_step else [tile.steps, side.length]
@@ -169,51 +162,46 @@ class _Block:
             point = self._point((side, position)) | launch.point(product.steps, first + step)
             steps = (first + step, launch.size(product.steps), tile.steps)
             limits = launch.limits(self._batch_limit, side.limit(position), steps)
-            value = substituted(factor, point)
+            value = substituted(side.factor, point)
             if limits:
                 zero = tirx.const(0, dtype_of(value))
                 value = tirx.if_then_else(launch.within(limits), value, zero)
             offset = step * tirx.const(side.length, self._dtype) + position
-            return tirx.BufferStore(buffer, value, [offset])
+            return tirx.BufferStore(side.buffer, value, [offset])
 
         return launch.strided(tile.steps * side.length, tile.threads, thread, element)
 
     def _multiplied(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
         """What one thread adds to its accumulators for the steps in shared memory."""
-        tile = self._tile
-        lefts = launch.local(tile.thread_rows, self._left.dtype, "left_values")
-        rights = launch.local(tile.thread_columns, self._right.dtype, "right_values")
-        zero = tirx.const(0, self._accumulators.dtype)
+        rows, columns, accumulators = self._rows, self._columns, self._accumulators
+        lefts = launch.local(rows.own, rows.buffer.dtype, "left_values")
+        rights = launch.local(columns.own, columns.buffer.dtype, "right_values")
+        guards = self._staged_sides[2:]
 
         def step(number: PrimExpression) -> tirx.Stmt:
-            def offset(side: _Side, thread: PrimExpression, i: PrimExpression) -> PrimExpression:
-                return number * tirx.const(side.length, self._dtype) + side.nth(thread, i)
-
-            def load_left(i: PrimExpression) -> tirx.Stmt:
-                return tirx.BufferStore(lefts, self._left[(offset(self._rows, row, i),)], [i])
-
-            def load_right(j: PrimExpression) -> tirx.Stmt:
-                value = self._right[(offset(self._columns, column, j),)]
-                return tirx.BufferStore(rights, value, [j])
+            def staged(side: _Side, thread: PrimExpression, i: PrimExpression) -> PrimExpression:
+                offset = number * tirx.const(side.length, self._dtype) + side.nth(thread, i)
+                value: PrimExpression = side.buffer[(offset,)]
+                return value
 
             def multiply(own: PrimExpression, i: PrimExpression, j: PrimExpression) -> tirx.Stmt:
                 value = lefts[(i,)] * rights[(j,)]
-                if self._product.guard is not None:
-                    guard = self._guards[(offset(self._columns, column, j),)]
-                    value = tirx.Select(guard, value, zero)
-                total = self._accumulators[(own,)] + value
-                return tirx.BufferStore(self._accumulators, total, [own])
+                for guard in guards:
+                    zero = tirx.const(0, accumulators.dtype)
+                    value = tirx.Select(staged(guard, column, j), value, zero)
+                return tirx.BufferStore(accumulators, accumulators[(own,)] + value, [own])
 
-            return emit.sequence(
-                [
-                    self._unrolled(tile.thread_rows, load_left),
-                    self._unrolled(tile.thread_columns, load_right),
-                    self._elements(multiply),
-                ]
-            )
+            def load(side: _Side, values: tirx.Buffer, thread: PrimExpression) -> tirx.Stmt:
+                def element(i: PrimExpression) -> tirx.Stmt:
+                    return tirx.BufferStore(values, staged(side, thread, i), [i])
+
+                return self._unrolled(side.own, element)
+
+            loads = [load(rows, lefts, row), load(columns, rights, column)]
+            return emit.sequence([*loads, self._elements(multiply)])
 
         # The compiler for CUDA unrolls this loop.
-        steps = emit.loop(tile.steps, step, name="step", dtype=self._dtype)
+        steps = emit.loop(self._tile.steps, step, name="step", dtype=self._dtype)
         return emit.sequence([tirx.AllocBuffer(lefts), tirx.AllocBuffer(rights), steps])
 
     def _initialized(self, own: Index, i: Index, j: Index) -> tirx.Stmt:

@@ -111,16 +111,12 @@ class _Block:
                 ]
             )
 
-        def stored(thread: PrimExpression) -> tirx.Stmt:
-            row, lane = self._row_and_lane(thread)
-            point, limits = self._point(stage, row)
-            indices = [point.get(axis.var, tirx.const(0, self._dtype)) for axis in stage.axes]
-            store = tirx.BufferStore(stage.buffer, partial[(thread,)], indices)
-            return launch.guarded([*limits, (lane, 1)], store)
-
         self._partial[stage.buffer] = partial
         phases = [tirx.AllocBuffer(partial), self._phase(own), *self._tree(reducer, partial)]
-        return [*phases, self._phase(stored)] if stage in self._results else phases
+        if stage in self._results:
+            result = stage.buffer[tuple(axis.var for axis in stage.axes)]
+            phases.append(self._elements(stage, result))
+        return phases
 
     def _tree(self, reducer: Reducer, partial: tirx.Buffer) -> list[tirx.Stmt]:
         """The phases that combine what the threads of each row found."""
@@ -138,7 +134,7 @@ class _Block:
         return [self._phase(level(width)) for width in reversed(widths)]
 
     def _elements(self, stage: Stage, value: PrimExpression) -> tirx.Stmt:
-        """The phase that computes a stage without reduction."""
+        """The phase that stores the elements of a stage."""
 
         def own(thread: PrimExpression) -> tirx.Stmt:
             def element(point: launch.Point) -> tirx.Stmt:
