@@ -18,7 +18,7 @@ reduction reads them before anything is stored. :mod:`tile_plan` decides how.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tvm import tirx
@@ -124,17 +124,30 @@ class RegisterTilePlan(Plan):
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with the loops over planes and tiles."""
-        extents = [axis.extent for axis in self.planes]
-        planes = emit.grid(extents, self._plane, self.kernel.index_type, parallel=self.parallel)
-        body = emit.sequence([*self.reduction.views, planes])
+        extents, dtype = [axis.extent for axis in self.planes], self.kernel.index_type
+        tasks, tiling = self._tasks(), self.tiling
+
+        def task(outer: list[PrimExpression]) -> Statement:
+            """The planes of a task, one after the other in the same memory."""
+            allocated = [tirx.AllocBuffer(copy.buffer) for copy in self.reduction.copies]
+            planes = emit.grid(extents[tasks:], lambda inner: plane([*outer, *inner]), dtype)
+            return emit.sequence([*allocated, planes])
+
+        def plane(numbers: list[PrimExpression]) -> Statement:
+            values = {axis.var: number for axis, number in zip(self.planes, numbers, strict=True)}
+            copies = [substituted(copy.statement(), values) for copy in self.copies]
+            loops = _TileLoops(self.reduction, tiling, dtype, values).statement()
+            return emit.sequence([*copies, loops])
+
+        loops = emit.grid(extents[:tasks], task, dtype, parallel=self.parallel)
+        body = emit.sequence([*self.reduction.views, loops])
         return with_opaque_body(function, [r.buffer for r in self.kernel.results], [], body)
 
-    def _plane(self, numbers: list[PrimExpression]) -> Statement:
-        values = {axis.var: number for axis, number in zip(self.planes, numbers, strict=True)}
-        allocated = [tirx.AllocBuffer(copy.buffer) for copy in self.reduction.copies]
-        copies = [substituted(copy.statement(), values) for copy in self.copies]
-        loops = _TileLoops(self.reduction, self.tiling, self.kernel.index_type, values)
-        return emit.sequence([*allocated, *copies, loops.statement()])
+    def _tasks(self) -> int:
+        """How many of the leading axes of planes are parallel: as few as keep all threads busy."""
+        enough = self.tiling.machine.parallel_tasks
+        counts = range(len(self.planes) if self.parallel else 0)
+        return next((n for n in counts if extent_product(self.planes[:n]) >= enough), len(counts))
 
     def alternatives(self) -> Iterator[RegisterTilePlan]:
         """Other tiles, orders and parallel loops."""
@@ -152,7 +165,16 @@ class _TileLoops:
     values: Mapping[Var, PrimExpression]
 
     def statement(self) -> Statement:
-        """All loops."""
+        """All loops; with narrower tiles if there are fewer columns than overlapping tiles have."""
+        columns, width = self.tiling.columns.extent, self.tiling.width
+        overlapping = self.tiling.column_tail is Tail.OVERLAP
+        if not overlapping or sizes.is_known(columns) or width == 1:
+            return self._grid()
+        narrower = replace(self.tiling, width=max(1, width // _NARROWING))
+        few = replace(self, tiling=narrower).statement()
+        return tirx.IfThenElse(columns >= self._number(width), self._grid(), few)
+
+    def _grid(self) -> Statement:
         order, parallel = self.tiling.order, self.tiling.parallel
         extents = [self._extent(level) for level in order]
         first = parallel or len(order)
@@ -191,7 +213,7 @@ class _TileLoops:
             return self._rows(TileBody(*args, first, width, stored or width), row_tile)
 
         if tiling.column_tail is Tail.OVERLAP:
-            return self._overlapping(panel, width, tiles)
+            return tiles(emit.tile_start(panel, columns, width, self.dtype), width)
         start = panel * self._number(width)
         if tiling.column_tail is None:
             return tiles(start, width)
@@ -204,19 +226,6 @@ class _TileLoops:
         if sizes.is_known(full) and not full:
             return last
         return tirx.IfThenElse(panel < self._number(full), tiles(start, width), last)
-
-    def _overlapping(
-        self, panel: PrimExpression, width: int, tiles: Callable[[PrimExpression, int], Statement]
-    ) -> Statement:
-        """The tile of a panel, the last one before the end; narrower ones for fewer columns."""
-        columns, dtype = self.tiling.columns.extent, self.dtype
-        whole = tiles(emit.tile_start(panel, columns, width, dtype), width)
-        if sizes.is_known(columns) or width == 1:
-            return whole
-        narrow = max(1, width // _NARROWING)
-        count = sizes.quotient_above(columns, narrow)
-        fewer = emit.loop(count, lambda n: self._overlapping(n, narrow, tiles), dtype=dtype)
-        return tirx.IfThenElse(columns >= self._number(width), whole, fewer)
 
     def _rows(self, body: TileBody, row_tile: PrimExpression | None) -> Statement:
         """All tiles of rows, or the one of a number."""
