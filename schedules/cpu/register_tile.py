@@ -145,9 +145,13 @@ class RegisterTilePlan(Plan):
 
     def _tasks(self) -> int:
         """How many of the leading axes of planes are parallel: as few as keep all threads busy."""
-        enough = self.tiling.machine.parallel_tasks
-        counts = range(len(self.planes) if self.parallel else 0)
-        return next((n for n in counts if extent_product(self.planes[:n]) >= enough), len(counts))
+        tasks = 1
+        for number, axis in enumerate(self.planes if self.parallel else ()):
+            if tasks >= self.tiling.machine.parallel_tasks:
+                return number
+            # A dynamic dimension may be 1.
+            tasks *= axis.extent if axis.is_known else 1
+        return len(self.planes) if self.parallel else 0
 
     def alternatives(self) -> Iterator[RegisterTilePlan]:
         """Other tiles, orders and parallel loops."""

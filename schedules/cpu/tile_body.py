@@ -206,7 +206,7 @@ class _Steps:
         tile, reduction = self.tile, self.tile.reduction
         term = substituted(reduction.term, fixed)
         if nodes(reduction.term, tirx.Select):
-            # A mask that is needed at some steps only, such as the first one of a window.
+            # A guard that holds at some steps always, such as the middle one of a window.
             ranges = [(0, axis.extent) for axis in reduction.axes]
             term = between(term, reduction.axes, ranges)
         divides = bool(nodes(reduction.term, tirx.FloorDiv, tirx.FloorMod))
