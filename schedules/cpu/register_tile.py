@@ -131,7 +131,7 @@ class RegisterTilePlan(Plan):
             """The planes of a task, one after the other in the same memory."""
             allocated = [tirx.AllocBuffer(copy.buffer) for copy in self.reduction.copies]
             planes = emit.grid(extents[tasks:], lambda inner: plane([*outer, *inner]), dtype)
-            return emit.sequence([*allocated, planes])
+            return emit.sequence([*allocated, *self.reduction.views, planes])
 
         def plane(numbers: list[PrimExpression]) -> Statement:
             values = {axis.var: number for axis, number in zip(self.planes, numbers, strict=True)}
@@ -140,8 +140,7 @@ class RegisterTilePlan(Plan):
             return emit.sequence([*copies, loops])
 
         loops = emit.grid(extents[:tasks], task, dtype, parallel=self.parallel)
-        body = emit.sequence([*self.reduction.views, loops])
-        return with_opaque_body(function, [r.buffer for r in self.kernel.results], [], body)
+        return with_opaque_body(function, [r.buffer for r in self.kernel.results], [], loops)
 
     def _tasks(self) -> int:
         """How many of the leading axes of planes are parallel: as few as keep all threads busy."""
