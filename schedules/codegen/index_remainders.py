@@ -53,7 +53,8 @@ def with_opaque_remainders(function: PrimFunction) -> PrimFunction:
         return tirx.BufferStore(store.buffer, store.value, [*map(opaque, store.indices)])
 
     def bind(bind: tirx.Bind) -> tirx.Stmt:
-        return tirx.Bind(bind.var, opaque(bind.value))
+        is_integer = dtype_of(bind.var) in (*_WIDTHS, "int64", "uint64")
+        return tirx.Bind(bind.var, opaque(bind.value)) if is_integer else bind
 
     body = tvm_ffi.structural_map(
         function.body,

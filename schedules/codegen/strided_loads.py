@@ -32,7 +32,7 @@ def sorted_in_registers(function: PrimFunction) -> PrimFunction:
     analyzer = sym.Analyzer()
     for bind in nodes(function.body, tirx.Bind):
         if dtype_of(bind.var) in ("int32", "int64"):
-            analyzer.bind(bind.var, bind.value)
+            analyzer.bind(bind.var, bind.value, allow_override=True)
 
     def shared(sequence: tirx.SeqStmt) -> tirx.SeqStmt:
         changed: list[tirx.Stmt] = []
