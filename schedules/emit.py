@@ -264,7 +264,7 @@ def grid(
     total = sizes.product(extents)
     if parallel and not (sizes.is_known(total) and total <= 1):
         kind = tirx.ForKind.PARALLEL
-        each = functools.partial(at_point, extents=extents, body=body, dtype=dtype)
+        each = functools.partial(_at_point, extents=extents, body=body, dtype=dtype)
         return loop(total, each, name="task", kind=kind, dtype=dtype)
     if not extents:
         return body([])
@@ -276,7 +276,7 @@ def grid(
     return loop(extents[0], inner, dtype=dtype)
 
 
-def at_point(
+def _at_point(
     number: PrimExpression, extents: Sequence[sizes.Extent], body: AtPoint, dtype: str
 ) -> Statement:
     """The body at the point of a grid that has a number.
