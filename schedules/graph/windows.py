@@ -1,6 +1,6 @@
 """How a stage reads an operand: along dimensions, over windows, from a padded copy.
 
-Input: a load in a stage. Output: an :class:`Operand`, with the :class:`Window` of each index.
+Input: a load in a stage. Output: an :class:`Operand`, with the :class:`WindowIndex` of each index.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import Any
 
 import tvm_ffi
 from tvm import sym, tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.expressions import mentions
+from tvm_nnef.schedules.analysis.expressions import variables
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import Padding, read_padding
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, PrimExpression
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowIndex:
     """An index ``stride * axis + dilation * step``."""
 
     axis: Axis
@@ -32,15 +32,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """A load along whole dimensions or over windows, of a buffer that may be padded."""
+    """A load along whole dimensions or over windows; ``source`` is its buffer before padding."""
 
-    load: Any
-    windows: tuple[Window | None, ...]
+    load: BUFFER_LOAD
+    windows: tuple[WindowIndex | None, ...]
     padding: Padding | None
-    source: Any
+    source: Buffer
 
     @property
-    def moving(self) -> list[Window]:
+    def moving(self) -> list[WindowIndex]:
         """The windows, in the order of the dimensions that they move over."""
         return [window for window in self.windows if window is not None]
 
@@ -54,75 +54,52 @@ class Operand:
 
 
 def operand_of(
-    load: Any, stage: Stage, kernel: Kernel, times: Mapping[Any, int] | None = None
+    load: BUFFER_LOAD,
+    stage: Stage,
+    kernel: Kernel,
+    times: Mapping[tirx.Var, int] = MappingProxyType({}),
 ) -> Operand | None:
     """What a stage of a kernel reads by a load; None if its indices are of another kind.
 
     Windows may run over a copy that is padded with zeros. ``times`` are how many values of some
     indices there are along a dimension, such as groups.
     """
-    load = _with_unit_axes(load, stage)
     windows = tuple(_window(index, stage) for index in load.indices)
-    if not are_plain(load, stage, windows, times or {}):
+    if not reads_whole_dimensions(load, stage, windows, times):
         return None
     copied = kernel.stage_of(load.source)
     padding = read_padding(copied) if copied is not None and any(windows) else None
-    if padding is not None and copied is not None:
-        shifted = all(
-            first == 0 or window is not None
-            for (first, _), window in zip(padding.inside, windows, strict=True)
-        )
-        same = tvm_ffi.structural_equal(padding.value, stage.init)
-        if shifted and same and _is_shift(padding, copied):
-            return Operand(load, windows, padding, padding.source.source)
-    return Operand(load, windows, None, load.source)
+    if padding is None or copied is None or not _is_around_source(padding, copied, windows, stage):
+        return Operand(load, windows, None, load.source)
+    return Operand(load, windows, padding, padding.source.source)
 
 
-def _with_unit_axes(load: Any, stage: Stage) -> Any:
-    """The load with axes of size 1 as indices instead of zeros, if the value has them nowhere.
-
-    Those of the same dimension come first; if there is none, any of the others will do.
-    """
-    idle = {
-        dimension: axis
-        for dimension, axis in enumerate(stage.axes)
-        if axis.is_unit and not mentions(stage.value, [axis.var])
-    }
-    indices = list(load.indices)
-    pairs = enumerate(zip(indices, load.source.shape, strict=True))
-    units = [n for n, (index, extent) in pairs if is_unit(index, extent)]
-    for dimension in sorted(units, key=lambda each: each not in idle):
-        if idle:
-            indices[dimension] = idle.pop(dimension if dimension in idle else next(iter(idle))).var
-    return load.source[tuple(indices)]
-
-
-def _window(index: Any, stage: Stage) -> Window | None:
+def _window(index: PrimExpression, stage: Stage) -> WindowIndex | None:
     """The window of an index; None for a plain index and for all others."""
-    if isinstance(index, tirx.Var):
+    found = variables(index)
+    axis = next((axis for axis in stage.axes if axis.var in found), None)
+    step = next((axis for axis in stage.reduced if axis.var in found), None)
+    if axis is None or step is None:
         return None
-    for axis in stage.axes:
-        for step in stage.reduced:
-            equation = sym.detect_linear_equation(index, [axis.var, step.var])
-            if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
-                continue
-            stride, dilation, base = (int(c.value) for c in equation)
-            if stride > 0 and dilation > 0 and base == 0:
-                return Window(axis, step, stride, dilation)
-    return None
+    equation = sym.detect_linear_equation(index, [axis.var, step.var])
+    if not len(equation) or not all(isinstance(number, tirx.IntImm) for number in equation):
+        return None
+    stride, dilation, base = (int(number.value) for number in equation)
+    plain = stride > 0 and dilation > 0 and base == 0
+    return WindowIndex(axis, step, stride, dilation) if plain else None
 
 
-def are_plain(
-    load: Any,
+def reads_whole_dimensions(
+    load: BUFFER_LOAD,
     stage: Stage,
-    windows: Sequence[Window | None] = (),
-    times: Mapping[Any, int] = MappingProxyType({}),
+    windows: Sequence[WindowIndex | None] = (),
+    times: Mapping[tirx.Var, int] = MappingProxyType({}),
 ) -> bool:
     """Whether each index is an axis of its own, all along its dimension, or one of the windows."""
     axes = {a.var: a.extent * times.get(a.var, 1) for a in (*stage.axes, *stage.reduced)}
-    seen: list[Any] = []
+    seen: list[PrimExpression] = []
     for index, extent, window in zip_longest(load.indices, load.source.shape, windows):
-        if is_unit(index, extent):
+        if _is_unit(index, extent):
             continue
         used = [window.axis.var, window.step.var] if window else [index]
         if any(var not in axes or var in seen for var in used):
@@ -133,13 +110,30 @@ def are_plain(
     return True
 
 
-def is_unit(index: Any, extent: Any) -> bool:
+def _is_unit(index: PrimExpression, extent: PrimExpression) -> bool:
     """Whether a dimension has one element, which the index reads."""
     zero = isinstance(index, tirx.IntImm) and index.value == 0
     return zero and sizes.same(sizes.extent(extent), 1)
 
 
-def positions(load: Any, stage: Stage) -> list[int | None] | None:
+def _is_around_source(
+    padding: Padding, copied: Stage, windows: Sequence[WindowIndex | None], stage: Stage
+) -> bool:
+    """Whether a copy has the neutral value around its whole source, where windows move only."""
+    indices, shape = padding.source.indices, padding.source.source.shape
+    if len(indices) != len(copied.axes):
+        return False
+    return tvm_ffi.structural_equal(padding.value, stage.init) and all(
+        sizes.same(sizes.simplified(axis.var - index), first)
+        and sizes.same(last - first if first else last, sizes.extent(extent))
+        and (window is not None or sizes.same(axis.extent, sizes.extent(extent)))
+        for index, extent, axis, (first, last), window in zip(
+            indices, shape, copied.axes, padding.inside, windows, strict=True
+        )
+    )
+
+
+def positions(load: BUFFER_LOAD, stage: Stage) -> list[int | None] | None:
     """The position of each index of a load among the axes of a stage; None for another load.
 
     A dimension of one element has no position.
@@ -147,26 +141,8 @@ def positions(load: Any, stage: Stage) -> list[int | None] | None:
     found: list[int | None] = []
     for index, extent in zip(load.indices, load.source.shape, strict=True):
         position = next((n for n, a in enumerate(stage.axes) if index.same_as(a.var)), None)
-        if position is None and not is_unit(index, extent):
+        if position is None and not _is_unit(index, extent):
             return None
         found.append(position)
     known = [position for position in found if position is not None]
     return found if known == sorted(set(known)) else None
-
-
-def _is_shift(padding: Padding, copied: Stage) -> bool:
-    """Whether the copy holds its whole source, at the beginning of the range inside."""
-    indices, shape = padding.source.indices, padding.source.source.shape
-    if len(indices) != len(copied.axes):
-        return False
-    for index, (first, last), axis, extent in zip(
-        indices, padding.inside, copied.axes, shape, strict=True
-    ):
-        equation = sym.detect_linear_equation(index, [axis.var])
-        if not len(equation) or not all(isinstance(c, tirx.IntImm) for c in equation):
-            return False
-        slope, base = (int(c.value) for c in equation)
-        length = last - first if first else last
-        if slope != 1 or base != -first or not sizes.same(length, sizes.extent(extent)):
-            return False
-    return True
