@@ -80,6 +80,16 @@ def row(lead, count, value, *, times=1):
     return conv
 
 
+def with_more_channels(x, w):
+    """A convolution of data with a channel of zeros after the others."""
+
+    def element(n, c, i):
+        return tirx.if_then_else(c < 3, x(n, c, i), tirx.const(0.0, "float32"))
+
+    copied = te.compute((2, 4, 9), element, name="pad")
+    return summed((2, 5, 7), lambda n, o, i, c, u: copied(n, c, i + u) * w(o, c, u), 4, 3)
+
+
 def with_bias(x, w, b):
     y = conv(x, w)
     z = te.compute(y.shape, lambda n, o, i, j: te.max(y(n, o, i, j) + b(o), 0), name="relu")
@@ -171,6 +181,19 @@ CASES = {
         "nn.conv1d", row(1, 5, lambda x, n, c, i: x(n, c, i), times=4), [(1, 6, 5), (8, 6, 3)]),
     "copy_without_a_dimension": (
         "nn.conv1d", row(1, 5, lambda x, n, c, i: x(n, c, i, 0)), [(1, 6, 5, 1), (8, 6, 3)]),
+    "no_batch": (
+        "nn.conv2d",
+        lambda x, w: summed(
+            (5, 6, 6), lambda o, i, j, c, u, v: x(c, i + u, j + v) * w(o, c, u, v), 4, 2, 3
+        ),
+        [(4, 7, 8), (5, 4, 2, 3)]),
+    "channels_in_two_dimensions": (
+        "nn.conv1d",
+        lambda x, w: summed(
+            (2, 3, 4, 8), lambda n, o, p, i, c, d, u: x(n, c, i + u, d) * w(d, o, u, p, c), 5, 6, 3
+        ),
+        [(2, 5, 10, 6), (6, 3, 3, 4, 5)]),
+    "copy_with_more_channels": ("nn.conv1d", with_more_channels, [(2, 3, 9), (5, 4, 3)]),
     "pointwise": (
         "nn.conv2d",
         lambda x, w: summed((2, 5, 6, 7), lambda n, o, i, j, c: x(n, c, i, j) * w(o, c, 0, 0), 4),
