@@ -6,16 +6,15 @@ attributes of kernels without reduction change.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Stage, read_kernel
 from tvm_nnef.schedules.graph.windows import positions
 from tvm_nnef.tvm_support.compat import (
+    BUFFER_LOAD,
     Module,
     PrimFunction,
-    is_scalar,
+    buffers_of,
     prim_functions,
     update_functions,
 )
@@ -36,44 +35,30 @@ def annotate(mod: Module) -> Module:
 
 def _pattern(function: PrimFunction) -> FusionPattern | None:
     """The pattern of a function; None if TVM's is right."""
-    if _reads_scalars_only(function):
+    # FuseTIR cannot fuse a kernel that reads nothing but scalars: no tensor defines its dimensions.
+    if len(buffers_of(function)) == 1 < len(function.params):
         return FusionPattern.OPAQUE
     if int((function.attrs or {}).get(OP_PATTERN, 0)) > FusionPattern.INJECTIVE:
         return None
     kernel = read_kernel(function)
     if kernel is None or any(stage.reduced for stage in kernel.stages):
         return None
-    return max(_stage_pattern(stage) for stage in kernel.stages)
-
-
-def _reads_scalars_only(function: PrimFunction) -> bool:
-    """Whether a kernel writes scalars and reads no tensor.
-
-    FuseTIR fails if one is fused with a kernel whose dimensions no tensor defines.
-    """
-    scalars = [parameter for parameter in function.params if is_scalar(parameter)]
-    return bool(scalars) and len(function.params) == len(scalars) + 1
+    return max(map(_stage_pattern, kernel.stages))
 
 
 def _stage_pattern(stage: Stage) -> FusionPattern:
     """As TVM counts: what is broadcast does not keep a stage with equal indices from fusing."""
-    accesses = {_access(load, stage) for load in loads(stage.value)}
-    if not accesses or FusionPattern.INJECTIVE in accesses:
-        return FusionPattern.INJECTIVE
-    return (
-        FusionPattern.ELEMENTWISE
-        if FusionPattern.ELEMENTWISE in accesses
-        else FusionPattern.BROADCAST
-    )
+    accesses = {_access(load, stage) for load in loads(stage.value)} or {FusionPattern.INJECTIVE}
+    return min(accesses) if FusionPattern.INJECTIVE not in accesses else FusionPattern.INJECTIVE
 
 
-def _access(load: Any, stage: Stage) -> FusionPattern:
+def _access(load: BUFFER_LOAD, stage: Stage) -> FusionPattern:
     """How the indices of a load follow from the axes of a stage."""
     found = positions(load, stage)
     if found is None:
         return FusionPattern.INJECTIVE
-    same = len(found) == len(stage.axes) and all(
-        position == n or (position is None and axis.is_unit)
-        for n, (position, axis) in enumerate(zip(found, stage.axes, strict=True))
+    equal = [None if axis.is_unit else number for number, axis in enumerate(stage.axes)]
+    same = len(found) == len(equal) and all(
+        position in (number, equal[number]) for number, position in enumerate(found)
     )
     return FusionPattern.ELEMENTWISE if same else FusionPattern.BROADCAST

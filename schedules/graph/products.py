@@ -15,7 +15,7 @@ from tvm import relax
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.graph.contractions import Contraction
-from tvm_nnef.schedules.graph.rewriting import Operands, operator
+from tvm_nnef.schedules.graph.rewriting import Operands, operator, reshaped
 from tvm_nnef.schedules.graph.windows import WindowIndex
 from tvm_nnef.tvm_support.compat import BUFFER_LOAD, Buffer, RelaxExpression, shape_and_dtype
 
@@ -118,32 +118,22 @@ def _arranged(
     picked = list(chain(*groups))
     kept = sorted(picked)
     if picked != kept:
-        value = _reshaped(operands, value, [shape[dimension] for dimension in kept])
+        value = reshaped(operands, value, [shape[dimension] for dimension in kept])
         order = [kept.index(dimension) for dimension in picked]
         value = operands.emit(relax.op.permute_dims(value, order))
     joined = [sizes.product(shape[dimension] for dimension in group) for group in groups]
-    return _reshaped(operands, value, joined)
+    return reshaped(operands, value, joined)
 
 
 def _result(
     operands: Operands, value: RelaxExpression, axes: Sequence[Axis], wanted: Sequence[Axis]
 ) -> RelaxExpression:
     """A result along some axes, in the order of the ``wanted`` ones."""
-    value = _reshaped(operands, value, [axis.extent for axis in axes])
+    value = reshaped(operands, value, [axis.extent for axis in axes])
     order = [axes.index(axis) for axis in wanted]
     if order == sorted(order):
         return value
     return operands.emit(relax.op.permute_dims(value, order))
-
-
-def _reshaped(
-    operands: Operands, value: RelaxExpression, shape: Sequence[sizes.Extent]
-) -> RelaxExpression:
-    """The value in a shape; the value itself if that is its shape."""
-    old = shape_and_dtype(value)[0]
-    if len(shape) == len(old) and all(map(sizes.same, shape, old)):
-        return value
-    return operands.emit(relax.op.reshape(value, tuple(shape)))
 
 
 def _missing(window: WindowIndex, extent: sizes.Extent, before: int) -> sizes.Extent:

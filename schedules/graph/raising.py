@@ -10,23 +10,22 @@ fuse again later. Reductions and poolings stay kernels: all passes treat these l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from tvm import relax
+from tvm import relax, te
 
 from tvm_nnef.schedules.analysis.expressions import loads
-from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, inlined, read_kernel
-from tvm_nnef.schedules.graph.contractions import contractions
-from tvm_nnef.schedules.graph.elements import as_operators, is_elementwise
+from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, inlined
+from tvm_nnef.schedules.graph.contractions import Contraction, contractions
+from tvm_nnef.schedules.graph.elements import as_operators
 from tvm_nnef.schedules.graph.products import as_product
 from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensor_of
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
+    Buffer,
     Module,
-    PrimFunction,
     RelaxExpression,
     prim_functions,
 )
@@ -35,51 +34,42 @@ from tvm_nnef.tvm_support.compat import (
 def raise_to_operators(mod: Module) -> Module:
     """The module with operators in place of the loops that equal them."""
     functions = prim_functions(mod)
-    if not any(map(_is_raised, map(read_kernel, functions.values()))):
-        return mod
 
-    def rewrite(operands: Operands, node: Any) -> RelaxExpression | None:
-        kernel = _called_kernel(functions, node)
-        if kernel is None or not _is_raised(kernel):
+    def rewrite(operands: Operands, node: RelaxExpression) -> RelaxExpression | None:
+        """The operators for a call of a kernel: of a contraction, or of one elementwise stage."""
+        if operator_name(node) != "call_tir" or len(node.args) > 2:
             return None
-        return _taken_apart(operands, kernel, list(node.args[1].fields))
+        arguments = list(node.args[1].fields)
+        kernel = kernel_at_call(functions[node.args[0].name_hint], arguments)
+        if kernel is None:
+            return None
+        values = dict(zip(kernel.inputs, arguments, strict=True))
+        found = contractions(kernel)
+        if found:
+            return _taken_apart(operands, kernel, found, values)
+        single = len(kernel.stages) == 1
+        return as_operators(operands, kernel.stages[0], values) if single else None
 
     mod = relax.transform.CanonicalizeBindings()(rewritten(mod, rewrite))
     return relax.transform.DeadCodeElimination()(mod)
 
 
-def _called_kernel(functions: Mapping[str, PrimFunction], node: Any) -> Kernel | None:
-    """The kernel that a call runs, in the symbols of the call; None for other calls."""
-    if operator_name(node) != "call_tir" or len(node.args) > 2:
-        return None
-    function = functions.get(str(node.args[0].name_hint))
-    return None if function is None else kernel_at_call(function, list(node.args[1].fields))
-
-
-def _is_raised(kernel: Kernel | None) -> bool:
-    """Whether a kernel has a contraction, or is one stage that operators equal."""
-    if kernel is None:
-        return False
-    single = len(kernel.stages) == 1 and is_elementwise(kernel.stages[0])
-    return single or bool(contractions(kernel))
-
-
 def _taken_apart(
-    operands: Operands, kernel: Kernel, arguments: Sequence[RelaxExpression]
+    operands: Operands,
+    kernel: Kernel,
+    found: Mapping[Buffer, Contraction],
+    values: dict[Buffer, RelaxExpression],
 ) -> RelaxExpression:
     """The results of a kernel, computed stage by stage."""
-    found = contractions(kernel)
-    needed = [*kernel.outputs, *(buffer for each in found.values() for buffer in each.sources)]
-    values: dict[Any, Any] = dict(zip(kernel.inputs, arguments, strict=True))
-    inside: dict[Any, Stage] = {}
+    needed = {*kernel.outputs, *(buffer for each in found.values() for buffer in each.sources)}
+    copies: dict[Buffer, Stage] = {}
     for stage in kernel.stages:
         contraction = found.get(stage.buffer)
         made = None if contraction is None else as_product(operands, contraction, values)
         if made is None:
-            stage = replace(stage, value=inlined(stage.value, inside))
-            copies = isinstance(stage.value, BUFFER_LOAD)
-            if copies and not any(stage.buffer.same_as(buffer) for buffer in needed):
-                inside[stage.buffer] = stage
+            stage = replace(stage, value=inlined(stage.value, copies))
+            if isinstance(stage.value, BUFFER_LOAD) and stage.buffer not in needed:
+                copies[stage.buffer] = stage
                 continue
             made = as_operators(operands, stage, values)
             made = _called(operands, stage, values) if made is None else made
@@ -88,11 +78,13 @@ def _taken_apart(
     return results[0] if len(results) == 1 else relax.Tuple(results)
 
 
-def _called(operands: Operands, stage: Stage, values: Mapping[Any, Any]) -> RelaxExpression:
+def _called(
+    operands: Operands, stage: Stage, values: Mapping[Buffer, RelaxExpression]
+) -> RelaxExpression:
     """A stage as a kernel of its own."""
-    sources: dict[Any, None] = dict.fromkeys(load.source for load in loads(stage.value))
+    sources = list(dict.fromkeys(load.source for load in loads(stage.value)))
 
-    def function(symbols: Symbols, *tensors: Any) -> Any:
+    def function(symbols: Symbols, *tensors: te.Tensor) -> te.Tensor:
         return tensor_of(stage, dict(zip(sources, tensors, strict=True)), {}, symbols)
 
     arguments = [values[source] for source in sources]

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import tvm_ffi
-from tvm import relax
+from tvm import relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.analysis.rows import rows_of
-from tvm_nnef.schedules.graph.rebuilding import kernel_at_call
+from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
+    Buffer,
     Module,
     PrimFunction,
+    RelaxExpression,
+    Var,
     is_tensor,
     prim_functions,
     with_own_symbols,
@@ -39,66 +41,78 @@ _MOST_STAGES = 24
 
 
 def with_joined_rows(mod: Module) -> Module:
-    """The module with kernels over the same rows as functions to be fused (``Primitive``)."""
+    """The module with one kernel for all kernels of a chain over the same rows."""
     functions = prim_functions(mod)
-    walk = _Walk(mod, functions)
+    walk = _Walk(mod)
     for variable, function in list(mod.functions.items()):
-        if isinstance(function, relax.Function) and "Primitive" not in (function.attrs or {}):
-            walk.groups = dict(_groups(function, functions))
-            if walk.groups:
-                walk.joined = True
+        if isinstance(function, relax.Function):
+            walk.chains = dict(_chains(function, functions))
+            if walk.chains:
                 walk.builder_.update_func(variable, walk.visit_expr(function))
-    if not walk.joined:
-        return mod
     canonical = relax.transform.CanonicalizeBindings()(walk.builder_.get())
-    fused = relax.transform.FuseTIR()(relax.transform.DeadCodeElimination()(canonical))
-    return relax.transform.DeadCodeElimination()(fused)
+    return relax.transform.DeadCodeElimination()(canonical)
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of a kernel: the variable of its result, and the kernel on buffers of the group."""
+    """A call of a kernel: the variable of its result, what it reads, and the kernel."""
 
-    variable: Any
-    value: Any
-    function: PrimFunction
+    variable: Var
+    arguments: list[RelaxExpression]
+    kernel: Kernel
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Calls one after the other, of which only the last result is read by others."""
+
+    calls: list[_Call]
+    kernel: Kernel
+    arguments: list[RelaxExpression]
 
     @property
-    def arguments(self) -> list[Any]:
-        """What it reads."""
-        return list(self.value.args[1].fields)
+    def name(self) -> str:
+        return "_".join(["rows", *(call.name.removeprefix("fused_") for call in self.calls)])
 
 
-def _groups(
-    function: Any, functions: Mapping[str, PrimFunction]
-) -> Iterator[tuple[Any, list[_Call]]]:
+def _chains(
+    function: relax.Function, functions: Mapping[str, PrimFunction]
+) -> Iterator[tuple[Var, _Chain]]:
     """Chains of kernels by the variable of the last one; each kernel is in at most one."""
-    for part in function.body.blocks:
-        calls = {c.variable: c for b in part.bindings if (c := _called(b, functions)) is not None}
-        users = _users(function)
-        taken: set[Any] = set()
-        for last in reversed(list(calls.values())):
+    users, taken = _users(function), set[Var]()
+    for block in function.body.blocks:
+        calls = [
+            call
+            for binding in block.bindings
+            if (call := _called(binding.var, getattr(binding, "value", None), functions))
+        ]
+        for last in reversed(calls):
             if last.variable not in taken:
-                group = _grown([last], calls, users, taken)
-                if len(group) > 1:
-                    taken.update(call.variable for call in group)
-                    yield last.variable, group
+                free = [call for call in calls if call.variable not in taken]
+                chain = _grown([last], free, users)
+                if chain is not None:
+                    taken.update(call.variable for call in chain.calls)
+                    yield last.variable, chain
 
 
-def _called(binding: Any, functions: Mapping[str, PrimFunction]) -> _Call | None:
-    value: Any = getattr(binding, "value", None)
+def _called(
+    variable: Var, value: RelaxExpression, functions: Mapping[str, PrimFunction]
+) -> _Call | None:
+    """A call of a kernel with one result; None for another binding."""
     if operator_name(value) != "call_tir" or len(value.args) != 2 or not is_tensor(value):
         return None
-    function = functions.get(str(value.args[0].name_hint))
-    if function is None or not all(hasattr(a, "ty") and is_tensor(a) for a in value.args[1].fields):
+    name, arguments = value.args[0].name_hint, list(value.args[1].fields)
+    kernel = kernel_at_call(with_own_symbols(functions[name]), arguments)
+    if kernel is None or len(kernel.results) != 1:
         return None
-    return _Call(binding.var, value, function)
+    return _Call(variable, arguments, kernel, name)
 
 
-def _users(function: Any) -> dict[Any, list[Any]]:
+def _users(function: relax.Function) -> dict[Var, list[Var | None]]:
     """The variables whose bindings read a variable; None stands for the result of the function."""
-    users: dict[Any, list[Any]] = {}
-    read = [(b.value, b.var) for part in function.body.blocks for b in part.bindings]
+    users: dict[Var, list[Var | None]] = {}
+    read = [(b.value, b.var) for block in function.body.blocks for b in block.bindings]
     for expression, reader in [*read, (function.body.body, None)]:
         for variable in relax.analysis.free_vars(expression):
             users.setdefault(variable, []).append(reader)
@@ -106,73 +120,60 @@ def _users(function: Any) -> dict[Any, list[Any]]:
 
 
 def _grown(
-    group: list[_Call],
-    calls: Mapping[Any, _Call],
-    users: Mapping[Any, list[Any]],
-    taken: set[Any],
-) -> list[_Call]:
-    """The group with all kernels before it that only it reads, and that run over its rows."""
-    last = group
-    grown: list[_Call] | None = group
-    while grown is not None and _over_rows(grown, alone=True) is not None:
-        group, inside = grown, {call.variable for call in grown}
-        read = dict.fromkeys(argument for call in group for argument in call.arguments)
+    calls: list[_Call], free: Sequence[_Call], users: Mapping[Var, list[Var | None]]
+) -> _Chain | None:
+    """The calls with all before them that only they read, and that run over the same rows."""
+    whole: _Chain | None = None
+    chain = _over_rows(calls)
+    while chain is not None:
+        whole = chain if any(stage.reduced for stage in chain.kernel.stages) else None
+        calls, inside = chain.calls, {call.variable for call in chain.calls}
         candidates = [
-            argument
-            for argument in read
-            if argument in calls
-            and argument not in taken
-            and argument not in inside
-            and all(reader in inside for reader in users[argument])
+            call
+            for argument in chain.arguments
+            for call in free
+            if call.variable.same_as(argument) and inside.issuperset(users[call.variable])
         ]
-        larger = ([c for v, c in calls.items() if v in inside or v.same_as(a)] for a in candidates)
-        grown = next((each for each in larger if _over_rows(each, alone=True) is not None), None)
-    return group if _over_rows(group, alone=False) is not None else last
+        larger = ([c for c in free if c is each or c in calls] for each in candidates)
+        chain = next((found for each in larger if (found := _over_rows(each))), None)
+    return whole if whole is not None and len(whole.calls) > 1 else None
 
 
-def _over_rows(group: Sequence[_Call], *, alone: bool) -> Kernel | None:
-    """The kernel of a group, if all of it runs over the same rows.
-
-    With ``alone`` also a kernel without any reduction.
-    """
-    kernel = _joined(group)
-    if kernel is None or len(kernel.stages) > _MOST_STAGES:
+def _over_rows(calls: Sequence[_Call]) -> _Chain | None:
+    """The chain of some calls, if they run over the same rows or have no reduction."""
+    chain = _joined(calls)
+    stages = chain.kernel.stages
+    if len(stages) > _MOST_STAGES:
         return None
-    if not any(stage.reduced for stage in kernel.stages):
-        return kernel if alone else None
-    rows = rows_of(kernel)
+    if not any(stage.reduced for stage in stages):
+        return chain
+    rows = rows_of(chain.kernel)
     if rows is None:
         return None
     count = sizes.estimate(sizes.product(axis.extent for axis in rows))
-    longest = max(stage.work for stage in kernel.stages) // max(1, count)
-    return kernel if count >= _FEWEST_ROWS or longest <= _SHORT else None
+    longest = max(stage.work for stage in stages) // max(1, count)
+    return chain if count >= _FEWEST_ROWS or longest <= _SHORT else None
 
 
-def _joined(group: Sequence[_Call]) -> Kernel | None:
-    """The stages of all kernels of a group, on the same buffers."""
-    buffers: dict[Any, Any] = {}
+def _joined(calls: Sequence[_Call]) -> _Chain:
+    """The stages of all calls as one kernel, and what it reads."""
+    buffers: dict[RelaxExpression, Buffer] = {}
     stages: list[Stage] = []
-    index_type = ""
-    for call in group:
-        kernel = kernel_at_call(call.function, call.arguments)
-        if kernel is None or len(kernel.results) != 1:
-            return None
-        own = [*call.arguments, call.variable]
-        shared = {
-            parameter: buffers.setdefault(value, parameter)
-            for parameter, value in zip(kernel.parameters, own, strict=True)
-        }
-        stages += [_on_buffers(stage, shared) for stage in kernel.stages]
-        index_type = kernel.index_type
-    inside = [call.variable for call in group[:-1]]
-    parameters = [b for value, b in buffers.items() if not any(value is v for v in inside)]
-    return Kernel(tuple(parameters), tuple(stages), index_type)
+    for call in calls:
+        values = zip(call.kernel.parameters, [*call.arguments, call.variable], strict=True)
+        shared = {own: buffers.setdefault(value, own) for own, value in values}
+        stages += [_on_buffers(stage, shared) for stage in call.kernel.stages]
+    result = buffers[calls[-1].variable]
+    inside = {call.variable for call in calls}
+    read = {value: buffer for value, buffer in buffers.items() if value not in inside}
+    kernel = Kernel((*read.values(), result), tuple(stages), calls[0].kernel.index_type)
+    return _Chain(list(calls), kernel, list(read))
 
 
-def _on_buffers(stage: Stage, buffers: Mapping[Any, Any]) -> Stage:
+def _on_buffers(stage: Stage, buffers: Mapping[Buffer, Buffer]) -> Stage:
     """The stage with other buffers in place of some."""
 
-    def moved(load: Any) -> Any:
+    def moved(load: BUFFER_LOAD) -> BUFFER_LOAD:
         source = buffers.get(load.source)
         return load if source is None else source[tuple(load.indices)]
 
@@ -182,47 +183,22 @@ def _on_buffers(stage: Stage, buffers: Mapping[Any, Any]) -> Stage:
 
 @mutator
 class _Walk(PyExprMutator):  # type: ignore[misc]
-    """Replaces the last kernel of each group by a call of a new function."""
+    """Replaces the last call of each chain by a call of the kernel of all."""
 
-    def __init__(self, mod: Module, functions: Mapping[str, PrimFunction]) -> None:
+    def __init__(self, mod: Module) -> None:
         super().__init__(mod)
-        self.functions = functions
-        self.groups: dict[Any, list[_Call]] = {}
-        self.joined = False
+        self.chains: dict[Var, _Chain] = {}
 
-    def visit_var_binding_(self, binding: Any) -> None:
-        group = self.groups.get(binding.var)
-        if group is None:
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        chain = self.chains.get(binding.var)
+        if chain is None:
             super().visit_var_binding_(binding)
             return
-        inputs: dict[Any, Any] = {}
-        function = _function(group, inputs)
-        variable = self.builder_.add_func(function, _name(group))
-        call = relax.Call(variable, [self.visit_expr(value) for value in inputs])
+
+        def computed(symbols: Symbols, *tensors: te.Tensor) -> te.Tensor:
+            return tensors_of(chain.kernel, tensors, {}, symbols)[chain.kernel.parameters[-1]]
+
+        arguments = [self.visit_expr(argument) for argument in chain.arguments]
+        call = call_te(self.builder_, computed, arguments, chain.name)
         made = self.builder_.normalize(call)
         self.builder_.emit_normalized(relax.VarBinding(self.visit_var_def(binding.var), made))
-
-
-def _name(group: Sequence[_Call]) -> str:
-    names = [str(call.value.args[0].name_hint).removeprefix("fused_") for call in group]
-    return "rows_" + "_".join(names)
-
-
-def _function(group: Sequence[_Call], inputs: dict[Any, Any]) -> Any:
-    """A function of the kernels of a group; fills in its parameters by what is passed for them."""
-    inside = {call.variable for call in group}
-    for call in group:
-        for argument in call.arguments:
-            if argument not in inside and argument not in inputs:
-                inputs[argument] = relax.Var(f"p{len(inputs)}", argument.ty)
-    builder = relax.BlockBuilder()
-    values = dict(inputs)
-    with builder.function("rows", list(inputs.values()), {"Primitive": 1}, private=True):
-        with builder.dataflow():
-            for call in group:
-                arguments = relax.Tuple([values[argument] for argument in call.arguments])
-                made = relax.op.call_tir(call.value.args[0], arguments, call.value.ty)
-                last = call is group[-1]
-                values[call.variable] = (builder.emit_output if last else builder.emit)(made)
-        builder.emit_func_output(values[group[-1].variable])
-    return with_own_symbols(builder.get()["rows"])

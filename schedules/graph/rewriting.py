@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +17,15 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_nnef.tvm_support.compat import CALL, BlockBuilder, Module, RelaxExpression, constant_array
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.tvm_support.compat import (
+    CALL,
+    BlockBuilder,
+    Module,
+    RelaxExpression,
+    constant_array,
+    shape_and_dtype,
+)
 
 CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 """The names of the convolutions."""
@@ -103,6 +111,16 @@ def again(call: Any, *arguments: RelaxExpression, **changed: Any) -> RelaxExpres
     make = operator(operator_name(call))
     names = list(inspect.signature(make).parameters)[len(arguments) :]
     return make(*arguments, **{name: getattr(call.attrs, name) for name in names} | changed)
+
+
+def reshaped(
+    operands: Operands, value: RelaxExpression, shape: Sequence[sizes.Extent]
+) -> RelaxExpression:
+    """The value in a shape; the value itself if that is its shape."""
+    old = shape_and_dtype(value)[0]
+    if len(shape) == len(old) and all(map(sizes.same, shape, old)):
+        return value
+    return operands.emit(relax.op.reshape(value, tuple(shape)))
 
 
 def use_counts(function: Any) -> dict[Any, int]:
