@@ -8,12 +8,12 @@ kernels only, and the shapes of its operands must define all symbols; other loop
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 from tvm import relax, tirx
-from tvm.ir import PrimType
+from tvm.ir import PrimType, Type
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.function_attributes import LOOP_BODY, LOOP_STEPS, POLLS_SIGNALS
@@ -22,9 +22,14 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted, variables
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.tvm_support.compat import (
-    BUFFER_TYPE,
+    CALL,
+    Buffer,
     Module,
+    PrimExpression,
     PrimFunction,
+    RelaxExpression,
+    Statement,
+    Var,
     constant_array,
     is_scalar,
     is_tensor,
@@ -40,17 +45,14 @@ NAME = "cpu.loop"
 _MOST_KERNELS = 64
 """The body of a loop with more kernels is as long as it takes to start them."""
 
-_LARGEST_STATE = 1 << 20
-"""Tensors that are carried from step to step are copied; more elements than these take too long."""
-
-_LANES = 16
+_LARGEST_STATE = 1 << 17
+"""The most elements that are carried from step to step by copying."""
 
 _POLLED = 256
 """Signals are polled once in so many steps."""
 
-Buffer = Any
-Operand = Any
-"""A buffer, or a Relax constant."""
+_Value: TypeAlias = "PrimExpression | list[_Value]"
+"""A buffer, a number, or those of a tuple."""
 
 
 def with_loop_kernels(mod: Module, strategy: str) -> Module:
@@ -61,301 +63,192 @@ def with_loop_kernels(mod: Module, strategy: str) -> Module:
     for variable, function in list(mod.functions.items()):
         if isinstance(function, relax.Function):
             walk.builder_.update_func(variable, walk.visit_expr(function))
-    return walk.builder_.get() if walk.made else mod
+    made: Module = walk.builder_.get()
+    return made
 
 
 @mutator
 class _LoopCalls(PyExprMutator):  # type: ignore[misc]
-    """Replaces calls of loops; ``made`` are the kernels by the body that they run."""
+    """Replaces calls of loops."""
 
     def __init__(self, mod: Module, strategy: str) -> None:
         super().__init__(mod)
         self.mod = mod
         self.strategy = strategy
         self.kernels = prim_functions(mod)
-        self.made: dict[Any, _Loop] = {}
 
-    def visit_call_(self, call: Any) -> Any:
-        visited = super().visit_call_(call)
+    def visit_call_(self, call: CALL) -> RelaxExpression:
+        visited: CALL = super().visit_call_(call)
         function = self._function(visited.op)
         if function is None or LOOP_STEPS not in (function.attrs or {}):
             return visited
-        body = self._body(function)
-        loop = None if body is None else _Loop.of(body, self.kernels)
+        count, body = int(function.attrs[LOOP_STEPS]), self._body(function)
+        loop = None if body is None else _read_loop(body, self.kernels)
         if loop is None:
             return visited
-        kernel = loop.kernel(int(function.attrs[LOOP_STEPS])).with_attr(self.strategy, NAME)
-        variable = self.builder_.add_func(kernel, "loop")
-        self.made[variable] = loop
+        variable = self.builder_.add_func(loop.kernel(count).with_attr(self.strategy, NAME), "loop")
         given = [argument for argument in visited.args if is_tensor(argument)]
         arguments = relax.Tuple([*given, *loop.constants])
         return relax.op.call_tir(variable, arguments, list(call.ty.fields))
 
-    def _function(self, operator: Any) -> Any:
-        if not isinstance(operator, relax.GlobalVar):
-            return None
-        found = self.mod[operator]
+    def _function(self, operator: RelaxExpression) -> relax.Function | None:
+        found = self.mod[operator] if isinstance(operator, relax.GlobalVar) else None
         return found if isinstance(found, relax.Function) else None
 
-    def _body(self, function: Any) -> Any:
+    def _body(self, function: relax.Function | None) -> relax.Function | None:
         """The function that makes a step, which another calls, or one that it calls."""
-        while LOOP_BODY not in (function.attrs or {}):
-            called: list[Any] = []
-
-            def visit(expression: Any, called: list[Any] = called) -> None:
-                found = self._function(getattr(expression, "op", None))
-                called.extend([found] if found is not None else [])
-
-            relax.analysis.post_order_visit(function, visit)
-            if not called:
-                return None
-            function = called[0]
+        while function is not None and LOOP_BODY not in (function.attrs or {}):
+            called = map(self._function, relax.analysis.all_global_vars(function))
+            function = next((each for each in called if each is not None), None)
         return function
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A call of a kernel: what it reads, then what it writes."""
-
-    kernel: PrimFunction
-    operands: tuple[Operand, ...]
+def _read_loop(function: relax.Function, kernels: Mapping[str, PrimFunction]) -> _Loop | None:
+    """The loop that a function is the body of; None if it does more than call kernels."""
+    count = len(function.ret_ty.fields) - 1
+    parameters = [p for p in function.params if not isinstance(p.ty, relax.ShapeType)]
+    if not all(map(is_tensor, parameters)):
+        return None
+    buffers = [_buffer(p.ty, f"p{number}") for number, p in enumerate(parameters)]
+    values = dict(zip(parameters, buffers, strict=True))
+    loop = _Loop(kernels, buffers[:count], buffers[count:], values)
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            made = loop.value(getattr(binding, "value", None))
+            if made is None:
+                return None
+            values[binding.var] = made
+    results = values.get(function.body.body)
+    if not isinstance(results, list) or len(results) != 1 + count:
+        return None
+    loop.results = results
+    return loop if 0 < len(loop.steps) <= _MOST_KERNELS and loop.can_be_copied() else None
 
 
 @dataclass(slots=True)
 class _Loop:
-    """The body of a loop: ``carried`` hold index and state, ``given`` what stays the same.
+    """The body of a loop, as it is read: ``values`` are those of the variables known so far.
 
-    ``results`` are the operands that the next step begins with, the first one whether there is one.
+    ``carried`` are index and state, which each step reads and writes, ``given`` what stays the
+    same, ``made`` what a step computes. ``results`` are what the next step begins with, the first
+    one whether there is one.
     """
 
+    kernels: Mapping[str, PrimFunction]
     carried: list[Buffer]
     given: list[Buffer]
-    steps: list[_Step] = field(default_factory=list)
-    constants: list[Any] = field(default_factory=list)
-    held: list[Buffer] = field(default_factory=list)
+    values: dict[RelaxExpression, _Value]
+    steps: list[Statement] = field(default_factory=list)
+    constants: dict[RelaxExpression, Buffer] = field(default_factory=dict)
     made: list[Buffer] = field(default_factory=list)
-    results: list[Operand] = field(default_factory=list)
+    results: list[Buffer] = field(default_factory=list)
 
-    @staticmethod
-    def of(function: Any, kernels: Mapping[str, PrimFunction]) -> _Loop | None:
-        """The loop that a function is the body of; None if it does more than call kernels."""
-        count = len(function.ret_ty.fields) - 1
-        parameters = [p for p in function.params if not isinstance(p.ty, relax.ShapeType)]
-        if not all(map(is_tensor, parameters)):
-            return None
-        buffers = [_buffer(p, f"p{number}") for number, p in enumerate(parameters)]
-        loop = _Loop(buffers[:count], buffers[count:])
-        size = sum(sizes.estimate(sizes.elements(buffer)) for buffer in loop._copied(function))
-        values = dict(zip(parameters, buffers, strict=True))
-        if size > _LARGEST_STATE or not loop._read(function, values, kernels):
-            return None
-        return loop if 0 < len(loop.steps) <= _MOST_KERNELS and loop._defines_symbols() else None
-
-    def _defines_symbols(self) -> bool:
-        """Whether all symbols are dimensions of the operands of the loop."""
-        defined = [extent for buffer in (*self.carried, *self.given) for extent in buffer.shape]
-        found = [s for step in self.steps for o in step.operands for s in _symbols(o)]
-        return all(any(symbol.same_as(each) for each in defined) for symbol in found)
-
-    def _copied(self, function: Any) -> Iterator[Buffer]:
-        """State that is not written in place."""
-        results = _bindings(function).get(function.body.body)
-        fields = results.fields if isinstance(results, relax.Tuple) else ()
-        for buffer, value in zip(self.carried, fields[1:], strict=False):
-            made = _bindings(function).get(value)
-            if made is None or operator_name(made) != "call_tir_inplace":
-                yield buffer
-
-    def _read(
-        self, function: Any, values: dict[Any, Any], kernels: Mapping[str, PrimFunction]
-    ) -> bool:
-        """Fills in the steps; false for a binding that is no call of a kernel."""
-        for variable, value in _bindings(function).items():
-            made = self._value(value, values, kernels)
-            if made is None:
-                return False
-            values[variable] = made
-        results = values.get(function.body.body)
-        if not isinstance(results, list) or len(results) != 1 + len(self.carried):
-            return False
-        self.results = results
-        # State that becomes other state would be overwritten before it is copied.
-        return not any(
-            _is_among(buffer, [c for other, c in enumerate(self.carried, 1) if other != number])
-            for number, buffer in enumerate(results)
-        )
-
-    def _value(
-        self, value: Any, values: Mapping[Any, Any], kernels: Mapping[str, PrimFunction]
-    ) -> Any:
+    def value(self, expression: RelaxExpression) -> _Value | None:
         """The buffer of an expression, a list for a tuple; None for other expressions."""
-        match value:
+        match expression:
             case relax.Tuple():
-                fields = [self._value(each, values, kernels) for each in value.fields]
-                return None if any(each is None for each in fields) else fields
+                fields = [self.value(each) for each in expression.fields]
+                known = [each for each in fields if each is not None]
+                return known if len(known) == len(fields) else None
             case relax.TupleGetItem():
-                whole = values.get(value.tuple_value)
-                return whole[int(value.index)] if isinstance(whole, list) else None
-            case relax.Var():
-                return value if isinstance(value.ty, PrimType) else values.get(value)
-        if isinstance(getattr(value, "ty", None), PrimType):
-            return value
-        if constant_array(value) is not None:
-            return self._constant(value)
-        return self._called(value, values, kernels)
+                whole = self.values.get(expression.tuple_value)
+                return whole[int(expression.index)] if isinstance(whole, list) else None
+        if isinstance(getattr(expression, "ty", None), PrimType):
+            return expression
+        if constant_array(expression) is not None:
+            name = f"constant{len(self.constants)}"
+            return self.constants.setdefault(expression, _buffer(expression.ty, name))
+        if operator_name(expression) in ("call_tir", "call_tir_inplace"):
+            return self._called(expression)
+        return self.values.get(expression)
 
-    def _constant(self, value: Any) -> Buffer:
-        for known, buffer in zip(self.constants, self.held, strict=True):
-            if known.same_as(value):
-                return buffer
-        self.constants.append(value)
-        self.held.append(_buffer(value, f"constant{len(self.held)}"))
-        return self.held[-1]
-
-    def _called(
-        self, call: Any, values: Mapping[Any, Any], kernels: Mapping[str, PrimFunction]
-    ) -> Any:
-        name = operator_name(call)
-        if name not in ("call_tir", "call_tir_inplace") or len(call.args) != 2:
-            return None
-        kernel = kernels.get(str(call.args[0].name_hint))
-        read = self._value(call.args[1], values, kernels)
+    def _called(self, call: CALL) -> _Value | None:
+        """The results of a call of a kernel, which becomes a step; None for other calls."""
         kinds = list(call.ty.fields) if isinstance(call.ty, relax.TupleType) else [call.ty]
-        if kernel is None or not isinstance(read, list) or not all(map(_has_shape, kinds)):
+        read = self.value(call.args[1])
+        if len(call.args) != 2 or not isinstance(read, list) or not all(map(_has_shape, kinds)):
             return None
-        if name == "call_tir_inplace":
+        if operator_name(call) == "call_tir_inplace":
             (index,) = call.attrs.inplace_indices
-            written = [read[int(index)]]
+            written, operands = [read[int(index)]], read
             if not any(written[0].same_as(buffer) for buffer in self.carried):
                 return None
-            self.steps.append(_Step(kernel, tuple(read)))
         else:
-            written = [_typed_buffer(kind, f"made{len(self.made) + n}")
-                       for n, kind in enumerate(kinds)]  # fmt: skip
-            if any(map(_is_bool_vector, written)):
+            written = [_buffer(k, f"made{len(self.made) + n}") for n, k in enumerate(kinds)]
+            operands = [*read, *written]
+            # TVM stores a local vector of bools as int8, which then is no condition of a select.
+            if any(str(each.dtype) == "bool" and len(each.shape) for each in written):
                 return None
             self.made += written
-            self.steps.append(_Step(kernel, (*read, *written)))
+        defined = [extent for buffer in (*self.carried, *self.given) for extent in buffer.shape]
+        if any(symbol not in defined for operand in operands for symbol in _symbols(operand)):
+            return None
+        self.steps.append(_inlined(self.kernels[call.args[0].name_hint], operands))
         return written if isinstance(call.ty, relax.TupleType) else written[0]
+
+    def can_be_copied(self) -> bool:
+        """Whether results can become the state of the next step one after the other, in time."""
+        copied = [(n, s) for n, s in enumerate(self.results[1:]) if not s.same_as(self.carried[n])]
+        size = sum(sizes.estimate(sizes.elements(self.carried[n])) for n, _ in copied)
+        early = any(source.same_as(buffer) for _, source in copied for buffer in self.carried)
+        return size <= _LARGEST_STATE and not early
 
     def kernel(self, count: int) -> PrimFunction:
         """The PrimFunc of all steps, or for 0 of as many as each says that another follows."""
-        results = [_like(self.results[0], "more"), *(_like(b, "state") for b in self.carried)]
-        held = dict(zip(self.carried, results[1:], strict=True))
-        starts = [_like(buffer, "start") for buffer in self.carried]
-        direct = [n for n in range(len(results)) if self._is_direct(n)]
-        held.update({self.results[n]: results[n] for n in direct})
-        following = [
-            _copy(target, source)
-            for n, (target, source) in enumerate(zip(results, self.results, strict=True))
-            if n not in direct and not held.get(source, source).same_as(target)
-        ]
-        step = emit.sequence(
-            [_polling(results[1]), *(_inlined(each, held) for each in self.steps), *following]
-        )
-        begin = [_copy(target, source) for target, source in zip(results[1:], starts, strict=True)]
+        starts = [new_buffer(list(b.shape), str(b.dtype), "start") for b in self.carried]
+        more = new_buffer([], "bool", "more")
+        results = [more, *self.carried]
+        pairs = zip(results, self.results, strict=True)
+        copies = [_copy(target, source) for target, source in pairs if not target.same_as(source)]
+        step = emit.sequence([_polling(self.carried[0]), *self.steps, *copies])
+        begin = [_copy(state, start) for state, start in zip(self.carried, starts, strict=True)]
         if count:
             loop = emit.loop(count, lambda _: step, name="step")
         else:
-            true = tirx.const(1, "bool")
-            begin.append(tirx.BufferStore(results[0], true, []))
-            loop = tirx.While(results[0][()], step)
-        made = [buffer for buffer in self.made if buffer not in held]
-        parameters = [*starts, *self.given, *self.held, *results]
+            begin.append(tirx.BufferStore(more, tirx.const(1, "bool"), []))
+            loop = tirx.While(more[()], step)
+        parameters = [*starts, *self.given, *self.constants.values(), *results]
         body = emit.sequence([*begin, loop])
-        made_kernel = opaque_function("loop", parameters, results, made, body)
-        return with_own_symbols(made_kernel).with_attr(POLLS_SIGNALS, 1)
-
-    def _is_direct(self, number: int) -> bool:
-        """Whether a step may write a result into the buffer that the next step reads.
-
-        No kernel after the one that writes it may read the old value.
-        """
-        value = self.results[number]
-        if not any(value.same_as(buffer) for buffer in self.made):
-            return False
-        if sum(value.same_as(result) for result in self.results) > 1:
-            return False
-        if number == 0:
-            return True
-        old = self.carried[number - 1]
-        first = next(n for n, each in enumerate(self.steps) if _is_among(value, each.operands))
-        later = any(_is_among(old, each.operands) for each in self.steps[first:])
-        return not later and not _is_among(old, self.results)
+        made = opaque_function("loop", parameters, results, self.made, body)
+        return with_own_symbols(made).with_attr(POLLS_SIGNALS, 1)
 
 
-def _polling(index: Buffer) -> Any:
+def _polling(index: Buffer) -> Statement:
     """Polls for signals in some of the steps, as a step may take nanoseconds."""
     chosen = tirx.bitwise_and(index[()], tirx.const(_POLLED - 1, "int64")) == _POLLED - 1
     return tirx.IfThenElse(chosen, poll_signals(), None)
 
 
-def _is_bool_vector(buffer: Buffer) -> bool:
-    """Whether a local buffer holds several truth values.
-
-    TVM stores a local vector of bools as int8, which then is no condition of a select.
-    """
-    return str(buffer.dtype) == "bool" and len(buffer.shape) > 0
-
-
-def _is_among(buffer: Buffer, others: Sequence[Operand]) -> bool:
-    return any(buffer.same_as(other) for other in others)
-
-
-def _bindings(function: Any) -> dict[Any, Any]:
-    """What the variables of a function are bound to, in order."""
-    return {
-        binding.var: getattr(binding, "value", None)
-        for part in function.body.blocks
-        for binding in part.bindings
-    }
-
-
-def _has_shape(kind: Any) -> bool:
+def _has_shape(kind: Type) -> bool:
     return isinstance(getattr(kind, "shape", None), relax.ShapeExpr)
 
 
-def _typed_buffer(kind: Any, name: str) -> Buffer:
-    return new_buffer(list(kind.shape.values), str(kind.dtype), name)
+def _buffer(kind: Type, name: str) -> Buffer:
+    made: Buffer = new_buffer(list(kind.shape.values), str(kind.dtype), name)
+    return made
 
 
-def _symbols(operand: Operand) -> list[Any]:
-    """The variables in the shape of a buffer, or in an expression."""
-    parts = list(operand.shape) if isinstance(operand.ty, BUFFER_TYPE) else [operand]
+def _symbols(operand: PrimExpression) -> list[Var]:
+    """The variables in the shape of a buffer, or in a number."""
+    parts = [operand] if is_scalar(operand) else operand.shape
     return [variable for part in parts for variable in variables(part)]
 
 
-def _buffer(expression: Any, name: str) -> Buffer:
-    return _typed_buffer(expression.ty, name)
-
-
-def _like(buffer: Buffer, name: str) -> Buffer:
-    return new_buffer(list(buffer.shape), str(buffer.dtype), name)
-
-
-def _inlined(step: _Step, held: Mapping[Buffer, Buffer]) -> Any:
-    """The statement of a kernel on the buffers of a step."""
-    kernel = with_own_symbols(step.kernel)
-    values: dict[Any, Any] = {}
-    for parameter, operand in zip(kernel.params, step.operands, strict=True):
-        values[parameter] = held.get(operand, operand)
+def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> Statement:
+    """The statement of a kernel on some operands."""
+    own = with_own_symbols(kernel)
+    values: dict[Var, PrimExpression] = dict(zip(own.params, operands, strict=True))
+    for parameter, operand in list(values.items()):
         if not is_scalar(parameter):
             pairs = zip(parameter.shape, operand.shape, strict=True)
-            values.update((own, given) for own, given in pairs if isinstance(own, tirx.Var))
-    return substituted(kernel.body, values)
+            values.update((extent, size) for extent, size in pairs if isinstance(extent, tirx.Var))
+    return substituted(own.body, values)
 
 
-def _copy(target: Buffer, source: Buffer) -> Any:
+def _copy(target: Buffer, source: Buffer) -> Statement:
     """All elements of a buffer, in another one of the same shape."""
-    shape = [sizes.extent(extent) for extent in target.shape]
-    if not shape:
-        return tirx.BufferStore(target, source[()], [])
 
-    def row(outer: list[Any]) -> Any:
-        def element(last: Any) -> Any:
-            position = (*outer, last)
-            return tirx.BufferStore(target, source[position], list(position))
+    def element(position: list[PrimExpression]) -> Statement:
+        return tirx.BufferStore(target, source[tuple(position)], position)
 
-        return emit.strip(shape[-1], _LANES, element)
-
-    return emit.grid(shape[:-1], row, "int64", parallel=False)
+    return emit.grid([sizes.extent(extent) for extent in target.shape], element, "int64")
