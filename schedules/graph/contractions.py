@@ -128,7 +128,7 @@ def _groups(
             single = Axis(tirx.Var("channel", dtype_of(output.var)), 1)
             for channel in (*stage.reduced, single):
                 known = isinstance(extent, tirx.IntImm) and output.is_known and channel.is_known
-                groups = int(extent) // channel.extent if known else 0
+                groups = extent.value // channel.extent if known else 0
                 if groups < 2 or groups * channel.extent != extent or output.extent % groups:
                     continue
                 if _is_channel(index, output, groups, channel):

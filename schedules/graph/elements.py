@@ -95,8 +95,9 @@ def _operation(
     chosen = read_max_min(value)
     if chosen is not None:
         return _MAX_MIN[chosen[0]], chosen[1:]
-    make = _BINARY.get(type(value))
-    return make, () if make is None else (value.a, value.b)
+    if isinstance(value, (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div)):
+        return _BINARY[type(value)], (value.a, value.b)
+    return None, ()
 
 
 def _is_ordinary(number: float) -> bool:

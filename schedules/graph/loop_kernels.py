@@ -51,7 +51,7 @@ _LARGEST_STATE = 1 << 17
 _POLLED = 256
 """Signals are polled once in so many steps."""
 
-_Value: TypeAlias = "PrimExpression | list[_Value]"
+_Value: TypeAlias = "PrimExpression | list[PrimExpression]"
 """A buffer, a number, or those of a tuple."""
 
 
@@ -80,13 +80,13 @@ class _LoopCalls(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: CALL) -> RelaxExpression:
         visited: CALL = super().visit_call_(call)
         function = self._function(visited.op)
-        if function is None or LOOP_STEPS not in (function.attrs or {}):
-            return visited
-        count, body = int(function.attrs[LOOP_STEPS]), self._body(function)
+        count = None if function is None else (function.attrs or {}).get(LOOP_STEPS)
+        body = None if count is None else self._body(function)
         loop = None if body is None else _read_loop(body, self.kernels)
-        if loop is None:
+        if count is None or loop is None:
             return visited
-        variable = self.builder_.add_func(loop.kernel(count).with_attr(self.strategy, NAME), "loop")
+        kernel = loop.kernel(int(count)).with_attr(self.strategy, NAME)
+        variable = self.builder_.add_func(kernel, "loop")
         given = [argument for argument in visited.args if is_tensor(argument)]
         arguments = relax.Tuple([*given, *loop.constants])
         return relax.op.call_tir(variable, arguments, list(call.ty.fields))
@@ -110,11 +110,11 @@ def _read_loop(function: relax.Function, kernels: Mapping[str, PrimFunction]) ->
     if not all(map(is_tensor, parameters)):
         return None
     buffers = [_buffer(p.ty, f"p{number}") for number, p in enumerate(parameters)]
-    values = dict(zip(parameters, buffers, strict=True))
+    values: dict[RelaxExpression, _Value] = dict(zip(parameters, buffers, strict=True))
     loop = _Loop(kernels, buffers[:count], buffers[count:], values)
     for block in function.body.blocks:
         for binding in block.bindings:
-            made = loop.value(getattr(binding, "value", None))
+            made = loop.value(getattr(binding, "value", binding))
             if made is None:
                 return None
             values[binding.var] = made
@@ -148,7 +148,7 @@ class _Loop:
         match expression:
             case relax.Tuple():
                 fields = [self.value(each) for each in expression.fields]
-                known = [each for each in fields if each is not None]
+                known = [each for each in fields if isinstance(each, RelaxExpression)]
                 return known if len(known) == len(fields) else None
             case relax.TupleGetItem():
                 whole = self.values.get(expression.tuple_value)
@@ -158,28 +158,32 @@ class _Loop:
         if constant_array(expression) is not None:
             name = f"constant{len(self.constants)}"
             return self.constants.setdefault(expression, _buffer(expression.ty, name))
-        if operator_name(expression) in ("call_tir", "call_tir_inplace"):
+        if isinstance(expression, CALL):
             return self._called(expression)
         return self.values.get(expression)
 
     def _called(self, call: CALL) -> _Value | None:
         """The results of a call of a kernel, which becomes a step; None for other calls."""
+        name = operator_name(call)
+        if name not in ("call_tir", "call_tir_inplace") or len(call.args) != 2:
+            return None
         kinds = list(call.ty.fields) if isinstance(call.ty, relax.TupleType) else [call.ty]
         read = self.value(call.args[1])
-        if len(call.args) != 2 or not isinstance(read, list) or not all(map(_has_shape, kinds)):
+        if not isinstance(read, list) or not all(map(_has_shape, kinds)):
             return None
-        if operator_name(call) == "call_tir_inplace":
+        written: list[PrimExpression] = []
+        if name == "call_tir_inplace":
             (index,) = call.attrs.inplace_indices
             written, operands = [read[int(index)]], read
             if not any(written[0].same_as(buffer) for buffer in self.carried):
                 return None
         else:
-            written = [_buffer(k, f"made{len(self.made) + n}") for n, k in enumerate(kinds)]
-            operands = [*read, *written]
+            made = [_buffer(k, f"made{len(self.made) + n}") for n, k in enumerate(kinds)]
+            written, operands = [*made], [*read, *made]
             # TVM stores a local vector of bools as int8, which then is no condition of a select.
-            if any(str(each.dtype) == "bool" and len(each.shape) for each in written):
+            if any(str(each.dtype) == "bool" and len(each.shape) for each in made):
                 return None
-            self.made += written
+            self.made += made
         defined = [extent for buffer in (*self.carried, *self.given) for extent in buffer.shape]
         if any(symbol not in defined for operand in operands for symbol in _symbols(operand)):
             return None
@@ -230,7 +234,7 @@ def _buffer(kind: Type, name: str) -> Buffer:
 
 def _symbols(operand: PrimExpression) -> list[Var]:
     """The variables in the shape of a buffer, or in a number."""
-    parts = [operand] if is_scalar(operand) else operand.shape
+    parts = operand.shape if isinstance(operand, tirx.Var) and not is_scalar(operand) else [operand]
     return [variable for part in parts for variable in variables(part)]
 
 
@@ -239,10 +243,11 @@ def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> Statem
     own = with_own_symbols(kernel)
     values: dict[Var, PrimExpression] = dict(zip(own.params, operands, strict=True))
     for parameter, operand in list(values.items()):
-        if not is_scalar(parameter):
+        if isinstance(operand, tirx.Var) and not is_scalar(parameter):
             pairs = zip(parameter.shape, operand.shape, strict=True)
             values.update((extent, size) for extent, size in pairs if isinstance(extent, tirx.Var))
-    return substituted(own.body, values)
+    body: Statement = substituted(own.body, values)
+    return body
 
 
 def _copy(target: Buffer, source: Buffer) -> Statement:

@@ -77,9 +77,9 @@ def _convolution(operands: Operands, found: Contraction, values: Values) -> Rela
 def _pointwise(operands: Operands, found: Contraction, values: Values) -> RelaxExpression:
     """A product whose result has its new axis second: a convolution of size 1."""
     left, right, columns = found.data.load, found.weights, found.columns
-    spatial, ones = [[axis] for axis in columns[1:]], [[] for _ in columns[1:]]
+    spatial = [[axis] for axis in columns[1:]]
     data = _dimensions(right, columns[:1], found.steps, *spatial)
-    weights = _dimensions(left, found.rows, found.steps, *ones)
+    weights = _dimensions(left, found.rows, found.steps, *([] for _ in spatial))
     return _call(
         operands,
         _arranged(operands, right, values, *data),

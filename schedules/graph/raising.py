@@ -24,6 +24,7 @@ from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
+    CALL,
     Buffer,
     Module,
     RelaxExpression,
@@ -37,7 +38,7 @@ def raise_to_operators(mod: Module) -> Module:
 
     def rewrite(operands: Operands, node: RelaxExpression) -> RelaxExpression | None:
         """The operators for a call of a kernel: of a contraction, or of one elementwise stage."""
-        if operator_name(node) != "call_tir" or len(node.args) > 2:
+        if not isinstance(node, CALL) or operator_name(node) != "call_tir" or len(node.args) > 2:
             return None
         arguments = list(node.args[1].fields)
         kernel = kernel_at_call(functions[node.args[0].name_hint], arguments)

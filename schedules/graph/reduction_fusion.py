@@ -22,6 +22,7 @@ from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
+    CALL,
     Buffer,
     Module,
     PrimFunction,
@@ -97,10 +98,12 @@ def _chains(
 
 
 def _called(
-    variable: Var, value: RelaxExpression, functions: Mapping[str, PrimFunction]
+    variable: Var, value: RelaxExpression | None, functions: Mapping[str, PrimFunction]
 ) -> _Call | None:
     """A call of a kernel with one result; None for another binding."""
-    if operator_name(value) != "call_tir" or len(value.args) != 2 or not is_tensor(value):
+    if not isinstance(value, CALL) or operator_name(value) != "call_tir":
+        return None
+    if len(value.args) != 2 or not is_tensor(value):
         return None
     name, arguments = value.args[0].name_hint, list(value.args[1].fields)
     kernel = kernel_at_call(with_own_symbols(functions[name]), arguments)

@@ -104,7 +104,7 @@ def reads_whole_dimensions(
         used = [window.axis.var, window.step.var] if window else [index]
         if any(var not in axes or var in seen for var in used):
             return False
-        if window is None and not sizes.same(axes[index], sizes.extent(extent)):
+        if isinstance(index, tirx.Var) and not sizes.same(axes[index], sizes.extent(extent)):
             return False
         seen += used
     return True
