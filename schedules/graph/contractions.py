@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from tvm import sym, tirx
 from tvm.ir import Range
 
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage
 from tvm_nnef.schedules.analysis.padding import read_guard
@@ -120,16 +121,15 @@ def _groups(
     load: BUFFER_LOAD, weights: BUFFER_LOAD, stage: Stage
 ) -> Iterator[tuple[int, int, Axis]]:
     """Dimensions that are read in groups, each with their number and the channels of a group."""
-    for dimension, (index, extent) in enumerate(zip(load.indices, load.source.shape, strict=True)):
+    for dimension, index in enumerate(load.indices):
         divided = [node.a for node in nodes(index, tirx.FloorDiv)]
-        for output in stage.axes:
-            if output.var not in divided or not has(weights, output):
-                continue
+        total = sizes.extent(load.source.shape[dimension])
+        for output in (axis for axis in stage.axes if axis.var in divided and has(weights, axis)):
             single = Axis(tirx.Var("channel", dtype_of(output.var)), 1)
             for channel in (*stage.reduced, single):
-                known = isinstance(extent, tirx.IntImm) and output.is_known and channel.is_known
-                groups = extent.value // channel.extent if known else 0
-                if groups < 2 or groups * channel.extent != extent or output.extent % groups:
+                known = sizes.is_known(total) and output.is_known and channel.is_known
+                groups = total // channel.extent if known else 0
+                if groups < 2 or groups * channel.extent != total or output.extent % groups:
                     continue
                 if _is_channel(index, output, groups, channel):
                     yield dimension, groups, channel

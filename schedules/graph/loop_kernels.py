@@ -118,10 +118,10 @@ def _read_loop(function: relax.Function, kernels: Mapping[str, PrimFunction]) ->
             if made is None:
                 return None
             values[binding.var] = made
-    results = values.get(function.body.body)
-    if not isinstance(results, list) or len(results) != 1 + count:
+    found = values.get(function.body.body)
+    loop.results = [b for b in found if isinstance(b, tirx.Var)] if isinstance(found, list) else []
+    if len(loop.results) != 1 + count:
         return None
-    loop.results = results
     return loop if 0 < len(loop.steps) <= _MOST_KERNELS and loop.can_be_copied() else None
 
 
