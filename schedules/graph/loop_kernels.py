@@ -45,8 +45,10 @@ NAME = "cpu.loop"
 _MOST_KERNELS = 64
 """The body of a loop with more kernels is as long as it takes to start them."""
 
-_LARGEST_STATE = 1 << 17
-"""The most elements that are carried from step to step by copying."""
+_LARGEST_STATE = 1 << 20
+"""The most elements of the state that a step does not update in place."""
+
+_LANES = 16
 
 _POLLED = 256
 """Signals are polled once in so many steps."""
@@ -130,15 +132,15 @@ class _Loop:
     """The body of a loop, as it is read: ``values`` are those of the variables known so far.
 
     ``carried`` are index and state, which each step reads and writes, ``given`` what stays the
-    same, ``made`` what a step computes. ``results`` are what the next step begins with, the first
-    one whether there is one.
+    same, ``made`` what a step computes, by statements and their operands. ``results`` are what the
+    next step begins with, the first one whether there is one.
     """
 
     kernels: Mapping[str, PrimFunction]
     carried: list[Buffer]
     given: list[Buffer]
     values: dict[RelaxExpression, _Value]
-    steps: list[Statement] = field(default_factory=list)
+    steps: list[tuple[Statement, Sequence[PrimExpression]]] = field(default_factory=list)
     constants: dict[RelaxExpression, Buffer] = field(default_factory=dict)
     made: list[Buffer] = field(default_factory=list)
     results: list[Buffer] = field(default_factory=list)
@@ -187,7 +189,8 @@ class _Loop:
         defined = [extent for buffer in (*self.carried, *self.given) for extent in buffer.shape]
         if any(symbol not in defined for operand in operands for symbol in _symbols(operand)):
             return None
-        self.steps.append(_inlined(self.kernels[call.args[0].name_hint], operands))
+        statement = _inlined(self.kernels[call.args[0].name_hint], operands)
+        self.steps.append((statement, operands))
         return written if isinstance(call.ty, relax.TupleType) else written[0]
 
     def can_be_copied(self) -> bool:
@@ -197,14 +200,27 @@ class _Loop:
         early = any(source.same_as(buffer) for _, source in copied for buffer in self.carried)
         return size <= _LARGEST_STATE and not early
 
+    def _written_early(self, states: Sequence[Buffer]) -> dict[Var, PrimExpression]:
+        """The results that steps may write to the state, as nothing reads its old value later."""
+        found: dict[Var, PrimExpression] = {}
+        for state, result in zip(states, self.results, strict=True):
+            using = [n for n, (_, operands) in enumerate(self.steps) if result in operands]
+            later = [operands for _, operands in self.steps[using[0] :]] if using else []
+            old_is_read = any(state in operands for operands in (*later, self.results))
+            if result in self.made and self.results.count(result) == 1 and not old_is_read:
+                found[result] = state
+        return found
+
     def kernel(self, count: int) -> PrimFunction:
         """The PrimFunc of all steps, or for 0 of as many as each says that another follows."""
         starts = [new_buffer(list(b.shape), str(b.dtype), "start") for b in self.carried]
         more = new_buffer([], "bool", "more")
         results = [more, *self.carried]
+        early = self._written_early(results)
+        steps = [substituted(statement, early) for statement, _ in self.steps]
         pairs = zip(results, self.results, strict=True)
-        copies = [_copy(target, source) for target, source in pairs if not target.same_as(source)]
-        step = emit.sequence([_polling(self.carried[0]), *self.steps, *copies])
+        copies = [_copy(to, made) for to, made in pairs if not early.get(made, made).same_as(to)]
+        step = emit.sequence([_polling(self.carried[0]), *steps, *copies])
         begin = [_copy(state, start) for state, start in zip(self.carried, starts, strict=True)]
         if count:
             loop = emit.loop(count, lambda _: step, name="step")
@@ -213,7 +229,8 @@ class _Loop:
             loop = tirx.While(more[()], step)
         parameters = [*starts, *self.given, *self.constants.values(), *results]
         body = emit.sequence([*begin, loop])
-        made = opaque_function("loop", parameters, results, self.made, body)
+        local = [buffer for buffer in self.made if buffer not in early]
+        made = opaque_function("loop", parameters, results, local, body)
         return with_own_symbols(made).with_attr(POLLS_SIGNALS, 1)
 
 
@@ -253,7 +270,13 @@ def _inlined(kernel: PrimFunction, operands: Sequence[PrimExpression]) -> Statem
 def _copy(target: Buffer, source: Buffer) -> Statement:
     """All elements of a buffer, in another one of the same shape."""
 
-    def element(position: list[PrimExpression]) -> Statement:
-        return tirx.BufferStore(target, source[tuple(position)], position)
+    shape = [*map(sizes.extent, target.shape)] or [1]
 
-    return emit.grid([sizes.extent(extent) for extent in target.shape], element, "int64")
+    def row(outer: list[PrimExpression]) -> Statement:
+        def element(last: PrimExpression) -> Statement:
+            position = [*outer, last][: len(target.shape)]
+            return tirx.BufferStore(target, source[tuple(position)], position)
+
+        return emit.strip(shape[-1], _LANES, element)
+
+    return emit.grid(shape[:-1], row, "int64")

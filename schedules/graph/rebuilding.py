@@ -125,9 +125,12 @@ def tensor_of(
         reduced = {axis.var: step.var for axis, step in zip(stage.reduced, steps, strict=True)}
         value = substituted(stage.value, {**symbols, **axes, **reduced})
         value = tvm_ffi.structural_map(value, (BUFFER_LOAD, loaded))
-        if stage.reducer is None:
+        reducer = stage.reducer
+        if reducer is None:
             return value
-        combine = te.comm_reducer(stage.reducer.combine, lambda _: stage.init, name="combine")
+        combine = te.comm_reducer(
+            lambda a, b: reducer.combine(a, b), lambda _: stage.init, name="combine"
+        )
         return combine(value, axis=steps)
 
     shape = [extent(stage.axes[dimension]) for dimension in order]
