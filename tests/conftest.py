@@ -68,7 +68,7 @@ def wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
     from tvm_nnef.compilation import passes
     from tvm_nnef.tvm_support.compat import prim_functions, update_functions
 
-    last = passes.with_joined_rows
+    last = passes.with_fused_reductions
 
     def changed(constant: Any) -> Any:
         return tirx.const(1.5, "float32") if constant.value == 1.0 else constant
@@ -83,7 +83,7 @@ def wrong_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(fused, ir.IRModule)
         return update_functions(fused, kernels)
 
-    monkeypatch.setattr(passes, "with_joined_rows", broken)
+    monkeypatch.setattr(passes, "with_fused_reductions", broken)
 
 
 @pytest.fixture

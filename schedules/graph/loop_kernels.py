@@ -20,7 +20,7 @@ from tvm_nnef.function_attributes import LOOP_BODY, LOOP_STEPS, POLLS_SIGNALS
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted, variables
-from tvm_nnef.schedules.graph.rewriting import operator_name
+from tvm_nnef.schedules.graph.rewriting import operator_name, with_functions
 from tvm_nnef.tvm_support.compat import (
     CALL,
     Buffer,
@@ -62,11 +62,7 @@ def with_loop_kernels(mod: Module, strategy: str) -> Module:
     if not any(LOOP_STEPS in (function.attrs or {}) for function in mod.functions.values()):
         return mod
     walk = _LoopCalls(mod, strategy)
-    for variable, function in list(mod.functions.items()):
-        if isinstance(function, relax.Function):
-            walk.builder_.update_func(variable, walk.visit_expr(function))
-    made: Module = walk.builder_.get()
-    return made
+    return with_functions(walk, walk.visit_expr)
 
 
 @mutator

@@ -38,8 +38,8 @@ def as_product(operands: Operands, found: Contraction, values: Values) -> RelaxE
         return _pointwise(operands, found, values)
     both, kept = [[axis] for axis in shared], [rows] if shared else [[axis] for axis in rows]
     left, right = found.data.load, found.weights
-    data = _arranged(operands, left, values, *_dimensions(left, *both, *kept, steps))
-    weights = _arranged(operands, right, values, *_dimensions(right, *both, steps, columns))
+    data = _with_dimensions(operands, left, values, *_dimensions(left, *both, *kept, steps))
+    weights = _with_dimensions(operands, right, values, *_dimensions(right, *both, steps, columns))
     product = operands.emit(relax.op.matmul(data, weights))
     return _result(operands, product, [*shared, *rows, *columns], found.stage.axes)
 
@@ -52,13 +52,15 @@ def _convolution(operands: Operands, found: Contraction, values: Values) -> Rela
     left, right = found.data.load, found.weights
     spatial = [[n] for n, window in enumerate(found.data.windows) if window is not None]
     front = _dimensions(left, found.rows, [*shared, *steps])
-    data = _arranged(operands, left, {left.source: values[found.data.source]}, *front, *spatial)
+    data = _with_dimensions(
+        operands, left, {left.source: values[found.data.source]}, *front, *spatial
+    )
     before, extents = found.data.before, shape_and_dtype(data)[0][2:]
     after = [_missing(w, e, b) for w, e, b in zip(windows, extents, before, strict=True)]
     if not all(map(sizes.is_known, after)):
         return None
     outputs, taps = [*shared, *found.columns], [[window.step] for window in windows]
-    weights = _arranged(operands, right, values, *_dimensions(right, outputs, steps, *taps))
+    weights = _with_dimensions(operands, right, values, *_dimensions(right, outputs, steps, *taps))
     result = _call(
         operands,
         data,
@@ -82,8 +84,8 @@ def _pointwise(operands: Operands, found: Contraction, values: Values) -> RelaxE
     weights = _dimensions(left, found.rows, found.steps, *([] for _ in spatial))
     return _call(
         operands,
-        _arranged(operands, right, values, *data),
-        _arranged(operands, left, values, *weights),
+        _with_dimensions(operands, right, values, *data),
+        _with_dimensions(operands, left, values, *weights),
     )
 
 
@@ -103,11 +105,11 @@ def _size(axes: Sequence[Axis]) -> sizes.Extent:
 
 def _dimensions(load: BUFFER_LOAD, *groups: Sequence[Axis]) -> list[list[int]]:
     """The dimensions of a load that the axes of each group index."""
-    places = {index: n for n, index in enumerate(load.indices)}
-    return [[places[axis.var] for axis in group if axis.var in places] for group in groups]
+    numbers = {index: n for n, index in enumerate(load.indices)}
+    return [[numbers[axis.var] for axis in group if axis.var in numbers] for group in groups]
 
 
-def _arranged(
+def _with_dimensions(
     operands: Operands, load: BUFFER_LOAD, values: Values, *groups: Sequence[int]
 ) -> RelaxExpression:
     """What a load reads, with each group of its dimensions as one; others have one element."""
@@ -121,8 +123,8 @@ def _arranged(
         value = reshaped(operands, value, [shape[dimension] for dimension in kept])
         order = [kept.index(dimension) for dimension in picked]
         value = operands.emit(relax.op.permute_dims(value, order))
-    joined = [sizes.product(shape[dimension] for dimension in group) for group in groups]
-    return reshaped(operands, value, joined)
+    grouped = [sizes.product(shape[dimension] for dimension in group) for group in groups]
+    return reshaped(operands, value, grouped)
 
 
 def _result(

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tvm import relax, te
+from tvm import relax
 
 from tvm_nnef.schedules.analysis.expressions import loads
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage, inlined
 from tvm_nnef.schedules.graph.contractions import Contraction, contractions
 from tvm_nnef.schedules.graph.elements import as_operators
 from tvm_nnef.schedules.graph.products import as_product
-from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensor_of
+from tvm_nnef.schedules.graph.rebuilding import call_kernel, kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, rewritten
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
@@ -36,9 +36,9 @@ def raise_to_operators(mod: Module) -> Module:
     """The module with operators in place of the loops that equal them."""
     functions = prim_functions(mod)
 
-    def rewrite(operands: Operands, node: RelaxExpression) -> RelaxExpression | None:
+    def rewrite(operands: Operands, node: CALL) -> RelaxExpression | None:
         """The operators for a call of a kernel: of a contraction, or of one elementwise stage."""
-        if not isinstance(node, CALL) or operator_name(node) != "call_tir" or len(node.args) > 2:
+        if operator_name(node) != "call_tir" or len(node.args) > 2:
             return None
         arguments = list(node.args[1].fields)
         kernel = kernel_at_call(functions[node.args[0].name_hint], arguments)
@@ -73,20 +73,17 @@ def _taken_apart(
                 copies[stage.buffer] = stage
                 continue
             made = as_operators(operands, stage, values)
-            made = _called(operands, stage, values) if made is None else made
+            made = _called(operands, stage, values, kernel.index_type) if made is None else made
         values[stage.buffer] = made
     results = [values[buffer] for buffer in kernel.outputs]
     return results[0] if len(results) == 1 else relax.Tuple(results)
 
 
 def _called(
-    operands: Operands, stage: Stage, values: Mapping[Buffer, RelaxExpression]
+    operands: Operands, stage: Stage, values: Mapping[Buffer, RelaxExpression], index_type: str
 ) -> RelaxExpression:
     """A stage as a kernel of its own."""
-    sources = list(dict.fromkeys(load.source for load in loads(stage.value)))
-
-    def function(symbols: Symbols, *tensors: te.Tensor) -> te.Tensor:
-        return tensor_of(stage, dict(zip(sources, tensors, strict=True)), {}, symbols)
-
+    sources = tuple(dict.fromkeys(load.source for load in loads(stage.value)))
+    kernel = Kernel((*sources, stage.buffer), (stage,), index_type)
     arguments = [values[source] for source in sources]
-    return operands.emit(call_te(operands.builder, function, arguments, str(stage.buffer.name)))
+    return operands.emit(call_kernel(operands.builder, kernel, arguments, stage.buffer.name))

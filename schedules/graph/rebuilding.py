@@ -83,6 +83,17 @@ def call_te(
     )
 
 
+def call_kernel(
+    builder: BlockBuilder, kernel: Kernel, arguments: Sequence[RelaxExpression], name: str
+) -> RelaxExpression:
+    """A call of a new PrimFunc that computes a kernel of one result."""
+
+    def computed(symbols: Symbols, *tensors: te.Tensor) -> te.Tensor:
+        return tensors_of(kernel, tensors, {}, symbols)[kernel.outputs[0]]
+
+    return call_te(builder, computed, arguments, name)
+
+
 def tensors_of(
     kernel: Kernel, arguments: Sequence[te.Tensor], orders: Mapping[Buffer, Order], symbols: Symbols
 ) -> dict[Buffer, te.Tensor]:
@@ -93,11 +104,11 @@ def tensors_of(
     """
     tensors = dict(zip(kernel.inputs, arguments, strict=True))
     for stage in kernel.stages:
-        tensors[stage.buffer] = tensor_of(stage, tensors, orders, symbols)
+        tensors[stage.buffer] = _tensor_of(stage, tensors, orders, symbols)
     return tensors
 
 
-def tensor_of(
+def _tensor_of(
     stage: Stage,
     tensors: Mapping[Buffer, te.Tensor],
     orders: Mapping[Buffer, Order],

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm_ffi
-from tvm import relax, te
+from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.kernel import Kernel, Stage
 from tvm_nnef.schedules.analysis.rows import rows_of
-from tvm_nnef.schedules.graph.rebuilding import Symbols, call_te, kernel_at_call, tensors_of
+from tvm_nnef.schedules.graph.rebuilding import call_kernel, kernel_at_call
 from tvm_nnef.schedules.graph.rewriting import operator_name
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
@@ -41,7 +41,7 @@ _SHORT = 1 << 14
 _MOST_STAGES = 24
 
 
-def with_joined_rows(mod: Module) -> Module:
+def with_fused_reductions(mod: Module) -> Module:
     """The module with one kernel for all kernels of a chain over the same rows."""
     functions = prim_functions(mod)
     walk = _Walk(mod)
@@ -144,7 +144,7 @@ def _grown(
 
 def _over_rows(calls: Sequence[_Call]) -> _Chain | None:
     """The chain of some calls, if they run over the same rows or have no reduction."""
-    chain = _joined(calls)
+    chain = _combined(calls)
     stages = chain.kernel.stages
     if len(stages) > _MOST_STAGES:
         return None
@@ -158,7 +158,7 @@ def _over_rows(calls: Sequence[_Call]) -> _Chain | None:
     return chain if count >= _FEWEST_ROWS or longest <= _SHORT else None
 
 
-def _joined(calls: Sequence[_Call]) -> _Chain:
+def _combined(calls: Sequence[_Call]) -> _Chain:
     """The stages of all calls as one kernel, and what it reads."""
     buffers: dict[RelaxExpression, Buffer] = {}
     stages: list[Stage] = []
@@ -197,11 +197,7 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
         if chain is None:
             super().visit_var_binding_(binding)
             return
-
-        def computed(symbols: Symbols, *tensors: te.Tensor) -> te.Tensor:
-            return tensors_of(chain.kernel, tensors, {}, symbols)[chain.kernel.parameters[-1]]
-
         arguments = [self.visit_expr(argument) for argument in chain.arguments]
-        call = call_te(self.builder_, computed, arguments, chain.name)
+        call = call_kernel(self.builder_, chain.kernel, arguments, chain.name)
         made = self.builder_.normalize(call)
         self.builder_.emit_normalized(relax.VarBinding(self.visit_var_def(binding.var), made))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
@@ -30,13 +31,13 @@ from tvm_nnef.tvm_support.compat import (
 CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 """The names of the convolutions."""
 
-Rewrite = Callable[["Operands", Any], RelaxExpression | None]
+Rewrite: TypeAlias = "Callable[[Operands, CALL], RelaxExpression | None]"
 
 
 class Operands:
     """Looks through variables at what they are bound to, and counts the uses of old ones."""
 
-    def __init__(self, builder: BlockBuilder, function: Any = None) -> None:
+    def __init__(self, builder: BlockBuilder, function: relax.Function | None = None) -> None:
         """Takes the builder of the new function, and the old one if uses are asked for."""
         self.builder = builder
         self._function = function
@@ -72,20 +73,22 @@ class Operands:
     def call(self, expression: RelaxExpression, *names: str) -> Any:
         """The call that an expression is bound to, if it is of one of the operators."""
         found = self.definition(expression)
-        return found if operator_name(found) in names else None
+        return found if isinstance(found, CALL) and operator_name(found) in names else None
 
     def emit(self, expression: RelaxExpression) -> RelaxExpression:
         """The expression bound to a variable, with its type."""
         return self.builder.emit(expression)
 
-    def is_used_once(self, variable: Any) -> bool:
+    def is_used_once(self, variable: RelaxExpression) -> bool:
         """Whether a variable has one use; those that a rewrite has made have one."""
         return self._uses.get(variable, 1) == 1
 
     @functools.cached_property
-    def _uses(self) -> dict[Any, int]:
+    def _uses(self) -> Counter[RelaxExpression]:
         """The uses of each variable; few rewrites ask, and counting takes as long as rewriting."""
-        return use_counts(self._function)
+        counts: Counter[RelaxExpression] = Counter()
+        relax.analysis.post_order_visit(self._function, lambda node: counts.update([node]))
+        return counts
 
 
 def operator_name(expression: RelaxExpression) -> str:
@@ -106,7 +109,7 @@ def operator(name: str) -> Callable[..., RelaxExpression]:
     return made
 
 
-def again(call: Any, *arguments: RelaxExpression, **changed: Any) -> RelaxExpression:
+def again(call: CALL, *arguments: RelaxExpression, **changed: object) -> RelaxExpression:
     """The operator of a call on other arguments, with some attributes changed."""
     make = operator(operator_name(call))
     names = list(inspect.signature(make).parameters)[len(arguments) :]
@@ -123,18 +126,6 @@ def reshaped(
     return operands.emit(relax.op.reshape(value, tuple(shape)))
 
 
-def use_counts(function: Any) -> dict[Any, int]:
-    """How often each variable of a function is used."""
-    counts: dict[Any, int] = {}
-
-    def visit(expression: Any) -> None:
-        if isinstance(expression, relax.Var):
-            counts[expression] = counts.get(expression, 0) + 1
-
-    relax.analysis.post_order_visit(function, visit)
-    return counts
-
-
 @mutator
 class _Walk(PyExprMutator):  # type: ignore[misc]
     def __init__(self, mod: Module, rewrite: Rewrite) -> None:
@@ -142,17 +133,18 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
         self.rewrite = rewrite
         self.operands = Operands(self.builder_)
 
-    def begin(self, function: Any) -> Any:
+    def begin(self, function: relax.Function) -> relax.Function:
         self.operands = Operands(self.builder_, function)
-        return self.visit_expr(function)
+        visited: relax.Function = self.visit_expr(function)
+        return visited
 
-    def visit_call_(self, call: Any) -> Any:
-        visited = super().visit_call_(call)
-        made = self.rewrite(self.operands, visited)
-        return visited if made is None else made
+    def visit_call_(self, call: CALL) -> RelaxExpression:
+        return self._rewritten(super().visit_call_(call))
 
-    def visit_tuple_getitem_(self, item: Any) -> Any:
-        visited = super().visit_tuple_getitem_(item)
+    def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> RelaxExpression:
+        return self._rewritten(super().visit_tuple_getitem_(item))
+
+    def _rewritten(self, visited: CALL) -> RelaxExpression:
         made = self.rewrite(self.operands, visited)
         return visited if made is None else made
 
@@ -166,7 +158,9 @@ def rewritten(mod: Module, rewrite: Rewrite) -> Module:
     return with_functions(walk, walk.begin)
 
 
-def with_functions(walk: PyExprMutator, visit: Callable[[Any], Any]) -> Module:
+def with_functions(
+    walk: PyExprMutator, visit: Callable[[relax.Function], relax.Function]
+) -> Module:
     """The module of a mutator with each of its Relax functions visited."""
     for variable, function in list(walk.builder_.get().functions.items()):
         if isinstance(function, relax.Function):

@@ -34,7 +34,7 @@ from tvm_nnef.schedules.graph.loop_kernels import with_loop_kernels
 from tvm_nnef.schedules.graph.parameters import with_prepared_parameters
 from tvm_nnef.schedules.graph.patterns import annotate
 from tvm_nnef.schedules.graph.raising import raise_to_operators
-from tvm_nnef.schedules.graph.reduction_fusion import with_joined_rows
+from tvm_nnef.schedules.graph.reduction_fusion import with_fused_reductions
 from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.schedules.graph.specialization import with_bound_constants
 from tvm_nnef.schedules.machine import cpu_model
@@ -111,7 +111,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("group_kernels", optimize.FuseOps()),
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
-            ("fuse_reductions", with_joined_rows),
+            ("fuse_reductions", with_fused_reductions),
         ],
         "schedule": [
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
