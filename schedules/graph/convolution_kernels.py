@@ -1,4 +1,4 @@
-"""Convolutions and windows as tensor expressions that multiply nothing outside of the data.
+"""Convolutions as tensor expressions that multiply nothing outside of the data.
 
 Input: the sizes of windows, and layouts of the operands. Output: functions for ``call_te``. Padding
 is excluded by a guard if weights may be infinite or NaN: ``0 * inf`` is not 0. If they are finite,
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Times = Callable[[PrimExpression, PrimExpression], PrimExpression]
@@ -24,8 +25,12 @@ Weight = Callable[[Any, Any, Sequence[Any], Sequence[Any]], PrimExpression]
 
 
 def padded(
-    data: Any, axes: Sequence[int], before: Sequence[int], after: Sequence[int], value: Any
-) -> Any:
+    data: te.Tensor,
+    axes: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+    value: PrimExpression,
+) -> te.Tensor:
     """The data with so many elements of a value before and after those along some axes."""
     if not any((*before, *after)):
         return data
@@ -47,7 +52,7 @@ def padded(
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Sizes of the windows of a convolution or pooling, one for each spatial dimension."""
+    """Sizes of the windows of a convolution, one for each spatial dimension."""
 
     size: Sequence[int]
     stride: Sequence[int]
@@ -56,11 +61,11 @@ class Window:
     after: Sequence[int]
 
     @staticmethod
-    def of(attributes: Any, size: Sequence[Any]) -> Window:
-        """The windows that the attributes of a convolution or pooling describe."""
-        lists = (size, attributes.strides, attributes.dilation, attributes.padding)
-        own, strides, dilation, padding = ([int(item) for item in each] for each in lists)
-        return Window(own, strides, dilation, padding[: len(own)], padding[len(own) :])
+    def of(attributes: Any, size: Sequence[int]) -> Window:
+        """The windows that the attributes of a convolution describe."""
+        lists = (attributes.strides, attributes.dilation, attributes.padding)
+        strides, dilation, padding = ([int(item) for item in each] for each in lists)
+        return Window(size, strides, dilation, padding[: len(size)], padding[len(size) :])
 
     @property
     def is_padded(self) -> bool:
@@ -71,7 +76,7 @@ class Window:
         """Whether each element of the result depends on one position of the data, the same one."""
         return all(n == 1 for n in (*self.size, *self.stride)) and not self.is_padded
 
-    def extents(self, spatial: Sequence[Any]) -> list[Any]:
+    def extents(self, spatial: Sequence[sizes.Extent]) -> list[sizes.Extent]:
         """The spatial dimensions of the result, from those of the data."""
         return [
             (extent + before + after - (size - 1) * dilation - 1) // stride + 1
@@ -81,20 +86,24 @@ class Window:
             )
         ]  # fmt: skip
 
-    def axes(self) -> list[Any]:
+    def axes(self) -> list[tirx.IterVar]:
         """The axes of a reduction over a window."""
         return [te.reduce_axis((0, size), f"k{n}") for n, size in enumerate(self.size)]
 
-    def positions(self, indices: Sequence[Any], steps: Sequence[Any]) -> list[Any]:
+    def positions(
+        self, indices: Sequence[PrimExpression], steps: Sequence[tirx.IterVar]
+    ) -> list[PrimExpression]:
         """The spatial indices in the padded data of a step of a window."""
         return [
-            index * stride + step * dilation
+            index * stride + step.var * dilation
             for index, stride, step, dilation in zip(
                 indices, self.stride, steps, self.dilation, strict=True
             )
         ]
 
-    def is_inside(self, position: Sequence[Any], spatial: Sequence[Any]) -> PrimExpression:
+    def is_inside(
+        self, position: Sequence[PrimExpression], spatial: Sequence[sizes.Extent]
+    ) -> PrimExpression:
         """Whether spatial indices in the padded data lie in the data."""
         tests = []
         for index, extent, before, after in zip(
