@@ -611,7 +611,7 @@ def test_all_forms_agree_on_an_emulated_cpu(kernels, strategy, emulated_aarch64)
 
 
 def test_every_strategy_has_rows():
-    """The table names the strategies of the code; ``test_whole_loops`` has those of loops."""
+    """The table names the strategies of the code; ``test_loop_kernels`` has those of loops."""
     files = Path(schedules.__file__).parent.rglob("*.py")
     names = {name for file in files for name in re.findall(r'"(cpu\.\w+)"', file.read_text())}
     assert names == {*TABLE, "cpu.loop"}

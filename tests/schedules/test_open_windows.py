@@ -130,7 +130,7 @@ def test_the_place_of_a_task_is_computed_once(call):
     mod = run_phases(tvm_nnef.from_nnef(loaded), resolve("native"), "graph", "schedule")
     tasks: list[tirx.For] = []
     for name, function in prim_functions(mod).items():
-        if name not in ("max_pool", "conv"):
+        if name not in ("max_pool2d", "conv"):
             continue  # what packs weights
         tvm_ffi.structural_walk(function.body, (tirx.For, tasks.append))
     divided = [len(quotients_of(loop.loop_var, loop.body)) for loop in tasks if is_parallel(loop)]
