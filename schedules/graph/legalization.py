@@ -95,10 +95,7 @@ def _arg_reduction(*, largest: bool) -> Legalization:
 
         def found(symbols: Symbols, data: te.Tensor) -> te.Tensor:
             shape = [substituted(extent, symbols) for extent in call.ty.shape.values]
-            tensor: te.Tensor = arg_reduction(
-                data, reduced, shape, kept, str(call.ty.dtype), largest=largest
-            )
-            return tensor
+            return arg_reduction(data, reduced, shape, kept, str(call.ty.dtype), largest=largest)
 
         return call_te(builder, found, [call.args[0]], "arg_reduction")
 
