@@ -14,6 +14,7 @@ from tvm_nnef.compilation.pipeline import build_module
 
 RANDOM = np.random.default_rng(2)
 SPECIAL = np.array([[0.0, -0.0, 1.5, -np.inf, np.inf, np.nan, -2.0]], np.float32)
+LOWEST = float(np.finfo(np.float32).min)
 COLUMN = np.array([[1.0], [np.nan], [-np.inf]], np.float32)
 
 
@@ -49,6 +50,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
         lambda x: relax.op.minimum(relax.const(1.0), x), (SPECIAL,), np.minimum(SPECIAL, 1)),
     "number on the right": (
         lambda x: relax.op.maximum(x, relax.const(1.0)), (SPECIAL,), np.maximum(SPECIAL, 1)),
+    "lowest finite number": (
+        lambda x: relax.op.maximum(x, relax.const(LOWEST)), (SPECIAL,),
+        np.maximum(SPECIAL, LOWEST)),
+    "max of a row": (
+        lambda x: relax.op.max(x, 1), (COLUMN,), np.array([1.0, np.nan, -np.inf], np.float32)),
+    "min of a row": (
+        lambda x: relax.op.min(x, 1, keepdims=True), (-COLUMN,), -COLUMN),
     "ints": (
         lambda x: relax.op.nn.relu(x), (np.array([-3, 4], np.int32),), np.array([0, 4], np.int32)),
     "no dimension": (
