@@ -80,6 +80,8 @@ class _Relayout(PyExprMutator):  # type: ignore[misc]
             return items[int(value.index)] if isinstance(items, list) else None
         if isinstance(value, relax.Var):
             return self.forms.get(value)
+        if not isinstance(value, CALL):
+            return None
         apply = ON_PERMUTED.get(operator_name(value))
         known = is_tensor(value) or isinstance(value.ty, relax.TupleType)
         return apply(self, value) if apply is not None and known else None
