@@ -6,6 +6,7 @@ Enters: a compiled library, whose own metadata say what it takes and gives. Comp
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import threading
 import time
@@ -144,12 +145,21 @@ class Executable:
         self._library = library
         self._file = file
         self._device = build.device_of(library)
-        self._machine: Any = {}
-        if self._device is not None or metadata is None:
-            self._machine = build.virtual_machine(library)
+        self._entry = "main"
+        if metadata is None:
             metadata = str(self._machine[FUNCTION]())
         self._read(read_metadata(metadata))
         self.reset()
+
+    @functools.cached_property
+    def _machine(self) -> Any:
+        """The virtual machine, for which all code is generated: only if it is used."""
+        return build.virtual_machine(self._library)
+
+    @functools.cached_property
+    def _functions(self) -> tuple[Callable[..., Any], Callable[[], Any]]:
+        """What runs the model, and what makes the machine let go of the results."""
+        return self._machine[self._entry], self._machine[FUNCTION]
 
     def _read(self, metadata: Mapping[str, Any]) -> None:
         """Takes the descriptions of inputs and outputs, and the functions of the library."""
@@ -158,9 +168,6 @@ class Executable:
         self.bounds = dict(metadata["bounds"])
         self.metadata = metadata
         self._graph = _signature(metadata)
-        if self._machine:
-            self._main = self._machine["main"]
-            self._let_go = self._machine[FUNCTION]
         self._prepared: list[Any] = []
         self._checked: set[tuple[tuple[str, int], ...]] = set()
 
@@ -199,10 +206,12 @@ class Executable:
         bound, _ = bind_inputs(taken, given, self._graph.machine_types)
         tensors = self._tensors(bound.values())
         use_threads(self._threads)
-        made = copy.copy(self)
         with self._turn:
-            made._prepared = list(self._machine[compat.LIFTED](tensors))
-        made._main = self._machine[PREPARED]
+            prepared = list(self._machine[compat.LIFTED](tensors))
+            made = copy.copy(self)
+        made._prepared = prepared
+        made._entry = PREPARED
+        vars(made).pop("_functions", None)
         made.inputs = self.inputs[:count]
         made._graph = replace(self._graph, inputs=self._graph.inputs[:count])
         made.reset()
@@ -212,7 +221,7 @@ class Executable:
         """Gives the state the values with which the model came."""
         described = [_tensor(tensor) for tensor in self.metadata["state"]]
         with self._turn:
-            known = described and self._machine
+            known = described and self._device is not None
             self.state = State(described, list(self._machine[INITIAL_STATE]()) if known else [])
 
     @property
@@ -286,10 +295,11 @@ class Executable:
         use_threads(self._threads)
         try:
             with self._turn:
-                result = self._main(*arguments)
+                main, let_go = self._functions
+                result = main(*arguments)
                 # The machine keeps what it returned last. It would hold these tensors during the
                 # next run, which then writes to other memory, that no cache has.
-                self._let_go()
+                let_go()
         except (RuntimeError, TypeError, ValueError) as problem:
             if "std::bad_alloc" in str(problem):
                 hint = "give smaller inputs, or run it on a machine with more memory"

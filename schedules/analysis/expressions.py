@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
-import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Expr, TensorLoad
 
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Tree: TypeAlias = "PrimExpression | tirx.Stmt"
@@ -30,7 +30,7 @@ def nodes(expression: Tree, *kinds: type[Node]) -> list[Node]:
     A shared node is found once for each use.
     """
     found: list[Node] = []
-    tvm_ffi.structural_walk(expression, (kinds, found.append), order="post")
+    traversal.walk(expression, (kinds, found.append), order="post")
     return found
 
 
@@ -62,7 +62,7 @@ def with_simple_indices(expression: PrimExpression, analyzer: sym.Analyzer) -> P
     def simple(load: TensorLoad) -> TensorLoad:
         return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
 
-    return tvm_ffi.structural_map(expression, (TensorLoad, simple), order="post")
+    return traversal.mapped(expression, (TensorLoad, simple), order="post")
 
 
 def with_loads(
@@ -81,13 +81,13 @@ def substituted(expression: AnyTree, values: Mapping[tirx.Var, PrimExpression]) 
 
     Each ``Let`` in it gets a variable of its own.
     """
-    own = tvm_ffi.structural_map(expression, (tirx.Let, _renewed))
-    return tvm_ffi.structural_map(own, (tirx.Var, lambda var: values.get(var, var)))
+    own = traversal.mapped(expression, (tirx.Let, _renewed))
+    return traversal.mapped(own, (tirx.Var, lambda var: values.get(var, var)))
 
 
 def _renewed(let: tirx.Let) -> tirx.Let:
     """The same binding with another variable: TVM takes two of one variable for a mistake."""
     fresh = tirx.Var(let.var.name, dtype_of(let.var))
     replaced = {let.var: fresh}
-    body = tvm_ffi.structural_map(let.body, (tirx.Var, lambda var: replaced.get(var, var)))
+    body = traversal.mapped(let.body, (tirx.Var, lambda var: replaced.get(var, var)))
     return tirx.Let(fresh, let.value, body)

@@ -28,12 +28,13 @@ from tvm_nnef.graph.formula import (
     Statement,
     Subscript,
     Unary,
+    children,
     guards,
     parts,
     scalars,
     walk,
 )
-from tvm_nnef.graph.intervals import interval, ranges_of, within
+from tvm_nnef.graph.intervals import Ranges, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition, Dimension
@@ -58,9 +59,10 @@ def check_indices(statements: Sequence[Statement], bounds: Mapping[str, int]) ->
     for statement in filter(_may_be_outside, statements):
         size = sum(1 for scalar in scalars(statement) for _ in walk(scalar))
         steps = min(MAX_STEPS, work // size)
-        for names in itertools.islice(_steps(statement, bounds, steps), steps):
+        examined = _Examined.of(statement, bounds)
+        for names in itertools.islice(_steps(examined, steps), steps):
             work -= size
-            for span, diagnostic in _Step(statement, bounds, names).problems():
+            for span, diagnostic in _Step(examined, names).problems():
                 found.setdefault(span, diagnostic)
     if found:
         raise NnefError(
@@ -92,10 +94,63 @@ def _reads(scalar: Scalar) -> bool:
     return any(isinstance(inner, Load) for inner in walk(scalar))
 
 
-def _steps(
-    statement: Statement, bounds: Mapping[str, int], most: int
-) -> Iterator[dict[str, Dimension]]:
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """A statement with what is the same at all its steps.
+
+    ``suspects`` are the identities of the scalars and stores that are, or contain, an access that
+    may be out of bounds; no other scalar is looked into.
+    """
+
+    statement: Statement
+    bounds: Mapping[str, int]
+    guards: tuple[tuple[Tensor, int, Subscript], ...]
+    locals: Mapping[str, Scalar]
+    suspects: frozenset[int]
+
+    @staticmethod
+    def of(statement: Statement, bounds: Mapping[str, int]) -> _Examined:
+        named = {local.name: local.value for local in reversed(statement.locals)}
+        ranges = ranges_of(statement)
+        suspects: set[int] = set()
+        known: dict[str, bool] = {}
+
+        def is_suspect(scalar: Scalar) -> bool:
+            found = True in [is_suspect(inner) for inner in children(scalar)]
+            match scalar:
+                case Local(name):
+                    if name not in known:
+                        known[name] = is_suspect(named[name])
+                    found = known[name]
+                case Lookup():
+                    found = True
+                case Load(tensor, subscripts):
+                    found = found or not _is_certainly_inside(tensor, subscripts, ranges)
+            if found:
+                suspects.add(id(scalar))
+            return found
+
+        for scalar in scalars(statement):
+            is_suspect(scalar)
+        for store in statement.stores:
+            indices = [part for each in store.subscripts for part in parts(each)]
+            inside = _is_certainly_inside(store.tensor, store.subscripts, ranges)
+            if not inside or any(id(index) in suspects for index in indices):
+                suspects.add(id(store))
+        return _Examined(statement, bounds, (*guards(statement),), named, frozenset(suspects))
+
+
+def _is_certainly_inside(tensor: Tensor, subscripts: Sequence[Subscript], ranges: Ranges) -> bool:
+    """Whether each index of an access is in bounds by the ranges of the loops alone."""
+    return all(
+        within(interval(subscript.index, ranges), extent)
+        for subscript, extent in zip(subscripts, tensor.shape, strict=True)
+    )
+
+
+def _steps(examined: _Examined, most: int) -> Iterator[dict[str, Dimension]]:
     """The values of the indices at the steps to be tried."""
+    statement, bounds = examined.statement, examined.bounds
     used = _used_indices(statement)
     ranges = ranges_of(statement)
     lengths: list[int] = []
@@ -115,7 +170,7 @@ def _steps(
             yield names
             return
         loop = statement.loops[position]
-        extent = _Step(statement, bounds, names).value(loop.extent)
+        extent = _Step(examined, names).value(loop.extent)
         if extent is None or isinstance(extent, bool):
             return
         candidates = _candidates(extent, bounds, near, all_of_them)
@@ -177,17 +232,16 @@ def _candidates(
 class _Step:
     """A step of a statement: ``names`` has the values of its indices."""
 
-    statement: Statement
-    bounds: Mapping[str, int]
+    examined: _Examined
     names: Mapping[str, Dimension]
     locals: dict[str, _Value] = field(default_factory=dict)
 
     def problems(self) -> Iterator[tuple[Span | None, Diagnostic]]:
         """What is out of bounds at this step for certain, by the place of the index."""
-        statement = self.statement
+        statement, suspects = self.examined.statement, self.examined.suspects
         for loop in statement.loops:
             yield from self._inside(loop.extent)
-        for tensor, dimension, subscript in guards(statement):
+        for tensor, dimension, subscript in self.examined.guards:
             if self._is_inside(self.value(subscript.index), tensor.shape[dimension]) is not True:
                 return
         if statement.condition is not None:
@@ -195,7 +249,8 @@ class _Step:
             if self.value(statement.condition) is not True:
                 return
         for store in statement.stores:
-            yield from self._access(store.tensor, store.subscripts)
+            if id(store) in suspects:
+                yield from self._access(store.tensor, store.subscripts)
             yield from self._inside(store.value)
 
     def value(self, scalar: Scalar) -> _Value:
@@ -234,8 +289,7 @@ class _Step:
 
     def _local(self, name: str) -> _Value:
         if name not in self.locals:
-            value = next(local.value for local in self.statement.locals if local.name == name)
-            self.locals[name] = self.value(value)
+            self.locals[name] = self.value(self.examined.locals[name])
         return self.locals[name]
 
     def _binary(self, function: str, left: Scalar, right: Scalar) -> _Value:
@@ -270,7 +324,7 @@ class _Step:
         return (found + 2**63) % 2**64 - 2**63 if dimensions.is_static(found) else found
 
     def _decided(self, condition: Condition) -> bool | None:
-        return dimensions.decide(condition, self.bounds)
+        return dimensions.decide(condition, self.examined.bounds)
 
     def _is_inside(self, index: _Value, extent: Dimension) -> bool | None:
         """Whether an index is certainly in bounds, or certainly not; else None."""
@@ -282,10 +336,11 @@ class _Step:
 
     def _inside(self, scalar: Scalar) -> Iterator[tuple[Span | None, Diagnostic]]:
         """What is out of bounds in a scalar that is evaluated."""
+        if id(scalar) not in self.examined.suspects:
+            return
         match scalar:
             case Local(name):
-                value = next(local.value for local in self.statement.locals if local.name == name)
-                yield from self._inside(value)
+                yield from self._inside(self.examined.locals[name])
             case Unary(_, operand) | Cast(_, operand):
                 yield from self._inside(operand)
             case Binary(function, left, right):
@@ -303,7 +358,7 @@ class _Step:
                 if isinstance(number, int) and 0 <= number < len(items):
                     yield from self._inside(items[number])
                 elif isinstance(number, int):
-                    span = self.statement.span
+                    span = self.examined.statement.span
                     yield span, _diagnostic("an index", number, "a pack", len(items), span, None)
             case Load(tensor, subscripts):
                 yield from self._access(tensor, subscripts)
@@ -333,7 +388,7 @@ class _Step:
                 owner = f"'{name}'" if name.isidentifier() else "its tensor"
                 place = f"dimension {dimension} of {owner}"
                 text = subscript.span.text if subscript.span else ""
-                span = subscript.span or self.statement.span
+                span = subscript.span or self.examined.statement.span
                 title = f"index '{text}'" if text else "an index"
                 yield span, _diagnostic(title, index, place, extent, span, text)
 

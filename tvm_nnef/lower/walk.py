@@ -176,7 +176,7 @@ class Walk:
         if lowered is None:
             return False
         results = _matched(operation, lowered)
-        if not from_user and operation.body is not None and not self._fits(results):
+        if not from_user and operation.body is not None and not self._fits(operation, results):
             return False
         defines = any(str(s.name) not in self.known for t, _ in results for s in own(t.shape))
         title = operation.operator
@@ -216,12 +216,18 @@ class Walk:
             if extent is not found:
                 require(self.builder, extent_check(tensor, extent, found, node.span))
 
-    def _fits(self, results: Sequence[tuple[Tensor, RelaxExpression]]) -> bool:
-        """Whether a mapping gives the extents of the Graph, as far as symbols are in them."""
+    def _fits(
+        self, operation: Operation, results: Sequence[tuple[Tensor, RelaxExpression]]
+    ) -> bool:
+        """Whether a mapping gives the dimensions of the Graph, if symbols are involved.
+
+        Relax does not know the shape of a result if operands agree for some sizes only.
+        """
+        read = any(occurring(tensor.shape) for tensor in flatten(operation.operands))
         return all(
             _fit(self.builder.normalize(value), tensor, self.machine_types[tensor]) is not None
             for tensor, value in results
-            if occurring(tensor.shape)
+            if read or occurring(tensor.shape)
         )
 
     def _operand(self, operand: Operand) -> LoweredOperand:

@@ -17,6 +17,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS, OP_PATTERN, POLLS_SIGNALS, FusionPattern
+from tvm_nnef.tvm_support import traversal
 
 RelaxExpression: TypeAlias = relax.Expr
 """A Relax expression."""
@@ -346,7 +347,7 @@ def with_own_symbols(function: _Function) -> _Function:
 
 def with_mapped_body(function: PrimFunction, *rewrites: tuple[Any, Any]) -> PrimFunction:
     """The function with the nodes of some classes replaced, those inside before those around."""
-    body = tvm_ffi.structural_map(function.body, list(rewrites), order="post")
+    body = traversal.mapped(function.body, list(rewrites), order="post")
     return function if body.same_as(function.body) else function.with_body(body)
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimExpression,
@@ -42,11 +42,11 @@ def _renamed(function: PrimFunction, names: dict[Any, Any]) -> PrimFunction:
     ``names`` gets them.
     """
     loops: list[Any] = []
-    tvm_ffi.structural_walk(function.body, (tirx.For, lambda loop: loops.append(loop.loop_var)))
+    traversal.walk(function.body, (tirx.For, lambda loop: loops.append(loop.loop_var)))
     names |= {each: tirx.Var(f"{each.name}_index", dtype_of(each)) for each in loops}
     rename = (tirx.Var, lambda variable: names.get(variable, variable))
 
     def renamed(quotient: PrimExpression) -> PrimExpression:
-        return tvm_ffi.structural_map(quotient, rename)
+        return traversal.mapped(quotient, rename)
 
     return with_mapped_body(function, (tirx.FloorDiv, renamed), (tirx.FloorMod, renamed))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm_ffi
 from tvm import sym, tirx
 
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     PrimExpression,
@@ -85,7 +85,7 @@ _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 def _found(value: PrimExpression, kind: Any) -> list[Any]:
     """The parts of a kind of an expression."""
     parts: list[Any] = []
-    tvm_ffi.structural_walk(value, (kind, parts.append), order="post")
+    traversal.walk(value, (kind, parts.append), order="post")
     return parts
 
 
