@@ -175,6 +175,51 @@ def test_bounds_of_parts_are_clamped_to_dynamic_dimensions(make_model: Any) -> N
     agree(proto, [{"b": 2, "t": count} for count in (0, 1, 2, 3, 4, 8)])
 
 
+def test_bounds_of_parts_that_are_negative_for_some_sizes(make_model: Any) -> None:
+    """``start`` is 5 less than the dimension, ``end`` is 2 less."""
+    parts = [
+        ("zero", "start", "one"), ("start", "far", "one"), ("start", "end", "one"),
+        ("start", "end", "two"), ("start", "low", "minus"), ("far", "start", "minus"),
+        ("start", "t", "one"),
+    ]  # fmt: skip
+    names = [f"y{number}" for number in range(len(parts))]
+    numbers = {"zero": 0, "one": 1, "two": 2, "five": 5, "minus": -1, "far": HUGE, "low": -HUGE}
+    proto = make_model(
+        [
+            node("Shape", ["x"], ["t"]),
+            node("Sub", ["t", "five"], ["start"]),
+            node("Sub", ["t", "two"], ["end"]),
+            *(node("Slice", ["x", start, end, "zero", step], [name])
+              for name, (start, end, step) in zip(names, parts, strict=True)),
+        ],
+        [("x", "float32", ["t"])], [(name, "float32", None) for name in names],
+        {name: np.array([value]) for name, value in numbers.items()},
+    )  # fmt: skip
+    agree(proto, [{"t": count} for count in (1, 2, 3, 4, 5, 6, 9)])
+
+
+HUGE = 2**63 - 1
+
+
+def test_a_batch_that_a_reshape_fixes(make_model: Any) -> None:
+    """The model holds for a batch of 1 alone, which its concatenation takes for granted."""
+    pool = node("AveragePool", ["x"], ["p"], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    proto = make_model(
+        [
+            pool,
+            node("Conv", ["x", "w"], ["c"]),
+            node("Reshape", ["c", "shape"], ["r"]),
+            node("Conv", ["r", "w"], ["d"]),
+            node("Concat", ["d", "p"], ["y"], axis=1),
+        ],
+        [("x", "float32", ["b", 4, 6, 6])], [("y", "float32", None)],
+        {"w": weights(4, 4, 1, 1), "shape": np.array([1, 4, 6, 6])},
+    )  # fmt: skip
+    model = agree(proto, [{"b": 1}])
+    with pytest.raises(NnefError, match="volume"):
+        tvm_nnef.build(model, progress=False)(weights(2, 4, 6, 6))
+
+
 @pytest.mark.parametrize(
     ("border", "pads"),
     [

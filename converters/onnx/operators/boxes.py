@@ -71,26 +71,24 @@ def _positions(extent: int, start: int, end: int, step: int) -> range:
 def _cut(x: Tensor, axis: int, start: Extent, end: Extent, step: int, builder: Builder) -> Tensor:
     """A part of a dimension, where the dimension, start or end is dynamic."""
     extent = x.shape[axis]
+    begin, stop = _from_front(start, extent), _from_front(end, extent)
     if step < 0:
-        begin = start + extent if isinstance(start, int) and start < 0 else start
-        stop = end + extent if isinstance(end, int) and end < 0 else end
-        return _turned(x, axis, minimum(begin, extent - 1), maximum(stop, -1), step, builder)
-    begin, stop = _clamped(start, extent), _clamped(end, extent)
+        begin = minimum(maximum(begin, 0), extent - 1)
+        return _turned(x, axis, begin, maximum(stop, -1), step, builder)
+    begin, stop = (minimum(maximum(position, 0), extent) for position in (begin, stop))
     if begin != 0 and stop is not extent:
         stop = maximum(stop, begin)
     return builder.slice(x, axis, begin, stop, step)
 
 
-def _clamped(position: Extent, extent: Extent) -> Extent:
-    """A bound of a part, counted from the end if it is negative, and no further than the ends.
+def _from_front(position: Extent, extent: Extent) -> Extent:
+    """A bound of a part, counted from the end if it is negative.
 
-    A dynamic position is taken not to be negative.
+    Whether a dynamic position is negative may be known only at run time.
     """
-    if isinstance(position, int) and position >= HUGE:
-        return extent
-    if isinstance(position, int) and position < 0:
-        return maximum(position + extent, 0)
-    return minimum(position, extent)
+    if isinstance(position, int):
+        return extent if position >= HUGE else position + extent if position < 0 else position
+    return position + extent * minimum(maximum(-position, 0), 1)
 
 
 def _turned(
