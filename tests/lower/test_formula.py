@@ -286,6 +286,22 @@ def test_integer_division_rounds_as_named_and_never_traps(make, function, diviso
     np.testing.assert_array_equal(found, expected.astype("int64").astype("int32"))
 
 
+def test_divisions_nested_in_divisors_build_and_never_trap(make):
+    """Written out again at each level, these would not build."""
+    x, d, y = operand((81,), "int"), operand((81,), "int", "d"), result((81,), "int")
+    left, right = (grid.reshape(-1) for grid in np.meshgrid(INTS, INTS))
+    value = Load(d, at(N))
+    for function in ("floormod", "truncdiv", "floordiv", "truncmod", "floordiv"):
+        value = Binary(function, Load(x, at(N)), value)
+    formula = Formula(
+        (Fill(y, integer(0)),), (Statement(loops(i=81), (Store(y, at(N), "=", value),)),)
+    )
+    operands = {x: left, d: right}
+    expected = make.naive(formula, {t: a.astype(object) for t, a in operands.items()})[0]
+    (found,) = make.run_formula(formula, operands)
+    np.testing.assert_array_equal(found, expected.astype("int64").astype("int32"))
+
+
 REALS = np.array([-2.5, -1.5, -0.5, -0.49999997, 0.0, 0.25, 0.49999997, 0.5, 1.5, 2.5, 1e9])
 
 

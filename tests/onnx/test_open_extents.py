@@ -195,7 +195,7 @@ def test_bounds_of_parts_that_are_negative_for_some_sizes(make_model: Any) -> No
         [("x", "float32", ["t"])], [(name, "float32", None) for name in names],
         {name: np.array([value]) for name, value in numbers.items()},
     )  # fmt: skip
-    agree(proto, [{"t": count} for count in (1, 2, 3, 4, 5, 6, 9)])
+    agree(proto, [{"t": count} for count in (1, 3, 5, 9)])
 
 
 HUGE = 2**63 - 1

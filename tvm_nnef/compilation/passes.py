@@ -18,6 +18,7 @@ from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.weights import with_bound_weights
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
+from tvm_nnef.lower.late_divisions import with_divisions
 from tvm_nnef.schedules import STRATEGY, Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.codegen import dot_products, math_functions
 from tvm_nnef.schedules.codegen.bounds_checks import with_bounds_checks
@@ -207,6 +208,7 @@ def _lowering(
         ("unpack_arguments", tir.MakePackedAPI()),
         ("store_bfloat16", tir.BF16StorageLegalize()),
         ("drop_argument_checks", tir.SkipAssert()),
+        ("expand_divisions", _on_functions(with_divisions)),
         *_if(inspect is not None, ("inspect", _on_functions(_inspecting(inspect)))),
         *_if(
             scheduled and is_cpu,

@@ -40,7 +40,8 @@ from tvm_nnef.graph.formula import (
 from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.functions import cast, select
-from tvm_nnef.lower.integers import has_product, opaque, sealed, wrapped
+from tvm_nnef.lower.integers import DIVISIONS, has_product, opaque, sealed, wrapped
+from tvm_nnef.lower.late_divisions import division
 from tvm_nnef.lower.literals import INDEX_TYPE, fitting, literal
 from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
 from tvm_nnef.symbolic import dimensions
@@ -133,6 +134,8 @@ class Emitter:
                     x, y = self._widened(scalar, x), self._widened(scalar, y)
                 if left.type == "int" and function not in _RING:
                     x, y = self._wrapped(left, x), self._wrapped(right, y)
+                    if function in DIVISIONS and not self.wide and dtype_of(x) != UNSIGNED:
+                        return division(function, x, y)
                 return binary(function, x, y)
             case Select(condition, consequent, alternative):
                 x, y = self._alike(consequent, alternative)
