@@ -20,7 +20,7 @@ from tvm_nnef.compilation.pipeline import build_module, compile_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.runtime import PackInfo, TensorInfo, load
-from tvm_nnef.tvm_support import compat, threads
+from tvm_nnef.tvm_support import build, compat, threads
 from tvm_nnef.tvm_support.compat import prim_functions
 from tvm_nnef.tvm_support.threads import default_threads
 
@@ -372,3 +372,18 @@ def test_a_library_with_weights_is_exported_and_loaded_without_a_message(name, t
     (output,) = load(tmp_path / name)(A)
     np.testing.assert_array_equal(output, A * 11)
     assert capfd.readouterr() == ("", "")
+
+
+def test_code_for_running_is_generated_when_it_first_runs(monkeypatch, tmp_path):
+    made = []
+    monkeypatch.setattr(
+        build,
+        "virtual_machine",
+        lambda library, make=build.virtual_machine: made.append(1) or make(library),
+    )
+    executable = build_module(example())
+    executable.export(tmp_path / "library.so")
+    assert not made
+    for _ in range(2):
+        check(executable([A, A + A], N))
+    assert len(made) == 1

@@ -53,7 +53,8 @@ def with_divisions(function: PrimFunction) -> PrimFunction:
     return function if expanded.same_as(function) else with_named_values(expanded)
 
 
-def _arithmetic(call: Any) -> PrimExpression:
+def _arithmetic(call: PrimExpression) -> PrimExpression:
+    assert isinstance(call, Call)
     name = _FUNCTIONS.get(str(getattr(call.op, "name", "")))
     if name is None:
         return call

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import tvm
 
 Entry: TypeAlias = "tuple[Any, Callable[[Any], Any]]"
 """A class of nodes, or a tuple of classes, and what is called with each of its nodes."""
+
+Root = TypeVar("Root")
 
 _WALK = tvm.get_global_func("ffi.StructuralWalk")
 _MAP = tvm.get_global_func("ffi.StructuralMap")
@@ -25,9 +27,10 @@ def walk(root: Any, entries: Entry | Sequence[Entry], *, order: str = "post") ->
     _WALK(root, _indexed(entries), [], _ORDERS[order])
 
 
-def mapped(root: Any, entries: Entry | Sequence[Entry], *, order: str = "post") -> Any:
+def mapped(root: Root, entries: Entry | Sequence[Entry], *, order: str = "post") -> Root:
     """The root with each node replaced by what the first fitting callback returns."""
-    return _MAP(root, _indexed(entries), [], _ORDERS[order])
+    made: Root = _MAP(root, _indexed(entries), [], _ORDERS[order])
+    return made
 
 
 def _indexed(entries: Entry | Sequence[Entry]) -> list[tuple[int, Callable[[Any], Any]]]:
