@@ -73,7 +73,7 @@ def with_loads(
     def replaced(load: TensorLoad) -> PrimExpression:
         return value(load) if load.source.same_as(buffer) else load
 
-    return tvm_ffi.structural_map(expression, (TensorLoad, replaced))
+    return traversal.mapped(expression, (TensorLoad, replaced))
 
 
 def substituted(expression: AnyTree, values: Mapping[tirx.Var, PrimExpression]) -> AnyTree:

@@ -9,12 +9,12 @@ does not know: a loop with it still becomes vectors, but the address is computed
 
 from __future__ import annotations
 
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis.expressions import variables
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
 
 _COUNT = "num_args"
@@ -44,7 +44,9 @@ def with_opaque_remainders(function: PrimFunction) -> PrimFunction:
         return value | nothing if _is_narrow(value) else value
 
     def opaque(value: PrimExpression) -> PrimExpression:
-        return tvm_ffi.structural_map(value, (_NARROWING, hidden), order="post")
+        if isinstance(value, (tirx.Var, tirx.IntImm)):
+            return value
+        return traversal.mapped(value, (_NARROWING, hidden))
 
     def load(load: TensorLoad) -> PrimExpression:
         return load.source[tuple(map(opaque, load.indices))]
@@ -56,7 +58,7 @@ def with_opaque_remainders(function: PrimFunction) -> PrimFunction:
         is_integer = dtype_of(bind.var) in (*_WIDTHS, "int64", "uint64")
         return tirx.Bind(bind.var, opaque(bind.value)) if is_integer else bind
 
-    body = tvm_ffi.structural_map(
+    body = traversal.mapped(
         function.body,
         [(TensorLoad, load), (tirx.BufferStore, store), (tirx.Bind, bind)],
         order="post",
