@@ -73,6 +73,9 @@ def _reuse_is_unsound(function: PrimFunction) -> bool:
     tvm_ffi.structural_walk(
         function.body, (s_tir.SBlock, lambda block: allocated.extend(block.alloc_buffers))
     )
+    tvm_ffi.structural_walk(
+        function.body, (tirx.AllocBuffer, lambda statement: allocated.append(statement.buffer))
+    )
     tvm_ffi.structural_walk(function.body, (tirx.DeclBuffer, views.append))
     tvm_ffi.structural_walk(function.body, (tirx.Min, minima.append))
     has_bools = any(str(buffer.dtype) == "bool" for buffer in allocated)
