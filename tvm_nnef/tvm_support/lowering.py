@@ -13,7 +13,9 @@ from tvm import s_tir, tirx
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS, POLLS_SIGNALS
 from tvm_nnef.tvm_support.build import module_like
 from tvm_nnef.tvm_support.compat import (
+    BUFFER_LOAD,
     CHECK_SIGNALS,
+    Buffer,
     Module,
     PrimFunction,
     Target,
@@ -22,6 +24,7 @@ from tvm_nnef.tvm_support.compat import (
     update_functions,
     with_mapped_body,
 )
+from tvm_nnef.tvm_support.traversal import walk
 
 
 def with_target(target: Target) -> Any:
@@ -64,23 +67,32 @@ def keeping_buffers(function: PrimFunction) -> PrimFunction:
 def _reuse_is_unsound(function: PrimFunction) -> bool:
     """Whether a PrimFunc reuses memory in a way that TVM does not understand.
 
-    It has several buffers, of dynamic sizes, or with views, or with loops whose last vectors start
-    at a minimum and overlap the ones before; or it has booleans, which are stored as other types.
+    It has several buffers, of dynamic sizes, or one computed from another with views, or in loops
+    whose last vectors start at a minimum and overlap the ones before; or it has booleans, which are
+    stored as other types.
     """
     allocated: list[Any] = []
     views: list[Any] = []
     minima: list[Any] = []
-    tvm_ffi.structural_walk(
-        function.body, (s_tir.SBlock, lambda block: allocated.extend(block.alloc_buffers))
-    )
-    tvm_ffi.structural_walk(
-        function.body, (tirx.AllocBuffer, lambda statement: allocated.append(statement.buffer))
-    )
-    tvm_ffi.structural_walk(function.body, (tirx.DeclBuffer, views.append))
-    tvm_ffi.structural_walk(function.body, (tirx.Min, minima.append))
+    stores: list[Any] = []
+    walk(function.body, (s_tir.SBlock, lambda block: allocated.extend(block.alloc_buffers)))
+    in_blocks = len(allocated) > 1
+    walk(function.body, (tirx.AllocBuffer, lambda statement: allocated.append(statement.buffer)))
+    walk(function.body, (tirx.DeclBuffer, views.append))
+    walk(function.body, (tirx.Min, minima.append))
+    walk(function.body, (tirx.BufferStore, stores.append))
     has_bools = any(str(buffer.dtype) == "bool" for buffer in allocated)
     dynamic = any(not isinstance(size, tirx.IntImm) for each in allocated for size in each.shape)
-    return has_bools or (len(allocated) > 1 and (dynamic or bool(minima) or bool(views)))
+    known = set(allocated)
+    chained = in_blocks or any(_reads_another(store, known) for store in stores)
+    return has_bools or (len(allocated) > 1 and dynamic) or (chained and bool(minima or views))
+
+
+def _reads_another(store: Any, buffers: set[Buffer]) -> bool:
+    """Whether what is stored in one of the buffers is computed from another one of them."""
+    read: list[Buffer] = []
+    walk(store.value, (BUFFER_LOAD, lambda load: read.append(load.source)))
+    return store.buffer in buffers and bool(buffers.intersection(read) - {store.buffer})
 
 
 def names_values(function: PrimFunction) -> bool:
