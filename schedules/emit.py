@@ -110,7 +110,7 @@ def split(
         return loop(count, each, name=name, kind=kind, dtype=dtype)
 
     if sizes.is_known(extent):
-        done = full * size
+        done = extent // size * size
         ends = _ends(extent - done, done, size, body, tail, dtype)
         return sequence([tiles(full), *ends] if full else ends)
     if sizes.is_divisible(extent, size):
@@ -210,7 +210,7 @@ def vectors(extent: int, lanes: int, body: Body, dtype: str = "int64") -> Statem
 
 
 def _in_vectors(body: Body, dtype: str) -> TileBody:
-    return lambda first, width: vector(first, width, body, dtype)
+    return lambda first, width: vector(first, sizes.static(width), body, dtype)
 
 
 def lanes_in_vectors(extent: int, lanes: int, dtype: str = "int64") -> Iterator[PrimExpression]:
@@ -285,7 +285,7 @@ def _at_point(
     its value in every index, and simplifies each anew, for seconds; it does not look into loads.
     """
     indices = decoded(number, extents, dtype)
-    if len(indices) == 1 or all(map(sizes.is_known, extents)):
+    if len(indices) == 1 or sizes.are_known(extents):
         return body(indices)
     offsets = [(tirx.const(offset, "int32"),) for offset in range(len(indices))]
 

@@ -37,8 +37,7 @@ def threshold(test: tirx.BinaryOpExpr, var: tirx.Var) -> tuple[sizes.Extent, boo
     after = (tirx.LE, tirx.GT) if rising else (tirx.LT, tirx.GE)
     before = (tirx.LT, tirx.LE) if rising else (tirx.GT, tirx.GE)
     value = (-base if rising else base) + int(isinstance(test, after))
-    value = value if sizes.is_known(value) else sizes.simplified(value)
-    return value, isinstance(test, before)
+    return sizes.simplified(value), isinstance(test, before)
 
 
 def stride_of(access: TensorLoad | tirx.BufferStore, var: tirx.Var) -> int | None:

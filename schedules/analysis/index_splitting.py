@@ -35,17 +35,20 @@ def parts(value: PrimExpression, axis: Axis) -> list[Part]:
         inside = sizes.is_below(0, bound) and sizes.is_below(bound, axis.extent)
         if inside and not any(sizes.same(bound, end) for end in ends):
             ends.append(bound)
-    ends.sort(key=cmp_to_key(lambda a, b: -1 if sizes.is_at_most(a, b) else 1))
+    ends.sort(key=cmp_to_key(_order))
     pairs = list(itertools.pairwise(ends))
     if len(pairs) > _PARTS or not all(sizes.is_at_most(first, last) for first, last in pairs):
         return [(0, axis.extent)]
     return pairs
 
 
+def _order(a: sizes.Extent, b: sizes.Extent) -> int:
+    return -1 if sizes.is_at_most(a, b) else 1
+
+
 def length(part: Part) -> sizes.Extent:
     """The number of indices in a part."""
-    size = part[1] - part[0]
-    return size if sizes.is_known(size) else sizes.simplified(size)
+    return sizes.simplified(part[1] - part[0])
 
 
 def between(value: PrimExpression, axes: Sequence[Axis], box: Sequence[Part]) -> PrimExpression:

@@ -125,7 +125,10 @@ def _narrow(ranges: dict[tirx.Var, tuple[int, sizes.Extent]], test: PrimExpressi
     if not isinstance(test, COMPARISONS):
         return False
     for var, (first, last) in ranges.items():
-        bound, below = threshold(test, var) or (None, False)
+        found = threshold(test, var)
+        if found is None:
+            continue
+        bound, below = found
         if below:
             pairs = ((last, bound), (bound, last))
             ends = [a for a, b in pairs if sizes.is_at_most(a, b)]

@@ -223,7 +223,7 @@ def _border(
     if len(axes) > 1 or len(reduced) != 1:
         return None
     equation = linear(index, *(a.var for a in (*axes, *reduced)))
-    if not equation or not all(map(sizes.is_known, equation)):
+    if not equation or not sizes.are_known(equation):
         return None
     *slopes, base = equation
     if min(slopes) <= 0 or not reduced[0].is_known or reduced[0].extent > _LONGEST_BORDER:

@@ -40,7 +40,7 @@ def regrouped(
     accesses = [*loads(value), target]
     divided = any(nodes(access, *_DIVISIONS) for access in accesses)
     dimensions = [sizes.extent(size) for access in accesses for size in access.source.shape]
-    if not divided or not all(map(sizes.is_known, (*(a.extent for a in axes), *dimensions))):
+    if not divided or not sizes.are_known([*(a.extent for a in axes), *dimensions]):
         return None
     if any(count(value, a) != sum(count(load, a) for load in accesses[:-1]) for a in axes):
         return None
@@ -48,11 +48,11 @@ def regrouped(
     if split is None:
         return None
     axes, offsets = split
-    strides = [linear(offset, *(axis.var for axis in axes)) for offset in offsets]
-    if not all(each and all(map(sizes.is_known, each)) for each in strides):
+    slopes = [linear(offset, *(axis.var for axis in axes)) for offset in offsets]
+    strides = [each for each in slopes if each and sizes.are_known(each)]
+    if len(strides) < len(slopes):
         return None
-    axes, strides = _merged(axes, strides, dtype)
-    return _over_views(axes, strides, value, accesses, dtype)
+    return _over_views(*_merged(axes, strides, dtype), value, accesses, dtype)
 
 
 def _split(
@@ -97,7 +97,7 @@ def _offset(
     for index, extent in zip(reversed(access.indices), reversed(access.source.shape), strict=True):
         simple = analyzer.simplify(substituted(index, whole))
         offset = simple * tirx.const(stride, "int64") + offset
-        stride *= sizes.extent(extent)
+        stride *= sizes.static(sizes.extent(extent))
     found: PrimExpression = analyzer.simplify(offset)
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import tvm_ffi
 from tvm import sym, tirx
@@ -18,7 +18,10 @@ from tvm_nnef.schedules.analysis.expressions import variables
 from tvm_nnef.symbolic import simplification
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
-Extent: TypeAlias = Any
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+Extent: TypeAlias = "int | PrimExpression"
 """An ``int``, or an integer expression of symbols that is at least 0."""
 
 _ESTIMATE = 128
@@ -30,9 +33,20 @@ def extent(expression: PrimExpression) -> Extent:
     return int(expression.value) if isinstance(expression, tirx.IntImm) else expression
 
 
-def is_known(size: Extent) -> bool:
+def is_known(size: Extent) -> TypeIs[int]:
     """Whether a size is static."""
     return isinstance(size, int)
+
+
+def are_known(sizes: Sequence[Extent]) -> TypeGuard[Sequence[int]]:
+    """Whether all sizes are static."""
+    return all(map(is_known, sizes))
+
+
+def static(size: Extent) -> int:
+    """A size that is certainly static."""
+    assert is_known(size)
+    return size
 
 
 def same(a: Extent, b: Extent) -> bool:
@@ -44,9 +58,9 @@ def same(a: Extent, b: Extent) -> bool:
 
 def is_at_most(a: Extent, b: Extent) -> bool:
     """Whether a size is certainly at most another one, whatever the symbols are."""
-    difference = b - a if is_known(a) and is_known(b) else simplified(b - a)
+    difference = simplified(b - a)
     if is_known(difference):
-        return bool(difference >= 0)
+        return difference >= 0
     return simplification.decided(difference >= 0) is True
 
 
@@ -92,9 +106,9 @@ def elements(buffer: tirx.Var) -> Extent:
     return product(map(extent, buffer.shape))
 
 
-def simplified(expression: PrimExpression) -> Extent:
+def simplified(size: Extent) -> Extent:
     """A size in its simplest form."""
-    return simplification.simplified(expression)
+    return size if is_known(size) else simplification.simplified(size)
 
 
 def quotient(size: Extent, divisor: int) -> Extent:

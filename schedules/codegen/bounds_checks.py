@@ -96,8 +96,8 @@ def _tests(expression: PrimExpression) -> list[Test]:
             for buffer, test in _tests(second):
                 found.append((buffer, tirx.if_then_else(condition, True, test)))
             return WalkResult.SKIP
-        # An address may be that of any element, as in a prefetch.
-        is_address = str(getattr(call.op, "name", "")).endswith((".address_of", ".prefetch"))
+        # An address may be that of any element.
+        is_address = str(getattr(call.op, "name", "")).endswith(".address_of")
         return WalkResult.SKIP if is_address else WalkResult.ADVANCE
 
     def named(let: tirx.Let) -> WalkResult:

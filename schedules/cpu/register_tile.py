@@ -149,7 +149,7 @@ class RegisterTilePlan(Plan):
             if tasks >= self.tiling.machine.parallel_tasks:
                 return number
             # A dynamic dimension may be 1.
-            tasks *= axis.extent if axis.is_known else 1
+            tasks *= axis.extent if sizes.is_known(axis.extent) else 1
         return len(self.planes) if self.parallel else 0
 
     def alternatives(self) -> Iterator[RegisterTilePlan]:
@@ -223,7 +223,7 @@ class _TileLoops:
         full = sizes.quotient(columns, width)
         end = self._number(full * width)
         if sizes.is_known(columns):
-            last = tiles(end, tiling.tail_width, columns - full * width)
+            last = tiles(end, tiling.tail_width, columns % width)
         else:
             last = emit.loop(columns - end, lambda n: tiles(end + n, 1), dtype=self.dtype)
         if sizes.is_known(full) and not full:
@@ -244,7 +244,8 @@ class _TileLoops:
     def _bordered_rows(self, body: TileBody, rows: Axis) -> Statement:
         """All tiles of rows: those that touch the padding by themselves, the others in a loop."""
         height, statements = self.tiling.height, []
-        starts = [min(n * height, rows.extent - height) for n in range(self._row_tiles())]
+        last, count = sizes.static(rows.extent) - height, sizes.static(self._row_tiles())
+        starts = [min(n * height, last) for n in range(count)]
 
         def alone(number: int) -> int | None:
             """The number of a tile that is written out; None for one of a loop."""
@@ -272,7 +273,7 @@ class _TileLoops:
             border.contains(row, step)
             for border in tile_plan.row_borders(self.reduction, self.tiling.rows)
             for row in (start, start + self.tiling.height - 1)
-            for step in (0, border.reduced.extent - 1)
+            for step in (0, sizes.static(border.reduced.extent) - 1)
         )
 
     def _dynamic_rows(

@@ -66,7 +66,7 @@ class ReplicatedPlan(StagePlan):
             where = {axis.var: index for axis, index in zip(outer, indices, strict=True)}
 
             def piece(first: PrimExpression, width: sizes.Extent) -> Statement:
-                return self._piece(where, quotient, values, first, int(width))
+                return self._piece(where, quotient, values, first, sizes.static(width))
 
             def single(index: PrimExpression) -> Statement:
                 return self.assignment.at({**where, last.var: done + index})

@@ -116,7 +116,7 @@ class Accumulation:
 
         def rest(indices: list[PrimExpression]) -> Statement:
             start = sizes.number(full * width, dtype)
-            if not ragged:
+            if sizes.is_known(left):
                 return self._vectors(lambda k: update(partial, k, [*indices, start + k]), left)
             return emit.loop(
                 left, lambda k: update(single, zero, [*indices, start + k]), name="k", dtype=dtype

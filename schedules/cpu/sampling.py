@@ -135,7 +135,7 @@ class SamplingPlan(Plan):
         """The store of an element of the result, its sum written out."""
         reduction = self.reduction
         combined = reduction.init
-        for steps in itertools.product(*(range(axis.extent) for axis in reduction.reduced)):
+        for steps in itertools.product(*(range(sizes.static(a.extent)) for a in reduction.reduced)):
             numbers = (tirx.const(step, self.kernel.index_type) for step in steps)
             here = {a.var: number for a, number in zip(reduction.reduced, numbers, strict=True)}
             combined = reduction.reducer.combine(combined, substituted(self.term, here))
@@ -207,8 +207,8 @@ class _Tables:
     @property
     def piece(self) -> int:
         """How many elements of a row the tables have."""
-        columns = self.reduction.axes[-1]
-        return min(_PIECE, int(columns.extent)) if columns.is_known else _PIECE
+        columns = self.reduction.axes[-1].extent
+        return min(_PIECE, columns) if sizes.is_known(columns) else _PIECE
 
     @property
     def position(self) -> PrimExpression:

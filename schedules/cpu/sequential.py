@@ -98,12 +98,13 @@ class Inner:
     @property
     def tasks(self) -> sizes.Extent:
         """How many tasks there are."""
-        whole = sizes.same(self.width, self.extent)
-        return 1 if whole else sizes.quotient_above(self.extent, self.width)
+        if not sizes.is_known(self.width) or sizes.same(self.width, self.extent):
+            return 1
+        return sizes.quotient_above(self.extent, self.width)
 
     def task(self, number: PrimExpression) -> tuple[PrimExpression, sizes.Extent]:
         """The first element of a task, and how many there are."""
-        if sizes.same(self.width, self.extent):
+        if not sizes.is_known(self.width) or sizes.same(self.width, self.extent):
             return number * 0, self.extent
         width = tirx.const(self.width, dtype_of(number))
         if sizes.is_divisible(self.extent, self.width):

@@ -96,7 +96,7 @@ class StagePlan(ABC):
         """All loops."""
         loops = self._all_loops()
         if self.parallel and self.parallel_from:
-            work = sizes.product(axis.extent for axis in self.assignment.axes)
+            work = self.assignment.number(sizes.product(a.extent for a in self.assignment.axes))
             serial = replace(self, parallel=False)._all_loops()
             loops = tirx.IfThenElse(work >= self.parallel_from, loops, serial)
         return emit.sequence([*self.assignment.views, loops])

@@ -84,7 +84,7 @@ class TileBody:
             # as little time as a tile of that height.
             assert self.tiling.rows is not None
             limit = tirx.Var("limit", self.dtype)
-            parts.append(tirx.Bind(limit, self.tiling.rows.extent - self.start))
+            parts.append(tirx.Bind(limit, self.number(self.tiling.rows.extent - self.start)))
             rows = replace(rows, limit=limit)
         steps = _Steps(self, accumulators)
         parts += [tirx.AllocBuffer(accumulators), self._reset(accumulators, whole)]
@@ -192,14 +192,15 @@ class _Steps:
         if moving:
             return self._bordered(axis, moving, outer, rows, deeper)
         if outer:
-            return self._loop(outer, range(axis.extent), rows, deeper)
+            return self._loop(outer, range(sizes.static(axis.extent)), rows, deeper)
         vectors = len(emit.pieces(tile.width, tile.tiling.lanes))
         machine = tile.tiling.machine
         budget = machine.unrolled_statements // (tile.tiling.height * vectors)
         short = unrolled and extent_product(reduction.reduced[level:]) <= budget
-        if short and axis.is_known and axis.extent <= machine.unrolled_steps:
-            return emit.sequence([deeper(tile.number(k), rows, True) for k in range(axis.extent)])
-        return emit.loop(axis.extent, lambda k: deeper(k, rows, unrolled), name="k", dtype=dtype)
+        size = axis.extent
+        if short and sizes.is_known(size) and size <= machine.unrolled_steps:
+            return emit.sequence([deeper(tile.number(k), rows, True) for k in range(size)])
+        return emit.loop(size, lambda k: deeper(k, rows, unrolled), name="k", dtype=dtype)
 
     def _update(self, fixed: _Values, rows: _Rows) -> Statement:
         """A step for all accumulators of some rows."""
@@ -236,13 +237,14 @@ class _Steps:
         until no register is left.
         """
         statements: list[Statement] = []
-        inside = [self._rows_inside(moving, step, rows) for step in range(axis.extent)]
+        count = sizes.static(axis.extent)
+        inside = [self._rows_inside(moving, step, rows) for step in range(count)]
 
         def same(step: int) -> tuple[int, int, int]:
             found = inside[step]
             return found.numbers.start, found.numbers.stop, step * self.tile.guarded
 
-        for _, group in itertools.groupby(range(axis.extent), same):
+        for _, group in itertools.groupby(range(count), same):
             steps = [*group]
             among = inside[steps[0]]
             if among.limit is not None:
@@ -264,8 +266,10 @@ class _Steps:
         for border in moving:
             shift = border.stride * step
             if limit is None:
-                first = -((shift - border.first) // border.step) - start
-                last = -((shift - border.last) // border.step) - start
+                first, last = (
+                    sizes.static(-((shift - edge) // border.step) - start)
+                    for edge in (border.first, border.last)
+                )
                 numbers = range(max(numbers.start, first), min(numbers.stop, last))
                 continue
             end = number(border.last) + number(border.step - 1 - shift)

@@ -155,7 +155,7 @@ def _best_height(reduction: Reduction, rows: Axis, vectors: int, machine: CpuMod
     """The rows of a tile of so many vectors that are computed fastest."""
     accesses = loads(reduction.term)
     distance = max(operands.row_stride(load, rows) for load in accesses)
-    number = rows.extent if rows.is_known else _MANY
+    number = rows.extent if sizes.is_known(rows.extent) else _MANY
     return tiles.rows_for(number, vectors, machine, distance * bits_of(reduction.dtype) // 8)
 
 
@@ -204,7 +204,7 @@ def _row_tail(reduction: Reduction, rows: Axis | None, height: int) -> Tail | No
     """Static rows overlap, if whole tiles do not cover them."""
     if rows is None:
         return None
-    if all(map(sizes.is_known, (rows.extent, *(b.last for b in row_borders(reduction, rows))))):
+    if sizes.are_known([rows.extent, *(b.last for b in row_borders(reduction, rows))]):
         return None if sizes.is_divisible(rows.extent, height) else Tail.OVERLAP
     return Tail.GUARD
 

@@ -50,7 +50,7 @@ def in_blocks(
     """
     if not planes or rows is None or not rows.is_known or row_borders(reduction, rows):
         return reduction, planes
-    for height in range(rows.extent, _FEWEST - 1, -1):
+    for height in range(sizes.static(rows.extent), _FEWEST - 1, -1):
         if rows.extent % height:
             continue
         divided, block = _divided(reduction, rows, height)
@@ -131,7 +131,8 @@ def _region(
     same = all(tvm_ffi.structural_equal(first, other) for other in others)
     if not known or not same or not mentions(first, [plane.var for plane in planes]):
         return zero, axis.extent
-    return first, 1 + max(sum((step or 0) * (e - 1) for step, e in each) for each in steps)
+    spans = (sum((step or 0) * (sizes.static(e) - 1) for step, e in each) for each in steps)
+    return first, 1 + max(spans)
 
 
 def _stage(copy: Stage, regions: Sequence[_Region], machine: CpuModel) -> Stage:

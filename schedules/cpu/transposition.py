@@ -159,5 +159,5 @@ def _step(load: BUFFER_LOAD, axis: Axis) -> int | None:
 
 def block_edge(axes: Sequence[Axis], across: Axis, lanes: int) -> int:
     """The rows of a block: a power of two, no more than there are lanes or elements."""
-    known = [int(axis.extent) for axis in (across, axes[-1]) if axis.is_known]
+    known = [a.extent for a in (across, axes[-1]) if sizes.is_known(a.extent)]
     return 1 << (min(lanes, _LARGEST, *known).bit_length() - 1)

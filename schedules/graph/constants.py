@@ -7,14 +7,17 @@ their operands.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
 from tvm_nnef.schedules.graph.rewriting import Operands, operator_name, permutation_axes
-from tvm_nnef.tvm_support.compat import CALL, RelaxExpression, constant, is_tensor, shape_and_dtype
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from tvm_nnef.tvm_support.compat import (
+    CALL,
+    Array,
+    RelaxExpression,
+    constant,
+    is_tensor,
+    shape_and_dtype,
+)
 
 _GROWTH = 2
 _SMALL = 1 << 16

@@ -127,9 +127,11 @@ def _groups(
         for output in (axis for axis in stage.axes if axis.var in divided and has(weights, axis)):
             single = Axis(tirx.Var("channel", dtype_of(output.var)), 1)
             for channel in (*stage.reduced, single):
-                known = sizes.is_known(total) and output.is_known and channel.is_known
-                groups = total // channel.extent if known else 0
-                if groups < 2 or groups * channel.extent != total or output.extent % groups:
+                size = channel.extent
+                if not (sizes.is_known(total) and sizes.is_known(size) and output.is_known):
+                    continue
+                groups = total // size
+                if groups < 2 or groups * size != total or output.extent % groups:
                     continue
                 if _is_channel(index, output, groups, channel):
                     yield dimension, groups, channel

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from tvm import te, tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
+from tvm_nnef.tvm_support.compat import CALL, Array, PrimExpression, dtype_of
 
 Times = Callable[[PrimExpression, PrimExpression], PrimExpression]
 """What is added for an element and a weight."""
 
-Weight = Callable[[Any, Any, Sequence[Any], Sequence[Any]], PrimExpression]
+Axes = Sequence[tirx.IterVar]
+"""The axes of a reduction."""
+
+Weight = Callable[[te.Tensor, PrimExpression, Axes, Axes], PrimExpression]
 """The element of a tensor of weights for an output, input channels (one or none), and steps."""
 
 
@@ -61,9 +63,9 @@ class Window:
     after: Sequence[int]
 
     @staticmethod
-    def of(attributes: Any, size: Sequence[int]) -> Window:
+    def of(call: CALL, size: Sequence[int]) -> Window:
         """The windows that the attributes of a convolution describe."""
-        lists = (attributes.strides, attributes.dilation, attributes.padding)
+        lists = (call.attrs.strides, call.attrs.dilation, call.attrs.padding)
         strides, dilation, padding = ([int(item) for item in each] for each in lists)
         return Window(size, strides, dilation, padding[: len(size)], padding[len(size) :])
 
@@ -90,9 +92,7 @@ class Window:
         """The axes of a reduction over a window."""
         return [te.reduce_axis((0, size), f"k{n}") for n, size in enumerate(self.size)]
 
-    def positions(
-        self, indices: Sequence[PrimExpression], steps: Sequence[tirx.IterVar]
-    ) -> list[PrimExpression]:
+    def positions(self, indices: Sequence[PrimExpression], steps: Axes) -> list[PrimExpression]:
         """The spatial indices in the padded data of a step of a window."""
         return [
             index * stride + step.var * dilation
@@ -114,7 +114,7 @@ class Window:
         return tirx.all(*tests)
 
 
-def is_exact(weights: np.ndarray[Any, Any] | None, dtype: str) -> bool:
+def is_exact(weights: Array | None, dtype: str) -> bool:
     """Whether products in the padding must be left out: weights are unknown, or not all finite."""
     if "float" not in dtype:
         return False
@@ -123,16 +123,16 @@ def is_exact(weights: np.ndarray[Any, Any] | None, dtype: str) -> bool:
 
 def convolution(
     window: Window,
-    outputs: Any,
+    outputs: int,
     groups: int,
-    depth: Any,
+    depth: int,
     weight: Weight,
     *,
     last: bool,
     exact: bool,
     times: Times | None = None,
     attributes: Mapping[str, int] | None = None,
-) -> Callable[..., Any]:
+) -> Callable[[te.Tensor, te.Tensor], te.Tensor]:
     """A convolution to ``outputs`` channels in ``groups``, each of ``depth`` input channels.
 
     ``last`` says that channels are the last dimension; ``exact`` that a weight may not be finite;
@@ -140,7 +140,7 @@ def convolution(
     ``attributes`` are those of the block.
     """
 
-    def function(data: Any, weights: Any) -> Any:
+    def function(data: te.Tensor, weights: te.Tensor) -> te.Tensor:
         first = 1 if last else 2
         axes = range(first, first + len(window.size))
         spatial, zero = [data.shape[axis] for axis in axes], tirx.const(0, data.dtype)
@@ -148,11 +148,11 @@ def convolution(
         steps = window.axes()
         inputs = [te.reduce_axis((0, depth), "c")]
 
-        def element(batch: Any, *indices: Any) -> Any:
+        def element(batch: PrimExpression, *indices: PrimExpression) -> PrimExpression:
             *spatial_index, output = indices if last else (*indices[1:], indices[0])
             position = window.positions(spatial_index, steps)
             group = output // (outputs // groups) if groups > 1 else 0
-            read = group * depth + inputs[0]
+            read = group * depth + inputs[0].var
             value = source(batch, *((*position, read) if last else (read, *position)))
             factor = weight(weights, output, inputs, steps)
             term = value * factor if times is None else times(value, factor)
@@ -174,7 +174,9 @@ def in_panels(groups: int, columns: int, width: int) -> Weight:
     The first dimension of the panels is left out for one group.
     """
 
-    def weight(panels: Any, output: Any, inputs: Sequence[Any], steps: Sequence[Any]) -> Any:
+    def weight(
+        panels: te.Tensor, output: PrimExpression, inputs: Axes, steps: Axes
+    ) -> PrimExpression:
         if groups == 1:
             return panels(output // width, *steps, *inputs, output % width)
         inner = output % columns
@@ -183,11 +185,15 @@ def in_panels(groups: int, columns: int, width: int) -> Weight:
     return weight
 
 
-def by_channel(weights: Any, output: Any, inputs: Sequence[Any], steps: Sequence[Any]) -> Any:
+def by_channel(
+    weights: te.Tensor, output: PrimExpression, inputs: Axes, steps: Axes
+) -> PrimExpression:
     """The weights ``[K..., C/G, O]``."""
     return weights(*steps, *inputs, output)
 
 
-def by_output(weights: Any, output: Any, inputs: Sequence[Any], steps: Sequence[Any]) -> Any:
+def by_output(
+    weights: te.Tensor, output: PrimExpression, inputs: Axes, steps: Axes
+) -> PrimExpression:
     """The weights ``[O, C/G, K...]``."""
     return weights(output, *inputs, *steps)

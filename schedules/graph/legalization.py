@@ -108,11 +108,11 @@ def _convolution(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     layout, (shape, dtype) = str(attributes.data_layout), shape_and_dtype(weights)
     plain = (layout[:2], str(attributes.kernel_layout)[:2]) == ("NC", "OI")
     plain = plain and str(attributes.out_layout) in ("", layout)
-    same = shape_and_dtype(call)[1] == dtype and all(map(sizes.is_known, shape))
+    same = shape_and_dtype(call)[1] == dtype and sizes.are_known(shape)
     padding = any(map(int, attributes.padding))
     if not (plain and same and padding and is_exact(constant_array(weights), dtype)):
         return _standard(builder, call)
-    window, groups = Window.of(attributes, shape[2:]), int(attributes.groups)
+    window, groups = Window.of(call, shape[2:]), int(attributes.groups)
     outputs, depth = shape[:2]
     function = convolution(window, outputs, groups, depth, by_output, last=False, exact=True)
     return builder.call_te(function, *call.args[:2], primfunc_name_hint="conv")
@@ -121,7 +121,7 @@ def _convolution(builder: BlockBuilder, call: CALL) -> RelaxExpression:
 def _reshape(builder: BlockBuilder, call: CALL) -> RelaxExpression:
     """A view, if a kernel would divide by symbols to find each element."""
     before, after = shape_and_dtype(call.args[0])[0], shape_and_dtype(call)[0]
-    plain = all(map(sizes.is_known, (*before, *after)))
+    plain = sizes.are_known((*before, *after))
     if plain or sizes.groups(before, after) is not None:
         return _standard(builder, call)
     return call

@@ -19,7 +19,6 @@ from tvm_nnef.function_attributes import OP_PATTERN, PANEL_WIDTH, FusionPattern
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.codegen import dot_products
 from tvm_nnef.schedules.cpu import tiles
-from tvm_nnef.schedules.graph.constants import Array
 from tvm_nnef.schedules.graph.convolution_kernels import (
     Times,
     Weight,
@@ -40,6 +39,7 @@ from tvm_nnef.schedules.graph.rewriting import (
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     CALL,
+    Array,
     Module,
     PrimExpression,
     RelaxExpression,
@@ -84,10 +84,10 @@ def _convolution(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpr
         return None
     dtype, (shape, _) = shape_and_dtype(data)[1], shape_and_dtype(filters)
     result_shape, result_dtype = shape_and_dtype(call)
-    if result_dtype != dtype or not all(map(sizes.is_known, shape)):
+    if result_dtype != dtype or not sizes.are_known(shape):
         return None
     (outputs, depth, *size), groups = shape, int(attributes.groups)
-    window, columns, steps = Window.of(attributes, size), outputs // groups, range(2, len(shape))
+    window, columns, steps = Window.of(call, size), outputs // groups, range(2, len(shape))
     exact = window.is_padded and is_exact(operands.view(filters), dtype)
     times: Times = operator.mul
     width = None

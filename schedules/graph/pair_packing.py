@@ -12,11 +12,11 @@ import numpy as np
 from tvm import te, tirx
 
 from tvm_nnef.schedules.codegen import dot_products
-from tvm_nnef.schedules.graph.constants import Array
 from tvm_nnef.schedules.graph.ranges import range_of
 from tvm_nnef.schedules.graph.rewriting import Operands
 from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.tvm_support.compat import (
+    Array,
     PrimExpression,
     RelaxExpression,
     constant,

@@ -57,7 +57,7 @@ def _convolution(operands: Operands, found: Contraction, values: Values) -> Rela
     )
     before, extents = found.data.before, shape_and_dtype(data)[0][2:]
     after = [_missing(w, e, b) for w, e, b in zip(windows, extents, before, strict=True)]
-    if not all(map(sizes.is_known, after)):
+    if not sizes.are_known(after):
         return None
     outputs, taps = [*shared, *found.columns], [[window.step] for window in windows]
     weights = _with_dimensions(operands, right, values, *_dimensions(right, outputs, steps, *taps))
@@ -141,8 +141,7 @@ def _result(
 def _missing(window: WindowIndex, extent: sizes.Extent, before: int) -> sizes.Extent:
     """How many elements the last window reaches beyond data with a padding before them."""
     last = (window.axis.extent - 1) * window.stride
-    missing = last + (window.step.extent - 1) * window.dilation + 1 - extent - before
-    return missing if sizes.is_known(missing) else sizes.simplified(missing)
+    return sizes.simplified(last + (window.step.extent - 1) * window.dilation + 1 - extent - before)
 
 
 def _cut(

@@ -118,7 +118,7 @@ def _tensor_of(
 
     def extent(axis: Axis) -> PrimExpression:
         """An extent in the dtype of its axis, which its variable then has too."""
-        own = axis.extent if axis.is_known else substituted(axis.extent, symbols)
+        own = axis.extent if sizes.is_known(axis.extent) else substituted(axis.extent, symbols)
         return sizes.number(own, dtype_of(axis.var))
 
     order = orders.get(stage.buffer, tuple(range(len(stage.axes))))

@@ -11,9 +11,8 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -21,6 +20,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.tvm_support.compat import (
     CALL,
+    Array,
     BlockBuilder,
     Module,
     RelaxExpression,
@@ -51,11 +51,11 @@ class Operands:
             expression = bound
         return expression
 
-    def array(self, expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
+    def array(self, expression: RelaxExpression) -> Array | None:
         """The value of an expression if it is a constant tensor."""
         return constant_array(self.definition(expression))
 
-    def view(self, expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
+    def view(self, expression: RelaxExpression) -> Array | None:
         """The value of a constant tensor, also if calls permute or reshape it."""
         found = self.definition(expression)
         name = operator_name(found)
@@ -65,12 +65,12 @@ class Operands:
         if inner is None:
             return None
         if name == "reshape":
-            reshaped: np.ndarray[Any, Any] = inner.reshape([int(e) for e in found.ty.shape])
+            reshaped: Array = inner.reshape([int(e) for e in found.ty.shape])
             return reshaped
-        moved: np.ndarray[Any, Any] = inner.transpose(permutation_axes(found))
+        moved: Array = inner.transpose(permutation_axes(found))
         return moved
 
-    def call(self, expression: RelaxExpression, *names: str) -> Any:
+    def call(self, expression: RelaxExpression, *names: str) -> CALL | None:
         """The call that an expression is bound to, if it is of one of the operators."""
         found = self.definition(expression)
         return found if isinstance(found, CALL) and operator_name(found) in names else None
@@ -139,18 +139,13 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
         return visited
 
     def visit_call_(self, call: CALL) -> RelaxExpression:
-        return self._rewritten(super().visit_call_(call))
-
-    def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> RelaxExpression:
-        return self._rewritten(super().visit_tuple_getitem_(item))
-
-    def _rewritten(self, visited: CALL) -> RelaxExpression:
+        visited: CALL = super().visit_call_(call)
         made = self.rewrite(self.operands, visited)
         return visited if made is None else made
 
 
 def rewritten(mod: Module, rewrite: Rewrite) -> Module:
-    """The module with a rewrite applied to each call and tuple item of its Relax functions.
+    """The module with a rewrite applied to each call of its Relax functions.
 
     The result has no dataflow blocks (:func:`without_dataflow`).
     """

@@ -15,7 +15,6 @@ from tvm import relax
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.graph import constants
-from tvm_nnef.schedules.graph.constants import Array
 from tvm_nnef.schedules.graph.rewriting import (
     CONVOLUTIONS,
     Operands,
@@ -25,6 +24,7 @@ from tvm_nnef.schedules.graph.rewriting import (
 )
 from tvm_nnef.tvm_support.compat import (
     CALL,
+    Array,
     Module,
     RelaxExpression,
     constant,
@@ -138,8 +138,10 @@ def _add(operands: Operands, call: CALL) -> RelaxExpression | None:
     """Two constants that are added in turn are added at once."""
     second = operands.array(call.args[1])
     inner = operands.call(call.args[0], "add")
-    first = None if inner is None else operands.array(inner.args[1])
-    if first is None or second is None or first.size != second.size:
+    if inner is None or second is None:
+        return None
+    first = operands.array(inner.args[1])
+    if first is None or first.size != second.size:
         return None
     return relax.op.add(inner.args[0], constant(first + second))
 

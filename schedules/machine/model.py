@@ -30,17 +30,16 @@ class Instruction:
 class CpuModel:
     """A CPU core.
 
-    Bits of a vector register and number of registers; bytes of data cache per core, ``l1_ways``
-    and ``alias_bytes``: lines at equal offsets in so many bytes compete for the ways of the first
+    Bits of a vector register and number of registers; bytes of data cache per core, ``l1_ways`` and
+    ``alias_bytes``: lines at equal offsets in so many bytes compete for the ways of the first
     level. ``fma_in_flight`` multiply-adds overlap (ports times ``fma_latency``), ``step_overhead``
     is what a step of a loop costs beside them, in multiply-adds. ``l2_bytes_per_cycle`` and
-    ``memory_bytes_per_cycle`` are read or written; a store to distant memory takes as long as
-    ``latency_steps`` of a reduction. ``fork_cycles`` are the cycles of work from which threads
-    pay, ``parallel_tasks`` tasks of equal length keep them all busy. ``stack_bytes`` may be taken
-    by one kernel from the stack. ``unrolled_steps`` and ``unrolled_statements`` bound the code of
-    an unrolled tile. An operand computed at run time is not packed with at most ``direct_columns``
-    or for at most ``few_rows`` of the other. Convolutions over rows shorter than ``narrow_row``
-    run along channels; those to at most ``few_channels`` run along longer rows.
+    ``memory_bytes_per_cycle`` are read or written. ``fork_cycles`` are the cycles of work from
+    which threads pay, ``parallel_tasks`` tasks of equal length keep them all busy. ``stack_bytes``
+    may be taken by one kernel from the stack. ``unrolled_steps`` and ``unrolled_statements`` bound
+    the code of an unrolled tile. An operand computed at run time is not packed with at most
+    ``direct_columns`` or for at most ``few_rows`` of the other. Convolutions over rows shorter than
+    ``narrow_row`` run along channels; those to at most ``few_channels`` run along longer rows.
     """
 
     vector_bits: int
@@ -54,7 +53,6 @@ class CpuModel:
     step_overhead: int = 2
     l2_bytes_per_cycle: int = 32
     memory_bytes_per_cycle: int = 8
-    latency_steps: int = 320
     fork_cycles: int = 1 << 14
     parallel_tasks: int = 64
     stack_bytes: int = 64 * KIB

@@ -19,6 +19,9 @@ from tvm.tirx.script import builder
 from tvm_nnef.function_attributes import EXACT_BUFFERS, OP_PATTERN, POLLS_SIGNALS, FusionPattern
 from tvm_nnef.tvm_support import traversal
 
+Array: TypeAlias = np.ndarray[Any, Any]
+"""A NumPy array of any shape and dtype."""
+
 RelaxExpression: TypeAlias = relax.Expr
 """A Relax expression."""
 
@@ -101,18 +104,18 @@ def is_tensor(expression: RelaxExpression) -> bool:
     return isinstance(kind, relax.TensorType) and isinstance(kind.shape, relax.ShapeExpr)
 
 
-def constant(array: np.ndarray[Any, Any]) -> RelaxExpression:
+def constant(array: Array) -> RelaxExpression:
     """A Relax constant that holds the array."""
     return relax.const(np.ascontiguousarray(array).reshape(array.shape), str(array.dtype))
 
 
-def constant_array(expression: RelaxExpression) -> np.ndarray[Any, Any] | None:
+def constant_array(expression: RelaxExpression) -> Array | None:
     """The array of a Relax constant, not to be changed; None for any other expression."""
     if isinstance(expression, tvm.ir.GenericConst) and is_tensor(expression):
         value = expression.value
         # NumPy takes no bfloat16 from others; the method copies.
         copied = str(value.dtype) == "bfloat16"
-        array: np.ndarray[Any, Any] = value.numpy() if copied else np.from_dlpack(value)
+        array: Array = value.numpy() if copied else np.from_dlpack(value)
         return array
     return None
 
@@ -129,7 +132,7 @@ _LARGE = 1 << 22
 """From so many bytes on NumPy asks the system for large pages."""
 
 
-def runtime_tensor(array: np.ndarray[Any, Any], device: Any = None) -> Any:
+def runtime_tensor(array: Array, device: Any = None) -> Any:
     """A tensor that holds a copy of the array, on the CPU or another device.
 
     A large one lies in memory of NumPy, on large pages: reading it takes up to a third less time.
@@ -244,7 +247,7 @@ def statements(write: Callable[[], None]) -> Statement:
     return body
 
 
-def buffer_view(buffer: Any, shape: Sequence[int]) -> tuple[Any, Any]:
+def buffer_view(buffer: Any, shape: Sequence[int | PrimExpression]) -> tuple[Any, Any]:
     """A buffer of another shape over the same elements, and the statement that declares it."""
     view = tirx.decl_buffer(list(shape), buffer.dtype, f"{buffer.name}_view", layout=None)
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
@@ -255,13 +258,6 @@ def assertion(condition: PrimExpression, message: str) -> Any:
     kind, parts = tvm.ir.StringImm("ValueError"), [tvm.ir.StringImm(message)]
     # TVM 0.27 names the first two parameters in the opposite order.
     return tirx.AssertStmt(condition, kind, parts)
-
-
-def prefetch(element: PrimExpression, *, writing: bool) -> Any:
-    """The statement that asks for the cache line of an element, to be read or written soon."""
-    keep, data = 3, 1
-    arguments = (tirx.address_of(element), int(writing), keep, data)
-    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", *arguments))
 
 
 CHECK_SIGNALS = "TVMFFIEnvCheckSignals"
