@@ -119,12 +119,34 @@ def _convolution(builder: BlockBuilder, call: CALL) -> RelaxExpression:
 
 
 def _reshape(builder: BlockBuilder, call: CALL) -> RelaxExpression:
-    """A view, if a kernel would divide by symbols to find each element."""
+    """A kernel that divides by no symbols to find an element; a view if there is none."""
     before, after = shape_and_dtype(call.args[0])[0], shape_and_dtype(call)[0]
-    plain = sizes.are_known((*before, *after))
-    if plain or sizes.groups(before, after) is not None:
+    if sizes.are_known((*before, *after)):
         return _standard(builder, call)
-    return call
+    groups = sizes.groups(before, after)
+    if groups is None:
+        return call
+
+    def reshaped(symbols: Symbols, data: te.Tensor) -> te.Tensor:
+        def element(*indices: PrimExpression) -> PrimExpression:
+            found: dict[int, PrimExpression] = {}
+            for sources, targets in groups:
+                # A dynamic dimension is alone in its group, but for dimensions of size 1.
+                inside = [n for n in sources if not sizes.same(before[n], 1)]
+                others = [n for n in targets if not sizes.same(after[n], 1)]
+                number = tirx.const(0, "int64")
+                for n in others:
+                    number = indices[n] if n == others[0] else number * after[n] + indices[n]
+                for n in reversed(inside):
+                    first = n == inside[0]
+                    found[n] = number if first else tirx.floormod(number, before[n])
+                    number = number if first else tirx.floordiv(number, before[n])
+            return data(*(found.get(dimension, 0) for dimension in range(len(before))))
+
+        shape = [substituted(extent, symbols) for extent in after]
+        return te.compute(shape, element, name="reshaped")
+
+    return call_te(builder, reshaped, [call.args[0]], "reshape")
 
 
 LEGALIZATIONS: Mapping[str, Legalization] = {

@@ -183,7 +183,7 @@ class _Loop:
                 return None
             self.made += made
         defined = [extent for buffer in (*self.carried, *self.given) for extent in buffer.shape]
-        if any(symbol not in defined for operand in operands for symbol in _symbols(operand)):
+        if not all(_is_among(v, defined) for operand in operands for v in _symbols(operand)):
             return None
         statement = _inlined(self.kernels[call.args[0].name_hint], operands)
         self.steps.append((statement, operands))
@@ -200,10 +200,11 @@ class _Loop:
         """The results that steps may write to the state, as nothing reads its old value later."""
         found: dict[Var, PrimExpression] = {}
         for state, result in zip(states, self.results, strict=True):
-            using = [n for n, (_, operands) in enumerate(self.steps) if result in operands]
+            using = [n for n, (_, operands) in enumerate(self.steps) if _is_among(result, operands)]
             later = [operands for _, operands in self.steps[using[0] :]] if using else []
-            old_is_read = any(state in operands for operands in (*later, self.results))
-            if result in self.made and self.results.count(result) == 1 and not old_is_read:
+            old_is_read = any(_is_among(state, operands) for operands in (*later, self.results))
+            once = sum(result.same_as(each) for each in self.results) == 1
+            if once and _is_among(result, self.made) and not old_is_read:
                 found[result] = state
         return found
 
@@ -243,6 +244,11 @@ def _has_shape(kind: Type) -> bool:
 def _buffer(kind: Type, name: str) -> Buffer:
     made: Buffer = new_buffer(list(kind.shape.values), str(kind.dtype), name)
     return made
+
+
+def _is_among(value: PrimExpression, others: Sequence[PrimExpression]) -> bool:
+    """Whether a node is one of others: ``==`` makes an expression."""
+    return any(value.same_as(other) for other in others)
 
 
 def _symbols(operand: PrimExpression) -> list[Var]:

@@ -49,7 +49,7 @@ def test_verbose_build_tells_of_the_kernels(
 ) -> None:
     assert build(model, tmp_path, "--verbose") == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].split()[:3] == ["kernel", "rule", "calls"]
+    assert printed[0].split()[:3] == ["kernel", "strategy", "calls"]
     assert any("matmul" in line and "cpu." in line for line in printed)
     assert printed[-1].startswith("wrote ")
 

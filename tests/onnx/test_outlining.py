@@ -442,7 +442,7 @@ def kernels(model: Any) -> list[tuple[str, str | None]]:
     """The kernels and the rules that schedule them."""
     stages = compile_phases(tvm_nnef.from_nnef(model), "native", last="schedule")
     found = schedules.report(stages["schedule"])
-    return sorted((each.name.rstrip("0123456789"), each.rule) for each in found)
+    return sorted((each.name.rstrip("0123456789"), each.strategy) for each in found)
 
 
 @pytest.mark.parametrize("name", ["squeezenet", pytest.param("resnet50", marks=pytest.mark.slow)])
