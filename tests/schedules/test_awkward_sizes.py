@@ -363,7 +363,7 @@ def arg_reductions(axis, largest=True):
 TILE, ROWS = "cpu.register_tile", "cpu.row_reduction"
 ELEMENTS, SAMPLING, PARTS = "cpu.elementwise", "cpu.sampling", "cpu.parts"
 FALLBACK, SEQUENTIAL = "cpu.fallback", "cpu.sequential"
-SELECTION, EXTREMES = "cpu.sort", "cpu.argmax"
+SELECTION = "cpu.sort"
 
 BATCHES = (1, 2, 3)
 CHANNELS = (1, 2, 3, 5, 7, 13, 17, 33, 67)
@@ -444,6 +444,7 @@ TABLE = {
             pooling("max", 3, 2, padding=1), mixed(BATCHES, CHANNELS, WIDE)),
     },
     ROWS: {
+        "greatest of rows": (arg_reductions(1), PAIRS),
         **{
             name: (of(function), PAIRS)
             for name, function in {
@@ -502,6 +503,8 @@ TABLE = {
         "greatest": (sampled(True, te.max), GRIDS),
     },
     PARTS: {
+        "least of columns": (arg_reductions(0, largest=False), PAIRS),
+        "greatest in the middle": (arg_reductions(1), VOLUMES),
         "two kinds of windows": (two_windows, mixed(SHORT, SHORT, SIZES)),
         "softmax along another axis": (middle_softmax, mixed(SHORT, SIZES, SIZES)),
         "two results": (two_results, PAIRS),
@@ -520,11 +523,6 @@ TABLE = {
         "order of rows": (first_places(1), PAIRS),
         "first ones of rows": (first_places(3), PAIRS),
         "first ones of int32": (first_places(2, "int32"), PAIRS),
-    },
-    EXTREMES: {
-        "greatest of rows": (arg_reductions(1), PAIRS),
-        "least of columns": (arg_reductions(0, largest=False), PAIRS),
-        "greatest in the middle": (arg_reductions(1), VOLUMES),
     },
     FALLBACK: {
         "quotients of int64": (
