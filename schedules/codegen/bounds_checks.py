@@ -61,6 +61,10 @@ def with_bounds_checks(function: PrimFunction, message: Message) -> PrimFunction
         return emit.sequence([*assertions(branch.condition), branch])
 
     def loop(loop: tirx.For) -> Statement:
+        if loop.kind == tirx.ForKind.PARALLEL:
+            # TVM 0.27 may lose the error of the thread that ends last.
+            serial = tirx.ForKind.SERIAL
+            loop = tirx.For(loop.loop_var, loop.min, loop.extent, serial, loop.body)
         return emit.sequence([*assertions(loop.min, loop.extent), loop])
 
     # The condition of a while loop is the element of a buffer of one.

@@ -109,8 +109,8 @@ def _convolution(operands: Operands, call: CALL, machine: CpuModel) -> RelaxExpr
         order = [*range(front), *(step + front for step in steps), front + 1, front]
         weights = _panels(operands, filters, order, front, width)
         weight = in_panels(groups, columns, width)
-        # A group of few columns fills a part of its panel only.
-        width = width if groups == 1 else min(width, columns)
+        if groups > 1 and columns < machine.lanes(bits_of(dtype)):
+            width = columns  # Tiles go over the groups, whose panels are filled in part.
     function = convolution(
         window, outputs, groups, depth, weight,
         last=True, exact=exact, times=times, attributes=_attributes(width),

@@ -142,13 +142,15 @@ def test_an_index_from_data_is_clamped_or_an_error_if_checked(
         tvm_nnef.evaluate(text, *bad)
 
 
-def test_a_check_that_fails_in_a_thread_is_an_error() -> None:
+def test_a_check_that_fails_in_any_part_of_a_parallel_loop_is_an_error() -> None:
     x, i = np.arange(300000, dtype="float32"), np.zeros(300000, "int32")
     checked = tvm_nnef.build(LONG, checked=True, progress=False, threads=2)
     np.testing.assert_array_equal(checked(x, i)[0], np.zeros(300000))
-    i[299990] = 300000
-    with pytest.raises(NnefError, match="outside of 'x'"):
-        checked(x, i)
+    for position in (0, 150010, 299990):
+        wrong = i.copy()
+        wrong[position] = 300000
+        with pytest.raises(NnefError, match="outside of 'x'"):
+            checked(x, wrong)
 
 
 def test_the_command_line_runs_with_checks(tmp_path: Path, capsys: Any) -> None:

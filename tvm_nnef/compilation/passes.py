@@ -208,7 +208,7 @@ def _lowering(
         ("unpack_arguments", tir.MakePackedAPI()),
         ("store_bfloat16", tir.BF16StorageLegalize()),
         ("drop_argument_checks", tir.SkipAssert()),
-        ("expand_divisions", _on_functions(with_divisions)),
+        ("expand_divisions", _on_functions(_with_divisions)),
         *_if(inspect is not None, ("inspect", _on_functions(_inspecting(inspect)))),
         *_if(
             scheduled and is_cpu,
@@ -310,6 +310,12 @@ def _inspecting(inspect: Callable[[PrimFunction], None] | None) -> OnFunction:
         return function
 
     return seen
+
+
+def _with_divisions(function: PrimFunction) -> PrimFunction:
+    """Late divisions as arithmetic, whose operands are computed once each."""
+    expanded = with_divisions(function)
+    return function if expanded.same_as(function) else with_named_values(expanded)
 
 
 def _with_checks(function: PrimFunction) -> PrimFunction:

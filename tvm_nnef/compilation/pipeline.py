@@ -97,7 +97,7 @@ def build_module(
         _report_kernels(phases, runs_here(resolved), threads, verbose)
     if not loads_here(resolved):
         raise _not_loaded(target)
-    executable = Executable(phases["code"], metadata=json.dumps(describe(mod)))
+    executable = Executable(phases["code"], metadata=json.dumps(describe(phases["bind"])))
     executable.threads = threads
     return executable
 

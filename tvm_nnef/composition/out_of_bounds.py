@@ -26,6 +26,7 @@ from tvm_nnef.graph.formula import (
     Scalar,
     Select,
     Statement,
+    Store,
     Subscript,
     Unary,
     children,
@@ -73,19 +74,17 @@ def check_indices(statements: Sequence[Statement], bounds: Mapping[str, int]) ->
 def _may_be_outside(statement: Statement) -> bool:
     """Whether some index that no guard skips may be outside, as far as numbers alone tell."""
     ranges = ranges_of(statement)
-    accesses = [(store.tensor, store.subscripts) for store in statement.stores]
-    for scalar in scalars(statement):
-        for inner in walk(scalar):
-            if isinstance(inner, Load):
-                accesses.append((inner.tensor, inner.subscripts))
-            if isinstance(inner, Lookup) and not _reads(inner.index):
-                return True
-    for tensor, subscripts in accesses:
-        for subscript, extent in zip(subscripts, tensor.shape, strict=True):
+    accesses: list[Store | Load] = [*statement.stores]
+    for inner in itertools.chain.from_iterable(map(walk, scalars(statement))):
+        if isinstance(inner, Load):
+            accesses.append(inner)
+        if isinstance(inner, Lookup) and not _reads(inner.index):
+            return True
+    for access in accesses:
+        for subscript, extent in zip(access.subscripts, access.tensor.shape, strict=True):
             ends = parts(subscript)[1:] if subscript.guarded else (subscript.index,)
-            if any(_reads(end) for end in ends):
-                continue
-            if not all(within(interval(end, ranges), extent) for end in ends):
+            inside = all(within(interval(end, ranges), extent) for end in ends)
+            if not inside and not any(map(_reads, ends)):
                 return True
     return False
 
@@ -96,11 +95,7 @@ def _reads(scalar: Scalar) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Examined:
-    """A statement with what is the same at all its steps.
-
-    ``suspects`` are the identities of the scalars and stores that are, or contain, an access that
-    may be out of bounds; no other scalar is looked into.
-    """
+    """A statement, and the identities of what contains an access that may be out of bounds."""
 
     statement: Statement
     bounds: Mapping[str, int]
@@ -186,20 +181,19 @@ def _used_indices(statement: Statement) -> set[str]:
     roots += [local.value for local in statement.locals]
     roots += [] if statement.condition is None else [statement.condition]
     roots += [part for _, _, each in guards(statement) for part in parts(each)]
-    roots += [
-        part for store in statement.stores for each in store.subscripts for part in parts(each)
-    ]
+    accesses: list[Store | Load] = [*statement.stores]
     for scalar in scalars(statement):
         for inner in walk(scalar):
             match inner:
                 case Load():
-                    roots += [part for each in inner.subscripts for part in parts(each)]
+                    accesses.append(inner)
                 case Select(condition):
                     roots.append(condition)
                 case Binary("and" | "or", left):
                     roots.append(left)
                 case Lookup(_, index):
                     roots.append(index)
+    roots += [part for access in accesses for each in access.subscripts for part in parts(each)]
     return {inner.name for root in roots for inner in walk(root) if isinstance(inner, Index)}
 
 
@@ -221,11 +215,10 @@ def _candidates(
     if everything and dimensions.is_static(extent):
         return [*range(extent)]
     last = dimensions.sub(extent, 1)
-    found: list[Dimension] = [last, 0]
-    if dimensions.is_static(extent):
-        found += [1, extent - 2, extent // 2, *near]
-        found = [value for value in found if dimensions.is_static(value) and 0 <= value < extent]
-    return [*dict.fromkeys(found)]
+    if not dimensions.is_static(extent):
+        return [last, 0]
+    found = dict.fromkeys([last, 0, 1, extent - 2, extent // 2, *near])
+    return [value for value in found if dimensions.is_static(value) and 0 <= value < extent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,8 +377,7 @@ class _Step:
                 continue
             if self._is_inside(index, extent) is False:
                 assert index is not None
-                name = tensor.short_name
-                owner = f"'{name}'" if name.isidentifier() else "its tensor"
+                owner = f"'{name}'" if (name := tensor.short_name).isidentifier() else "its tensor"
                 place = f"dimension {dimension} of {owner}"
                 text = subscript.span.text if subscript.span else ""
                 span = subscript.span or self.examined.statement.span

@@ -1,7 +1,7 @@
 """Divisions of long ints: calls, which become arithmetic just before TVM lowers intrinsics.
 
 Input: two TIR ints of one dtype, or a PrimFunc whose loops are lowered. Output: a call, or the
-PrimFunc without such calls. A division that never traps names its operands several times, and so
+PrimFunc without such calls. A division that never traps has its operands several times, and so
 does TVM when it lowers it: of divisions nested in divisors nothing ends. A call names each once. A
 ``Let`` would not do before: copies of a loop give its variable several values.
 """
@@ -15,7 +15,6 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.lower.integers import DIVISIONS
-from tvm_nnef.schedules.codegen.named_values import with_named_values
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
@@ -48,9 +47,8 @@ def _is_long(x: PrimExpression) -> bool:
 
 
 def with_divisions(function: PrimFunction) -> PrimFunction:
-    """The function with arithmetic in place of calls, whose operands are computed once each."""
-    expanded = with_mapped_body(function, (Call, _arithmetic))
-    return function if expanded.same_as(function) else with_named_values(expanded)
+    """The function with arithmetic in place of calls; a ``Let`` names each operand."""
+    return with_mapped_body(function, (Call, _arithmetic))
 
 
 def _arithmetic(call: PrimExpression) -> PrimExpression:
