@@ -158,7 +158,13 @@ CASES: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("route", ["mapped", pytest.param("formula", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[pytest.mark.slow] if "any size" in name else [])
+        for name, case in CASES.items()
+    ],
+)
 def test_one_executable_serves_every_size(case: Case, route: str) -> None:
     graph = tvm_nnef.compose(case.text)
     executable = tvm_nnef.build(case.text, route=route, progress=False)

@@ -106,7 +106,7 @@ def test_the_work_of_one_call_is_not_counted_for_the_next(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("step", [
     "S * S", "S * 2 + S % 7", "(S + 1) / 2 + (S + 3) / 5", "S >> (S * 3 - 5)",
-    "int(S > 1 ^ S < 5) + S * S",
+    pytest.param("int(S > 1 ^ S < 5) + S * S", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_expressions_of_dynamic_dimensions_do_not_grow_without_end(step: str) -> None:
     helpers = " ".join(f"s{i + 1} = {step.replace('S', f's{i}')};" for i in range(64))

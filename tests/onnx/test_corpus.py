@@ -35,7 +35,9 @@ def _check(found: Any, expected: list[np.ndarray], same_types: bool) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "nms" else []) for n in NAMES]
+)
 def test_our_conversion(name: str) -> None:
     model, inputs, expected = _data(name)
     converted = tvm_nnef.convert(model, bounds=64)

@@ -68,7 +68,9 @@ def empty() -> Iterator[Case]:
 FAMILIES = {"ranks": list(ranks()), "lengths": list(lengths()), "empty": list(empty())}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param("ranks", marks=pytest.mark.slow), "lengths", "empty"]
+)
 def test_top_k_agrees_with_numpy(family: str, agree: Any) -> None:
     agree(FAMILIES[family])
 
