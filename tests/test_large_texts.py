@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SECONDS = 120
 
 PROGRAM = """
@@ -69,6 +71,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_long_wrong_texts_take_no_quadratic_time() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=SECONDS, check=True

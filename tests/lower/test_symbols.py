@@ -270,6 +270,7 @@ def formulas(draw):
     return x, y, Formula((Fill(y, first),), tuple(statements))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15,
     deadline=None,

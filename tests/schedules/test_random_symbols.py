@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax, te, tirx
@@ -82,6 +83,7 @@ def built(case):
     return builder.get(), [*tell, *shapes]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=25, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -48,7 +48,9 @@ def model(statement: str, dims: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("row", "dims"), [("i", "8,16"), ("0", "8,16"), ("i", "a|20,b|20")], ids=str
+    ("row", "dims"),
+    [("i", "8,16"), ("0", "8,16"), pytest.param("i", "a|20,b|20", marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_quotients_and_remainders_in_indices(row: str, dims: str) -> None:
     x = np.arange(128, dtype="float32").reshape(8, 16)
