@@ -171,3 +171,16 @@ def test_exponentials_of_dynamic_rows_in_memory_of_their_own(make_model: Any) ->
     )
     generator = np.random.default_rng(0)
     agree(proto, *([generator.random((n, 1, m, 39), np.float32)] for n, m in ((5, 4), (1, 7))))
+
+
+@pytest.mark.parametrize("operator", ["BitwiseAnd", "BitwiseOr", "BitwiseXor"])
+def test_bits_of_int32(make_model: Any, operator: str) -> None:
+    """TVM narrows the divisions in the formula, but not their operands."""
+    proto = make_model(
+        [node(operator, ["x", "y"], ["z"])],
+        [("x", "int32", [3, 5]), ("y", "int32", [3, 5])],
+        [("z", "int32", [3, 5])],
+    )
+    proto.opset_import[0].version = 18
+    generator = np.random.default_rng(0)
+    agree(proto, [generator.integers(-(2**31), 2**31, (3, 5)).astype(np.int32) for _ in range(2)])

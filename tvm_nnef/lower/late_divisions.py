@@ -56,6 +56,9 @@ def _arithmetic(call: PrimExpression) -> PrimExpression:
     name = _FUNCTIONS.get(str(getattr(call.op, "name", "")))
     if name is None:
         return call
-    left, right = (tirx.Var(text, dtype_of(call)) for text in ("left", "right"))
-    made = DIVISIONS[name](left, right)
-    return tirx.Let(left, call.args[0], tirx.Let(right, call.args[1], made))
+    # TVM may have narrowed the call, but not its operands; or one of them.
+    x, y = call.args
+    wide = dtype_of(x + y)
+    left, right = (tirx.Var(text, wide) for text in ("left", "right"))
+    made = DIVISIONS[name](left, right).astype(dtype_of(call))
+    return tirx.Let(left, x.astype(wide), tirx.Let(right, y.astype(wide), made))
