@@ -11,6 +11,7 @@ a sample.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import random
 import resource
@@ -131,6 +132,17 @@ def findings(seeds: list[int]) -> Iterator[tuple[int, str]]:
 # --- workers with limits
 
 
+def warm_up(seed: int) -> None:
+    """Build one formula, so that workers are forked with TVM and the standard library loaded.
+
+    It is not run: threads of TVM would be lost in the workers.
+    """
+    case = model([seed])
+    loaded = tvm_nnef.load_model(case.text, variables=case.variables, dialect="draft")
+    with contextlib.suppress(tvm_nnef.NnefError):
+        tvm_nnef.build(loaded, route="formula", progress=False)
+
+
 @dataclass(frozen=True)
 class Report:
     """What a worker found: how many formulas are in error, and what is wrong with others."""
@@ -190,6 +202,7 @@ def main() -> int:
     if options.show is not None:
         print(model([options.show]).text, wrong([options.show]) or "agrees")
         return 0
+    warm_up(options.seed)
     end, seed, tried, refusals, bad = time.monotonic() + options.seconds, options.seed, 0, 0, []
     while time.monotonic() < end:
         seeds = [*range(seed, seed + MANY)]
