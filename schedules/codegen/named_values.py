@@ -1,13 +1,14 @@
 """Values that an expression computes once, in small buffers of their own.
 
 Input: a PrimFunc whose loops are lowered, with ``Let`` in its expressions. Output: the same with
-statements before each store instead, whose buffers LLVM keeps in registers. TVM simplifies the
+statements before each use instead, whose buffers LLVM keeps in registers. TVM simplifies the
 value of a ``Let`` with all values in it written out, which for nested functions takes minutes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import tvm_ffi
 from tvm import tirx
@@ -26,25 +27,47 @@ from tvm_nnef.tvm_support.compat import (
     with_mapped_body,
 )
 
+_Held: TypeAlias = "dict[Buffer, PrimExpression | None]"
+"""Small buffers, and the values in them; None for one that depends on a condition."""
+
 
 def with_named_values(function: PrimFunction) -> PrimFunction:
-    """The function with the values of its stores computed step by step."""
+    """The function with its values computed step by step, before the statements that need them."""
 
-    def in_steps(store: tirx.BufferStore) -> Statement:
-        steps, value = _steps(store.value, [])
+    def stored(store: tirx.BufferStore) -> Statement:
+        steps, (value, *indices) = _all_steps([store.value, *store.indices])
         if not steps:
             return store
-        return emit.sequence([*steps, tirx.BufferStore(store.buffer, value, [*store.indices])])
+        return emit.sequence([*steps, tirx.BufferStore(store.buffer, value, indices)])
 
-    return with_mapped_body(function, (tirx.BufferStore, in_steps))
+    def tested(test: tirx.IfThenElse) -> Statement:
+        steps, (condition,) = _all_steps([test.condition])
+        if not steps:
+            return test
+        branches = (test.then_case, test.else_case)
+        return emit.sequence([*steps, tirx.IfThenElse(condition, *branches)])
+
+    def bound(bind: tirx.Bind) -> Statement:
+        steps, (value,) = _all_steps([bind.value])
+        return emit.sequence([*steps, tirx.Bind(bind.var, value)]) if steps else bind
+
+    rewrites = ((tirx.BufferStore, stored), (tirx.IfThenElse, tested), (tirx.Bind, bound))
+    return with_mapped_body(function, *rewrites)
 
 
-def _steps(
-    expression: PrimExpression, held: list[Buffer]
-) -> tuple[list[Statement], PrimExpression]:
+def _all_steps(
+    expressions: Sequence[PrimExpression],
+) -> tuple[list[Statement], list[PrimExpression]]:
+    """Statements that compute the named values of some expressions, and what is left of these."""
+    held: _Held = {}
+    found = [_steps(each, held) if nodes(each, tirx.Let) else ([], each) for each in expressions]
+    return [step for steps, _ in found for step in steps], [rest for _, rest in found]
+
+
+def _steps(expression: PrimExpression, held: _Held) -> tuple[list[Statement], PrimExpression]:
     """Statements that compute the named values of an expression, and what is left of it.
 
-    ``held`` are the buffers that such statements fill; it gets more.
+    ``held`` are the buffers that such statements fill, and what with; it gets more.
     """
     steps: list[Statement] = []
 
@@ -58,16 +81,20 @@ def _steps(
         lanes = lanes_of(value.ty)
         buffer = tirx.decl_buffer((lanes,), _scalar_type(value), name, scope="local")
         steps.append(tirx.AllocBuffer(buffer))
-        held.append(buffer)
-        zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
-        return buffer, zero if lanes == 1 else tirx.Ramp(zero, one, lanes)
+        held[buffer] = None
+        return buffer, _whole(lanes)
 
     def named(let: tirx.Let) -> PrimExpression:
         if _scalar_type(let.value) == "bool":
             return let
         value = taken(let.value)
-        buffer, index = allocated(let.value, str(let.var.name))
-        steps.append(tirx.BufferStore(buffer, value, [index]))
+        same = (b for b, known in held.items() if tvm_ffi.structural_equal(known, value))
+        buffer = next(same, None)
+        if buffer is None:
+            buffer, index = allocated(let.value, str(let.var.name))
+            steps.append(tirx.BufferStore(buffer, value, [index]))
+            held[buffer] = value
+        index = _whole(lanes_of(let.value.ty))
         return taken(substituted(let.body, {let.var: buffer[(index,)]}))
 
     def chosen(condition: PrimExpression, arms: Sequence[PrimExpression]) -> PrimExpression:
@@ -75,7 +102,7 @@ def _steps(
         buffer, index = allocated(arms[0], "chosen")
         branches = []
         for arm in arms:
-            inner, value = _steps(arm, held)
+            inner, value = _steps(arm, dict(held))
             branches.append(emit.sequence([*inner, tirx.BufferStore(buffer, value, [index])]))
         steps.append(tirx.IfThenElse(taken(condition), *branches))
         return buffer[(index,)]
@@ -97,6 +124,12 @@ def _steps(
     # What replaces a node is searched as well, so nothing that replaces one has a ``Let``.
     rest = tvm_ffi.structural_map(expression, [(tirx.Let, named), (Call, guarded)], order="pre")
     return steps, rest
+
+
+def _whole(lanes: int) -> PrimExpression:
+    """The index of all elements of a small buffer."""
+    zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
+    return zero if lanes == 1 else tirx.Ramp(zero, one, lanes)
 
 
 def _scalar_type(value: PrimExpression) -> str:

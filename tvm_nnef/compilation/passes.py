@@ -18,7 +18,7 @@ from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.weights import with_bound_weights
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
-from tvm_nnef.lower.late_divisions import with_divisions
+from tvm_nnef.lower.late_arithmetic import has_late_arithmetic, with_late_arithmetic
 from tvm_nnef.schedules import STRATEGY, Tuned, schedule_kernels, unscheduled
 from tvm_nnef.schedules.codegen import dot_products, math_functions
 from tvm_nnef.schedules.codegen.bounds_checks import with_bounds_checks
@@ -194,7 +194,7 @@ def _lowering(
         ("remove_empty_statements", tir.RemoveNoOp()),
         ("make_selects_safe", stir.RewriteUnsafeSelect()),
         ("make_last_divisors_positive", _on_functions(with_positive_divisors)),
-        ("eliminate_common_subexpressions", _unless(names_values, tir.CommonSubexprElim())),
+        ("eliminate_common_subexpressions", _unless(_names_values, tir.CommonSubexprElim())),
         ("verify_memory", tir.VerifyMemory()),
         ("mark_entry", tir.AnnotateEntryFunc()),
         *_if(
@@ -208,7 +208,7 @@ def _lowering(
         ("unpack_arguments", tir.MakePackedAPI()),
         ("store_bfloat16", tir.BF16StorageLegalize()),
         ("drop_argument_checks", tir.SkipAssert()),
-        ("expand_divisions", _on_functions(_with_divisions)),
+        ("expand_late_arithmetic", _on_functions(_with_late_arithmetic)),
         *_if(inspect is not None, ("inspect", _on_functions(_inspecting(inspect)))),
         *_if(
             scheduled and is_cpu,
@@ -312,9 +312,14 @@ def _inspecting(inspect: Callable[[PrimFunction], None] | None) -> OnFunction:
     return seen
 
 
-def _with_divisions(function: PrimFunction) -> PrimFunction:
-    """Late divisions as arithmetic, whose operands are computed once each."""
-    expanded = with_divisions(function)
+def _names_values(function: PrimFunction) -> bool:
+    """Whether values get names later, which the analysis of TVM cannot replace by the values."""
+    return names_values(function) or has_late_arithmetic(function)
+
+
+def _with_late_arithmetic(function: PrimFunction) -> PrimFunction:
+    """Late arithmetic as expressions, whose operands are computed once each."""
+    expanded = with_late_arithmetic(function)
     return function if expanded.same_as(function) else with_named_values(expanded)
 
 

@@ -31,6 +31,7 @@ from tvm_nnef.graph.intervals import above
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.functions import BINARY, cast, select
 from tvm_nnef.lower.held_indices import held_indices
+from tvm_nnef.lower.integers import sealed
 from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.padding import Padding, padded
@@ -377,6 +378,8 @@ def _stored(tensor: Tensor, stage: Stage, types: FormulaTypes, name: str) -> TeT
 
     def element(*axes: PrimExpression) -> PrimExpression:
         value = _element(stage, axes, computed)
+        # Where stages are joined, TVM converts the terms of a sum, which a dtype may not hold.
+        value = sealed(value) if dtype_of(value) == INDEX_TYPE else value
         return unsigned(value) if dtype == UNSIGNED else cast(value, dtype)
 
     return te.compute(_wide_shape(tensor), element, name=name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from tvm import tirx
 
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -13,12 +14,18 @@ INDEX_TYPE = "int64"
 
 
 def literal(value: float | Dimension, dtype: str) -> PrimExpression:
-    """A number or extent as a constant; an infinite int is the extreme value of the dtype."""
+    """A number or extent as a constant; an infinite int is the extreme value of the dtype.
+
+    An int that the dtype does not hold wraps around, as what it was computed from would have.
+    """
     if not isinstance(value, (int, float)):
         return fitting(value, dtype)
     if math.isinf(value) and not dtype.startswith(("float", "bfloat")):
         extreme = tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
         return extreme
+    if isinstance(value, int) and dtype.startswith(("int", "uint")):
+        wraps = np.array(value % (1 << 64), "uint64").astype(dtype)
+        return tirx.const(int(wraps), dtype)
     return tirx.const(value, dtype)
 
 

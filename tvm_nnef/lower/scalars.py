@@ -41,7 +41,7 @@ from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, range
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.functions import cast, select
 from tvm_nnef.lower.integers import DIVISIONS, has_product, opaque, sealed, wrapped
-from tvm_nnef.lower.late_divisions import division
+from tvm_nnef.lower.late_arithmetic import choice, division
 from tvm_nnef.lower.literals import INDEX_TYPE, fitting, literal
 from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
 from tvm_nnef.symbolic import dimensions
@@ -134,8 +134,8 @@ class Emitter:
                     x, y = self._widened(scalar, x), self._widened(scalar, y)
                 if left.type == "int" and function not in _RING:
                     x, y = self._wrapped(left, x), self._wrapped(right, y)
-                    if function in DIVISIONS and not self.wide and dtype_of(x) != UNSIGNED:
-                        return division(function, x, y)
+                    if function in DIVISIONS and dtype_of(x) != UNSIGNED:
+                        return division(function, x, y, is_index=self.wide)
                 return binary(function, x, y)
             case Select(condition, consequent, alternative):
                 x, y = self._alike(consequent, alternative)
@@ -145,7 +145,7 @@ class Emitter:
                         self._product_wrapped(alternative, y),
                     )
                 # A check must not see what is not read.
-                choose = tirx.if_then_else if self.checked else select
+                choose = tirx.if_then_else if self.checked else choice
                 return choose(self.value(condition), x, y)
             case Cast("int", operand) if operand.type == "int":
                 return self.value(operand)
@@ -292,8 +292,8 @@ class Emitter:
         position = self.position(subscript.index)
         if subscript.below is not None and subscript.above is not None:
             last = self.position(subscript.above)
-            upper = select(position >= extent, last, position)
-            position = select(position < 0, self.position(subscript.below), upper)
+            upper = choice(position >= extent, last, position)
+            position = choice(position < 0, self.position(subscript.below), upper)
             parts = (subscript.below, subscript.above)
             safe = all(self._within(part, extent) for part in parts)
         else:

@@ -1,0 +1,109 @@
+"""Divisions and choices of long ints: calls, which become arithmetic just before TVM lowers calls.
+
+Input: TIR ints of one dtype, or a PrimFunc whose loops are lowered. Output: a call, or the PrimFunc
+without such calls. A division that never traps has its operands several times, and so does TVM when
+it lowers it: of divisions nested in divisors nothing ends. Nor does TVM's simplifier end for nested
+choices: it simplifies each arm once more for each condition around it. A call names each operand
+once. A ``Let`` would not do before: copies of a loop give its variable several values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.ir import Call
+
+from tvm_nnef.lower.functions import select
+from tvm_nnef.lower.integers import DIVISIONS
+from tvm_nnef.tvm_support import traversal
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
+
+_SHORT = 32
+"""The most nodes of an operand that is written several times."""
+
+_QUOTIENTS = (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
+
+_CHOICE = "choice"
+
+
+def _registered(function: str) -> str:
+    """The name of the operator of TIR for a function, which has no side effects."""
+    name = f"tirx.nnef_{function}"
+    tvm.get_global_func("ir.RegisterOp")(name, "A function of ints that never traps.")
+    tvm.ir.register_op_attr(name, "TScriptPrinterName", f"nnef_{function}")
+    tvm.ir.register_op_attr(name, "TCallEffectKind", int(tirx.CallEffectKind.Pure.value))
+    return name
+
+
+_FUNCTIONS = {_registered(function): function for function in (*DIVISIONS, _CHOICE)}
+
+
+def division(
+    function: str, x: PrimExpression, y: PrimExpression, *, is_index: bool = False
+) -> PrimExpression:
+    """A division by its name in ``graph.formula``, as a call if an operand is long.
+
+    Strategies see through an index, unless its divisor is long.
+    """
+    if not (_is_long(y) or (_is_long(x) and not is_index)):
+        return DIVISIONS[function](x, y)
+    return tirx.call_intrin(dtype_of(x), f"tirx.nnef_{function}", x, y)
+
+
+def choice(
+    condition: PrimExpression, consequent: PrimExpression, alternative: PrimExpression
+) -> PrimExpression:
+    """One of two values, of which both may be evaluated; as a call if they are long ints."""
+    dtype = dtype_of(consequent)
+    if dtype not in ("int32", "int64") or not any(
+        map(_is_long, (condition, consequent, alternative))
+    ):
+        return select(condition, consequent, alternative)
+    return tirx.call_intrin(dtype, f"tirx.nnef_{_CHOICE}", condition, consequent, alternative)
+
+
+def _is_long(x: PrimExpression) -> bool:
+    """Whether an operand has many nodes, or divides, as TVM will write that several times."""
+    found: list[Any] = []
+    traversal.walk(x, (tirx.Expr, found.append))
+    return len(found) > _SHORT or any(
+        isinstance(node, _QUOTIENTS) and not isinstance(node.b, tirx.IntImm) for node in found
+    )
+
+
+def with_late_arithmetic(function: PrimFunction) -> PrimFunction:
+    """The function with arithmetic in place of calls; a ``Let`` names each operand."""
+    return with_mapped_body(function, (Call, _arithmetic))
+
+
+def has_late_arithmetic(function: PrimFunction) -> bool:
+    """Whether a function has such calls."""
+    found: list[Any] = []
+    traversal.walk(function.body, (Call, lambda call: found.append(_name(call))))
+    return any(found)
+
+
+def _name(call: Call) -> str | None:
+    return _FUNCTIONS.get(str(getattr(call.op, "name", "")))
+
+
+def _arithmetic(call: PrimExpression) -> PrimExpression:
+    assert isinstance(call, Call)
+    name = _name(call)
+    if name is None:
+        return call
+    # TVM may have narrowed the call, but not its operands; or one of them.
+    *condition, x, y = call.args
+    wide = dtype_of(x + y)
+    left, right = (tirx.Var(text, wide) for text in ("left", "right"))
+    if condition:
+        # A buffer holds what a ``Let`` names, and those of bools are special.
+        test = tirx.Var("test", "int8")
+        made: PrimExpression = tirx.Select(test != tirx.const(0, "int8"), left, right)
+        made = tirx.Let(test, tirx.Cast("int8", *condition), made)
+    else:
+        made = DIVISIONS[name](left, right)
+    named = tirx.Let(right, y.astype(wide), made.astype(dtype_of(call)))
+    return tirx.Let(left, x.astype(wide), named)
