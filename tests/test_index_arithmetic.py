@@ -37,6 +37,12 @@ CASES = {
     "y[j,] = real(k[j] * 100000), j < m": ("real", WRAPPED.astype("float32")),
     "y[j,] = (k[j] + j) / 2, j < m": ("int", (K + J) // 2),
     "y[j,] = (k[j] + 3) / 2, j < m": ("int", (K + np.int32(3)) // 2),
+    # with numbers that int32 does not hold
+    "y[j,] = k[j] + 46341 * 100000, j < m": (
+        "int",
+        (K.astype("int64") + 46341 * 100_000).astype("int32"),
+    ),
+    "y[] = 46341 * 100000; y[] += i, i < 3": ("int", np.int64(46341 * 100_000 + 3).astype("int32")),
 }
 
 
@@ -98,3 +104,38 @@ def test_indices_beyond_64_bits_stay_in_bounds() -> None:
     )
     given = tvm_nnef.build(text, progress=False)(X[:8] + 1)[0]
     assert set(given.tolist()) <= {0.0, *(X[:8] + 1).tolist()}
+
+
+NESTED = "i"
+for _level in range(4):
+    NESTED = f"(({NESTED}) / 2 == {_level} % n ? ({NESTED}) - 1 : ({NESTED}) + {_level})"
+
+
+def nested(i: np.ndarray, n: int) -> np.ndarray:
+    for level in range(4):
+        i = np.where(i // 2 == level % n, i - 1, i + level)
+    return i
+
+
+@pytest.mark.parametrize("n", [5, 12])
+def test_choices_nested_in_conditions_build(n: int) -> None:
+    """Each is in the condition and both arms of the next: written out, these would not build."""
+    model = f"""
+    operator f {{ @input {{ x: real[n]; }} @output {{ y: real[n]; }}
+      @lower {{ y[i,] = x[|{NESTED} <> 0 : n - 1|,], i < n; }} }}
+    graph G {{ @input {{ x: real[n|20]; }} @output {{ y: real[~..]; }} @compose {{ y = f(x); }} }}
+    """
+    x = np.arange(n, dtype="float32")
+    (found,) = tvm_nnef.build(model, route="formula", progress=False)(x)
+    np.testing.assert_array_equal(found, np.clip(nested(np.arange(n), n), 0, n - 1))
+
+
+def test_divisions_nested_in_the_divisors_of_an_index_build() -> None:
+    model = """
+    operator f { @input { x: real[n]; } @output { y: int[n]; }
+      @lower { v = (1 / (i + 1)) * 3, y[|(i % v) - v * 2|,] = i + int(v <= i), i < n; } }
+    graph G { @input { x: real[8]; } @output { y: int[8]; } @compose { y = f(x); } }
+    """
+    (found,) = tvm_nnef.build(model, route="formula", progress=False)(np.zeros(8, "float32"))
+    # v is 3 for i = 0, and 0 for all others, whose remainder is 0 then.
+    np.testing.assert_array_equal(found, [8, 0, 0, 0, 0, 0, 0, 0])
