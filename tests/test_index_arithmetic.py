@@ -139,3 +139,17 @@ def test_divisions_nested_in_the_divisors_of_an_index_build() -> None:
     (found,) = tvm_nnef.build(model, route="formula", progress=False)(np.zeros(8, "float32"))
     # v is 3 for i = 0, and 0 for all others, whose remainder is 0 then.
     np.testing.assert_array_equal(found, [8, 0, 0, 0, 0, 0, 0, 0])
+
+
+def test_a_quotient_that_falls_with_an_index_rounds_down() -> None:
+    """The guarded windows of a sum read at (1 - k) / 2: at 0 for k of 0 and 1, outside for 2."""
+    model = """
+    operator f { @input { x: real[c,h,n,1]; } @output { y: real[n,1,1,5]; }
+      @lower { y[n_,a,b,j] += x[c_,3 * j + r,n_,|(b + 1 - k) / 2|],
+        n_ < n, a < 1, b < 1, j < 5, c_ < c, k < 3, r < 3; } }
+    graph G { @input { x: real[13,15,2,1]; } @output { y: real[~..]; } @compose { y = f(x); } }
+    """
+    x = np.random.default_rng(3).integers(-3, 4, (13, 15, 2, 1)).astype("float32")
+    (found,) = tvm_nnef.build(model, route="formula", progress=False)(x)
+    expected = 2 * x.sum(axis=0).reshape(5, 3, 2).sum(axis=1).T.reshape(2, 1, 1, 5)
+    np.testing.assert_array_equal(found, expected)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import tvm
 from tvm import IRModule, s_tir, tirx
-from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
+from tvm.s_tir.dlight.analysis import SBlockInfo, get_sblock_info
 
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.accesses import stride_of
@@ -57,20 +57,21 @@ class FallbackPlan(Plan):
         if not self.parallel_work:
             return function
         schedule = s_tir.Schedule(IRModule({"main": function}))
-        for block in normalize_prim_func(schedule) or ():
+        for block in schedule.get_child_blocks(schedule.get_sblock("root")):
             # A block that TVM cannot reorder stays in order. Dynamic dimensions that it cannot
             # divide end in an error of its own.
             with contextlib.suppress(s_tir.ScheduleError, tvm.error.InternalError):
-                self._reorder(schedule, block)
+                self._reorder(schedule, get_sblock_info(schedule, block))
         made: PrimFunction = schedule.mod["main"].without_attr("global_symbol")
         return made
 
     def _reorder(self, schedule: s_tir.Schedule, info: SBlockInfo) -> None:
-        outer = [each for each in info.iters if each.kind == "S"]
-        reduced = [each.loop_rv for each in info.iters if each.kind == "R"]
-        if len(outer) + len(reduced) < len(info.iters):
+        iters = [each for each in info.iters if not sizes.same(sizes.extent(each.dom), 1)]
+        outer = [each for each in iters if each.kind == "S"]
+        reduced = [each.loop_rv for each in iters if each.kind == "R"]
+        if len(outer) + len(reduced) < len(iters):
             return
-        work = sizes.product(sizes.extent(each.dom) for each in info.iters)
+        work = sizes.product(sizes.extent(each.dom) for each in iters)
         block = schedule.get(info.block_rv)
         lanes = []
         if len(outer) > 1 and (not reduced or _is_contiguous(block, outer[-1].var)):
