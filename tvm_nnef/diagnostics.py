@@ -226,12 +226,15 @@ def error(
     message: str,
     span: Span | None = None,
     *,
-    hint: str | None = None,
+    hint: str = "",
     notes: Sequence[Note] = (),
     file: str | None = None,
 ) -> NnefError:
-    """An :class:`NnefError` of a single diagnostic, to be raised."""
-    return NnefError(Diagnostic(message, span, hint, tuple(notes), file=file))
+    """An :class:`NnefError` of a single diagnostic, to be raised.
+
+    The hint says what to change. A place without one has a comment ``# no hint: REASON``.
+    """
+    return NnefError(Diagnostic(message, span, hint or None, tuple(notes), file=file))
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -52,7 +52,7 @@ def check() -> Check:
 
 @pytest.fixture(scope="session")
 def expect_error(check: Check) -> Callable[..., None]:
-    """Checks a text with one marked mistake: one diagnostic, at that place, with these words."""
+    """Checks a text with one marked mistake: one diagnostic there, with these words and a hint."""
 
     def run(
         marked: str,
@@ -70,8 +70,8 @@ def expect_error(check: Check) -> Callable[..., None]:
         span = found[0].span
         assert span is not None
         assert (span.start, span.end) == (start, end), span.text
-        if hint is not None:
-            assert hint in (found[0].hint or ""), found[0].hint
+        assert found[0].hint, f"no hint: {found[0].message}"
+        assert hint is None or hint in found[0].hint, found[0].hint
 
     return run
 

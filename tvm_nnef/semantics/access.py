@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvm_nnef.semantics import expected, lists
+from tvm_nnef.semantics import expected, hints, lists
 from tvm_nnef.semantics.affine import literal, literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.names import Symbol
@@ -160,7 +160,11 @@ def _index_item(item: nodes.Expression | nodes.Range | nodes.Expand, context: Co
         return expected.scalar(item.item if isinstance(item, nodes.Expand) else item, context)
     if not (found.poison or context.generics.may_be(found.base, _INT)):
         context.report.error(
-            f"an index must be of type int, not {context.generics.describe(found.base)}", item.span
+            f"an index must be of type int, not {context.generics.describe(found.base)}",
+            item.span,
+            expected.cast_hint(
+                found.base, _INT, item.item if isinstance(item, nodes.Expand) else item
+            ),
         )
         return UNKNOWN
     return found
@@ -182,7 +186,11 @@ def _element_elsewhere(expression: nodes.Subscript, context: Context) -> Type:
 def _pack_item(expression: nodes.Subscript, target: Type, context: Context) -> Type:
     text = expression.target.span.text
     if not target.packed and target.base != "str":
-        context.report.error(f"'{text}' is a single value and has no items", expression.span)
+        context.report.error(
+            f"'{text}' is a single value and has no items",
+            expression.span,
+            f"write '{text}' without an index, or declare it as a pack, with '..'",
+        )
         return UNKNOWN
     if len(expression.items) != 1 or expression.trailing_comma:
         context.report.error(
@@ -212,7 +220,8 @@ def _pack_item(expression: nodes.Subscript, target: Type, context: Context) -> T
     lengths = (index.length, target.length)
     if index.base == "bool" and None not in lengths and index.length != target.length:
         message = f"a mask of {index.length} items for a pack of {target.length}"
-        context.report.error(message, item.span)
+        hint = f"give one truth value for each of the {target.length} items of '{text}'"
+        context.report.error(message, item.span, hint)
     length = index.length if index.base == "int" else None
     found = target.pack(length) if index.packed else target.item
     return replace(found, optional=optional)
@@ -226,14 +235,20 @@ def _check_literal_index(
         return
     if not -target.length <= index < target.length:
         context.report.error(
-            f"'{text}' has {target.length} items and none at index {index}", item.span
+            f"'{text}' has {target.length} items and none at index {index}",
+            item.span,
+            hints.index(target.length),
         )
 
 
 def infer_guard(expression: nodes.Guard, context: Context) -> Type:
     """The type of ``|i|`` and ``|i <> a : b|``."""
     if context.place != "lower":
-        context.report.error("an index between bars can only stand in '@lower'", expression.span)
+        context.report.error(
+            "an index between bars can only stand in '@lower'",
+            expression.span,
+            f"write '{expression.index.span.text}' without bars",
+        )
         return UNKNOWN
     packed = optional = poison = False
     for part in (expression.index, expression.below, expression.above):
@@ -258,6 +273,7 @@ def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
         context.report.error(
             f"'{expression.target.target.span.text}' is no pack; nothing can be replaced in it",
             expression.target.span,
+            hints.SUBSTITUTION,
         )
         return UNKNOWN
     if value.packed and not replaced.packed:
@@ -274,11 +290,14 @@ def infer_substitute(expression: nodes.Substitute, context: Context) -> Type:
         context.report.error(
             f"{value.length} values replace items at {replaced.length} indices",
             expression.value.span,
+            f"give {replaced.length} values, or a single one for all",
         )
     if not same_base(target, value):
         names = [context.generics.describe(found.base) for found in (value, target)]
         context.report.error(
-            f"a value of type {names[0]} replaces items of type {names[1]}", expression.value.span
+            f"a value of type {names[0]} replaces items of type {names[1]}",
+            expression.value.span,
+            expected.cast_hint(value.base, frozenset({target.base}), expression.value),
         )
     return replace(
         target,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tvm_nnef.diagnostics import Note
-from tvm_nnef.semantics import expected, infer
+from tvm_nnef.semantics import expected, hints, infer
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import Shapes, base_type
 from tvm_nnef.semantics.expected import promoted
@@ -107,7 +107,11 @@ def _condition(condition: nodes.Body, caller: Caller) -> None:
         return
     report = caller.context.report
     if len(results) != 1:
-        report.error(f"a condition has one result, not {len(results)}", condition.span)
+        report.error(
+            f"a condition has one result, not {len(results)}",
+            condition.span,
+            "name the results in a component before, and test one of the names here",
+        )
         return
     found = results[0]
     if found.poison:
@@ -116,7 +120,7 @@ def _condition(condition: nodes.Body, caller: Caller) -> None:
         report.error(
             f"a condition must be of type bool, not {caller.context.generics.describe(found.base)}",
             condition.span,
-            "compare it, as in 'n != 0' or 'math.gt(x, 0.0)'",
+            hints.CONDITION,
         )
     elif found.packed:
         report.error("a condition cannot be a pack", condition.span, "fold it, as in 'c && ..'")
@@ -152,7 +156,11 @@ def _join(one: Type, other: Type, body: nodes.Body, context: Context) -> Type:
             context.generics.describe(t.base) + (".." if t.packed else "") for t in (one, other)
         ]
         context.report.error(
-            f"the branches differ in type: {names[0]} in the first, {names[1]} here", body.span
+            f"the branches differ in type: {names[0]} in the first, {names[1]} here",
+            body.span,
+            "let both be packs, or both single"
+            if one.packed != other.packed
+            else f"convert one of them, as in 'layout.cast<{one.base}>(...)'",
         )
         return UNKNOWN
     return replace(
@@ -207,7 +215,9 @@ def _declare_carried(item: nodes.Carried, context: Context, inner: Context) -> T
         shapes.check_extent(extent, False, packed=found.packed)
     if found.optional and not found.poison:
         context.report.error(
-            f"the initial value of '{item.name.name}' may be null", item.value.span
+            f"the initial value of '{item.name.name}' may be null",
+            item.value.span,
+            f"give a value for the case of null, as in '{item.value.span.text} ?? ...'",
         )
     kind = found if found.poison else replace(found, tensor=True, optional=False)
     _declare_once(Symbol(item.name.name, "tensor", kind, item.name.span), inner)
@@ -228,7 +238,11 @@ def _declare_scan(scan: nodes.Scan, context: Context, inner: Context) -> None:
 
 def _declare_once(symbol: Symbol, inner: Context) -> None:
     if symbol.name in inner.names.own:
-        inner.report.error(f"'{symbol.name}' is declared twice in this loop", symbol.span)
+        inner.report.error(
+            f"'{symbol.name}' is declared twice in this loop",
+            symbol.span,
+            "give each carried tensor, scanned item and index a name of its own",
+        )
     inner.names.declare(symbol)
 
 
@@ -241,6 +255,9 @@ def _check_iteration(loop: nodes.Loop, context: Context, inner: Context) -> None
                 f"the count of a loop must be of type int, "
                 f"not {context.generics.describe(found.base)}",
                 iteration.count.span,
+                "convert it by 'layout.cast<int>(...)' in a component before"
+                if found.tensor
+                else expected.cast_hint(found.base, _INT, iteration.count),
             )
         if found.tensor and loop.unroll:
             context.report.error(
@@ -261,7 +278,7 @@ def _check_iteration(loop: nodes.Loop, context: Context, inner: Context) -> None
         context.report.error(
             "the loop never ends",
             loop.span,
-            "give packs to scan ('for x : xs'), a count ('do..(n)') or a condition ('while c')",
+            hints.LOOP,
         )
     if loop.condition is not None and loop.unroll:
         context.report.error(

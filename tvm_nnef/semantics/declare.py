@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tvm_nnef.diagnostics import Note, did_you_mean
-from tvm_nnef.semantics import expected, lists
+from tvm_nnef.semantics import expected, hints, lists
 from tvm_nnef.semantics.affine import affine, declared_symbol, literal, literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.names import Report, Symbol, SymbolKind, used_names
@@ -58,7 +58,11 @@ def declare_generics(definitions: tuple[nodes.DtypeDefinition, ...], report: Rep
     for definition in definitions:
         name, base, default = definition.name.name, definition.base.name, definition.default
         if name in bases:
-            report.error(f"the type '{name}' is declared twice", definition.name.span)
+            report.error(
+                f"the type '{name}' is declared twice",
+                definition.name.span,
+                "remove one of the two, or rename it",
+            )
         if base not in ABSTRACT:
             report.error(
                 f"'{base}' restricts nothing",
@@ -199,7 +203,11 @@ class Shapes:
             return
         found = expected.expect(expression, self.context, _INT, what)
         if found.packed and not found.poison:
-            self.context.report.error(f"{what} must be a single value", expression.span)
+            self.context.report.error(
+                f"{what} must be a single value",
+                expression.span,
+                hints.single(expression.span.text),
+            )
 
     def _bind(
         self,
@@ -241,7 +249,7 @@ def is_negative(expression: nodes.Expression, what: str, context: Context) -> bo
     value = literal(expression)
     if value is None or value >= 0:
         return False
-    context.report.error(f"{what} cannot be negative", expression.span)
+    context.report.error(f"{what} cannot be negative", expression.span, hints.NOT_NEGATIVE)
     return True
 
 

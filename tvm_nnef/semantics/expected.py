@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_nnef.semantics.context import Context
-from tvm_nnef.semantics.types import NUMERIC, UNKNOWN, Type
+from tvm_nnef.semantics.types import ABSTRACT, CONCRETE, NUMERIC, UNKNOWN, Type
 from tvm_nnef.syntax import nodes
 
 
@@ -57,17 +57,37 @@ def expect(
     return UNKNOWN
 
 
-def cast_hint(base: str, allowed: frozenset[str], expression: nodes.Expression) -> str | None:
+def cast_hint(base: str, allowed: frozenset[str], expression: nodes.Expression) -> str:
     """How a value of type ``base`` becomes one of the allowed types."""
+    text = expression.span.text
     if base == "int" and "real" in allowed:
         if isinstance(expression, nodes.Integer):
             return f"write '{expression.value}.0'"
-        return f"write 'real({expression.span.text})'"
+        return f"write 'real({text})'"
     if base == "real" and "int" in allowed:
-        return f"write 'int({expression.span.text})'"
+        return f"write 'int({text})'"
     if base in NUMERIC and allowed == {"bool"}:
-        return f"write a comparison, such as '{expression.span.text} != 0'"
-    return None
+        return f"write a comparison, such as '{text} != {'0.0' if base == 'real' else '0'}'"
+    if base == "bool" and not allowed.isdisjoint(NUMERIC):
+        return f"write '{'int' if 'int' in allowed else 'real'}({text})', which is 0 or 1"
+    if base == "str" and "str" not in allowed:
+        return f"write a value such as {_example(allowed)}, without quotes"
+    if allowed == {"str"}:
+        return "write it between quotes, with names in braces: 'n = {n}'"
+    if base in CONCRETE:
+        return f"write a value such as {_example(allowed)}"
+    abstract = next((key for key, types in ABSTRACT.items() if types <= allowed), None)
+    if abstract is not None:
+        return f"restrict the generic type in '@dtype': '{base}: {abstract};'"
+    if len(allowed) == 1 and not allowed.isdisjoint(CONCRETE):
+        return f"convert it: '{min(allowed)}({text})', or declare it {min(allowed)}"
+    return "declare both with the same type"
+
+
+def _example(allowed: frozenset[str]) -> str:
+    examples = {"int": "1", "real": "1.0", "bool": "true", "str": "'text'"}
+    found = [example for name, example in examples.items() if name in allowed]
+    return " or ".join(found) or "1"
 
 
 def _one_of(allowed: frozenset[str]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_nnef.semantics import expected, lists
+from tvm_nnef.semantics import expected, hints, lists
 from tvm_nnef.semantics.affine import literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.declare import declare
@@ -43,7 +43,9 @@ def _declare_target(target: nodes.Target, found: Type, context: Context) -> None
             _check_parts(target, items, found, context)
             _declare_parts(items, found, context)
         case nodes.ZipTarget() | nodes.Omitted():
-            context.report.error("a name is missing on the left", target.span)
+            context.report.error(
+                "a name is missing on the left", target.span, "write one, as in 'n = x.rank'"
+            )
 
 
 def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context: Context) -> None:
@@ -59,6 +61,7 @@ def _check_hint(target: nodes.NameTarget, pack: nodes.Pack, found: Type, context
         context.report.error(
             f"'{name}' is declared to be {hinted} long, but its value has {found.length} items",
             target.span,
+            f"write '{name}..({found.length})', or '{name}..' for any length",
         )
 
 
@@ -80,7 +83,9 @@ def _check_parts(
         known > found.length or (known < found.length and not flexible)
     ):
         context.report.error(
-            f"a pack of length {found.length} does not fit the list on the left", target.span
+            f"a pack of length {found.length} does not fit the list on the left",
+            target.span,
+            hints.parts(known, flexible),
         )
 
 

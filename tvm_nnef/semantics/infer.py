@@ -145,7 +145,9 @@ def _call(expression: nodes.Call, context: Context) -> Type:
         return UNKNOWN
     arguments = [a for a in expression.arguments or () if not isinstance(a, nodes.Omitted)]
     if len(arguments) > 1:
-        context.report.error(f"a cast to '{name}' takes one value", expression.span)
+        values = ", ".join(argument.span.text for argument in arguments)
+        hint = f"write '{name}([{values}])' to convert them as a list"
+        context.report.error(f"a cast to '{name}' takes one value", expression.span, hint)
         return UNKNOWN
     return _cast(name, expression, arguments[0] if arguments else None, context)
 

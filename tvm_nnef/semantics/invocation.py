@@ -14,7 +14,7 @@ from tvm_nnef.semantics import expected, infer
 from tvm_nnef.semantics.affine import literal_length
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.program import CheckedDefinition, Program
-from tvm_nnef.semantics.types import ABSTRACT, ANY, CONCRETE, UNKNOWN, Type, dtype_hint
+from tvm_nnef.semantics.types import ABSTRACT, ANY, ARITHMETIC, CONCRETE, UNKNOWN, Type, dtype_hint
 from tvm_nnef.syntax import nodes
 
 
@@ -113,7 +113,9 @@ def _check_generics(call: nodes.Call, match: _Match) -> None:
             context.report.error(
                 f"unknown type '{given.name}'",
                 given.span,
-                dtype_hint(given.name) or did_you_mean(given.name, known),
+                dtype_hint(given.name)
+                or did_you_mean(given.name, known)
+                or f"write {', '.join(sorted(known))}",
             )
             match.certain = False
             match.types[definition.name.name] = ANY
@@ -135,12 +137,13 @@ def _restriction(definition: nodes.DtypeDefinition) -> str:
 def _check_attributes(call: nodes.Call, match: _Match) -> None:
     callee, context = match.callee, match.context
     declared = {attribute.name.name: attribute for attribute in callee.attributes}
-    given: set[str] = set()
+    given: dict[str, nodes.AttributeAssignment] = {}
     for assignment in call.attributes:
         name = assignment.name.name
         found = expected.scalar(assignment.value, context.at("static"))
         if name in given:
-            context.report.error(f"attribute '{name}' is given twice", assignment.name.span)
+            hint = f"keep '{given[name].span.text}' or '{assignment.span.text}'"
+            context.report.error(f"attribute '{name}' is given twice", assignment.name.span, hint)
         elif name not in declared:
             context.report.error(
                 f"'{call.callee}' has no attribute '{name}'",
@@ -149,7 +152,7 @@ def _check_attributes(call: nodes.Call, match: _Match) -> None:
             )
         else:
             _compare(declared[name], found, assignment.value, f"attribute '{name}'", match)
-        given.add(name)
+        given.setdefault(name, assignment)
     missing = [
         attribute.name.name
         for attribute in callee.attributes
@@ -158,7 +161,7 @@ def _check_attributes(call: nodes.Call, match: _Match) -> None:
         and not attribute.type.optional
     ]
     # A name that is not known is likely to be meant for one that is missing.
-    if missing and given <= set(declared):
+    if missing and given.keys() <= declared.keys():
         names = ", ".join(f"'{name}'" for name in missing)
         context.report.error(
             f"'{call.callee}' needs the attribute{'s' if len(missing) > 1 else ''} {names}",
@@ -245,6 +248,7 @@ def _compare(
         report.error(
             f"{what} of '{match.callee.name}' has {wanted} items, but {found.length} are given",
             value.span,
+            f"give a list of {wanted}" + ("" if is_input else ", or a single value for all"),
         )
 
 
@@ -262,6 +266,9 @@ def _base_agrees(
                 f"{what} of '{match.callee.name}' must be {_words(allowed)}, "
                 f"not {match.context.generics.describe(found.base)}",
                 value.span,
+                f"convert it by 'layout.cast<{max(allowed & ARITHMETIC)}>({value.span.text})'"
+                if found.tensor
+                else expected.cast_hint(found.base, allowed, value),
             )
             match.types[wanted] = ANY
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_nnef.semantics import expected
+from tvm_nnef.semantics import expected, hints
 from tvm_nnef.semantics.affine import literal
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.types import ANY, INT, UNKNOWN, Type, join_base, same_base
@@ -26,6 +26,7 @@ def infer_list(expression: nodes.ListExpression, context: Context) -> Type:
                 f"the items of a list must be of one type; this one is {names[1]}, "
                 f"those before are {names[0]}",
                 item.span,
+                hints.one_type((joined.base, found.base)),
             )
             return UNKNOWN
         known = joined.length is not None and found.length is not None
@@ -69,9 +70,13 @@ def infer_range(item: nodes.Range, context: Context) -> Type:
             found = expected.expect(part, context, _INT, f"the {name} of a range")
             optional |= found.optional
             if found.packed and not found.poison:
-                context.report.error(f"the {name} of a range cannot be a pack", part.span)
+                context.report.error(
+                    f"the {name} of a range cannot be a pack",
+                    part.span,
+                    hints.single(part.span.text),
+                )
     if literal(item.stride) == 0:
-        context.report.error("the stride of a range cannot be zero", item.span)
+        context.report.error("the stride of a range cannot be zero", item.span, hints.STRIDE)
     return Type("int", packed=True, optional=optional)
 
 
@@ -105,11 +110,19 @@ def infer_length(length: nodes.Expression | None, context: Context) -> Type:
     if length is None:
         return INT
     if (literal(length) or 0) < 0:
-        context.report.error("a pack length cannot be negative", length.span)
+        context.report.error(
+            "a pack length cannot be negative",
+            length.span,
+            hints.NOT_NEGATIVE,
+        )
         return UNKNOWN
     found = expected.expect(length, context, _COUNT, "a pack length")
     if found.packed and not found.poison:
-        context.report.error("a pack length must be a single value", length.span)
+        context.report.error(
+            "a pack length must be a single value",
+            length.span,
+            hints.single(length.span.text),
+        )
     return found
 
 
@@ -124,15 +137,24 @@ def _zip(
             continue
         if not found.packed:
             context.report.error(
-                f"'{item.span.text}' is no pack and cannot be interleaved", item.span
+                f"'{item.span.text}' is no pack and cannot be interleaved",
+                item.span,
+                f"write '[{item.span.text}]' for a pack of one item",
             )
             continue
         if not same_base(joined, found):
-            context.report.error("the packs that are interleaved must be of one type", item.span)
+            bases = [context.generics.describe(each.base) for each in (joined, found)]
+            context.report.error(
+                "the packs that are interleaved must be of one type",
+                item.span,
+                f"convert one: the first holds {bases[0]}, this one {bases[1]}",
+            )
             return UNKNOWN
         if None not in (joined.length, found.length) and joined.length != found.length:
             context.report.error(
-                f"packs of different lengths: {joined.length} and {found.length}", item.span
+                f"packs of different lengths: {joined.length} and {found.length}",
+                item.span,
+                hints.LENGTHS,
             )
         joined = Type(
             join_base(joined.base, found.base),

@@ -93,13 +93,11 @@ class Report:
     _seen: set[tuple[int, str]] = field(default_factory=set)
     _errors: int = 0
 
-    def error(
-        self, message: str, span: Span, hint: str | None = None, notes: tuple[Note, ...] = ()
-    ) -> None:
-        """Adds an error."""
+    def error(self, message: str, span: Span, hint: str, notes: tuple[Note, ...] = ()) -> None:
+        """Adds an error; the hint says what to change."""
         self._add(Diagnostic(message, span, hint, notes))
 
-    def warning(self, message: str, span: Span, hint: str | None = None) -> None:
+    def warning(self, message: str, span: Span, hint: str) -> None:
         """Adds a warning."""
         self._add(Diagnostic(message, span, hint, severity="warning"))
 

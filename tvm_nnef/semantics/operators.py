@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tvm_nnef.semantics import expected
+from tvm_nnef.semantics import expected, hints
 from tvm_nnef.semantics.affine import literal
 from tvm_nnef.semantics.context import Context
 from tvm_nnef.semantics.types import (
@@ -83,7 +83,9 @@ def infer_binary(expression: nodes.Binary, context: Context) -> Type:
         return _containment(expression, left, right, context)
     _check_lengths(expression, left, right, context)
     if operator in _DIVISIONS and left.base == "int" and literal(expression.right) == 0:
-        context.report.error("an integer is divided by zero", expression.span)
+        context.report.error(
+            "an integer is divided by zero", expression.span, "write a divisor other than 0"
+        )
         return UNKNOWN
     if operator in _DIVISIONS and "real" in (left.base, right.base):
         _note_division(expression, context)
@@ -111,7 +113,7 @@ def _comparable(left: Type, right: Type, context: Context) -> bool:
 
 def _report_operands(expression: nodes.Binary, left: Type, right: Type, context: Context) -> None:
     spelled = SPELLING.get(expression.operator, expression.operator)
-    hint = None
+    hint = ""
     for operand, own, other in (
         (expression.left, left, right),
         (expression.right, right, left),
@@ -129,8 +131,14 @@ def _report_operands(expression: nodes.Binary, left: Type, right: Type, context:
     context.report.error(
         f"the operands of '{spelled}' are of different types: {names[0]} and {names[1]}",
         expression.span,
-        hint,
+        hint or _common_hint(left, right),
     )
+
+
+def _common_hint(left: Type, right: Type) -> str:
+    if left.tensor != right.tensor:
+        return "a tensor is compared with a tensor only: invoke an operator such as 'math.eq'"
+    return hints.one_type((left.base, right.base))
 
 
 def _containment(expression: nodes.Binary, left: Type, right: Type, context: Context) -> Type:
@@ -147,7 +155,9 @@ def _check_lengths(expression: nodes.Expression, left: Type, right: Type, contex
     both = left.packed and right.packed
     if both and None not in (left.length, right.length) and left.length != right.length:
         context.report.error(
-            f"packs of different lengths: {left.length} and {right.length}", expression.span
+            f"packs of different lengths: {left.length} and {right.length}",
+            expression.span,
+            "make them equally long, or one of them a single value, which serves every item",
         )
 
 
@@ -172,7 +182,7 @@ def infer_select(expression: nodes.Select, context: Context) -> Type:
             expression.span,
             expected.cast_hint("int", frozenset({"real"}), _int_side(expression, yes))
             if {yes.base, no.base} == {"int", "real"}
-            else None,
+            else hints.one_type((yes.base, no.base)),
         )
         return UNKNOWN
     if elementwise:
@@ -259,6 +269,7 @@ def infer_fold(expression: nodes.Fold, context: Context) -> Type:
         context.report.error(
             f"'{spelled} {dots}' folds a pack, but '{expression.operand.span.text}' is none",
             expression.operand.span,
+            f"write '{expression.operand.span.text}' alone, or declare it as a pack, with '..'",
         )
         return UNKNOWN
     if expression.cumulative:

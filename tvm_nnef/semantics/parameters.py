@@ -6,7 +6,7 @@ Sections 2.5 and 2.6.
 
 from __future__ import annotations
 
-from tvm_nnef.semantics import expected
+from tvm_nnef.semantics import expected, hints
 from tvm_nnef.semantics.affine import literal_length, unknown_names
 from tvm_nnef.semantics.binding import Binding
 from tvm_nnef.semantics.context import Context
@@ -71,7 +71,11 @@ def check_attributes(definition: CheckedDefinition, binding: Binding, context: C
             found = expected.expect(pack.length, context, _INT, "the length of an attribute")
             is_negative(pack.length, "the length of an attribute", context)
             if found.packed and not found.poison:
-                context.report.error("a pack length must be a single value", pack.length.span)
+                context.report.error(
+                    "a pack length must be a single value",
+                    pack.length.span,
+                    hints.single(pack.length.span.text),
+                )
         default = attribute.default
         if default is None:
             continue
@@ -117,6 +121,7 @@ def _check_default(parameter: nodes.Parameter, default: nodes.Expression, contex
         context.report.error(
             f"the default of '{name}' has {found.length} items, but '{name}' has {wanted}",
             default.span,
+            f"write a list of {wanted}, or a single value for all",
         )
     return found
 

@@ -165,7 +165,8 @@ class Program:
         if owner != module and owner not in home.imports:
             raise _not_imported(self, home, owner, path)
         if owner not in self.modules:
-            raise error(f"module '{owner}' could not be loaded", path.span)
+            hint = f"correct what is reported for 'import {owner};'"
+            raise error(f"module '{owner}' could not be loaded", path.span, hint=hint)
         definitions = self.modules[owner].definitions
         if name not in definitions:
             raise _unknown_operator(self, home, owner, path)

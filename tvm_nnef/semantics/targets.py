@@ -158,6 +158,8 @@ def _named_type(
         report.error(
             f"'{name}' is declared {target.type.name}, but the result is {found.base}",
             target.type.span,
+            f"write '{name}: {found.base}', or convert the result by "
+            f"'layout.cast<{target.type.name}>'",
         )
     if declared is not None and not declared.type.poison:
         _compare_declared(target, declared, found, context)
@@ -199,7 +201,9 @@ def _compare_declared(
             f"{declared.description} '{name}' is {kinds[not is_pack]}, "
             f"but the result is {kinds[is_pack]}",
             target.span,
-            None,
+            f"declare it without '..', or write a list, as in '{name} = [a, b]'"
+            if is_pack
+            else "declare it with '..', or take an item of the pack, as in 'ys[0]'",
             note,
         )
     elif None not in lengths and lengths[0] != lengths[1]:
@@ -207,7 +211,7 @@ def _compare_declared(
             f"{declared.description} '{name}' has {lengths[0]} tensors, "
             f"but the result {lengths[1]}",
             target.span,
-            None,
+            f"declare it with '..({lengths[1]})', or give it {lengths[0]} tensors",
             note,
         )
     elif found.optional and not declared.type.optional:

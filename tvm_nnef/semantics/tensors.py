@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tvm_nnef.diagnostics import did_you_mean
 from tvm_nnef.semantics import expected
 from tvm_nnef.semantics.affine import literal, literal_length
 from tvm_nnef.semantics.context import Context
@@ -100,8 +99,7 @@ def _check_constant_value(
             f"constant '{constant.name.name}' is {context.generics.describe(wanted)}, but its "
             f"value is {context.generics.describe(found.base)}",
             value.span,
-            cast_hint(found.base, frozenset({wanted}), value)
-            or did_you_mean(wanted, context.generics.bases),
+            cast_hint(found.base, frozenset({wanted}), value),
         )
 
 
@@ -127,7 +125,10 @@ def _check_count(
         wanted, what = _volume(shape), "elements"
     if found.packed and None not in (found.length, wanted) and found.length != wanted:
         context.report.error(
-            f"constant '{name}' has {wanted} {what}, but {found.length} values", value.span
+            f"constant '{name}' has {wanted} {what}, but {found.length} values",
+            value.span,
+            f"write {wanted} values"
+            + (", one for each" if constant.type.pack else ", or a single one for all"),
         )
 
 
