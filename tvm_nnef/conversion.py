@@ -113,7 +113,8 @@ def _told(source: Any) -> str:
         raise error("no such file", hint=hint, file=str(source)) from cause
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", None) or cause
-        raise error(f"cannot be read: {reason}", file=str(source)) from cause
+        hint = "check the path and its permissions"
+        raise error(f"cannot be read: {reason}", hint=hint, file=str(source)) from cause
     if path.is_dir() or path.suffix in (".sknd", ".tar", ".tgz"):
         hint = "a SkriptND model is written as ONNX to a path that ends in .onnx"
         raise error("this is no model of another format", hint=hint, file=str(source))

@@ -234,7 +234,8 @@ def error(
 
     The hint says what to change. A place without one has a comment ``# no hint: REASON``.
     """
-    return NnefError(Diagnostic(message, span, hint or None, tuple(notes), file=file))
+    found = Diagnostic(message, span, hint or None, tuple(notes), file=file)  # no hint: as given
+    return NnefError(found)
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -110,7 +110,7 @@ class State(Mapping[str, Array]):
     def _place(self, name: str) -> int:
         if name not in self._places:
             message = f"'{name}' is no variable that @update changes"
-            raise error(message, hint=did_you_mean(name, self._places))
+            raise error(message, hint=did_you_mean(name, self._places) or f"these are {[*self]}")
         return self._places[name]
 
 
@@ -200,7 +200,8 @@ class Executable:
         """
         count = len(self._graph.inputs) - int(self.metadata.get("parameters", 0))
         if self._prepared or count == len(self._graph.inputs):
-            raise error("this executable has no parameters: all weights are in it")
+            hint = "call it with its inputs alone"
+            raise error("this executable has no parameters: all weights are in it", hint=hint)
         taken = replace(self._graph, inputs=self._graph.inputs[count:])
         given = [_without_dlpack(value) for value in parameters]
         bound, _ = bind_inputs(taken, given, self._graph.machine_types)
@@ -284,7 +285,11 @@ class Executable:
         if sizes in self._checked:
             return
         failures = ((check, complaint(check, values)) for check in self.metadata["checks"])
-        problems = [Diagnostic(each, file=c["place"] or None) for c, each in failures if each]
+        problems = [
+            Diagnostic(e, None, c.get("hint"), (), file=c["place"] or None)
+            for c, e in failures
+            if e
+        ]
         if problems:
             raise NnefError(problems)
         if len(self._checked) == _REMEMBERED:
@@ -307,7 +312,8 @@ class Executable:
             failure = CheckFailure.of(problem)
             if failure is None:
                 raise
-            raise error(failure.message, file=failure.place or None) from None
+            hint = "give inputs for which the model's check holds"
+            raise error(failure.message, hint=hint, file=failure.place or None) from None
         return [result] if hasattr(result, "numpy") else list(result)
 
     def _grouped(self, arrays: Sequence[Array]) -> tuple[Array | list[Array], ...]:

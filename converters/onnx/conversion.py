@@ -352,7 +352,8 @@ def _apply(
             result.source = result.source or name
     for name in proto.output:
         if name and name not in scope and name in context.read:
-            raise Unconvertible(f"its result '{name}' cannot be computed")
+            hint = "remove what reads this result, or give a converter of your own (converters=)"
+            raise Unconvertible(f"its result '{name}' cannot be computed", hint)
 
 
 def _with_values(

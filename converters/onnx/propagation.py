@@ -125,7 +125,7 @@ def _equal(left: Any, right: Any) -> bool:
     if isinstance(right, Symbolic) and isinstance(left, int) and left < 0:
         return False
     if isinstance(left, Symbolic) or isinstance(right, Symbolic):
-        raise Unconvertible("only a run tells")
+        raise ValueError("known at run time only")
     return False
 
 
@@ -172,7 +172,7 @@ def _where(inputs: Sequence[Extents | None]) -> Any:
 
 def _cast(x: Extents, attributes: _Attributes) -> Extents:
     if attributes["to"] not in (onnx.TensorProto.INT64, onnx.TensorProto.INT32):
-        raise Unconvertible("no integers any more")
+        raise ValueError("not integers any more")
     return x
 
 
@@ -181,13 +181,13 @@ def _split(inputs: Sequence[Extents | None], attributes: _Attributes) -> list[An
     if sizes is None and len(inputs) > 1 and inputs[1] is not None:
         sizes = [int(item) for item in inputs[1]]
     if sizes is None:
-        raise Unconvertible("how many parts there are is not said here")
+        raise ValueError("the number of parts is not known here")
     return list(np.split(x, np.cumsum(sizes)[:-1], attributes.get("axis", 0)))
 
 
 def _product(inputs: Sequence[Extents | None], attributes: _Attributes) -> Any:
     x = _first(inputs)
     if x.ndim != 1:
-        raise Unconvertible("a product of one dimension")
+        raise ValueError("not a vector")
     found = product(tuple(x))
     return array([found]) if attributes.get("keepdims", 1) else found

@@ -102,7 +102,7 @@ class OnnxModel:
             except NnefError as problem:
                 (cause,) = problem.diagnostics
                 message = f"its attribute '{name}': {cause.message}"
-                raise Unconvertible(message, cause.hint) from problem
+                raise Unconvertible(message, cause.hint or "correct the model") from problem
         return found
 
 
@@ -168,7 +168,8 @@ def _bytes(path: str | os.PathLike[str]) -> bytes:
         return Path(path).read_bytes()
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", None) or cause
-        raise error(f"cannot be read: {reason}", file=str(path)) from cause
+        hint = "check the path and its permissions"
+        raise error(f"cannot be read: {reason}", hint=hint, file=str(path)) from cause
 
 
 def _check_size(size: int, path: str) -> None:

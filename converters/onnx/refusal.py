@@ -17,7 +17,7 @@ class Unconvertible(Exception):
     ``mismatch`` says that the operator is known, and does not take inputs of these shapes.
     """
 
-    def __init__(self, reason: str, hint: str | None = None, *, mismatch: bool = False) -> None:
+    def __init__(self, reason: str, hint: str = "", *, mismatch: bool = False) -> None:
         super().__init__(reason)
         self.reason, self.hint, self.mismatch = reason, hint, mismatch
 
@@ -35,14 +35,19 @@ def told(
     operator = f"{domain}::{node.op_type}" if domain else node.op_type
     version = opsets.get(domain)
     place = f"{operator}, opset {version}" if version else f"{operator}, of no known opset"
-    return Diagnostic(f"node '{name}' ({place}): {problem.reason}", hint=problem.hint, file=file)
+    hint = problem.hint or _own(operator)
+    return Diagnostic(f"node '{name}' ({place}): {problem.reason}", hint=hint, file=file)
+
+
+def _own(operator: str) -> str:
+    return f"give one: convert(…, converters={{'{operator}': function}})"
 
 
 def without_converter(node: onnx.NodeProto, known: Iterable[tuple[str, str]]) -> Unconvertible:
     """That there is no converter for a node's operator; ``known`` are those that have one."""
     near = did_you_mean(node.op_type, [name for domain, name in known if domain == node.domain])
     domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}::"
-    own = f"give one: convert(…, converters={{'{domain}{node.op_type}': function}})"
+    own = _own(f"{domain}{node.op_type}")
     hint = f"{near} Or {own}" if near else own
     return Unconvertible("there is no converter for this operator", hint)
 

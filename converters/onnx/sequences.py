@@ -90,7 +90,8 @@ def _of_stacked(
             shape = list(stacked.shape[1:])
             shape[axis] = shape[axis] * stacked.shape[0]
             return builder.reshape(builder.transpose(stacked, order), shape), False
-    raise Unconvertible("how many items the sequence has only a run tells")
+    hint = "stack the sequence (ConcatFromSequence with new_axis=1), or split into a fixed number"
+    raise Unconvertible("how many items the sequence has only a run tells", hint)
 
 
 def _of_items(
@@ -139,7 +140,8 @@ def _place(tensor: Tensor | None, length: int) -> int:
         )
     place = int(tensor.value.reshape(()))
     if not -length <= place < length:
-        raise Unconvertible(f"the sequence has {length} items, and it means {place}")
+        hint = f"use a position from {-length} to {length - 1}" if length else "insert one first"
+        raise Unconvertible(f"the sequence has {length} items, and it means {place}", hint)
     return place % length
 
 

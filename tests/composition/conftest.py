@@ -47,6 +47,7 @@ def undefined(value: Callable[..., Value]) -> Callable[..., None]:
         (diagnostic,) = caught.value.diagnostics
         assert words in diagnostic.message
         assert diagnostic.span is not None
+        assert diagnostic.hint
 
     return run
 
@@ -63,14 +64,14 @@ def composed() -> Callable[..., Graph]:
 
 @pytest.fixture(scope="session")
 def refused(composed: Callable[..., Graph]) -> Callable[..., NnefError]:
-    """Check that a text is refused with these words, at a place in a text; gives the error."""
+    """Check that a text is refused with these words and a hint, at a place; gives the error."""
 
     def run(text: str, *words: str, **options: Any) -> NnefError:
         with pytest.raises(NnefError) as caught:
             composed(text, **options)
         for word in words:
             assert word in str(caught.value)
-        assert all(diagnostic.line is not None for diagnostic in caught.value.diagnostics)
+        assert all(each.line is not None and each.hint for each in caught.value.diagnostics)
         return caught.value
 
     return run

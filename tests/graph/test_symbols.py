@@ -130,6 +130,7 @@ def test_a_check_is_data_that_need_no_tvm() -> None:
         "condition": ["lt", 2, "n"],
         "message": ["n is ", {"extent": "n"}, ", which is too small"],
         "place": "main.sknd:2:3",
+        "hint": "",
     }
     assert symbols(MORE) == {"n"}
     assert complaint(data, {"n": 3}) is None

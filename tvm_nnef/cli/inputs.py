@@ -67,7 +67,7 @@ def _by_name(
             hint = did_you_mean(name, names) or expected
             raise error(f"the graph has no input '{name}'", hint=hint, file=file)
         if name in named:
-            raise error(f"input '{name}' is given twice", file=file)
+            raise error(f"input '{name}' is given twice", file=file, hint=expected)
         if name is not None:
             named[name] = file
     rest = [name for name in names if name not in named]
@@ -81,7 +81,7 @@ def _by_name(
 def _read_npz(file: str, wanted: Sequence[tuple[str, Tensor]]) -> dict[str, Any]:
     """The arrays of a ``.npz`` file, which has one for each input and no other."""
     if not _exists(file):
-        raise error("no such file, given for the inputs", file=file)
+        raise error("no such file, given for the inputs", file=file, hint=_NPZ_HINT)
     names = [name for name, _ in wanted]
     try:
         with np.load(file, allow_pickle=False) as archive:

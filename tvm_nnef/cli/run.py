@@ -31,7 +31,10 @@ def run(options: argparse.Namespace) -> int:
     inputs = read_inputs(model, graph, options.input, options.seed)
     if len(options.output) > len(flat_tensors(graph.outputs)):
         outputs = plural(len(flat_tensors(graph.outputs)), "output")
-        raise error(f"the graph has {outputs}, but {len(options.output)} files are to be written")
+        listed = ", ".join(name for name, _ in flat_tensors(graph.outputs))
+        hint = f"give --output at most once for each of {listed}"
+        message = f"the graph has {outputs}, but {len(options.output)} files are to be written"
+        raise error(message, hint=hint)
     if options.route == "reference":
         check_variables(model, graph)
         results = evaluate(graph, *inputs, variables=model.variables)

@@ -57,7 +57,10 @@ class Row:
     @property
     def line(self) -> int | None:
         """The line of the invocation, from 1."""
-        return Diagnostic("", self._trace[-1]).line if self._trace else None
+        if not self._trace:
+            return None
+        span = self._trace[-1]
+        return span.source.position(span.start)[0]
 
     @property
     def _trace(self) -> tuple[Span, ...]:

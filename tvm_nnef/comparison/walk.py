@@ -21,7 +21,7 @@ from tvm_nnef.comparison.differences import Array, difference
 from tvm_nnef.comparison.program import given, program_rows
 from tvm_nnef.comparison.ranges import widths_of_ranges
 from tvm_nnef.comparison.report import Report, Row
-from tvm_nnef.comparison.routes import COMPILED, RECORDED, Arrays, Runner, Setting, runner
+from tvm_nnef.comparison.routes import COMPILED, RECORDED, ROUTES, Arrays, Runner, Setting, runner
 from tvm_nnef.comparison.source import Origin, SourceModel
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.graph.checks import check_known
@@ -139,7 +139,8 @@ def compare_routes(
     model fails.
     """
     if len(routes) != 2:
-        raise error(f"two routes are compared, but {len(routes)} are given")
+        hint = f"give two of {', '.join(ROUTES)}"
+        raise error(f"two routes are compared, but {len(routes)} are given", hint=hint)
     first, second = routes
     runners = (runner(first, setting), runner(second, setting))
     pending = list(graph.checks)

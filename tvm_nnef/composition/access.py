@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.values import Item, Undefined, Value, describe, is_scalar, scalar, type_of
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
@@ -26,13 +27,16 @@ def load(target: Value, indices: tuple[Value, ...] | None, span: Span) -> Value:
     return tuple(_load(target, row, span) for row in rows)
 
 
+_ROWS = "make them equally long, or expand a pack with '..' to index one dimension by each item"
+
+
 def index_rows(indices: tuple[Value, ...], span: Span) -> list[tuple[Value, ...]] | None:
     """The indices of each element, where some are packs without being expanded; None without."""
     lengths = {len(index) for index in indices if isinstance(index, tuple)}
     if not lengths:
         return None
     if len(lengths) > 1:
-        raise error(f"indices are packs of different lengths: {sorted(lengths)}", span)
+        raise error(f"indices are packs of different lengths: {sorted(lengths)}", span, hint=_ROWS)
     return [
         tuple(index[i] if isinstance(index, tuple) else index for index in indices)
         for i in range(lengths.pop())
@@ -54,7 +58,7 @@ def tensor_subscripts(
     if len(indices) != target.rank:
         count = f"{len(indices)} {'index' if len(indices) == 1 else 'indices'}"
         message = f"'{target.short_name}' of rank {target.rank} is accessed with {count}"
-        raise error(message, span)
+        raise error(message, span, hint=value_hints.access(target))
     return tuple(_subscript(index, span) for index in indices)
 
 
@@ -65,7 +69,8 @@ def _subscript(index: Value, span: Span) -> formula.Subscript:
         hint = "expand it with '..'"
         raise error("a pack stands where one index is expected", span, hint=hint)
     if index is None or type_of(index) != "int" or isinstance(index, Tensor):
-        raise error(f"an index must be of type int, found {describe(index)}", span)
+        message = f"an index must be of type int, found {describe(index)}"
+        raise error(message, span, hint=value_hints.index(index))
     return formula.Subscript(index if is_scalar(index) else scalar(index))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.semantics.affine import affine
 from tvm_nnef.semantics.names import used_names
@@ -33,5 +34,5 @@ def deduce(
     exact = dimensions.equal(dimensions.mul(unknown, form.factor), difference)
     if dimensions.is_static(unknown) and (unknown < 0 or not exact):
         message = f"{what} is {value}, which is not '{node.span.text}' for any '{form.symbol}'"
-        raise error(message, place)
+        raise error(message, place, hint=value_hints.fitting(value, form.factor, form.offset))
     return form.symbol, unknown

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tvm_nnef.composition import reals
 from tvm_nnef.composition.budget import MAX_TERMS
@@ -27,6 +27,8 @@ from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.formula import BinaryFunction, Scalar, ScalarType
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.semantics import hints
+from tvm_nnef.semantics.types import BUILTINS, OPERANDS
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition
 
@@ -64,7 +66,7 @@ def elementwise(apply: Callable[..., Item | None], span: Span, *values: Value) -
         return apply(*values)
     if len(lengths) > 1:
         sizes = " and ".join(str(len(v)) for v in values if isinstance(v, tuple))
-        raise error(f"packs of different lengths: {sizes}", span)
+        raise error(f"packs of different lengths: {sizes}", span, hint=hints.LENGTHS)
     rows = ([v[i] if isinstance(v, tuple) else v for v in values] for i in range(lengths.pop()))
     items = [apply(*row) for row in rows]
     return None if any(item is None for item in items) else tuple(items)
@@ -114,14 +116,16 @@ def _binary(symbol: str, left: Item, right: Item, span: Span, dialect: str) -> I
     types = {type_of(left), type_of(right)}
     if len(types) > 1:
         found = f"{describe(left)} and {describe(right)}"
-        raise error(f"operator '{symbol}' needs operands of the same type, found {found}", span)
+        message = f"operator '{symbol}' needs operands of the same type, found {found}"
+        raise error(message, span, hint=hints.one_type(types))
     if symbol == "=>":
         return _apply("or", unary("!", left, span), right, span)
     if symbol == "is" and dimensions.is_symbolic(left) | dimensions.is_symbolic(right):
         return _identical(left, right)
     function = binary_function(symbol, types.pop(), dialect)
     if function is None:
-        raise error(f"operator '{symbol}' does not apply to {describe(left)}", span)
+        message = f"operator '{symbol}' does not apply to {describe(left)}"
+        raise error(message, span, hint=_takes(OPERANDS[symbol]))
     return _apply(function, left, right, span)
 
 
@@ -162,6 +166,10 @@ def _widened(item: Item, type: ScalarType) -> Item:
     return formula.Cast(type, scalar(item))
 
 
+def _takes(types: Iterable[str]) -> str:
+    return f"it takes values of type {' or '.join(sorted(types))}"
+
+
 _TENSOR_HINT = "invoke an operator, such as math.add"
 _GUARD_HINT = "put the arithmetic inside the bars: |i + 1|"
 
@@ -184,25 +192,31 @@ def binary_function(symbol: str, type: str, dialect: str) -> BinaryFunction | No
 def _apply(function: BinaryFunction, left: Item, right: Item, span: Span) -> Item:
     if is_scalar(left) or is_scalar(right):
         if function in _INTEGER_DIVISIONS and right == 0:
-            return Undefined("division by zero", span)
+            return Undefined("division by zero", span, _ZERO)
         return _simplified(function, scalar(left), scalar(right))
     try:
         return limited(_known(function, left, right), span)
     except ZeroDivisionError:
-        return Undefined("division by zero", span)
+        return Undefined("division by zero", span, _ZERO)
     except ValueError as problem:
-        return Undefined(f"no value: {problem}", span)
+        hint = "test the operands first, as in 'a >= 0 ? a ** b : 0'"
+        return Undefined(f"no value: {problem}", span, hint)
+
+
+_ZERO = "test the divisor first, as in 'd == 0 ? 0 : n / d'"
 
 
 def limited(item: Item, span: Span) -> Item:
     """An item; undefined if it does not fit into 64 bits, or is a giant text or expression."""
     if isinstance(item, int) and not -(1 << 63) <= item < 1 << 63:
-        return Undefined("the integer does not fit into 64 bits", span)
+        hint = "compute with smaller numbers, or with reals, as in 'real(n)'"
+        return Undefined("the integer does not fit into 64 bits", span, hint)
     if isinstance(item, str) and len(item) > MAX_TEXT:
-        return Undefined(f"a text of more than {MAX_TEXT} characters", span)
+        hint = "show fewer values, or a part of the pack, as in 'a[0:10]'"
+        return Undefined(f"a text of more than {MAX_TEXT} characters", span, hint)
     if dimensions.is_symbolic(item) and trees.size(item, MAX_TERMS) == MAX_TERMS:
         message = f"an expression of dynamic dimensions with {MAX_TERMS} terms or more"
-        return Undefined(message, span)
+        return Undefined(message, span, "fix some of them, with --shape or input_shapes")
     return item
 
 
@@ -270,7 +284,8 @@ def unary(symbol: str, value: Value, span: Span) -> Value:
         kind = type_of(item)
         wanted = ("bool",) if symbol == "!" else ("int", "real")
         if isinstance(item, Tensor | formula.Subscript) or kind not in wanted:
-            raise error(f"operator '{symbol}' does not apply to {describe(item)}", span)
+            message = f"operator '{symbol}' does not apply to {describe(item)}"
+            raise error(message, span, hint=_takes(wanted))
         if is_scalar(item):
             if symbol == "+":
                 return item
@@ -296,7 +311,8 @@ def builtin(name: str, value: Value, span: Span) -> Value:
             return reals.function(name, item)
         if type_of(item) == "int" and not isinstance(item, Tensor) and name in _INTEGER_BUILTINS:
             return _INTEGER_BUILTINS[name](item)
-        raise error(f"function '{name}' does not apply to {describe(item)}", span)
+        message = f"function '{name}' does not apply to {describe(item)}"
+        raise error(message, span, hint=_takes(BUILTINS[name]))
 
     return elementwise(strict(apply), span, value)
 
@@ -315,7 +331,8 @@ def cast(type: str, value: Value, span: Span) -> Value:
         if kind == type:
             return item
         if "str" in (kind, type) or isinstance(item, Tensor | formula.Subscript):
-            raise error(f"cannot cast {describe(item)} to {type}", span)
+            message = f"cannot cast {describe(item)} to {type}"
+            raise error(message, span, hint=_cast_hint(item, type))
         if is_scalar(item):
             return formula.Cast(type, item)  # type: ignore[arg-type]
         if isinstance(item, float) and type == "int":
@@ -338,9 +355,19 @@ def _symbolic_cast(type: str, item: Item) -> Item:
     return formula.Cast("real", scalar(item))
 
 
+def _cast_hint(item: Item, type: str) -> str:
+    match item:
+        case Tensor():
+            return f"invoke layout.cast<{type}>, or read an element: '{item.short_name}[i,]'"
+        case formula.Subscript():
+            return f"put the cast inside the bars: |{type}(i)|"
+    return "int, real and bool are cast; a string is formatted, as in '{n}' between quotes"
+
+
 def _to_int(value: float, span: Span) -> Item:
     if math.isnan(value):
-        return Undefined("NaN has no integer value", span)
+        hint = "test it first: 'r == r' is false for NaN"
+        return Undefined("NaN has no integer value", span, hint)
     return formula.Constant("int", value) if math.isinf(value) else limited(int(value), span)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.affine import deduce, unknown_names
 from tvm_nnef.composition.checks import run_helpers
 from tvm_nnef.composition.evaluate import known
@@ -87,7 +88,9 @@ def _bind_types(definition: CheckedDefinition, call: Invocation, env: Environmen
         if wanted != found and not (attribute and (found, wanted) == ("int", "real")):
             message = f"'{parameter.name.name}' must be of type {wanted}, found {found}"
             note = Note(f"'{parameter.name.name}' is declared here", parameter.span)
-            hint = None if attribute else _type_hint(found, wanted)
+            value = call.attributes.get(parameter.name.name) if attribute else None
+            first = value[0] if isinstance(value, tuple) else value
+            hint = value_hints.of_type(first, wanted) if attribute else _type_hint(found, wanted)
             raise error(message, call.place, hint=hint, notes=(note,))
     for name, dtype in generics.items():
         if name not in types and dtype.default is not None:
@@ -101,7 +104,8 @@ def _bind_types(definition: CheckedDefinition, call: Invocation, env: Environmen
         allowed = _ALLOWED[dtype.base.name]
         if types[name] not in allowed:
             message = f"type '{name}' must be one of {', '.join(allowed)}, found {types[name]}"
-            raise error(message, call.place)
+            hint = f"convert it, or write '{name}: type;' in '@dtype' to allow every type"
+            raise error(message, call.place, hint=hint)
 
 
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
@@ -116,12 +120,10 @@ def _operand_type(operand: Operand) -> str | None:
     return found[0].type if found else None
 
 
-def _type_hint(found: str, wanted: str) -> str | None:
+def _type_hint(found: str, wanted: str) -> str:
     if (found, wanted) == ("int", "real"):
         return "write the number with a decimal point, or convert it with layout.cast<real>"
-    if wanted in ("real", "int", "bool"):
-        return f"convert it with layout.cast<{wanted}>"
-    return None
+    return f"convert it with layout.cast<{wanted}>"
 
 
 # Attributes (section 2.5).
@@ -150,13 +152,14 @@ def check_attribute(
     note = Note(f"'{name}' is declared here", parameter.span)
     if isinstance(value, tuple) and parameter.type.pack is None:
         message = f"attribute '{name}' takes a single value, found {describe(value)}"
-        raise error(message, place, notes=(note,))
+        hint = f"give one of them, or declare it as a pack: '{name}: {parameter.type.name.name}..'"
+        raise error(message, place, hint=hint, notes=(note,))
     wanted = env.types.get(parameter.type.name.name, parameter.type.name.name)
     for item in value if isinstance(value, tuple) else (value,):
         found = wanted if item is None else type_of(item)
         if isinstance(item, Tensor) or (found != wanted and (found, wanted) != ("int", "real")):
             message = f"attribute '{name}' must be of type {wanted}, found {describe(item)}"
-            raise error(message, place, notes=(note,))
+            raise error(message, place, hint=value_hints.of_type(item, wanted), notes=(note,))
 
 
 def _coerced(value: Value, parameter: nodes.Parameter, env: Environment) -> Value:
@@ -236,7 +239,8 @@ def _try_attribute(parameter: nodes.Parameter, call: Invocation, env: Environmen
     if env.names.setdefault(name, value) != value:
         # A shape that uses the attribute's name was bound before.
         found = f"{show(value)} and {show(env.names[name])}"
-        raise error(f"attribute '{name}' has two values: {found}", call.place)
+        hint = f"the shapes of the inputs give {show(env.names[name])}: write that"
+        raise error(f"attribute '{name}' has two values: {found}", call.place, hint=hint)
     _bind_length(parameter, value, call, env)
     return True
 
@@ -266,7 +270,8 @@ def _bind_length(
     if length is not None and length != len(value):
         message = f"attribute '{name}' must have {length} items, found {len(value)}"
         note = Note(f"its length is '{pack.length.span.text}'", parameter.span)
-        raise error(message, call.place, notes=(note,))
+        hint = f"give {length} items, or a single value for all"
+        raise error(message, call.place, hint=hint, notes=(note,))
 
 
 def _unbound(parameter: nodes.Parameter, call: Invocation, env: Environment) -> NnefError:
@@ -285,7 +290,8 @@ def _unbound(parameter: nodes.Parameter, call: Invocation, env: Environment) -> 
 def _bind_inputs(
     definition: CheckedDefinition, call: Invocation, env: Environment, constant: MakeConstant
 ) -> tuple[Operand, ...]:
-    binder = ShapeBinder(env, call.place)
+    names = frozenset(parameter.name.name for parameter in definition.attributes)
+    binder = ShapeBinder(env, call.place, names, definition.is_graph)
     operands = list(call.operands)
     omitted: list[int] = []
     for index in definition.binding_order:
@@ -295,7 +301,9 @@ def _bind_inputs(
                 message = (
                     f"input '{parameter.name.name}' of '{definition.qualified_name}' is missing"
                 )
-                raise error(message, call.place)
+                listed = ", ".join(each.name.name for each in definition.inputs)
+                hint = f"give it as argument {index + 1}; the inputs are {listed}"
+                raise error(message, call.place, hint=hint)
             omitted.append(index)
             continue
         if isinstance(operand, Tensor) and operand in env.symbols.stacked and parameter.type.pack:
@@ -306,7 +314,8 @@ def _bind_inputs(
             kind = "a pack of tensors" if parameter.type.pack else "a single tensor"
             found = "a pack" if packed else "a single tensor"
             message = f"input '{parameter.name.name}' takes {kind}, found {found}"
-            raise error(message, call.place, hint=None if packed else "write it as a list: [x]")
+            hint = "take an item of it, as in 'xs[0]'" if packed else "write it as a list: [x]"
+            raise error(message, call.place, hint=hint)
         binder.bind(parameter, [tensor.shape for tensor in tensors(operand)])
     for index in omitted:
         parameter = definition.inputs[index]

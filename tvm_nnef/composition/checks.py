@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.evaluate import evaluate, format_text, known, text_parts
 from tvm_nnef.composition.targets import decompose, target_names
 from tvm_nnef.composition.values import (
@@ -15,11 +16,12 @@ from tvm_nnef.composition.values import (
     describe,
     is_known,
     is_scalar,
+    show,
     shown,
     type_of,
 )
 from tvm_nnef.diagnostics import NnefError, Note, Span, error
-from tvm_nnef.graph.nodes import Attribute
+from tvm_nnef.graph.nodes import Attribute, Tensor
 from tvm_nnef.semantics.names import used_names
 from tvm_nnef.semantics.program import CheckedDefinition
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -115,17 +117,44 @@ def _judge(
     if all(item is True or item is None for item in items):
         return
     if any(type_of(item) != "bool" for item in items if item is not None):
-        found = describe(value)
-        raise error(f"an assertion must be of type bool, found {found}", check.condition.span)
-    message = _message(check, env)
+        problem = f"an assertion must be of type bool, found {describe(value)}"
+        raise error(problem, check.condition.span, hint=value_hints.condition(value))
+    message, hint = _message(check, env), _hint(check, env)
     if place == definition.node.name.span:
         place = check.condition.span
     notes = (Note(f"asserted by '{definition.qualified_name}'", check.condition.span),)
     for item in items:
         if is_scalar(item):
-            raise error("an assertion on reals that only a run tells", check.condition.span)
+            raise error(_ON_REALS, check.condition.span, hint=_WITHOUT_REALS)
         if item is not None:
-            env.symbols.require(item, message, place, notes)
+            env.symbols.require(item, message, place, notes, hint=hint)
+
+
+_ON_REALS = "an assertion on reals that only a run tells"
+_WITHOUT_REALS = "compare integers, such as dimensions, without 'real(...)'"
+_MAX_SHOWN = 100
+"""The longest condition or value that a hint shows, in characters."""
+
+
+def _hint(check: nodes.Assertion, env: Environment) -> str:
+    """What an assertion needs, and the values in it that its message does not show."""
+    told = {detail.value.span.text for detail in check.details}
+    names = dict.fromkeys(identifier.name for identifier in used_names(check.condition))
+    values = {name: env.names.get(name) for name in names if name not in told}
+    texts = [
+        f"{name}.shape = {show(value.shape)}"
+        if isinstance(value, Tensor)
+        else f"{name} = {show(value)}"
+        for name, value in values.items()
+        if isinstance(value, Tensor) or _is_attribute(value)
+    ]
+    where = ", ".join(text for text in texts if len(text) <= _MAX_SHOWN)
+    condition = " ".join(check.condition.span.text.split())
+    if check.message and len(condition) <= _MAX_SHOWN:
+        return f"it needs '{condition}'" + (f", where {where}" if where else "")
+    if where:
+        return f"change one of {where}"
+    return f"change {' or '.join(names)}" if names else "correct the condition"
 
 
 def _message(check: nodes.Assertion, env: Environment) -> list[str | Dimension]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tvm_nnef.composition import declarations
+from tvm_nnef.composition import declarations, value_hints
 from tvm_nnef.composition.binding import Invocation, bind
 from tvm_nnef.composition.budget import OPERATION, TENSOR, Budget
 from tvm_nnef.composition.checks import check_outputs, helper_values
@@ -116,7 +116,8 @@ class Composer:
         targets = component.targets
         if len(targets) > len(values):
             message = f"{len(values)} results are assigned to {len(targets)} names"
-            raise error(message, component.span)
+            hint = f"write {len(values)} of the names on the left"
+            raise error(message, component.span, hint=hint)
         # Trailing results may be left out, as trailing arguments may.
         for target, value in zip(targets, values, strict=False):
             operand = self.as_tensors(value, frame, target.span, plain_name(target))
@@ -145,7 +146,8 @@ class Composer:
 
     def _literal(self, value: Value, frame: Frame, span: Span, name: str | None = None) -> Tensor:
         if not (is_known(value) or is_scalar(value)) or isinstance(value, str):
-            raise error(f"expected a tensor, found {describe(value)}", span)
+            message = f"expected a tensor, found {describe(value)}"
+            raise error(message, span, hint=value_hints.tensor(value))
         return self.constant(frame, name or ".L1", value, type_of(value), (), span)
 
     def constant(
@@ -228,7 +230,9 @@ class Composer:
                 f"'{definition.qualified_name}' takes {len(definition.inputs)} inputs, "
                 f"found {len(arguments)}"
             )
-            raise error(message, call.span)
+            names = ", ".join(each.name.name for each in definition.inputs) or "none"
+            hint = f"the inputs are {names}; attributes go in braces"
+            raise error(message, call.span, hint=hint)
         operands: list[Operand] = [
             None
             if isinstance(argument, nodes.Omitted)
@@ -359,7 +363,8 @@ class Composer:
         for parameter in definition.outputs:
             name = parameter.name.name
             if name not in frame.env.names:
-                raise error(f"output '{name}' is never assigned", parameter.span)
+                hint = f"assign it in '@compose', as in '{name} = ...;'"
+                raise error(f"output '{name}' is never assigned", parameter.span, hint=hint)
             operand = as_operand(frame.env.names[name], parameter.span)
             if operand is not None or not parameter.type.optional:
                 assigned = assignment_of(name, definition.components) or place

@@ -10,16 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from tvm_nnef.composition import declarations
+from tvm_nnef.composition import declarations, value_hints
 from tvm_nnef.composition.budget import OPERATION
 from tvm_nnef.composition.dynamic import declared_shape
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
-from tvm_nnef.composition.subgraphs import Plan, branch_on, check_single, run_loop, same_kinds
+from tvm_nnef.composition.subgraphs import (
+    Plan,
+    branch_on,
+    carried_first,
+    check_single,
+    run_loop,
+    same_kinds,
+)
 from tvm_nnef.composition.values import Value, describe, is_tensors, scalar, type_of
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.semantics import hints
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension, is_condition, is_symbolic
 from tvm_nnef.syntax import nodes
@@ -44,7 +52,7 @@ def branch(
             return branch_on(composer, condition, bodies, frame, targets, arm.condition.span)
         if condition is not None and not isinstance(condition, bool):
             message = f"a condition must be of type bool, found {describe(condition)}"
-            raise error(message, arm.condition.span)
+            raise error(message, arm.condition.span, hint=value_hints.condition(condition))
         if condition:
             return composer.value(arm.consequent, frame, targets)
     return composer.value(node.alternative, frame, targets)
@@ -97,7 +105,8 @@ def _not_plain(node: nodes.Loop) -> NnefError:
         hint = "write 'do' in place of 'unroll'"
         return error("only a loop of known length can be unrolled", node.span, hint=hint)
     message = "a loop whose length data decide scans packs of tensors of one shape"
-    return error(message, node.span)
+    hint = "bring the items to one shape, as by layout.pad, or give the loop a fixed count"
+    return error(message, node.span, hint=hint)
 
 
 def _unrolled(
@@ -126,7 +135,7 @@ def _unrolled(
         values = composer.value(node.body, inner, ())
         if len(values) < len(carried):
             message = f"the loop body gives {len(values)} results, {len(carried)} are carried"
-            raise error(message, node.body.span)
+            raise error(message, node.body.span, hint=carried_first(carried))
         carried = dict(zip(carried, values, strict=False))
         outputs.append(values[len(carried) :])
     if len(frame.variables) > own_variables and not node.unroll:
@@ -142,7 +151,8 @@ def _scanned(scan: nodes.Scan, frame: Frame) -> Scanned:
     if isinstance(value, Tensor) and value in frame.env.symbols.stacked:
         return value
     if not isinstance(value, tuple):
-        raise error(f"a loop scans packs, found {describe(value)}", scan.value.span)
+        message = f"a loop scans packs, found {describe(value)}"
+        raise error(message, scan.value.span, hint=value_hints.pack(value))
     return value
 
 
@@ -154,7 +164,7 @@ def _common_length(
     for other in lengths[1:]:
         message = ["scanned packs of different lengths [", lengths[0], ", ", other, "]"]
         same = dimensions.compare("eq", lengths[0], other)
-        frame.env.symbols.require(same, message, node.span)
+        frame.env.symbols.require(same, message, node.span, hint=hints.LENGTHS)
     return lengths[0] if lengths else None
 
 
@@ -172,7 +182,8 @@ def _limit(
     if isinstance(limit, int):
         message = [f"{limit} iterations over packs of length ", length]
         within = dimensions.compare("le", limit, length)
-        frame.env.symbols.require(within, message, node.span)
+        hint = f"scan packs of {limit} items or more, or write a smaller count"
+        frame.env.symbols.require(within, message, node.span, hint=hint)
         return limit
     return composer.as_tensors(length, frame, node.span)  # type: ignore[return-value]
 
@@ -183,7 +194,8 @@ def _count(
     """The number of steps as far as the count and the ``length`` of the packs tell it."""
     if node.iteration is None or node.iteration.count is None:
         if length is None and node.condition is None:
-            raise error("the loop has neither a count nor a condition", node.span)
+            message = "the loop has neither a count nor a condition"
+            raise error(message, node.span, hint=hints.LOOP)
         return None if is_symbolic(length) else length
     span = node.iteration.count.span
     value = known(node.iteration.count, frame.env)
@@ -198,7 +210,8 @@ def _count(
         return composer.as_tensors(value, frame, span)  # type: ignore[return-value]
     number = count(value, "an iteration count", span)
     if isinstance(length, int) and number > length:
-        raise error(f"{number} iterations over packs of length {length}", span)
+        hint = f"write a count of at most {length}, or scan longer packs"
+        raise error(f"{number} iterations over packs of length {length}", span, hint=hint)
     return number
 
 
@@ -210,7 +223,9 @@ def _carried(composer: Invoker, item: nodes.Carried, frame: Frame) -> Value:
         declarations.check_target(target, operand, frame.env)
         return operand
     if isinstance(value, tuple) or value is None:
-        raise error(f"a carried tensor starts from a number, found {describe(value)}", item.span)
+        hint = f"start from a tensor, or from one number, as in '{item.name.name}: real[3] = 0.0'"
+        message = f"a carried tensor starts from a number, found {describe(value)}"
+        raise error(message, item.span, hint=hint)
     shape = declared_shape(item.shape, frame.env, item.name.name)
     constant = composer.constant(frame, item.name.name, value, type_of(value), shape, item.span)
     target = nodes.NameTarget(item.name, item.type, item.shape, span=item.span)

@@ -131,10 +131,14 @@ def _counting(formula: Formula, count: Tensor) -> Formula:
 def _check_shape(buffer: Operand, shape: list[Shape] | Shape, length: Value, frame: Frame) -> None:
     """Raises NnefError unless the dimensions that data decide are the counted one."""
     if not isinstance(buffer, Tensor) or isinstance(shape, list):
-        raise error("an extent that is counted belongs to single tensors", frame.trace[-1])
+        hint = "declare the result without '..'"
+        message = "an extent that is counted belongs to single tensors"
+        raise error(message, frame.trace[-1], hint=hint)
     for extent, room in zip(shape, buffer.shape, strict=True):
         if extent is not length and not dimensions.equal(extent, room):
-            raise error("an extent that data decide is not the one that is counted", buffer.span)
+            hint = "give the outputs one data-dependent dimension, under the same name"
+            message = "an extent that data decide is not the one that is counted"
+            raise error(message, buffer.span, hint=hint)
 
 
 def _front(

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.budget import TENSOR
 from tvm_nnef.composition.dynamic import declared_shape, require_within
 from tvm_nnef.composition.evaluate import known
@@ -35,7 +36,8 @@ def concrete_type(parameter: nodes.Parameter, env: Environment) -> ScalarType:
     name = parameter.type.name.name
     found = env.types.get(name, name)
     if found not in _SCALAR_TYPES:
-        raise error(f"a tensor cannot be of type {found}", parameter.type.span)
+        hint = "a tensor holds real, int or bool; a string can only be an attribute"
+        raise error(f"a tensor cannot be of type {found}", parameter.type.span, hint=hint)
     return _SCALAR_TYPES[found]
 
 
@@ -46,7 +48,7 @@ def _static(shape: Shape, what: str, span: Span) -> Shape:
     """The shape itself. Raises NnefError where only a run tells it."""
     if not all(map(dimensions.is_static, shape)):
         message = f"the shape of a {what} must be known before a run, found {show(shape)}"
-        raise error(message, span)
+        raise error(message, span, hint=value_hints.sized(shape))
     return shape
 
 
@@ -56,7 +58,9 @@ def item_shapes(parameter: nodes.Parameter, env: Environment) -> list[Shape] | S
     if pack is None:
         return declared_shape(parameter.type.shape or (), env, parameter.name.name)
     if pack.length is None:
-        raise error(f"the length of the pack '{parameter.name.name}' is missing", parameter.span)
+        hint = "write it behind the dots, as in '..(n)'"
+        message = f"the length of the pack '{parameter.name.name}' is missing"
+        raise error(message, parameter.span, hint=hint)
     length = count(known(pack.length, env), "a pack length", pack.length.span)
     env.budget.spend("tensors", TENSOR * length, parameter.span)
     declared, name = parameter.type.shape or (), parameter.name.name
@@ -81,7 +85,8 @@ def constants(parameter: nodes.Parameter, env: Environment, name: Callable[[str]
             message = (
                 f"a pack of {len(shapes)} constants takes as many values, found {describe(values)}"
             )
-            raise error(message, parameter.default.span)
+            hint = f"write a list of {len(shapes)} values"
+            raise error(message, parameter.default.span, hint=hint)
         return tuple(
             Tensor(
                 name(f"{base}:{i + 1}"),
@@ -109,7 +114,8 @@ def _constant_value(
     volume = dimensions.product(shape)
     if len(value) != volume:
         message = f"{len(value)} values for a constant of {show(volume)} elements"
-        raise error(message, parameter.default.span)
+        hint = f"write {show(volume)} values, or a single one for all"
+        raise error(message, parameter.default.span, hint=hint)
     return tuple(_number(item, type_, parameter) for item in value)
 
 
@@ -127,10 +133,12 @@ def _elements(
     if tuple(len(each) for each in ranges) != shape:
         found = show(tuple(len(each) for each in ranges))
         message = f"the bounds {found} of the index symbols differ from the shape {show(shape)}"
-        raise error(message, parameter.span)
+        raise error(message, parameter.span, hint=f"write bounds that give {show(shape)}")
     volume = dimensions.product(shape)
     if not isinstance(volume, int) or volume > MAX_CONSTANT:
-        raise error(f"a constant of more than {MAX_CONSTANT} elements", parameter.span)
+        hint = "make it a '@variable', whose values are in a '.dat' file"
+        message = f"a constant of more than {MAX_CONSTANT} elements"
+        raise error(message, parameter.span, hint=hint)
     assert parameter.default is not None
     for position in itertools.product(*ranges):
         symbols = env.extended(_symbols(names, position))
@@ -152,7 +160,8 @@ def _number(value: Value, type_: ScalarType, parameter: nodes.Parameter) -> bool
         if type(value) is int and type_ == "real":
             hint = "write it with a decimal point"
             raise error(f"a constant of type real cannot be {show(value)}", span, hint=hint)
-        raise error(f"a constant of type {type_} cannot be {describe(value)}", span)
+        message = f"a constant of type {type_} cannot be {describe(value)}"
+        raise error(message, span, hint=value_hints.of_type(value, type_))
     return value
 
 
@@ -231,7 +240,8 @@ def _bind_length(name: str, pack: nodes.Pack, length: Dimension, env: Environmen
                 wanted = count(wanted, "a pack length", declared.span)
             message = [f"'{name}' is a pack of ", length, " tensors, declared as "]
             message += shown(wanted, quote=True)
-            env.symbols.require(dimensions.compare("eq", length, wanted), message, pack.span)
+            same = dimensions.compare("eq", length, wanted)
+            env.symbols.require(same, message, pack.span, hint=_CORRECTION)
 
 
 def _shape_agrees(
@@ -257,7 +267,7 @@ def _shape_agrees(
             if dimensions.decide(same, env.symbols.bounds) is False:
                 return False
             message = [f"'{name}' has an extent ", actual, ", declared as ", extent]
-            env.symbols.require(same, message, spec.span)
+            env.symbols.require(same, message, spec.span, hint=_CORRECTION)
     return True
 
 

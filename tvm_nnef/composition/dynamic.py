@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.affine import deduce, unknown_names
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
@@ -88,21 +89,26 @@ def _limits(extent: nodes.Extent, bound: nodes.Expression, env: Environment) -> 
         length = count(known(extent.pack.length, env), "a number of dimensions", extent.pack.span)
     if not isinstance(limit, tuple):
         if extent.pack is not None and length is None:
-            raise error("the number of these dimensions is not known", extent.span)
+            hint = "write it behind the dots, as in '~|100..(2)'"
+            raise error("the number of these dimensions is not known", extent.span, hint=hint)
         limit = (limit,) * (1 if length is None else length)
     elif extent.pack is None or length not in (None, len(limit)):
         wanted = 1 if length is None else length
-        raise error(f"{len(limit)} bounds for {wanted} dimensions", bound.span)
+        hint = f"write {wanted} of them, or a single one for all"
+        raise error(f"{len(limit)} bounds for {wanted} dimensions", bound.span, hint=hint)
     return [_largest(each, env, bound.span) for each in limit]
 
 
 def _largest(limit: Value, env: Environment, span: Span) -> int:
     """The largest value of a bound. Raises NnefError where there is none."""
     if type_of(limit) != "int" or is_scalar(limit):
-        raise error(f"a bound must be an integer, found {describe(limit)}", span)
+        message = f"a bound must be an integer, found {describe(limit)}"
+        raise error(message, span, hint=value_hints.integer(limit))
     largest = env.symbols.largest(limit)
     if not 0 <= largest <= MAX_BOUND:
-        raise error(f"a bound must be between 0 and {MAX_BOUND}, found {show(limit)}", span)
+        hint = "write the largest size that occurs in use"
+        message = f"a bound must be between 0 and {MAX_BOUND}, found {show(limit)}"
+        raise error(message, span, hint=hint)
     return largest
 
 
@@ -116,7 +122,9 @@ def _declare(
         pairs = [deduce(expression, each, env.names, "an extent", extent.span) for each in made]
         found = [pair for pair in pairs if pair is not None]
         if len(found) < len(made) or not found:
-            raise error("an extent that data decide is a symbol, or affine in one", extent.span)
+            hint = "write '~', a name such as 'n', or '2 * n + 1'"
+            message = "an extent that data decide is a symbol, or affine in one"
+            raise error(message, extent.span, hint=hint)
         name, values = found[0][0], tuple(value for _, value in found)
     if extent.per_item:
         before = env.names.get(name)
@@ -131,4 +139,4 @@ def require_within(bound: nodes.Expression, part: Shape, env: Environment) -> No
     Raises NnefError where they are certainly not.
     """
     for within, message in within_bound(bound, part, env):
-        env.symbols.require(within, message, bound.span)
+        env.symbols.require(within, message, bound.span, hint=value_hints.BEYOND)

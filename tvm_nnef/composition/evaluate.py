@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tvm_nnef.composition import arithmetic, folds, indexing, selects
+from tvm_nnef.composition import arithmetic, folds, indexing, selects, value_hints
 from tvm_nnef.composition.access import load, spanned
 from tvm_nnef.composition.arithmetic import elementwise, strict
 from tvm_nnef.composition.symbols import plain
@@ -31,6 +31,7 @@ from tvm_nnef.composition.values import (
 from tvm_nnef.diagnostics import Span, did_you_mean, error
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.semantics import hints
 from tvm_nnef.semantics.expected import promoted
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -108,7 +109,8 @@ def _named(node: nodes.Expression, env: Environment) -> Value:
 
 def _lookup(name: str, span: Span, env: Environment) -> Value:
     if name not in env.names:
-        raise error(f"'{name}' is not defined", span, hint=did_you_mean(name, env.names))
+        hint = did_you_mean(name, env.names) or "declare it in '@attrib' or '@using'"
+        raise error(f"'{name}' is not defined", span, hint=hint)
     return env.names[name]
 
 
@@ -123,7 +125,9 @@ def _property(value: Value, name: str, span: Span) -> Value:
         case "size", tuple():
             return len(value)
     wanted = "a pack" if name == "size" else "a tensor that is not packed"
-    raise error(f"'.{name}' belongs to {wanted}, found {describe(value)}", span)
+    hint = "write '.shape' or '.rank'" if name == "size" else "take an item first: 'xs[0].shape'"
+    message = f"'.{name}' belongs to {wanted}, found {describe(value)}"
+    raise error(message, span, hint=hint)
 
 
 def _cast(type: str, argument: nodes.Expression | None, span: Span, env: Environment) -> Value:
@@ -142,7 +146,7 @@ def _generic_cast(node: nodes.Call, env: Environment) -> Value:
         raise error(f"'{name}' is invoked inside an expression", node.span, hint=hint)
     argument = arguments[0] if arguments else None
     if isinstance(argument, nodes.Omitted):
-        raise error("a cast needs a value", argument.span)
+        raise error("a cast needs a value", argument.span, hint=f"write one, as in '{name}(1)'")
     return _cast(name, argument, node.span, env)
 
 
@@ -220,7 +224,8 @@ def expanded(
         length = indexing.count(number, "a repetition count", count.span)
     if isinstance(value, tuple):
         if length is not None and length != len(value):
-            raise error(f"a pack of length {len(value)}, declared to be {length} long", span)
+            message = f"a pack of length {len(value)}, declared to be {length} long"
+            raise error(message, span, hint=f"write '..({len(value)})', or '..' alone")
         return value
     if length is None:
         hint = "write how often it is repeated: '..(n)'"
@@ -239,7 +244,8 @@ def _zipped(
         return None
     lengths = {len(column) for column in columns if column is not None}
     if len(lengths) > 1:
-        raise error(f"zipped packs of different lengths: {sorted(lengths)}", span)
+        message = f"zipped packs of different lengths: {sorted(lengths)}"
+        raise error(message, span, hint=hints.LENGTHS)
     return tuple(item for row in zip(*columns, strict=True) for item in row)
 
 
@@ -292,7 +298,10 @@ def _covered(item: nodes.Range, dimension: int, target: Value, env: Environment)
     """The positions of a range in a dimension of a tensor."""
     tensor = target[0] if isinstance(target, tuple) else target
     if not isinstance(tensor, Tensor) or dimension >= tensor.rank:
-        raise error("a range is beyond the dimensions of the tensor", item.span)
+        hint = "index a tensor"
+        if isinstance(tensor, Tensor):
+            hint = f"'{tensor.short_name}' has {tensor.rank} dimensions: write as many indices"
+        raise error("a range is beyond the dimensions of the tensor", item.span, hint=hint)
     extent = indexing.count(tensor.shape[dimension], "the extent under a range", item.span)
     ends = _ends((item.begin, item.end, item.stride), env)
     return None if ends is None else indexing.bounds(extent, *ends, item.span)
@@ -301,7 +310,7 @@ def _covered(item: nodes.Range, dimension: int, target: Value, env: Environment)
 def _position(node: nodes.Subscript, env: Environment, target: Value = None) -> Value:
     """The index of a pack or string; a range becomes the positions that it covers."""
     if len(node.items) != 1 or node.trailing_comma:
-        raise error("a pack or string has one index", node.span)
+        raise error("a pack or string has one index", node.span, hint=hints.ONE_INDEX)
     (item,) = node.items
     match item:
         case nodes.Range(begin, end, stride):
@@ -309,13 +318,15 @@ def _position(node: nodes.Subscript, env: Environment, target: Value = None) -> 
             if value is None:
                 return None
             if not isinstance(value, tuple | str):
-                raise error(
-                    f"only packs and strings are sliced, found {describe(value)}", node.span
-                )
+                hint = "layout.slice takes a part of a tensor; a single value has no parts"
+                message = f"only packs and strings are sliced, found {describe(value)}"
+                raise error(message, node.span, hint=hint)
             ends = _ends((begin, end, stride), env)
             return None if ends is None else indexing.bounds(len(value), *ends, item.span)
         case nodes.Expand():
-            raise error("an index that expands a pack belongs to a tensor", item.span)
+            hint = f"write '{item.item.span.text}' without '..' to take the items at all of them"
+            message = "an index that expands a pack belongs to a tensor"
+            raise error(message, item.span, hint=hint)
         case _:
             return evaluate(item, env)
 
@@ -336,7 +347,8 @@ def _ends(
 def _guard(node: nodes.Guard, env: Environment) -> Value:
     def apply(index: Item, *replacements: Item) -> Item:
         if isinstance(index, formula.Subscript) or type_of(index) != "int":
-            raise error(f"an index must be of type int, found {describe(index)}", node.span)
+            message = f"an index must be of type int, found {describe(index)}"
+            raise error(message, node.span, hint=value_hints.index(index))
         below, above = (scalar(item) for item in replacements) if replacements else (None, None)
         return formula.Subscript(scalar(index), True, below, above)
 
@@ -361,7 +373,8 @@ def _contained(item: Value, pack: Value, span: Span, env: Environment) -> Value:
     if item is None or pack is None:
         return None
     if not isinstance(pack, tuple):
-        raise error(f"'in' needs a pack on its right side, found {describe(pack)}", span)
+        message = f"'in' needs a pack on its right side, found {describe(pack)}"
+        raise error(message, span, hint=value_hints.pack(pack))
 
     atoms = frozenset(pack) if all(map(is_atom, pack)) else None
 
@@ -393,6 +406,7 @@ def _select(node: nodes.Select, env: Environment) -> Value:
             return selects.by_extents(item, yes, no, node.span)
         if is_scalar(item) and item.type == "bool":
             return None if no is None else selects.at_run_time(item, yes, no, node.span)
-        raise error(f"a condition must be of type bool, found {describe(item)}", node.span)
+        message = f"a condition must be of type bool, found {describe(item)}"
+        raise error(message, node.span, hint=value_hints.condition(item))
 
     return elementwise(apply, node.span, condition, *(evaluate(side, env) for side in sides))

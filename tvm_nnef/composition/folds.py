@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.arithmetic import COMPARISONS, binary
 from tvm_nnef.composition.values import (
     Environment,
@@ -60,7 +61,8 @@ def _items(symbol: str, value: Value, span: Span) -> tuple[Item, ...]:
     if isinstance(value, Undefined):
         raise value.raised()
     if not isinstance(value, tuple):
-        raise error(f"fold '{symbol} ..' needs a pack, found {describe(value)}", span)
+        message = f"fold '{symbol} ..' needs a pack, found {describe(value)}"
+        raise error(message, span, hint=value_hints.pack(value))
     return value
 
 

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.access import index_rows, tensor_subscripts
 from tvm_nnef.composition.evaluate import evaluate, known, subscripts
 from tvm_nnef.composition.indexing import count
@@ -58,7 +59,7 @@ def expand(
             statements += _expand_lowering(lowering, env)
             if len(statements) > MAX_STATEMENTS:
                 message = f"the formula has more than {MAX_STATEMENTS} statements"
-                raise error(message, lowering.span)
+                raise error(message, lowering.span, hint=_WITH_INDEX)
     check_indices(statements, env.symbols.bounds)
     updates = _updates(lowerings, env)
     fills: list[formula.Fill] = []
@@ -120,6 +121,9 @@ def _fill(
     return formula.Fill(tensor, formula.Constant(tensor.type, start)), None
 
 
+_WITH_INDEX = "write a loop with an index, as in 'y[i,] += x[i, k], i < n, k < m'"
+
+
 def _expand_lowering(lowering: nodes.Lowering, env: Environment) -> Iterator[formula.Statement]:
     steps, most = 0, MAX_UNROLLED if lowering.unroll else MAX_STATEMENTS
     for outer in _unrolled(lowering.unroll, env):
@@ -132,8 +136,8 @@ def _expand_lowering(lowering: nodes.Lowering, env: Environment) -> Iterator[for
         steps += max(1, math.prod(lengths))
         if steps > most:
             message = f"the formula unrolls to more than {most} statements"
-            hint = "write a loop with an index, as in 'y[i,] += x[i, k], i < n, k < m'"
-            raise error(message, lowering.span, hint=hint if lowering.unroll else None)
+            hint = _WITH_INDEX if lowering.unroll else "stack the packs by layout.stack first"
+            raise error(message, lowering.span, hint=hint)
         for step in itertools.product(*map(range, lengths)):
             symbols = zip((bound.index.name for bound in bounds), step, strict=True)
             statement = _statement(lowering, outer.extended(dict(symbols)))
@@ -213,12 +217,17 @@ def _loops(
 ) -> tuple[list[formula.Loop], Value]:
     extent = known(bound.extent, env)
     if extent is None:
-        raise error("a loop extent is null", bound.extent.span)
+        raise error("a loop extent is null", bound.extent.span, hint=value_hints.FOR_NULL)
     items = extent if isinstance(extent, tuple) else (extent,)
     for item in items:
         if type_of(item) != "int" or (isinstance(item, int) and item < 0):
             message = f"a loop extent must be a non-negative integer, found {describe(item)}"
-            raise error(message, bound.extent.span)
+            hint = (
+                "'n >> 0' is at least 0"
+                if isinstance(item, int)
+                else value_hints.integer(defined(item))
+            )
+            raise error(message, bound.extent.span, hint=hint)
     name = bound.index.name
     if not isinstance(extent, tuple):
         index = formula.Index(name)
@@ -261,7 +270,8 @@ def _condition(node: nodes.Expression | None, env: Environment) -> formula.Scala
         return value
     if is_scalar(value) and value.type == "bool":
         return value
-    raise error(f"a condition must be of type bool, found {describe(value)}", node.span)
+    message = f"a condition must be of type bool, found {describe(value)}"
+    raise error(message, node.span, hint=value_hints.condition(value))
 
 
 def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[formula.Store, ...]:
@@ -271,7 +281,8 @@ def _stores(lowering: nodes.Lowering, value: Value, env: Environment) -> tuple[f
     values = value if isinstance(value, tuple) else (value,) * len(found)
     if len(values) != len(found):
         message = f"a pack of {len(values)} values is assigned to {len(found)} elements"
-        raise error(message, lowering.value.span)
+        hint = f"assign {len(found)} values, or a single one to all"
+        raise error(message, lowering.value.span, hint=hint)
     operator: formula.StoreOperator = "=" if lowering.operator == ":=" else lowering.operator
     return tuple(
         formula.Store(
@@ -293,7 +304,7 @@ def _accessed(
     """
     found, indices = tensors(target), subscripts(node, env, target)
     if indices is None or any(index is None for index in indices):
-        raise error("an index is null", node.span)
+        raise error("an index is null", node.span, hint=value_hints.FOR_NULL)
     indices = tuple(defined(index) for index in indices)
     rows = None if isinstance(target, tuple) else index_rows(indices, node.span)
     if rows is None:
@@ -303,7 +314,7 @@ def _accessed(
 
 def _stored(tensor: Tensor, item: Item, span: Span) -> formula.Scalar:
     if not (is_known(item) or is_scalar(item)) or isinstance(item, str):
-        raise error(f"{describe(item)} cannot be stored", span)
+        raise error(f"{describe(item)} cannot be stored", span, hint=value_hints.element(item))
     # The sum of an empty pack of reals is an integer here: only its items knew their type.
     result = scalar(item, tensor.type if (tensor.type, item) == ("real", 0) else None)
     if result.type != tensor.type:

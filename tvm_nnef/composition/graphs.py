@@ -150,7 +150,11 @@ def _attribute(name: str, value: object) -> Value:
     if isinstance(value, Sequence) and all(isinstance(v, bool | int | float | str) for v in value):
         return tuple(value)
     message = f"attribute '{name}' must be a number, a truth value, a string or a list of them"
-    raise error(f"{message}, found {value!r}")
+    hint = "convert it first, as by '.tolist()'" if hasattr(value, "tolist") else _ATTRIBUTE_HINT
+    raise error(f"{message}, found {value!r}", hint=hint)
+
+
+_ATTRIBUTE_HINT = "give a value such as 2, 0.5, True, 'text' or [1, 2]"
 
 
 def _check_names(
@@ -302,8 +306,12 @@ def _given(parameter: nodes.Parameter, given: object) -> Shape:
 
 
 def _no_shape(parameter: nodes.Parameter, wanted: str, given: object) -> NnefError:
-    message = f"the shape given for input '{parameter.name.name}' must be {wanted}, found {given!r}"
-    return error(message, parameter.span)
+    name = parameter.name.name
+    message = f"the shape given for input '{name}' must be {wanted}, found {given!r}"
+    hint = f"as in input_shapes={{'{name}': (1, 3)}}, or --shape {name}=1,3"
+    if parameter.type.pack is not None:
+        hint = f"as in input_shapes={{'{name}': [(1, 3), (1, 3)]}}, a shape for each tensor"
+    return error(message, parameter.span, hint=hint)
 
 
 def _input_shape(parameter: nodes.Parameter, env: Environment, item: int | None = None) -> Shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.arithmetic import elementwise, strict
 from tvm_nnef.composition.values import (
     Item,
@@ -15,6 +16,7 @@ from tvm_nnef.composition.values import (
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.semantics import hints
 
 MAX_PACK = 1 << 20
 """The longest pack that is ever made; longer ones are a mistake or an attack."""
@@ -27,11 +29,19 @@ def index(target: Value, position: Value, span: Span) -> Value:
     if isinstance(target, str):
         return _characters(target, position, span)
     if not isinstance(target, tuple):
-        raise error(f"only packs and strings can be indexed, found {describe(target)}", span)
+        hint = (
+            "layout.slice takes a part of a tensor, layout.gather elements of it"
+            if isinstance(target, Tensor)
+            else "write it without an index"
+        )
+        message = f"only packs and strings can be indexed, found {describe(target)}"
+        raise error(message, span, hint=hint)
     if isinstance(position, tuple) and position and all(isinstance(p, bool) for p in position):
         if len(position) != len(target):
             sizes = f"{len(position)} and {len(target)}"
-            raise error(f"a mask must be as long as the pack that it masks: {sizes}", span)
+            hint = f"give one truth value for each of the {len(target)} items"
+            message = f"a mask must be as long as the pack that it masks: {sizes}"
+            raise error(message, span, hint=hint)
         return tuple(item for item, kept in zip(target, position, strict=True) if kept)
     return elementwise(strict(lambda place: _item(target, place, span)), span, position)
 
@@ -40,9 +50,11 @@ def _item(target: tuple[Item, ...], place: Item, span: Span) -> Item:
     if is_scalar(place) and place.type == "int":
         return _lookup(target, place, span)
     if not isinstance(place, int) or isinstance(place, bool):
-        raise error(f"a pack is indexed by integers, found {describe(place)}", span)
+        message = f"a pack is indexed by integers, found {describe(place)}"
+        raise error(message, span, hint=value_hints.integer(place))
     if not -len(target) <= place < len(target):
-        return Undefined(f"index {place} is outside of a pack of length {len(target)}", span)
+        message = f"index {place} is outside of a pack of length {len(target)}"
+        return Undefined(message, span, hints.index(len(target)))
     return target[place]
 
 
@@ -52,9 +64,11 @@ def _lookup(target: tuple[Item, ...], place: formula.Scalar, span: Span) -> Item
             hint = "index it by a symbol of a loop bound, or by a compile-time value"
             raise error("a pack of tensors is indexed at run time", span, hint=hint)
         if not (is_known(item) or is_scalar(item)) or isinstance(item, str):
-            raise error(f"a pack that holds {describe(item)} is indexed at run time", span)
+            hint = "index it by a symbol of a loop bound, or by a compile-time value"
+            message = f"a pack that holds {describe(item)} is indexed at run time"
+            raise error(message, span, hint=hint)
     if not target:
-        return Undefined("an empty pack has no items", span)
+        return Undefined("an empty pack has no items", span, hints.index(0))
     return formula.Lookup(tuple(scalar(item) for item in target), place)
 
 
@@ -64,7 +78,11 @@ def _characters(target: str, position: Value, span: Span) -> Value:
     for place in places:
         at = integer(place, "an index of a string", span)
         if not -len(target) <= at < len(target):
-            return Undefined(f"index {at} is outside of a string of length {len(target)}", span)
+            return Undefined(
+                f"index {at} is outside of a string of length {len(target)}",
+                span,
+                hints.index(len(target)),
+            )
         characters.append(target[at])
     return "".join(characters)
 
@@ -77,7 +95,7 @@ def bounds(length: int, begin: Value, end: Value, stride: Value, span: Span) -> 
     """
     step = 1 if stride is None else integer(stride, "a stride", span)
     if step == 0:
-        raise error("a stride must not be zero", span)
+        raise error("a stride must not be zero", span, hint=hints.STRIDE)
     first = None if begin is None else integer(begin, "a bound", span)
     last = None if end is None else integer(end, "a bound", span)
     return tuple(range(*slice(first, last, step).indices(length)))
@@ -87,7 +105,7 @@ def consecutive(begin: Value, end: Value, stride: Value, span: Span) -> tuple[in
     """``begin:end:stride`` in a list: consecutive integers, the end excluded."""
     step = 1 if stride is None else integer(stride, "a stride", span)
     if step == 0:
-        raise error("a stride must not be zero", span)
+        raise error("a stride must not be zero", span, hint=hints.STRIDE)
     first, last = integer(begin, "a bound", span), integer(end, "a bound", span)
     check_length((last - first) // step, span)
     return tuple(range(first, last, step))
@@ -102,14 +120,18 @@ def substitute(target: Value, position: Value, replacement: Value, span: Span) -
     if target is None or position is None or replacement is None:
         return None
     if not isinstance(target, tuple):
-        raise error(f"substitution needs a pack, found {describe(target)}", span)
+        message = f"substitution needs a pack, found {describe(target)}"
+        raise error(message, span, hint=hints.SUBSTITUTION)
     places = position if isinstance(position, tuple) else (position,)
     if places and all(isinstance(place, bool) for place in places):
-        raise error("substitution needs integer positions, found a mask", span)
+        masked = [place for place, chosen in enumerate(places) if chosen is True]
+        hint = f"write the positions: {masked}"
+        raise error("substitution needs integer positions, found a mask", span, hint=hint)
     if isinstance(replacement, tuple):
         if not isinstance(position, tuple) or len(replacement) != len(places):
             sizes = f"{len(places)} positions and {len(replacement)} values"
-            raise error(f"substitution with {sizes}", span)
+            hint = f"give {len(places)} values, or a single one for all"
+            raise error(f"substitution with {sizes}", span, hint=hint)
         values = replacement
     else:
         values = (replacement,) * len(places)
@@ -117,7 +139,8 @@ def substitute(target: Value, position: Value, replacement: Value, span: Span) -
     for place, value in zip(places, values, strict=True):
         at = integer(place, "a position", span)
         if not -len(items) <= at < len(items):
-            raise error(f"position {at} is outside of a pack of length {len(items)}", span)
+            message = f"position {at} is outside of a pack of length {len(items)}"
+            raise error(message, span, hint=hints.index(len(items)))
         items[at] = value
     return tuple(items)
 
@@ -128,14 +151,16 @@ def integer(value: Value, what: str, span: Span) -> int:
         raise value.raised()
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise error(f"{what} must be a compile-time integer, found {describe(value)}", span)
+    message = f"{what} must be a compile-time integer, found {describe(value)}"
+    raise error(message, span, hint=value_hints.integer(value))
 
 
 def count(value: Value, what: str, span: Span) -> int:
     """A length: an integer that is not negative, or a truth value taken as 0 or 1."""
     number = int(value) if isinstance(value, bool) else integer(value, what, span)
     if number < 0:
-        raise error(f"{what} must not be negative, found {number}", span)
+        hint = "write 0 or more; 'n >> 0' is at least 0"
+        raise error(f"{what} must not be negative, found {number}", span, hint=hint)
     check_length(number, span)
     return number
 
@@ -143,4 +168,6 @@ def count(value: Value, what: str, span: Span) -> int:
 def check_length(length: int, span: Span) -> None:
     """Raises NnefError for a pack that is too long to be meant."""
     if length > MAX_PACK:
-        raise error(f"a pack of {length} items is longer than the limit of {MAX_PACK}", span)
+        hint = "hold so many numbers in a tensor, as by layout.range or in a '@variable'"
+        message = f"a pack of {length} items is longer than the limit of {MAX_PACK}"
+        raise error(message, span, hint=hint)

@@ -41,7 +41,7 @@ def entries(definition: CheckedDefinition, scope: str, env: Environment) -> dict
         written = str(node.tensor)
         full = written if written.startswith(f"{scope}.") else f"{scope}.{written}"
         if full in found:
-            raise error(f"'{written}' is quantized twice", node.span)
+            raise error(f"'{written}' is quantized twice", node.span, hint="remove one of the two")
         found[full] = Entry(node, scope, definition.module, env)
     return found
 
@@ -67,7 +67,9 @@ def _apply(composer: Invoker, entry: Entry, tensor: Tensor, frame: Frame) -> Ten
     definition = composer.program.resolve(entry.module, call.callee)
     if len(definition.inputs) != 1 or len(definition.outputs) != 1:
         message = f"'{definition.qualified_name}' must have one input and one output to quantize"
-        raise error(message, span)
+        counts = f"{len(definition.inputs)} and {len(definition.outputs)}"
+        hint = f"it has {counts}; operators of 'quant' such as min_max_linear_quantize fit"
+        raise error(message, span, hint=hint)
     attributes = {item.name.name: known(item.value, entry.env) for item in call.attributes}
     types = {
         dtype.name.name: type_.name
@@ -81,7 +83,8 @@ def _apply(composer: Invoker, entry: Entry, tensor: Tensor, frame: Frame) -> Ten
     (result,) = composer.invoke_bound(definition, invocation, call, frame, (target,))
     if not isinstance(result, Tensor) or (result.type, result.shape) != (tensor.type, tensor.shape):
         message = f"'{definition.qualified_name}' changes the type or shape of '{short}'"
-        raise error(message, span)
+        hint = f"a quantization returns its input's type and shape, {tensor.type}{tensor.shape}"
+        raise error(message, span, hint=hint)
     return result
 
 

@@ -5,7 +5,7 @@ What is known is chosen before, in :mod:`tvm_nnef.composition.evaluate`. Evaluat
 
 from __future__ import annotations
 
-from tvm_nnef.composition import arithmetic
+from tvm_nnef.composition import arithmetic, value_hints
 from tvm_nnef.composition.values import (
     Item,
     Undefined,
@@ -18,6 +18,7 @@ from tvm_nnef.composition.values import (
 )
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph import formula
+from tvm_nnef.semantics import hints
 from tvm_nnef.symbolic import dimensions, trees
 from tvm_nnef.symbolic.dimensions import Condition
 
@@ -26,7 +27,9 @@ def by_extents(condition: Condition, yes: Item, no: Item | None, span: Span) -> 
     """One of two items, where only a run tells the extents that the condition compares."""
     if no is None:
         found = trees.text(condition)
-        raise error(f"only a run tells whether this is null, from '{found}'", span)
+        hint = "give a value for the other case, as in 'c ? a : b'"
+        message = f"only a run tells whether this is null, from '{found}'"
+        raise error(message, span, hint=hint)
     for item, other in ((yes, no), (no, yes)):
         if isinstance(item, Undefined):
             return other
@@ -49,9 +52,11 @@ def at_run_time(condition: formula.Scalar, yes: Item, no: Item, span: Span) -> I
             hint = "guard both branches as one: |c ? i : j|"
             raise error("a guarded index under a run-time condition", span, hint=hint)
         if not (is_known(item) or is_scalar(item)) or isinstance(item, str):
-            raise error(f"{describe(item)} cannot be chosen at run time", span)
+            message = f"{describe(item)} cannot be chosen at run time"
+            raise error(message, span, hint=value_hints.element(item))
     left, right = arithmetic.promoted(yes, no)
     if type_of(left) != type_of(right):
         found = f"{describe(yes)} and {describe(no)}"
-        raise error(f"both branches must have the same type, found {found}", span)
+        hint = hints.one_type((type_of(left), type_of(right)))
+        raise error(f"both branches must have the same type, found {found}", span, hint=hint)
     return formula.Select(condition, scalar(left), scalar(right))

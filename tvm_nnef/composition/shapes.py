@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.affine import deduce, unknown_names
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count, integer
@@ -23,13 +24,18 @@ class ShapeBinder:
     """Binds the symbols of declared shapes to actual shapes, one input after the other.
 
     The names of ``env`` grow; a symbol that is known already is compared instead. Every error
-    points at ``place`` (the invocation), with the declaration in a note.
+    points at ``place`` (the invocation), with the declaration in a note. ``attributes`` are the
+    names of the attributes that an invocation can set, of a graph or of an operator.
     """
 
-    def __init__(self, env: Environment, place: Span) -> None:
+    def __init__(
+        self, env: Environment, place: Span, attributes: frozenset[str], is_graph: bool
+    ) -> None:
         self.env = env
         self.names = env.names
         self.place = place
+        self.attributes = attributes
+        self.is_graph = is_graph
 
     def bind(self, parameter: nodes.Parameter, shapes: Sequence[Shape]) -> None:
         """Binds the shape of an input: one shape, or those of the items of a pack."""
@@ -38,7 +44,8 @@ class ShapeBinder:
             self._bind_length(spec.pack.length, len(shapes), f"the length of {_name(parameter)}")
         ranks = {len(shape) for shape in shapes}
         if len(ranks) > 1:
-            raise self._error(parameter, f"items of different ranks {sorted(ranks)}")
+            message = f"items of different ranks {sorted(ranks)}"
+            raise self._error(parameter, message, _RANK_HINT)
         if spec.rank is not None and ranks:
             self._assign_rank(parameter, spec.rank.name, ranks.pop())
         if spec.shape is None:
@@ -88,11 +95,13 @@ class ShapeBinder:
         taken = sum(length or 0 for length in known_lengths)
         flexible = [index for index, length in enumerate(known_lengths) if length is None]
         if len(flexible) > 1:
-            raise self._error(parameter, "which dimensions belong to which pack is ambiguous")
+            message = "which dimensions belong to which pack is ambiguous"
+            hint = "write the length of all packs but one, as in 'a..(n)'"
+            raise self._error(parameter, message, hint)
         if rank < taken or (rank > taken and not flexible):
             wanted = f"{taken} or more" if flexible else f"{taken}"
-            hint = "'layout.unsqueeze', 'layout.squeeze' and 'layout.reshape' change the rank"
-            raise self._error(parameter, f"expected rank {wanted}, found rank {rank}", hint)
+            message = f"expected rank {wanted}, found rank {rank}"
+            raise self._error(parameter, message, _RANK_HINT)
         for index in flexible:
             pack = declared[index].pack
             if pack is not None and pack.length is not None:
@@ -144,7 +153,7 @@ class ShapeBinder:
         for most in limits:
             integer(most, "a bound", extent.bound.span)
         for within, message in _within(extent.bound, part, limits):
-            self._require(parameter, within, message)
+            self._require(parameter, within, message, value_hints.BEYOND)
 
     def _compare(
         self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
@@ -155,10 +164,19 @@ class ShapeBinder:
         message = [f"expected extent {_text(expression)} = ", *shown(wanted, quote=True)]
         message += [", found ", *shown(found, quote=True)]
         if len(items) != len(part) or any(type_of(item) != "int" for item in items):
-            raise self._error(parameter, plain(message))
+            raise self._error(parameter, plain(message), self._agree(expression, found))
         for item, actual in zip(items, part, strict=True):
             same = dimensions.compare("eq", item, actual)
-            self._require(parameter, same, message)
+            self._require(parameter, same, message, self._agree(expression, found))
+
+    def _agree(self, expression: nodes.Expression, found: Value) -> str:
+        """How an extent that an attribute gives becomes that of the tensor."""
+        if not isinstance(expression, nodes.Identifier) or expression.name not in self.attributes:
+            return value_hints.EQUAL
+        name, value = expression.name, show(found)
+        if self.is_graph:
+            return f"set the attribute: --attr {name}={value}, or attributes={{'{name}': {value}}}"
+        return f"write {name}={value} between the braces, or change the shape"
 
     def _bind_affine(
         self, parameter: nodes.Parameter, expression: nodes.Expression, part: Shape, packed: bool
@@ -170,7 +188,8 @@ class ShapeBinder:
                 self._require_exact(parameter, expression, value, pair)
         pairs = [pair for pair in found if pair is not None]
         if len(pairs) < len(found):
-            raise self._error(parameter, f"extent {_text(expression)} cannot be deduced")
+            message = f"extent {_text(expression)} cannot be deduced"
+            raise self._error(parameter, message, _unknown_hint(expression, self.names))
         for name in unknown_names(expression, self.names):
             values = tuple(value for _, value in pairs)
             self.names[name] = values if packed else values[0]
@@ -190,12 +209,12 @@ class ShapeBinder:
             dimensions.compare("ge", unknown, 0),
         )
         message = ["extent ", value, f" is not {_text(expression)} for any '{name}'"]
-        self._require(parameter, exact, message)
+        self._require(parameter, exact, message, value_hints.EQUAL)
 
     def _assign_rank(self, parameter: nodes.Parameter, name: str, rank: int) -> None:
         if self.names.setdefault(name, rank) != rank:
             found = f"{show(self.names[name])} and {rank}"
-            raise self._error(parameter, f"'{name}' has two values: {found}")
+            raise self._error(parameter, f"'{name}' has two values: {found}", _RANK_HINT)
 
     def _bind_length(self, expression: nodes.Expression, value: int, what: str) -> None:
         """Deduces the unknown of a length, or compares the length with a known expression."""
@@ -204,26 +223,39 @@ class ShapeBinder:
             name, number = deduced
             self.names[name] = number
         elif unknown_names(expression, self.names):
-            raise error(f"{what} cannot be deduced from {_text(expression)}", self.place)
+            message = f"{what} cannot be deduced from {_text(expression)}"
+            raise error(message, self.place, hint=_unknown_hint(expression, self.names))
         else:
             wanted = count(known(expression, self.env), what, expression.span)
             if wanted != value:
                 message = f"{what} must be {_text(expression)} = {wanted}, found {value}"
-                raise error(message, self.place)
+                raise error(
+                    message, self.place, hint=f"give {wanted}, or change {_text(expression)}"
+                )
 
     def _require(
-        self, parameter: nodes.Parameter, condition: Condition, message: list[str | Dimension]
+        self,
+        parameter: nodes.Parameter,
+        condition: Condition,
+        message: list[str | Dimension],
+        hint: str,
     ) -> None:
         note = Note(f"{_name(parameter)} is declared here", parameter.span)
         text = [f"input {_name(parameter)}: ", *message]
-        self.env.symbols.require(condition, text, self.place, (note,))
+        self.env.symbols.require(condition, text, self.place, (note,), hint=hint)
 
-    def _error(
-        self, parameter: nodes.Parameter, message: str, hint: str | None = None
-    ) -> NnefError:
+    def _error(self, parameter: nodes.Parameter, message: str, hint: str) -> NnefError:
         note = Note(f"{_name(parameter)} is declared here", parameter.span)
         message = f"input {_name(parameter)}: {message}"
         return error(message, self.place, hint=hint, notes=(note,))
+
+
+_RANK_HINT = "'layout.unsqueeze', 'layout.squeeze' and 'layout.reshape' change the rank"
+
+
+def _unknown_hint(expression: nodes.Expression, known: Container[str]) -> str:
+    names = ", ".join(f"'{name}'" for name in unknown_names(expression, known))
+    return f"write a name, or one such as '2 * n + 1', or give {names} in another way"
 
 
 def _name(parameter: nodes.Parameter) -> str:
@@ -302,18 +334,24 @@ def _evaluate_extent(
         items = value if isinstance(value, tuple) else (value,) * number
         if len(items) != number:
             message = f"{len(items)} extents, declared to be {number}"
-            raise error(message, extent.span)
+            hint = f"give {number} extents, or a single one for all"
+            raise error(message, extent.span, hint=hint)
     return [_extent(each, expression.span, env) for each in items]
+
+
+_EXTENT = "an extent must be a non-negative integer, found "
 
 
 def _extent(value: Value, span: Span, env: Environment) -> Dimension:
     if isinstance(value, tuple):
-        raise error("a pack of extents needs '..'", span)
+        raise error("a pack of extents needs '..'", span, hint=f"write '{span.text}..'")
     if is_scalar(value):
         hint = "write it with integers: '/' rounds down"
         raise error("an extent that is made from reals that only a run tells", span, hint=hint)
     if type_of(value) != "int":
-        raise error(f"an extent must be a non-negative integer, found {show(value)}", span)
-    message: list[str | Dimension] = ["an extent must be a non-negative integer, found ", value]
-    env.symbols.require(dimensions.compare("ge", value, 0), message, span)
+        message = f"{_EXTENT}{show(value)}"
+        raise error(message, span, hint=value_hints.integer(value))
+    hint = "make the input larger, or the numbers in this extent smaller"
+    positive = dimensions.compare("ge", value, 0)
+    env.symbols.require(positive, [_EXTENT, value], span, hint=hint)
     return value

@@ -50,7 +50,7 @@ def joined(
     place = axis + rank if axis < 0 else axis
     if not 0 <= place <= limit:
         message = f"'axis' is out of range for inputs of rank {rank}; axis = {axis}"
-        raise error(message, span)
+        raise error(message, span, hint=f"write an axis from {-rank} to {limit}")
     steps: list[_Step] = []
     if place:
         order = (*range(1, place + 1), 0, *range(place + 1, rank + 1))
@@ -88,7 +88,7 @@ def taken_apart(
             return None
         positive = dimensions.compare("gt", number, 0)
         message = ["'count' must be positive; count = ", number]
-        frame.env.symbols.require(positive, message, call.span)
+        frame.env.symbols.require(positive, message, call.span, hint="give a count from 1 on")
         parts = (number, dimensions.floordiv(extent, number))
         steps.append(("reshape", {"axis": place, "rank": 1, "shape": parts}))
         rank += 1

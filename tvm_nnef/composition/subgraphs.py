@@ -6,10 +6,11 @@ inputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.computed import item
 from tvm_nnef.composition.results import results_like
 from tvm_nnef.composition.symbols import Symbols
@@ -51,12 +52,13 @@ def branch_on(
     )
     if len(consequent.outputs) != len(alternative.outputs):
         counts = f"{len(consequent.outputs)} and {len(alternative.outputs)}"
-        raise error(f"the branches give {counts} results", span)
+        hint = "let both end in as many results as there are names on the left"
+        raise error(f"the branches give {counts} results", span, hint=hint)
     for left, right in zip(consequent.outputs, alternative.outputs, strict=True):
         kinds = kind(left.operand), kind(right.operand)
         if kinds[0] != kinds[1]:
             message = f"the branches disagree: one gives {kinds[0]}, the other {kinds[1]}"
-            raise error(message, span)
+            raise error(message, span, hint=value_hints.same_kind(left.operand, right.operand))
     outputs = tuple(port.operand for port in consequent.outputs)
     results = results_like(composer.name, outputs, frame, targets)
     trace = (*frame.trace, span)
@@ -182,7 +184,9 @@ def _pack(item: Operand, plan: Plan, symbols: Symbols, span: Span) -> Operand:
     All stacked to one tensor where only a run tells how many steps there are.
     """
     if not isinstance(item, Tensor):
-        raise error(f"each step must give a single tensor, found {describe(item)}", span)
+        hint = "give the tensors of a pack as results of their own, or stack them by layout.stack"
+        message = f"each step must give a single tensor, found {describe(item)}"
+        raise error(message, span, hint=hint)
     if plan.steps is not None:
         return (item,) * plan.steps
     if plan.most is None:
@@ -196,12 +200,17 @@ def _check_carried(carried: Mapping[str, Operand], body: Graph, span: Span) -> N
     """A carried tensor keeps its type and shape, since a loop updates it in place."""
     if len(body.outputs) < len(carried):
         message = f"the loop body gives {len(body.outputs)} results, {len(carried)} are carried"
-        raise error(message, span)
+        raise error(message, span, hint=carried_first(carried))
     for (name, before), port in zip(carried.items(), body.outputs, strict=False):
         kinds = kind(before), kind(port.operand)
         if kinds[0] != kinds[1]:
             message = f"'{name}' is carried as {kinds[0]}, but the loop body gives {kinds[1]}"
             raise error(message, span, hint="only a loop with 'unroll' may change it")
+
+
+def carried_first(carried: Iterable[str]) -> str:
+    """The hint for a loop body with too few results."""
+    return f"its first results are the new values of {', '.join(carried)}"
 
 
 def check_single(value: Value, type_: str, what: str, span: Span) -> None:
@@ -210,7 +219,10 @@ def check_single(value: Value, type_: str, what: str, span: Span) -> None:
     if not single or value.type != type_:  # type: ignore[union-attr]
         message = f"{what} must be one {type_} tensor of one element"
         found = kind(value) if isinstance(value, Tensor) else describe(value)
-        raise error(f"{message}, found {found}", span)
+        hint = "invoke a comparison, such as math.gt" if type_ == "bool" else "cast it first"
+        if isinstance(value, Tensor) and value.type == type_:
+            hint = "reduce it to one element first, as by math.all_reduce or layout.slice"
+        raise error(f"{message}, found {found}", span, hint=hint)
 
 
 def kind(operand: Operand) -> str:
@@ -233,7 +245,8 @@ def _close(
     values = composer.value(body, frame, targets if isinstance(body, nodes.Call) else ())
     outputs = tuple(composer.as_tensors(value, frame, body.span) for value in values)
     if any(output is None for output in outputs):
-        raise error("a branch or loop body gives null", body.span)
+        hint = "give a tensor for the case of null, as in 'x ?? 0.0'"
+        raise error("a branch or loop body gives null", body.span, hint=hint)
     made = {*frame.constants, *frame.variables}
     made.update(tensor for node in frame.operations for tensor in flatten(node.results))
     read = [tensor for node in frame.operations for tensor in flatten(node.operands)]

@@ -56,6 +56,8 @@ class Symbols:
         message: Sequence[str | Dimension],
         place: Span | None,
         notes: tuple[Note, ...] = (),
+        *,
+        hint: str,
     ) -> None:
         """A condition that must hold: decided now if it can be, else left to a run to check.
 
@@ -64,6 +66,6 @@ class Symbols:
         """
         decided = dimensions.decide(condition, self.bounds)
         if decided is False:
-            raise error(plain(message), place, notes=notes)
+            raise error(plain(message), place, hint=hint, notes=notes)
         if decided is None:
-            self.checks.append(Check(condition, tuple(message), place, notes))
+            self.checks.append(Check(condition, tuple(message), place, notes, hint))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.evaluate import known
 from tvm_nnef.composition.indexing import count
 from tvm_nnef.composition.values import Environment, Value, describe
 from tvm_nnef.diagnostics import Span, error
 from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.semantics import hints
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension, is_symbolic
 from tvm_nnef.syntax import nodes
@@ -64,9 +66,11 @@ def _check_declared_length(
         return
     length = count(known(pack.length, env), "a pack length", pack.length.span)
     if not isinstance(value, tuple):
-        raise error(f"a pack of length {length} is declared, found {describe(value)}", span)
+        message = f"a pack of length {length} is declared, found {describe(value)}"
+        raise error(message, span, hint="write the name without '..', or give it a list")
     if len(value) != length:
-        raise error(f"a pack of length {len(value)}, declared to be {length} long", span)
+        message = f"a pack of length {len(value)}, declared to be {length} long"
+        raise error(message, span, hint=f"write '..({len(value)})', or '..' alone")
 
 
 def _check_stacked_length(length: Dimension, declared: Value, env: Environment, span: Span) -> None:
@@ -74,9 +78,11 @@ def _check_stacked_length(length: Dimension, declared: Value, env: Environment, 
     if isinstance(declared, Tensor) or declared == env.symbols.largest(length):
         return
     if not isinstance(declared, int) and not is_symbolic(declared):
-        raise error(f"a pack length must be an integer, found {describe(declared)}", span)
-    message = ["a pack of length ", length, ", declared to be ", declared, " long"]
-    env.symbols.require(dimensions.compare("eq", length, declared), message, span)
+        message = f"a pack length must be an integer, found {describe(declared)}"
+        raise error(message, span, hint=value_hints.integer(declared))
+    parts = ["a pack of length ", length, ", declared to be ", declared, " long"]
+    hint = "write '..' without a length to take any"
+    env.symbols.require(dimensions.compare("eq", length, declared), parts, span, hint=hint)
 
 
 def _split(
@@ -88,7 +94,8 @@ def _split(
     if value is None:
         return {name: None for item in items for name in target_names(item)}
     if not isinstance(value, tuple):
-        raise error(f"only a pack can be decomposed, found {describe(value)}", span)
+        message = f"only a pack can be decomposed, found {describe(value)}"
+        raise error(message, span, hint="write a single name on the left")
     lengths = [_target_length(item, env) for item in items]
     flexible = [index for index, length in enumerate(lengths) if length is None]
     rest = len(value) - sum(length or 0 for length in lengths)
@@ -96,7 +103,9 @@ def _split(
         hint = "write lengths behind '..', for all but one"
         raise error("more than one part of the list has no length", span, hint=hint)
     if rest < 0 or (rest > 0 and not flexible):
-        raise error(f"a pack of length {len(value)} does not fit the list on the left", span)
+        hint = hints.parts(len(value) - rest, bool(flexible))
+        message = f"a pack of length {len(value)} does not fit the list on the left"
+        raise error(message, span, hint=hint)
     result: dict[str, Value] = {}
     position = 0
     for item, length in zip(items, lengths, strict=True):
@@ -134,7 +143,9 @@ def _unzip(
     if value is None:
         return {item.name.name: None for item in names}
     if not isinstance(value, tuple) or len(value) % len(names):
-        raise error(f"{describe(value)} cannot be unzipped into {len(names)} packs", span)
+        message = f"{describe(value)} cannot be unzipped into {len(names)} packs"
+        hint = f"give a pack whose number of items is a multiple of {len(names)}"
+        raise error(message, span, hint=hint)
     columns = {item.name.name: value[i :: len(names)] for i, item in enumerate(names)}
     for column in columns.values():
         _check_declared_length(pack, column, env, span)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tvm_nnef.composition import value_hints
 from tvm_nnef.composition.subgraphs import kind
 from tvm_nnef.composition.targets import target_names
 from tvm_nnef.composition.values import Value, describe
@@ -50,14 +51,18 @@ def _new_values(
     """The new tensors of the items of a pack of variables."""
     if not isinstance(value, tuple) or len(value) != len(pack):
         message = f"'{name}' is a pack of {len(pack)}, its update gives {describe(value)}"
-        raise error(message, component.span)
+        raise error(message, component.span, hint=f"give {len(pack)} tensors, one for each")
     pairs = zip(pack, value, strict=True)
     return {variable: _new_value(variable, item, component) for variable, item in pairs}
+
+
+_UPDATE = "give it a single tensor of the type and shape of the variable"
 
 
 def _new_value(variable: Tensor, value: Value, component: nodes.Component) -> Tensor:
     if not isinstance(value, Tensor) or kind(value) != kind(variable):
         found = kind(value) if isinstance(value, Tensor) else describe(value)
         message = f"'{variable.name}' is {kind(variable)}, its update gives {found}"
-        raise error(message, component.span)
+        hint = value_hints.same_kind(variable, value) if isinstance(value, Tensor) else _UPDATE
+        raise error(message, component.span, hint=hint)
     return value

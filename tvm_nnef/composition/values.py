@@ -32,7 +32,7 @@ class Undefined:
 
     message: str
     span: Span
-    hint: str | None = None
+    hint: str
 
     def raised(self) -> NnefError:
         """The error that the value stands for."""
@@ -133,7 +133,8 @@ def as_operand(value: Value, span: Span) -> Operand:
         return value
     if isinstance(value, tuple) and all(isinstance(item, Tensor) for item in value):
         return tuple(item for item in value if isinstance(item, Tensor))
-    raise error(f"expected a tensor, found {describe(value)}", span)
+    hint = "numbers become a tensor in '@constant', as in 'c: real[2] = [1.0, 2.0];'"
+    raise error(f"expected a tensor, found {describe(value)}", span, hint=hint)
 
 
 def is_tensors(value: Value) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import ml_dtypes
@@ -45,3 +47,37 @@ def _too_large(value: str, tensor: Tensor, dtype: str, title: str) -> NnefError:
         hint += f"; machine_types={{'{tensor.name}': '{wide}'}} gives it a wider dtype"
     message = f"{title}: there are values that {dtype} cannot hold, such as {value}"
     return error(message, tensor.span, hint=hint)
+
+
+def shape_hint(found: tuple[int, ...], tensor: Tensor) -> str:
+    """How an array of a shape that does not fit a tensor becomes one that does."""
+    wanted = tensor.shape
+    if found[:1] == (1,) and _fits(found[1:], wanted):
+        return "remove its first dimension: x[0]"
+    if _fits((1, *found), wanted):
+        return "add a first dimension: x[None]"
+    if len(found) == len(wanted) <= _MOST_ORDERED:
+        for order in itertools.permutations(range(len(found))):
+            if _fits(tuple(found[axis] for axis in order), wanted):
+                return f"order its dimensions otherwise: x.transpose{order}"
+    sizes = [extent for extent in wanted if isinstance(extent, int)]
+    if len(sizes) == len(wanted) and math.prod(sizes) == math.prod(found):
+        return f"it has as many elements: x.reshape{tuple(sizes)}"
+    if tensor.role == "variable":
+        return "give it the array of this variable, or correct its declaration"
+    name = tensor.short_name.partition(":")[0]
+    return (
+        f"build for this shape, with input_shapes (--shape {name}={','.join(map(str, found))}) or "
+        "with the attribute that it follows from (--attr)"
+    )
+
+
+def _fits(found: tuple[int, ...], wanted: tuple[Any, ...]) -> bool:
+    return len(found) == len(wanted) and all(
+        size == extent or not isinstance(extent, int)
+        for size, extent in zip(found, wanted, strict=True)
+    )
+
+
+_MOST_ORDERED = 5
+"""The most dimensions whose orders are all tried."""

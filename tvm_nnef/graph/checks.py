@@ -1,7 +1,8 @@
 """Checks as data, which every route and every language reads: from a Check to JSON to a complaint.
 
-``{"condition": tree, "message": [...], "place": "main.sknd:3:7"}``, where the parts of the message
-are texts and ``{"extent": tree}``; trees are those of :func:`tvm_nnef.symbolic.trees.tree`.
+``{"condition": tree, "message": [...], "place": "main.sknd:3:7", "hint": text}``; the parts of the
+message are texts and ``{"extent": tree}``; trees are those of
+:func:`tvm_nnef.symbolic.trees.tree`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def to_json(check: Check) -> dict[str, Any]:
         "condition": trees.tree(check.condition),
         "message": message,
         "place": place(check.span),
+        "hint": check.hint,
     }
 
 
@@ -50,13 +52,16 @@ def bound_check(tensor: Tensor, symbol: Dimension, bound: int, span: Span | None
     """That an extent which data decide is within its bound."""
     name = trees.text(symbol)
     message = (f"'{tensor.name}': extent {name} = ", symbol, f" is beyond its bound {bound}")
-    return Check(dimensions.compare("le", symbol, bound), message, span)
+    hint = "write a larger bound in the model, or make the data smaller"
+    return Check(dimensions.compare("le", symbol, bound), message, span, hint=hint)
 
 
 def extent_check(tensor: Tensor, extent: Dimension, found: Dimension, span: Span | None) -> Check:
     """That an extent of a tensor is what was found when it was made."""
     known = f"'{tensor.name}': extent {trees.text(extent)} is "
-    return Check(dimensions.compare("eq", extent, found), (known, extent, ", not ", found), span)
+    message = (known, extent, ", not ", found)
+    hint = "the inputs disagree: give them shapes for which both sizes are equal"
+    return Check(dimensions.compare("eq", extent, found), message, span, hint=hint)
 
 
 def complaint(check: CheckData, values: Mapping[str, int]) -> str | None:
@@ -78,7 +83,7 @@ def check_known(pending: list[Check], values: Mapping[str, int]) -> None:
         if symbols(check) <= values.keys():
             pending.remove(check)
             if message := complaint(to_json(check), values):
-                raise error(message, check.span, notes=check.notes)
+                raise error(message, check.span, hint=check.hint, notes=check.notes)
 
 
 def own_symbols(tensors: Iterable[Tensor]) -> frozenset[str]:

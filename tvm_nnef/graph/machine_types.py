@@ -118,7 +118,7 @@ def _wrong_defaults(defaults: Mapping[str, str]) -> Iterator[Diagnostic]:
     for kind, dtype in defaults.items():
         if kind not in DEFAULTS:
             message = f"'{kind}' is no type of a model; those are real, int and bool"
-            yield Diagnostic(message, hint=did_you_mean(kind, DEFAULTS))
+            yield Diagnostic(message, hint=did_you_mean(kind, DEFAULTS) or "give real, int or bool")
         elif DTYPES.get(dtype) != kind:
             yield _unfit(dtype, kind, f"the type {kind}")
 
@@ -135,16 +135,27 @@ def _wrong_names(
     for name, dtype in named.items():
         if name not in known:
             message = f"a machine type is given for '{name}', but no tensor has this name"
-            yield name, Diagnostic(message, hint=did_you_mean(name, known))
+            yield name, Diagnostic(message, hint=did_you_mean(name, known) or _listed(known))
             continue
         for tensor in known[name]:
             if DTYPES.get(dtype) != tensor.type:
                 yield name, _unfit(dtype, tensor.type, f"'{tensor.name}', which is {tensor.type}")
 
 
+def _listed(names: Iterable[str]) -> str:
+    """The first names, in words."""
+    first = list(islice(names, _LISTED + 1))
+    more = ", …" if len(first) > _LISTED else ""
+    return f"tensors are {', '.join(first[:_LISTED])}{more}"
+
+
+_LISTED = 8
+
+
 def _unfit(dtype: str, kind: str, subject: str) -> Diagnostic:
     if dtype not in DTYPES:
-        return Diagnostic(f"unknown machine type '{dtype}'", hint=did_you_mean(dtype, DTYPES))
+        hint = did_you_mean(dtype, DTYPES) or f"one of {', '.join(DTYPES)}"
+        return Diagnostic(f"unknown machine type '{dtype}'", hint=hint)
     fitting = ", ".join(name for name, described in DTYPES.items() if described == kind)
     return Diagnostic(f"'{dtype}' is no machine type for {subject}", hint=f"use one of {fitting}")
 

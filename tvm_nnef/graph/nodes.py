@@ -195,6 +195,7 @@ class Check:
     message: tuple[str | Dimension, ...]
     span: Span | None = field(default=None, repr=False)
     notes: tuple[Note, ...] = field(default=(), repr=False)
+    hint: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -35,7 +35,7 @@ from typing import Any
 from tvm import relax
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError
-from tvm_nnef.graph.arrays import converted
+from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, updated_variables
 from tvm_nnef.lower.checks import block, is_pure
@@ -121,7 +121,8 @@ def _weights(
             problems.append(Diagnostic(message, tensor.span, hint))
         elif array.shape != tensor.shape:
             message = f"variable '{tensor.name}' has shape {tensor.shape}, its value {array.shape}"
-            problems.append(Diagnostic(message, tensor.span))
+            hint = shape_hint(array.shape, tensor)
+            problems.append(Diagnostic(message, tensor.span, hint))
         else:
             title = f"variable '{tensor.name}'"
             try:

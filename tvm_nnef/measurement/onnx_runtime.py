@@ -82,7 +82,7 @@ def installed() -> bool:
 def open_session(path: Path, threads: int) -> Session:
     """The session of an ONNX file; NnefError where it is not installed or refuses the model."""
     if not path.is_file():
-        raise error("there is no such file", file=str(path))
+        raise error("there is no such file", hint="give the path of a .onnx file", file=str(path))
     try:
         import onnxruntime
     except ModuleNotFoundError:
@@ -119,7 +119,8 @@ def _convertible(given: Any, wanted: str) -> bool:
 
 def _refused(path: str, problem: Exception) -> NnefError:
     reason = str(problem).strip().splitlines()[0]
-    return error(f"ONNX Runtime refuses '{path}': {reason}")
+    hint = "check it with onnx.checker, update onnxruntime, or measure without --against"
+    return error(f"ONNX Runtime refuses '{path}': {reason}", hint=hint)
 
 
 def _failures(runtime: Any) -> tuple[type[Exception], ...]:

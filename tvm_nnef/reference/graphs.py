@@ -283,7 +283,8 @@ def _run_formula(
         block = Block({**operands, **captures}, dtypes, context.symbols)
         found = run(formula, block, stored)
     except OutOfBounds as problem:
-        raise _complaint(operation, str(problem)) from problem
+        hint = "correct the indices, or put bars around them, as in 'x[|i|,]'"
+        raise _complaint(operation, str(problem), hint) from problem
     return [found[tensor] for tensor in flatten(operation.results)]
 
 
@@ -308,10 +309,11 @@ def _define(node: Node, tensor: Tensor, shape: tuple[int, ...], context: _Run) -
             check_known(context.pending, context.symbols)
         if value != trees.evaluate(tree, context.symbols):
             check = extent_check(tensor, extent, value, node.span)
-            raise _complaint(node, complaint(to_json(check), context.symbols) or "")
+            message = complaint(to_json(check), context.symbols) or ""
+            raise _complaint(node, message, check.hint)
 
 
-def _complaint(node: Node, message: str, hint: str | None = None) -> NnefError:
+def _complaint(node: Node, message: str, hint: str) -> NnefError:
     where = f"in '{node.label}' ({operator_name(node)}): " if node.label else ""
     notes = [Note("invoked from here", span) for span in node.trace[:-1]]
     return error(where + message, node.span, hint=hint, notes=notes)

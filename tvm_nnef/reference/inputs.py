@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
-from tvm_nnef.graph.arrays import converted
+from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.machine_types import DEFAULTS
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
 from tvm_nnef.reference.arithmetic import Array, kind_of
@@ -33,7 +33,8 @@ def bind_inputs(
         names = ", ".join(f"'{port.name}'" for port in graph.inputs) or "none"
         raise error(
             f"graph '{graph.name}' takes {len(graph.inputs)} inputs ({names}), "
-            f"but {len(given)} came"
+            f"but {len(given)} came",
+            hint="give one value for each, in this order; None for one that is left out",
         )
     found: dict[Tensor, Array] = {}
     problems: list[Diagnostic] = []
@@ -64,17 +65,25 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
             if not isinstance(tree, str):
                 continue
             if values.setdefault(tree, came) != came:
-                raise error(f"{title}: {tree} is {came}, but {givers[tree]} gave {values[tree]}")
+                hint = f"both have the dimension '{tree}': give them the same size"
+                message = f"{title}: {tree} is {came}, but {givers[tree]} gave {values[tree]}"
+                raise error(message, hint=hint)
             givers.setdefault(tree, title)
             if came > graph.bounds.get(tree, came):
                 bound = graph.bounds[tree]
-                raise error(f"{title}: extent {tree} = {came} is beyond its bound {bound}")
+                hint = (
+                    f"give at most {bound}, or build with a larger bound: '{tree}|{came}' in the "
+                    f"model, --bound {tree}={came} for ONNX"
+                )
+                message = f"{title}: extent {tree} = {came} is beyond its bound {bound}"
+                raise error(message, hint=hint)
     for title, tree, came in compound:
         expected = trees.evaluate(tree, values)
         if came != expected:
             where = ", ".join(f"{name} = {values[name]}" for name in sorted(_names(tree)))
             meant = f"{trees.text(tree)} is {expected} where {where}"
-            raise error(f"{title}: extent {meant}, but {came} came")
+            hint = f"make it {expected}, or change the inputs that give the others"
+            raise error(f"{title}: extent {meant}, but {came} came", hint=hint)
     return values
 
 
@@ -99,7 +108,10 @@ def bind_variables(
     for tensor in graph.variables:
         try:
             if tensor.name not in given:
-                hint = did_you_mean(tensor.name, given)
+                near = did_you_mean(tensor.name, given)
+                hint = (
+                    near or f"give the model a file '{tensor.name}.dat', or pass it in 'variables'"
+                )
                 raise error(f"variable '{tensor.name}' has no value", tensor.span, hint=hint)
             title = f"variable '{tensor.name}'"
             found[tensor] = _converted(given[tensor.name], tensor, types[tensor], title)
@@ -125,7 +137,9 @@ def _matched(port: Port, value: Any) -> list[tuple[str, Tensor, Any]]:
         case pack:
             if not isinstance(value, (list, tuple)) or len(value) != len(pack):
                 came = f"{len(value)}" if isinstance(value, (list, tuple)) else "no list"
-                raise error(f"{title} is a pack: a list of {len(pack)} expected, {came} came")
+                hint = f"write [{', '.join(each.short_name for each in pack)}], an array for each"
+                message = f"{title} is a pack: a list of {len(pack)} expected, {came} came"
+                raise error(message, hint=hint)
             titled = zip(_titled(port), value, strict=True)
             return [(title, tensor, item) for (title, tensor), item in titled]
 
@@ -140,7 +154,8 @@ def _stacked(value: Any, tensor: Tensor, title: str) -> Any:
     items = [_array(item, tensor, title) for item in value]
     shapes = sorted({item.shape for item in items})
     if len(shapes) > 1:
-        raise error(f"{title}: items of different shapes {shapes}", tensor.span)
+        hint = "bring them to one shape: they are stacked to one array"
+        raise error(f"{title}: items of different shapes {shapes}", tensor.span, hint=hint)
     return np.stack(items)
 
 
@@ -160,7 +175,8 @@ def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
     ):
         text = f"({', '.join(map(trees.text, tensor.shape))})"
         came = f"({', '.join(str(extent) for extent in array.shape)})"
-        raise error(f"{title}: shape {text} expected, {came} came", tensor.span)
+        hint = shape_hint(array.shape, tensor)
+        raise error(f"{title}: shape {text} expected, {came} came", tensor.span, hint=hint)
     if kind_of(array.dtype) != tensor.type:
         hint = f"convert it first, as in x.astype('{dtype}')"
         message = f"{title}: {tensor.type} ({dtype}) expected, {array.dtype} came"
@@ -171,11 +187,14 @@ def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
 def _array(value: Any, tensor: Tensor, title: str) -> Array:
     """An array as it is; numbers and lists of them as the tensor's type, where none is lost."""
     if value is None:
-        raise error(f"{title}: {tensor.type} expected, None came", tensor.span)
+        hint = "give an array, or a number or nested list of numbers"
+        raise error(f"{title}: {tensor.type} expected, None came", tensor.span, hint=hint)
     try:
         array = np.asarray(value)
     except ValueError as problem:
-        raise error(f"{title}: no array can be made of this: {problem}", tensor.span) from problem
+        hint = "give lists of equal lengths, or an array"
+        message = f"{title}: no array can be made of this: {problem}"
+        raise error(message, tensor.span, hint=hint) from problem
     plain = isinstance(value, (bool, int, float, list, tuple))
     if plain and tensor.type == "real" and array.dtype.kind in "iu":
         return array.astype(np.float64)

@@ -188,7 +188,7 @@ def _found(failure: _Failure) -> str:
     return f"unexpected {shown}" if shown[0] in "'\"" else f"unexpected '{shown}'"
 
 
-def _hint(failure: _Failure) -> str | None:
+def _hint(failure: _Failure) -> str:
     """What to do about it, for the mistakes that can be told from their looks."""
     text, expected, before = failure.text, failure.expected, failure.before
     if text == "." and re.search(r"\b[0-9]+\.$", before):
@@ -231,10 +231,12 @@ def _hint(failure: _Failure) -> str | None:
 _OPENED = re.compile(r"(@\w+)\s*\Z")
 
 
-def _example(failure: _Failure) -> str | None:
-    """How a statement of the block around the failure looks; None for an expression by itself."""
+def _example(failure: _Failure) -> str:
+    """How a statement of the block around the failure looks, or an expression by itself."""
+    if not failure.text.isascii() or not failure.text.isprintable():
+        return "remove the character; only strings and comments hold characters beyond ASCII"
     if failure.kind != "module":
-        return None
+        return "an expression consists of numbers, names and operators, as in '2 * n + 1'"
     opened = [span for span in _open_brackets(failure) if span.text == "{"]
     for brace in reversed(opened):
         before = brace.source.text[max(failure.chunk.start, brace.start - 80) : brace.start]

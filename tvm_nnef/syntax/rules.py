@@ -177,7 +177,8 @@ def _quantization(children: Children, span: Span) -> nodes.Quantization:
 def _integer(children: Children, span: Span) -> nodes.Integer:
     digits = children[0].value
     if len(digits) > MAXIMUM_DIGITS:
-        raise error(f"a number of more than {MAXIMUM_DIGITS} digits", span)
+        hint = "integers have 64 bits: write a smaller one, or a real such as 1.0e30"
+        raise error(f"a number of more than {MAXIMUM_DIGITS} digits", span, hint=hint)
     return nodes.Integer(int(digits), span=span)
 
 

@@ -96,7 +96,8 @@ class Database:
         expected = _header(target)
         if not _is_file(header):
             if not create or (folder.exists() and not _is_empty_folder(folder)):
-                hint = None if create else "tune writes one: tvm-nnef tune MODEL --database DIR"
+                hint = "tune writes one: tvm-nnef tune MODEL --database DIR"
+                hint = "give an empty or a new folder" if create else hint
                 raise error(f"'{folder}' is no tuning database", hint=hint)
             _create(folder)
             write_json(header, expected)
@@ -222,7 +223,8 @@ def _create(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise error(f"cannot make the folder '{folder}': {problem.strerror}") from None
+        message = f"cannot make the folder '{folder}': {problem.strerror}"
+        raise error(message, hint=_ELSEWHERE) from None
 
 
 def _is_file(file: Path) -> bool:
@@ -249,9 +251,8 @@ def _read_json(file: Path) -> dict[str, Any]:
             raise _damaged(file, "it is too large")
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as problem:
-        raise error(
-            f"cannot read the tuning database: {problem.strerror}", file=str(file)
-        ) from None
+        message = f"cannot read the tuning database: {problem.strerror}"
+        raise error(message, hint="check its permissions", file=str(file)) from None
     except (ValueError, RecursionError) as problem:
         raise _damaged(file, f"it is no JSON ({problem})") from None
     if not isinstance(content, dict):

@@ -38,7 +38,8 @@ def _fitted(node: Node, x: Tensor, scale: Tensor, builder: Builder) -> Tensor:
 
 def _limits(dtype: str) -> tuple[int, int]:
     if np.dtype(dtype).kind not in "iu":
-        raise Unconvertible(f"quantizing to {dtype} cannot be converted")
+        hint = "quantize to an integer type, such as int8 or uint8"
+        raise Unconvertible(f"quantizing to {dtype} cannot be converted", hint)
     limits = np.iinfo(dtype)
     return int(limits.min), int(limits.max)
 

@@ -47,7 +47,8 @@ def _on_reals(name: str, count: int, function: OperatorFunction) -> Converter:
 
     def convert(node: Node, builder: Builder) -> Tensor:
         if node.integer("channels_last"):
-            raise Unconvertible("channels_last cannot be converted")
+            hint = "quantize with channels first: transpose around the node"
+            raise Unconvertible("channels_last cannot be converted", hint)
         reals = tuple(_dequantized(node, 3 * number, builder) for number in range(count))
         found = cast(Tensor, function(replace(node, inputs=reals), builder))
         return _quantized(found, node, 3 * count, builder)

@@ -308,7 +308,9 @@ def deform_conv(node: Node, builder: Builder) -> Tensor:
     x, weight, offset = node.input(0), node.input(1), node.input(2)
     bias, mask = node.optional(3), node.optional(4)
     if x.rank != 4:
-        raise Unconvertible(f"it has {x.rank - 2} spatial dimensions; 2 can be converted")
+        hint = "reshape the input so that it has two, of which one may be 1"
+        message = f"it has {x.rank - 2} spatial dimensions; 2 can be converted"
+        raise Unconvertible(message, hint)
     window = window_of(node, x.shape[2:], numbers(weight.shape[2:]))
     batch, groups = x.shape[0], node.integer("offset_group", 1)
     taps = weight.shape[2:]
