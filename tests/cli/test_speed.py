@@ -231,7 +231,8 @@ def test_bench_against_a_file_that_is_not_there(
     model: str, capsys: pytest.CaptureFixture[str], never_built: None
 ) -> None:
     assert main(["bench", model, "--against", "none.onnx"]) == 1
-    assert capsys.readouterr().err == "none.onnx: error: there is no such file\n"
+    written = "none.onnx: error: there is no such file\n  hint: give the path of a .onnx file\n"
+    assert capsys.readouterr().err == written
 
 
 def test_bench_against_a_model_with_the_same_inputs_that_computes_something_else(

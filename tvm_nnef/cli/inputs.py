@@ -67,7 +67,7 @@ def _by_name(
             hint = did_you_mean(name, names) or expected
             raise error(f"the graph has no input '{name}'", hint=hint, file=file)
         if name in named:
-            raise error(f"input '{name}' is given twice", file=file, hint=expected)
+            raise error(f"input '{name}' is given twice", file=file, hint=f"keep one; {expected}")
         if name is not None:
             named[name] = file
     rest = [name for name in names if name not in named]
