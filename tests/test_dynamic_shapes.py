@@ -290,7 +290,7 @@ found = run(keys, keys, np.array(True))
 print(json.dumps([str(machine["metadata"]()), found[0].numpy().tolist()]))
 try:
     run(keys, keys[:2], np.array(True))
-except Exception as problem:
+except (RuntimeError, TypeError, ValueError) as problem:
     print(str(problem))
 """
     environment = {**os.environ, "TVM_USE_RUNTIME_LIB": "1"}

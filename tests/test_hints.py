@@ -6,9 +6,11 @@ import ast
 import random
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tvm_nnef
@@ -159,6 +161,81 @@ def test_a_wrong_rank_names_the_operators_that_change_ranks() -> None:
     operator = "operator row { @input { x: real[n, m]; } @output { y: real[n, m]; } "
     text = f"{operator} @compose {{ y = x; }} }}\n" + PLAIN.replace("y = x", "y = row(x)")
     assert any("layout.unsqueeze" in str(each.hint) for each in errors(text))
+
+
+OPERATOR = """operator op {{ @attrib {{ a: int = 3; p: int..(2) = 1; }} @input {{ x: real[n, m]; }}
+  @output {{ y: real[n, m]; }} {blocks} @compose {{ y = x; }} }}
+graph G {{ @attrib {{ batch: int = 1; }} @input {{ x: real[batch, 4]; }}
+  @output {{ y: real[batch, 4]; }} @compose {{ y = op{braces}(x); }} }}
+"""
+
+
+@pytest.mark.parametrize(("blocks", "braces", "hint"), [
+    ("@using { k = [5, 6, 7][a]; }", "", "use an index from 0 to 2, or from -3 to -1"),
+    ("@using { k = 1 / (a - 3); }", "", "'d == 0 ? 0 : n / d'"),
+    ("@using { k = [1, 2] + [0:a]; }", "", "equally long"),
+    ("@using { [u, v] = [0:a]; }", "", "it takes 2 items: add a name with '..'"),
+    ("@using { k..(2) = [0:a]; }", "", "write '..(3)', or '..' alone"),
+    ("@assert { n < a: 'n is too large'; }", "{a=0}", "it needs 'n < a', where n = 1, a = 0"),
+    ("@assert { n < a: 'n is too large', n, a; }", "{a=0}", "it needs 'n < a'"),
+    ("@assert { x.rank == a; }", "", "change one of x.shape = [1, 4], a = 3"),
+    ("@assert { n < a: 'large', k; } @using { k = 2 * a; }", "{a=0}", "it needs 'n < a'"),
+    ("", "{p=[0:3]}", "give 2 items, or a single value for all"),
+    ("@constant { c: real[a, 2] = [1.0, 2.0]; }", "", "write 6 values, or a single one"),
+    ("@constant { c: real[2097152] = 0.0; d: int[2097152] = i, i < 2097152; }", "", "'@variable'"),
+])  # fmt: skip
+def test_hints_that_are_computed(blocks: str, braces: str, hint: str) -> None:
+    found = errors(OPERATOR.format(blocks=blocks, braces=braces))
+    assert hint in str(found[0].hint)
+
+
+def test_a_batch_that_an_attribute_sets() -> None:
+    text = OPERATOR.format(blocks="", braces="")
+    (found,) = errors(text, input_shapes={"x": (2, 4)})
+    assert found.hint == "set the attribute: --attr batch=2, or attributes={'batch': 2}"
+    assert errors(text, attributes={"batch": 2}) == []
+
+
+@pytest.mark.parametrize(("shape", "hint"), [
+    ((1, 2, 3), "remove its first dimension: x[0]"), ((3,), "--shape x=3"),
+    ((3, 2), "order its dimensions otherwise: x.transpose(1, 0)"),
+    ((6,), "it has as many elements: x.reshape(2, 3)"), ((2, 5), "--shape x=2,5"),
+])  # fmt: skip
+def test_arrays_of_a_wrong_shape(shape: tuple[int, ...], hint: str) -> None:
+    graph = tvm_nnef.compose(PLAIN.replace("4", "2, 3"))
+    with pytest.raises(tvm_nnef.NnefError) as caught:
+        tvm_nnef.evaluate(graph, np.zeros(shape, "float32"))
+    assert hint in str(caught.value.diagnostics[0].hint)
+
+
+def test_an_array_without_a_batch() -> None:
+    graph = tvm_nnef.compose(PLAIN.replace("4", "1, 3"))
+    with pytest.raises(tvm_nnef.NnefError, match=r"add a first dimension: x\[None\]"):
+        tvm_nnef.evaluate(graph, np.zeros(3, "float32"))
+
+
+@pytest.mark.parametrize(("size", "hint"), [(12, "'s|12' in the model"), (3, "both have the")])
+def test_dynamic_dimensions_that_do_not_fit(size: int, hint: str) -> None:
+    text = "graph G { @input { a: real[s|8]; b: real[s]; } @output { y: real[~]; } "
+    graph = tvm_nnef.compose("import math; " + text + "@compose { y = math.add(a, b); } }")
+    with pytest.raises(tvm_nnef.NnefError) as caught:
+        tvm_nnef.evaluate(graph, np.zeros(size, "float32"), np.zeros(4, "float32"))
+    assert hint in str(caught.value.diagnostics[0].hint)
+
+
+def test_a_check_at_run_time_has_the_hint_of_the_assertion() -> None:
+    operator = "operator op { @input { x: real[n]; } @output { y: real[n]; } "
+    operator += "@assert { n > 2: 'too few'; } @compose { y = x; } }\n"
+    text = operator + PLAIN.replace("real[4]", "real[n|9]", 1).replace("4", "~").replace(
+        "y = x;", "y = op(x);"
+    )
+    hint = "it needs 'n > 2'"
+    for run in (
+        partial(tvm_nnef.evaluate, tvm_nnef.compose(text)), tvm_nnef.build(text, progress=False),
+    ):  # fmt: skip
+        with pytest.raises(tvm_nnef.NnefError) as caught:
+            run(np.zeros(2, "float32"))
+        assert [each.hint for each in caught.value.diagnostics] == [hint]
 
 
 def _damaged(text: str, seed: int) -> str:

@@ -178,7 +178,7 @@ class _Loop:
         else:
             made = [_buffer(k, f"made{len(self.made) + n}") for n, k in enumerate(kinds)]
             written, operands = [*made], [*read, *made]
-            # TVM stores a local vector of bools as int8, which then is no condition of a select.
+            # TVM stores local arrays of bools as int8, but the condition of a select must be bool.
             if any(str(each.dtype) == "bool" and len(each.shape) for each in made):
                 return None
             self.made += made

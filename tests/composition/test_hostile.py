@@ -335,9 +335,16 @@ def test_what_a_caller_gives_is_checked(options: dict[str, Any], words: str) -> 
     assert any(words in diagnostic.message for diagnostic in found), found
 
 
-def test_generic_graph_needs_a_type(refused: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(("options", "words", "hint"), [
+    ({}, "generic type 'T' has no value", "types={'T': 'real'}"),
+    ({"types": {"T": "bool"}}, "'T' must be one of int, real, found bool", "'T: type;'"),
+    ({"types": {"T": "float"}}, "a tensor cannot be of type float", "real, int or bool"),
+])  # fmt: skip
+def test_a_generic_graph_needs_a_type(
+    options: dict[str, Any], words: str, hint: str, refused: Callable[..., NnefError]
+) -> None:
     text = """graph G { @dtype { T: num; } @input { x: T[2]; } @output { y: T[2]; }
         @compose { y = x; } }"""
-    refused(text, "generic type 'T' has no value", "types={'T': 'real'}")
-    refused(text, "must be one of int, real", types={"T": "bool"})
-    refused(text, "cannot be of type", types={"T": "float"})
+    (found,) = refused(text, **options).diagnostics
+    assert words in found.message
+    assert hint in str(found.hint)

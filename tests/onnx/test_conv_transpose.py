@@ -118,11 +118,7 @@ def test_conv_transpose_gives_the_numbers_of_onnx_runtime(
         batch = (2, 1, 3)[number]
         x = random.standard_normal((batch, case.weights[0], *size)).astype(np.float32)
         feeds = {"x": x, **({} if case.constant else {"w": weights})}
-        try:
-            (expected,) = session.run(None, feeds)
-        except Exception:  # an output without elements, which ONNX Runtime refuses
-            assert size == sizes[1]
-            continue
+        (expected,) = session.run(None, feeds)
         found = np.asarray(machine(*feeds.values())[0])
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 

@@ -137,7 +137,7 @@ OTHERS = {
 }  # fmt: skip
 
 
-def same(found, expected):
+def assert_same(found, expected):
     scale = max(1.0, float(np.abs(np.nan_to_num(expected, posinf=0, neginf=0)).max()))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * scale)
 
@@ -152,14 +152,14 @@ def test_a_reduction_has_the_strategy_of_the_operator_that_is_equal(kernels, nam
     (x,) = kernels.values(shape)
     if name not in ("sum", "all", "mean_pool"):
         x.reshape(-1)[::5] = [np.nan, np.inf, -np.inf, -0.0][len(shape) % 4]
-    same(kernels.run(mod, [x]), expected(x))
+    assert_same(kernels.run(mod, [x]), expected(x))
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_reduction_is_computed(kernels, name):
     function, shape, expected = OTHERS[name]
     (x,) = kernels.values(shape)
-    same(kernels.run(kernels.scheduled(kernels.formula(function, shape)), [x]), expected(x))
+    assert_same(kernels.run(kernels.scheduled(kernels.formula(function, shape)), [x]), expected(x))
 
 
 def test_a_pooling_between_convolutions_runs_channels_last(kernels):
@@ -203,4 +203,4 @@ def test_sums_of_rows_after_a_convolution_have_channels_as_lanes(kernels):
     mod = kernels.scheduled(builder.get())
     assert kernels.strategies(mod) <= {"cpu.register_tile", "cpu.elementwise"}
     arrays = kernels.values((2, 3, 9, 11), (16, 3, 3, 3))
-    same(kernels.run(mod, arrays), kernels.plain(builder.get(), arrays))
+    assert_same(kernels.run(mod, arrays), kernels.plain(builder.get(), arrays))

@@ -350,20 +350,23 @@ def judge() -> Callable[..., None]:
 
 
 @pytest.fixture
-def rejected() -> Callable[..., None]:
-    """Check that an invocation is refused, with these words, where it stands.
+def rejected() -> Callable[..., tvm_nnef.Diagnostic]:
+    """Check that an invocation is refused with these words, where it stands; give the diagnostic.
 
     ``result`` has the type that the invocation would give, and is a list where it gives a pack.
     """
 
     def check(
         inputs: Inputs, invocation: str, words: str, result: Any = 0.0, head: str = ""
-    ) -> None:
+    ) -> tvm_nnef.Diagnostic:
         text = head + graph_text(inputs, [(invocation, result)])
         with pytest.raises(NnefError) as caught:
             tvm_nnef.compose(text)
-        assert words in str(caught.value)
-        assert any(place.line is not None for place in caught.value.diagnostics)
+        (found,) = caught.value.diagnostics
+        assert words in found.message
+        assert found.line is not None
+        assert found.hint
+        return found
 
     return check
 

@@ -33,7 +33,7 @@ def run_helpers(definition: CheckedDefinition, env: Environment, place: Span) ->
     outputs = {parameter.name.name for parameter in definition.outputs}
     helpers = {name for using in definition.usings for name in target_names(using.target)}
     early = [check for check in definition.assertions if not _mentions(check, outputs)]
-    needed = [_names(check) & helpers for check in early]
+    needed = [(_names(check) | _named(check.message)) & helpers for check in early]
     waiting = dict(enumerate(early))
     users: dict[str, list[int]] = {name: [] for name in helpers}
     for index, names in enumerate(needed):
@@ -78,7 +78,11 @@ def _mentions(check: nodes.Assertion, names: set[str]) -> bool:
 
 
 def _names(check: nodes.Assertion) -> set[str]:
-    return {identifier.name for identifier in used_names(check.condition)}
+    return _named(check.condition)
+
+
+def _named(node: nodes.Expression | None) -> set[str]:
+    return {identifier.name for identifier in used_names(node)}
 
 
 def _check_assertions(
@@ -140,15 +144,8 @@ def _hint(check: nodes.Assertion, env: Environment) -> str:
     """What an assertion needs, and the values in it that its message does not show."""
     told = {detail.value.span.text for detail in check.details}
     names = dict.fromkeys(identifier.name for identifier in used_names(check.condition))
-    values = {name: env.names.get(name) for name in names if name not in told}
-    texts = [
-        f"{name}.shape = {show(value.shape)}"
-        if isinstance(value, Tensor)
-        else f"{name} = {show(value)}"
-        for name, value in values.items()
-        if isinstance(value, Tensor) or _is_attribute(value)
-    ]
-    where = ", ".join(text for text in texts if len(text) <= _MAX_SHOWN)
+    texts = [_value(name, env.names.get(name)) for name in names if name not in told]
+    where = ", ".join(filter(None, texts))
     condition = " ".join(check.condition.span.text.split())
     if check.message and len(condition) <= _MAX_SHOWN:
         return f"it needs '{condition}'" + (f", where {where}" if where else "")
@@ -157,13 +154,28 @@ def _hint(check: nodes.Assertion, env: Environment) -> str:
     return f"change {' or '.join(names)}" if names else "correct the condition"
 
 
+def _value(name: str, value: Value) -> str:
+    """A value under its name; empty if it is not known yet, or too long."""
+    if isinstance(value, Tensor):
+        name, value = f"{name}.shape", value.shape
+    if not _is_attribute(value):
+        return ""
+    text = show(value)
+    return f"{name} = {text}" if text != name and len(text) <= _MAX_SHOWN else ""
+
+
 def _message(check: nodes.Assertion, env: Environment) -> list[str | Dimension]:
-    """What an assertion says when it fails, then the values that it names."""
+    """What an assertion says when it fails, then the values that it names, as far as known yet."""
     if check.message:
         message = list(text_parts(check.message, env))
     else:
         message = [f"'{check.condition.span.text}' does not hold"]
-    for number, detail in enumerate(check.details):
+    details = [
+        each
+        for each in check.details
+        if _named(each.value) | _named(each.label) <= env.names.keys()
+    ]
+    for number, detail in enumerate(details):
         label = detail.label and format_text(detail.label, env)
         message.append(f"{', ' if number else '; '}{label or detail.value.span.text} = ")
         message += shown(evaluate(detail.value, env), quote=True)
