@@ -129,7 +129,7 @@ class Row:
         if any(found.nans):
             yield f"NaN: {found.nans[0]} ({left}), {found.nans[1]} ({right})"
 
-    def _hint(self) -> str | None:
+    def _hint(self) -> str:
         if self.node is None:
             return (
                 "a compiled kernel is wrong: 'build(verify=True)' checks each by itself; or the "
@@ -139,9 +139,8 @@ class Row:
         if self.origin is not None:
             text = "the conversion is wrong; else it is how the operator is lowered"
             return f"where 'mapped' and 'reference' agree on it, {text}"
-        third = {"mapped", "formula", "reference"} - set(self.sides)
-        (third_route,) = third if len(third) == 1 else ("",)
-        return f"compare each with '{third_route}' to tell which is right" if third_route else None
+        third = next(name for name in ("reference", "mapped", "formula") if name not in self.sides)
+        return f"compare each with '{third}' to tell which is right"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

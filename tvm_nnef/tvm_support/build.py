@@ -233,7 +233,7 @@ def _in_copy_of_process(action: Callable[[], object]) -> str:
             os.dup2(writing, 2)
             action()
             status = 0
-        except BaseException as problem:
+        except BaseException as problem:  # nothing may leave the copy: its caller is the parent's
             os.write(2, str(problem).encode())
         finally:
             os._exit(status)
