@@ -302,9 +302,9 @@ def test_modules_are_well_formed_after_each_stage(m):
     made = m.graph([node], [condition, x0, factor, count], node.results)
     mod, target = lower(made, machine_types=assign(made), variables={}), resolve("llvm")
     for phase in ("graph", "fuse", "schedule"):
-        assert relax.analysis.well_formed(mod), phase
+        assert relax.analysis.check_well_formed(mod), phase
         mod = run_phases(mod, target, phase, phase)
-    assert relax.analysis.well_formed(mod)
+    assert relax.analysis.check_well_formed(mod)
 
 
 def test_every_kernel_of_every_function_is_scheduled(m, make):
