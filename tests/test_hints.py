@@ -197,7 +197,7 @@ def test_a_batch_that_an_attribute_sets() -> None:
 
 
 @pytest.mark.parametrize(("shape", "hint"), [
-    ((1, 2, 3), "remove its first dimension: x[0]"), ((3,), "--shape x=3"),
+    ((1, 2, 3), "remove its first dimension: x[0]"), ((5,), "bring it to 2 dimensions"),
     ((3, 2), "order its dimensions otherwise: x.transpose(1, 0)"),
     ((6,), "it has as many elements: x.reshape(2, 3)"), ((2, 5), "--shape x=2,5"),
 ])  # fmt: skip

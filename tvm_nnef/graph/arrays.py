@@ -65,6 +65,8 @@ def shape_hint(found: tuple[int, ...], tensor: Tensor) -> str:
         return f"it has as many elements: x.reshape{tuple(sizes)}"
     if tensor.role == "variable":
         return "give it the array of this variable, or correct its declaration"
+    if len(found) != len(wanted):
+        return f"bring it to {len(wanted)} dimensions, as by x.reshape"
     name = tensor.short_name.partition(":")[0]
     return (
         f"build for this shape, with input_shapes (--shape {name}={','.join(map(str, found))}) or "
