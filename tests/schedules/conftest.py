@@ -218,7 +218,7 @@ def emulated_aarch64(tmp_path: Path) -> Callable[[Any, Sequence[str]], Any]:
         pytest.skip("qemu-user or gcc-aarch64-linux-gnu is not installed")
 
     def linked(executable: Any, names: Sequence[str]) -> Any:
-        objects = [each for each in write_objects(executable.mod, tmp_path) if each.stem != "devc"]
+        objects = [each for each in write_objects(executable, tmp_path) if each.stem != "devc"]
         (tmp_path / "kernels.inc").write_text("".join(f"KERNEL({name})\n" for name in names))
         source, program = Path(__file__).with_name("call_kernel.c"), tmp_path / "kernels"
         options = ["-static", "-O1", "-w", f"-I{tmp_path}", source, *objects, "-lm"]

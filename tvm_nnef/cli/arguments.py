@@ -149,7 +149,8 @@ def _threads(parser: argparse._ActionsContainer) -> None:
 
 
 def _target(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--target", default="native", help="a TVM target (default: native)")
+    text = "a target: x86-64-v3, aarch64:cortex-a76, cuda:sm_80,sm_90a, … (default: native)"
+    parser.add_argument("--target", default="native", help=text)
 
 
 def _check(parser: argparse._ActionsContainer) -> None:
