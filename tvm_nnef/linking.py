@@ -48,11 +48,28 @@ _SYSTEMS: Mapping[str, str] = {
 }
 """Operating systems by how the part of a target triple begins that names them."""
 
+_ENVIRONMENTS = ("gnu", "musl", "eabi", "android")
+"""How the last part of a target triple begins if it names a C library or an ABI."""
+
 _VENDORS = ("", "unknown-", "none-")
 """What may stand before the operating system in the name of a cross compiler."""
 
 _PATIENCE = 60
 """Seconds after which a compiler that is asked for its machine is taken not to answer."""
+
+
+def normalized_triple(triple: str) -> str:
+    """A target triple with a vendor and an operating system, as LLVM needs it.
+
+    LLVM knows the parts of a triple by their position: of ``armv7l-linux-gnueabihf`` it takes
+    ``linux`` for a vendor, and generates code for another ABI.
+    """
+    parts = triple.split("-")
+    if 1 < len(parts) < 4 and parts[1].startswith(tuple(_SYSTEMS)):
+        parts.insert(1, "unknown")
+    if len(parts) == 3 and parts[2].startswith(_ENVIRONMENTS):
+        parts.insert(2, "unknown")
+    return "-".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +82,9 @@ class Machine:
     @classmethod
     def of(cls, triple: str) -> Machine:
         """The machine of a target triple, with or without a vendor."""
-        name, *rest = triple.strip().lower().split("-")
-        if len(rest) > 1 and not rest[0].startswith(tuple(_SYSTEMS)):
-            rest = rest[1:]
-        return cls(_ALIASES.get(name, name), "-".join(rest))
+        name, *rest = normalized_triple(triple.strip().lower()).split("-")
+        system = "-".join(part for part in rest[1:] if part != "unknown")
+        return cls(_ALIASES.get(name, name), system)
 
     @classmethod
     def host(cls) -> Machine:

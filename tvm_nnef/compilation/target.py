@@ -16,6 +16,7 @@ from typing import Any
 import tvm
 
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
+from tvm_nnef.linking import normalized_triple
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import Target
 
@@ -59,8 +60,9 @@ OLDEST_GPU = "sm_75"
 class TargetRequest:
     """A target, and what else a user asks for with its name.
 
-    ``cuda_architectures`` are those that a library for CUDA has code for (``("sm_80", "sm_90a")``),
-    oldest first; kernels are scheduled for the first one, which is that of the ``target``.
+    ``cuda_architectures`` are those that a library for CUDA must have code for, oldest first
+    (``("sm_80", "sm_90a")``): the words after ``cuda:``. Kernels are scheduled for the first one,
+    which is that of the ``target``.
     """
 
     target: Target
@@ -72,9 +74,7 @@ def request(target: object = NATIVE) -> TargetRequest:
     if isinstance(target, str) and target.strip().startswith("cuda:"):
         architectures = _cuda_architectures(target)
         return TargetRequest(resolve({"kind": "cuda", "arch": architectures[0]}), architectures)
-    found = resolve(target)
-    is_cuda = str(found.kind.name) == "cuda" and "arch" in found.attrs
-    return TargetRequest(found, (str(found.attrs["arch"]),) if is_cuda else ())
+    return TargetRequest(resolve(target))
 
 
 def resolve(target: object = NATIVE) -> Target:
@@ -92,7 +92,9 @@ def resolve(target: object = NATIVE) -> Target:
     if isinstance(target, tvm.target.Target):
         for each in filter(None, (target, target.host)):
             _check_llvm({"kind": str(each.kind.name), **dict(each.attrs)}, str(target))
-        return target
+        description = json.loads(str(target))
+        normalized = _normalized(description)
+        return target if normalized == description else tvm.target.Target(normalized)
     if isinstance(target, Mapping):
         return _made(dict(target), json.dumps(dict(target)))
     if not isinstance(target, str):
@@ -138,10 +140,22 @@ def _made(description: str | dict[str, Any], text: str) -> Target:
         if isinstance(each, Mapping):
             _check_llvm(each, text)
     try:
-        return tvm.target.Target(description)
+        return tvm.target.Target(_normalized(description))
     except (ValueError, TypeError, RuntimeError) as problem:
         reason = str(problem).split(" Target creation from")[0].strip().splitlines()[0]
         raise _unknown(text, reason) from None
+
+
+def _normalized(description: Any) -> Any:
+    """The description of a target whose triples have all parts that LLVM needs."""
+    if not isinstance(description, Mapping):
+        return description
+    made = {**description}
+    if isinstance(made.get("mtriple"), str):
+        made["mtriple"] = normalized_triple(made["mtriple"])
+    if "host" in made:
+        made["host"] = _normalized(made["host"])
+    return made
 
 
 def _cuda_architectures(text: str) -> tuple[str, ...]:

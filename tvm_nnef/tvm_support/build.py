@@ -30,8 +30,8 @@ from tvm_nnef.tvm_support.compat import (
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
     """What was compiled: instructions of the virtual machine, constants, and kernels.
 
-    ``target`` is what it was compiled for, ``cuda_architectures`` are those that its code for CUDA
-    is wanted for, such as ``("sm_80", "sm_90a")``; that of the target is the first.
+    ``target`` is what it was compiled for, ``cuda_architectures`` are those of GPUs that it must
+    have machine code for, such as ``("sm_80", "sm_90a")``, if the user named them.
     """
 
     cuda_architectures: tuple[str, ...] = ()
