@@ -63,7 +63,8 @@ def tool(folder: Path, name: str, machine: str = "", action: str = "exit 1") -> 
      ("x86_64-conda-linux-gnu", "x86_64-linux-gnu", "linux"),
      ("amd64-linux-musl", "x86_64-linux-musl", "linux"),
      ("x86_64-w64-mingw32", "x86_64-mingw32", "windows"),
-     ("arm-none-eabihf", "arm-eabihf", "eabi"), ("riscv64-none-elf", "riscv64-elf", "elf"), ("riscv64", "riscv64", "")],
+     ("arm-none-eabihf", "arm-eabihf", "eabi"),
+     ("riscv64-none-elf", "riscv64-elf", "elf"), ("riscv64", "riscv64", "")],
 )  # fmt: skip
 def test_a_triple_names_a_machine(triple: str, machine: str, system: str) -> None:
     found = Machine.of(triple)

@@ -7,9 +7,11 @@ its own, from the exported library; TVM's virtual machine, which calls them, run
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,9 +24,9 @@ import tvm_ffi
 from tvm import relax
 
 import tvm_nnef
-from tvm_nnef.library_file import write_library
+from tvm_nnef.linking import link
 from tvm_nnef.runtime import Executable
-from tvm_nnef.tvm_support.compat import runtime_tensor
+from tvm_nnef.tvm_support.build import triple_of, write_objects
 
 SOURCE = Path(__file__).with_name("call_kernel.c")
 CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "b": 6}
@@ -74,16 +76,12 @@ class Emulator:
         root = ("-L", f"/usr/{machine.triple}")
         self._command = [emulator, *root, *machine.options, str(program)]
 
-    def kernel_of(self, library: Path) -> Callable[[str], Callable[..., Any]]:
-        """The kernels of an exported library, by name."""
-        return lambda name: lambda *arguments: self._call(library, name, arguments)
-
     def kernels(self, code: Any, names: Sequence[str]) -> Callable[[str], Any]:
         """The kernels of what was compiled, as ``verify_kernels`` takes them."""
         library = self._folder / "kernels.so"
-        write_library(library, code)
-        found = self.kernel_of(library)
-        return lambda name: found(name) if name in names else None
+        with tempfile.TemporaryDirectory() as folder:
+            link(write_objects(code, Path(folder)), library, triple_of(code.target))
+        return lambda name: self._kernel(library, name) if name in names else None
 
     @contextmanager
     def executable(self, model: Any, **options: Any) -> Iterator[Executable]:
@@ -91,21 +89,22 @@ class Emulator:
         built = tvm_nnef.build(model, self.target, progress=False, **options)
         library = self._folder / "model.so"
         built.export(library)
-        code = built._library
-        names = [
-            name for name in map(str, code.as_text().replace(",", " ").split())
-            if code.mod.imports and any(part.implements_function(name) for part in code.mod.imports)
-        ]  # fmt: skip
-        here = relax.VMExecutable(code.unused().mod)
+        here = relax.VMExecutable(built._library.unused().mod)
+        words = set(re.findall(r"[\w.]+", here.as_text()))
+        kernels = [
+            name for part in here.mod.imports for name in words if part.implements_function(name)
+        ]
         here.mod.clear_imports()
-        kernel_of = self.kernel_of(library)
-        for name in names:
-            tvm_ffi.register_global_func(name, kernel_of(name), override=True)
+        for name in kernels:
+            tvm_ffi.register_global_func(name, self._kernel(library, name), override=True)
         try:
             yield Executable(here, metadata=json.dumps(built.metadata))
         finally:
-            for name in names:
+            for name in kernels:
                 tvm_ffi.registry.remove_global_func(name)
+
+    def _kernel(self, library: Path, name: str) -> Callable[..., Any]:
+        return lambda *arguments: self._call(library, name, arguments)
 
     def _call(self, library: Path, name: str, arguments: Sequence[Any]) -> Any:
         given = struct.pack("<q", len(arguments)) + b"".join(map(_encoded, arguments))
