@@ -89,19 +89,8 @@ class Emulator:
         built = tvm_nnef.build(model, self.target, progress=False, **options)
         library = self._folder / "model.so"
         built.export(library)
-        here = relax.VMExecutable(built._library.unused().mod)
-        words = set(re.findall(r"[\w.]+", here.as_text()))
-        kernels = [
-            name for part in here.mod.imports for name in words if part.implements_function(name)
-        ]
-        here.mod.clear_imports()
-        for name in kernels:
-            tvm_ffi.register_global_func(name, self._kernel(library, name), override=True)
-        try:
-            yield Executable(here, metadata=json.dumps(built.metadata))
-        finally:
-            for name in kernels:
-                tvm_ffi.registry.remove_global_func(name)
+        with calling(built, lambda name: self._kernel(library, name)) as executable:
+            yield executable
 
     def _kernel(self, library: Path, name: str) -> Callable[..., Any]:
         return lambda *arguments: self._call(library, name, arguments)
@@ -122,6 +111,27 @@ class Emulator:
                 rest = rest[array.nbytes :]
         assert not rest
         return value if kind & 0xFFFFFFFF else None
+
+
+@contextmanager
+def calling(built: Executable, kernel_of: Callable[[str], Any]) -> Iterator[Executable]:
+    """An executable of a model that was built for another CPU, with kernels from elsewhere.
+
+    TVM's virtual machine finds them as global functions, as long as the block runs.
+    """
+    here = relax.VMExecutable(built._library.unused().mod)
+    words = set(re.findall(r"[\w.]+", here.as_text()))
+    kernels = [
+        name for part in here.mod.imports for name in words if part.implements_function(name)
+    ]
+    here.mod.clear_imports()
+    for name in kernels:
+        tvm_ffi.register_global_func(name, kernel_of(name), override=True)
+    try:
+        yield Executable(here, metadata=json.dumps(built.metadata))
+    finally:
+        for name in kernels:
+            tvm_ffi.registry.remove_global_func(name)
 
 
 def _encoded(argument: Any) -> bytes:

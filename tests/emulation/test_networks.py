@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef import linking
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.tvm_support.build import runs_here
 
@@ -100,9 +103,28 @@ def test_networks_are_right_on_other_cpus(name: str, machine: str, emulator: Any
     run_emulated(name, emulator, machine)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("linker", ["ld.lld", "ziglang"])
+@pytest.mark.parametrize("machine", ["aarch64", "armv7", "riscv64"])
+def test_libraries_of_other_linkers_are_right(
+    machine: str, linker: str, emulator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not (shutil.which(linker) or find_spec(linker.split(".")[-1])):
+        pytest.skip(f"{linker} is not installed")
+    monkeypatch.setattr(linking.Machine, "compilers", lambda self: [])
+    if linker == "ld.lld":
+        monkeypatch.setattr(linking, "_zig", lambda machine, here: [])
+    run_emulated("transformer", emulator, machine)
+
+
 @pytest.fixture(scope="module")
 def library(imported: Callable[[Path], Any]) -> Any:
-    """Returns the module of test cases of the standard library, and all its rows."""
+    """Returns what :func:`operators` returns."""
+    return operators(imported)
+
+
+def operators(imported: Callable[[Path], Any]) -> Any:
+    """The module of test cases of the standard library, and all its rows."""
     rows, cases = imported(STDLIB / "test_every_operator.py"), imported(STDLIB / "conftest.py")
     return cases, [(*row, rows.RESULTS.get(row[0], rows.real())) for row in rows.ROWS]
 
