@@ -97,6 +97,13 @@ def test_a_cross_compiler_is_found_by_its_name(triple: str, names: list[str], pa
     assert find_linker(triple)[:2] == [str(path / names[0]), "-shared"]
 
 
+def test_a_linker_alone_does_not_link_for_32_bits(path: Path) -> None:
+    for name in ("ld.lld", "ld", "arm-linux-gnueabihf-ld"):
+        tool(path, name)
+    with pytest.raises(NnefError, match="no compiler or linker for arm-linux-gnueabihf"):
+        find_linker("armv7l-linux-gnueabihf")
+
+
 def test_the_package_ziglang_links_for_every_machine(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

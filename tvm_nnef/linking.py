@@ -195,9 +195,12 @@ def _installed(machine: Machine) -> Iterator[list[str]]:
     for found in filter(None, map(shutil.which, machine.compilers())):
         yield _shared([found], machine)
     zig = _zig(machine, here=here)
+    # Only a compiler adds its helper functions; CPUs of 32 bits divide integers of 64 bits by one.
+    is_64_bit = machine.architecture in (
+        name for (bits, _), name in _ELF_MACHINES.items() if bits > 1
+    )
     is_elf = machine.operating_system in ("linux", "freebsd", "elf")
-    linkers = ("ld.lld", "ld" if here else f"{machine}-ld") if is_elf else ()
-    # Only a compiler adds its helper functions, such as divisions of int64, which some CPUs need.
+    linkers = ("ld.lld", "ld" if here else f"{machine}-ld") if is_elf and is_64_bit else ()
     yield from [] if here else zig
     for found in filter(None, map(shutil.which, linkers)):
         yield [found, "-shared"]
