@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import tvm_nnef
+import tvm_nnef.cli.build
 from tvm_nnef import linking
+from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.linking import Machine, find_linker
 from tvm_nnef.runtime import Executable, load
@@ -152,6 +154,25 @@ def test_without_a_cross_compiler_the_error_says_what_to_install(
     executable.export(tmp_path / "model.tar")
     with pytest.raises(NnefError, match=f"object files for {OTHER} cannot be linked"):
         load(tmp_path / "model.tar")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [(OTHER, f"no compiler or linker for {OTHER}"), ("spam", "unknown target 'spam'"),
+     ("wasm32", "no shared libraries"), (f"{OTHER}:+zzz", "no CPU feature 'zzz'")],
+)  # fmt: skip
+def test_the_command_reports_what_is_missing_before_the_work(
+    target: str, message: str, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(tvm_nnef.cli.build, "build", lambda *_, **__: pytest.fail("it began"))
+    model = tmp_path / "model.sknd"
+    model.write_text(MODEL)
+    command = ["build", str(model), "--target", target, "-o", str(tmp_path / "model.so")]
+    assert main(command) == 1
+    printed = capsys.readouterr().err
+    assert message in printed and "hint:" in printed
+    assert sorted(tmp_path.iterdir()) == [path, model]
 
 
 def test_webassembly_has_no_shared_libraries(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def vectorized(mod: Module) -> Module:
     named = {name: each.with_attr("target", hidden) for name, each in functions.items()}
     with hidden:
         made = prim_functions(tirx.transform.VectorizeLoop(True)(update_functions(mod, named)))
-    targets = {name: each.attrs["target"] for name, each in functions.items()}
+    targets = {name: (each.attrs or {})["target"] for name, each in functions.items()}
     return update_functions(
         mod, {name: each.with_attr("target", targets[name]) for name, each in made.items()}
     )
