@@ -8,8 +8,10 @@ devices.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,34 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text.rstrip("\n") + "\n" == path.read_text(encoding="utf-8")
 
     return check
+
+
+@pytest.fixture(scope="session")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """The emulator of a CPU of ``emulation/machines.py``, by name; a test without it is skipped."""
+    module = import_file(Path(__file__).parent / "emulation" / "machines.py")
+
+    @functools.cache
+    def made(name: str) -> Any:
+        return module.Emulator(module.MACHINES[name], tmp_path_factory.mktemp(name))
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def imported() -> Callable[[Path], Any]:
+    """Import a file of the tests as a module."""
+    return import_file
+
+
+def import_file(file: Path) -> Any:
+    """The module in a file of the tests."""
+    spec = importlib.util.spec_from_file_location(f"tests_{file.parent.name}_{file.stem}", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

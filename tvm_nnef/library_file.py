@@ -58,11 +58,15 @@ class _TemporaryFolder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-def check_library(path: OutputPath, inputs: Iterable[OutputPath] = ()) -> None:
+def check_library(
+    path: OutputPath, inputs: Iterable[OutputPath] = (), triple: str | None = None
+) -> None:
     """Check that a library can be written to a path, before the work that makes it.
 
+    ``triple`` is the target triple of the library, this machine's by default.
+
     Raises :class:`NnefError` for what :func:`check_output` refuses, for the suffix of another kind
-    of file, and if nothing is installed that links a shared library.
+    of file, and if nothing is installed that links a shared library for the target.
     """
     check_output(path, inputs)
     suffix = Path(path).suffix.lower()
@@ -71,7 +75,7 @@ def check_library(path: OutputPath, inputs: Iterable[OutputPath] = ()) -> None:
     if suffix in _OTHER_KINDS:
         hint = "name a shared library 'model.so', and an archive of object files 'model.tar'"
         raise error(f"a library cannot be written as '{suffix}'", hint=hint, file=str(path))
-    find_linker()
+    find_linker(triple)
 
 
 def write_library(path: OutputPath, source: LibraryFile | Any) -> None:
@@ -79,8 +83,10 @@ def write_library(path: OutputPath, source: LibraryFile | Any) -> None:
 
     ``source`` is a library that was loaded or that TVM compiled. Raises :class:`NnefError`.
     """
+    triple = None
     if not isinstance(source, LibraryFile):
-        check_library(path)
+        triple = build.triple_of(source.target)
+        check_library(path, triple=triple)
     with replacing(path) as draft, tempfile.TemporaryDirectory(dir=draft.parent) as folder:
         parts = _parts(source, Path(folder))
         if is_archive(path):
@@ -91,7 +97,7 @@ def write_library(path: OutputPath, source: LibraryFile | Any) -> None:
         elif isinstance(source, LibraryFile):
             parts[0].replace(draft)
         else:
-            _link(parts, draft)
+            _link(parts, draft, triple)
 
 
 def read_library(path: OutputPath) -> LibraryFile:
@@ -128,9 +134,9 @@ def _parts(source: LibraryFile | Any, folder: Path) -> list[Path]:
     return [copy]
 
 
-def _link(objects: list[Path], library: Path) -> None:
+def _link(objects: list[Path], library: Path, triple: str | None = None) -> None:
     """Link object files to a shared library, and append its digest."""
-    link(objects, library)
+    link(objects, library, triple)
     with library.open("ab") as stream:
         stream.write(_MARK + file_digest(library).encode() + b"\n")
 

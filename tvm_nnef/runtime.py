@@ -275,8 +275,9 @@ class Executable:
     def _tensors(self, arrays: Iterable[Array]) -> list[Any]:
         """The arrays as tensors of the device; NnefError if this machine does not have it."""
         if self._device is None:
-            hint = "export it, and load the library on a machine with a GPU and its driver"
-            raise error("this model is built for CUDA, and there is no such GPU here", hint=hint)
+            hint = "export it, and load the library on such a machine"
+            device = build.device_name(self._library)
+            raise error(f"this model is built for {device}, which this machine lacks", hint=hint)
         return [compat.runtime_tensor(array, self._device) for array in arrays]
 
     def _check(self, values: Mapping[str, int]) -> None:

@@ -1,7 +1,12 @@
-"""CPUs of the RISC-V family; the vector extension has registers of at least 128 bits."""
+"""CPUs of the RISC-V family: the vector extension has registers of at least so many bits (zvl)."""
 
 from __future__ import annotations
 
 from tvm_nnef.schedules.machine.model import CpuModel, Family
 
-FAMILY = Family(levels=(("v", CpuModel(128, 32)),))
+FAMILY = Family(
+    levels=(
+        *((f"zvl{bits}b", CpuModel(bits, 32)) for bits in (1024, 512, 256)),
+        ("v", CpuModel(128, 32)),
+    )
+)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import struct
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +14,7 @@ from tvm import relax
 from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.tvm_support.build import virtual_machine, write_objects
+from tvm_nnef.tvm_support.build import virtual_machine
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
 
@@ -200,62 +196,3 @@ def kernels() -> SimpleNamespace:
         strategies_by_function=strategies_by_function, machine=machine, compare=compare,
         resolved=resolve,
     )  # fmt: skip
-
-
-CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-"""The codes of kinds of dtypes in DLPack, by NumPy's."""
-
-
-@pytest.fixture
-def emulated_aarch64(tmp_path: Path) -> Callable[[Any, Sequence[str]], Any]:
-    """Kernels compiled for aarch64, as functions that run them in an emulator of that CPU.
-
-    The function takes an executable and the names of its kernels, and returns one from a name to a
-    function, as ``verify_kernels`` takes it.
-    """
-    emulator, compiler = shutil.which("qemu-aarch64"), shutil.which("aarch64-linux-gnu-gcc")
-    if not (emulator and compiler):
-        pytest.skip("qemu-user or gcc-aarch64-linux-gnu is not installed")
-
-    def linked(executable: Any, names: Sequence[str]) -> Any:
-        objects = [each for each in write_objects(executable.mod, tmp_path) if each.stem != "devc"]
-        (tmp_path / "kernels.inc").write_text("".join(f"KERNEL({name})\n" for name in names))
-        source, program = Path(__file__).with_name("call_kernel.c"), tmp_path / "kernels"
-        options = ["-static", "-O1", "-w", f"-I{tmp_path}", source, *objects, "-lm"]
-        subprocess.run([compiler, *options, "-o", program], check=True)
-
-        def kernel_of(name: str) -> Callable[..., None] | None:
-            return emulated([emulator, str(program), name]) if name in names else None
-
-        return kernel_of
-
-    return linked
-
-
-def emulated(command: Sequence[str]) -> Callable[..., None]:
-    """A function that runs a kernel by a command, and stores its results in its arguments."""
-
-    def call(*arguments: Any) -> None:
-        given = struct.pack("<q", len(arguments)) + b"".join(map(encoded, arguments))
-        done = subprocess.run(command, input=given, capture_output=True, timeout=300)
-        if done.returncode:
-            raise RuntimeError(f"status {done.returncode}: {done.stderr.decode()[-200:]}")
-        rest = done.stdout
-        for argument in arguments:
-            if not isinstance(argument, int):
-                array = argument.numpy()
-                found = np.frombuffer(rest, array.dtype, array.size)
-                argument.copyfrom(found.reshape(array.shape))
-                rest = rest[array.nbytes :]
-        assert not rest
-
-    return call
-
-
-def encoded(argument: Any) -> bytes:
-    """An argument of a kernel as ``call_kernel.c`` reads it."""
-    if isinstance(argument, int):
-        return struct.pack("<qq", 0, argument)
-    array = argument.numpy()
-    numbers = [1, CODES[array.dtype.kind], 8 * array.itemsize, array.ndim, *array.shape]
-    return struct.pack(f"<{len(numbers) + 1}q", *numbers, array.nbytes) + array.tobytes()

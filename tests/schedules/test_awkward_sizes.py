@@ -595,7 +595,7 @@ def test_the_fallback_changes_no_result_of_any_form(kernels, strategy):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", TABLE)
-def test_all_forms_agree_on_an_emulated_cpu(kernels, strategy, emulated_aarch64):
+def test_all_forms_agree_on_an_emulated_cpu(kernels, strategy, emulator):
     cases = {
         f"f{number}": kernel
         for number, form in enumerate(TABLE[strategy])
@@ -605,7 +605,7 @@ def test_all_forms_agree_on_an_emulated_cpu(kernels, strategy, emulated_aarch64)
     fused = kernels.fused(kernels.functions(cases), "aarch64")
     made = run_phases(fused, target, "schedule", "schedule")
     code = run_phases(made, target, "bytecode", "code")
-    verify_kernels(fused, made, emulated_aarch64(code, [*prim_functions(fused)]))
+    verify_kernels(fused, made, emulator("aarch64").kernels(code, [*prim_functions(fused)]))
 
 
 def test_every_strategy_has_rows():

@@ -208,7 +208,9 @@ OTHER_TARGETS = {
     "cortex-a72": (
         {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}, r"\bv\d+\.4s",
     ),
-    "wasm": ("wasm32", r"\bf32\."),
+    "armv7": ("armv7", r"\bq\d+"),
+    "riscv64 with vectors": ("riscv64:+v", r"\bvs\w*e32\.v"),
+    "wasm": ("wasm32", r"\bv128\."),
 }  # fmt: skip
 
 
@@ -228,9 +230,14 @@ MACHINES = {
     "x86-64-v3": "x86-64-v3",
     "x86-64-v4": "x86-64-v4",
     "aarch64": "aarch64",
+    "riscv64 with vectors": "riscv64:+v",
 }
-MULTIPLIES = re.compile(r"\b(v?fn?madd\w*ps|v?mulps)\s|\b(fml[as]|fmul)\s+v")
-SPILLS = re.compile(r"mov[au]ps\s+%[xyz]mm\d+, -?\d*\(%rsp\)|\bst[ru]\w?\s+q\d+.*\[sp")
+MULTIPLIES = re.compile(
+    r"\b(v?fn?madd\w*ps|v?mulps)\s|\b(fml[as]|fmul)\s+v|\bvf(n?m(acc|add|sac|sub)|mul)\.v"
+)
+SPILLS = re.compile(
+    r"mov[au]ps\s+%[xyz]mm\d+, -?\d*\(%rsp\)|\bst[ru]\w?\s+q\d+.*\[sp|\bvs\d+r\.v\s"
+)
 
 
 def inner_loops(text):

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -34,10 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     _print_any_text()
     options = make_parser().parse_args(arguments)
+    return run_reporting(lambda: _run(options))
+
+
+def run_reporting(action: Callable[[], int]) -> int:
+    """The exit status of an action, whose exceptions are reported on standard error."""
     interrupts: list[int] = []
     try:
         with _noted(interrupts):
-            status = _run(options)
+            status = action()
         sys.stdout.flush()
         return status
     except NnefError as problem:

@@ -26,7 +26,7 @@ class _Command:
     options: Sequence[Adds]
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line and a hint, not a page of usage."""
 
     def error(self, message: str) -> NoReturn:
@@ -52,7 +52,7 @@ class _Version(argparse.Action):
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of ``tvm-nnef``; ``command`` is the name of the module that runs it."""
-    parser = _Parser(prog="tvm-nnef", description="NNEF 2 (SkriptND) models on Apache TVM.")
+    parser = Parser(prog="tvm-nnef", description="NNEF 2 (SkriptND) models on Apache TVM.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for each in _COMMANDS:
@@ -149,7 +149,8 @@ def _threads(parser: argparse._ActionsContainer) -> None:
 
 
 def _target(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--target", default="native", help="a TVM target (default: native)")
+    text = "a target: x86-64-v3, aarch64:cortex-a76, cuda:sm_80,sm_90a, … (default: native)"
+    parser.add_argument("--target", default="native", help=text)
 
 
 def _check(parser: argparse._ActionsContainer) -> None:
@@ -341,6 +342,12 @@ _COMMANDS = (
     ),
     _Command("ops", "list the standard operators, or describe one", (_ops, _reading)),
 )
+
+
+def add_model_options(parser: argparse._ActionsContainer) -> None:
+    """Add the model and the options by which it is read and composed, those of every command."""
+    for add in (_model, _reading, _composing, _shapes):
+        add(parser)
 
 
 def compose_options(options: argparse.Namespace) -> dict[str, Any]:

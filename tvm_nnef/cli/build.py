@@ -7,14 +7,17 @@ import json
 
 from tvm_nnef.api import build
 from tvm_nnef.cli.arguments import compose_options, load_options
+from tvm_nnef.compilation.target import resolve
 from tvm_nnef.library_file import check_library
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.storage.output import STANDARD_OUTPUT
+from tvm_nnef.tvm_support.build import triple_of
 
 
 def run(options: argparse.Namespace) -> int:
     """Build for the target, report on the kernels if that is wanted, and write the library."""
-    check_library(options.output, [options.model, *options.search_path])
+    triple = triple_of(resolve(options.target))
+    check_library(options.output, [options.model, *options.search_path], triple)
     executable = build(
         options.model,
         options.target,

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from tvm_nnef import schedules
 from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.passes import PHASES, Pass, passes
-from tvm_nnef.compilation.target import loads_here, resolve, runs_here
+from tvm_nnef.compilation.target import request
 from tvm_nnef.compilation.timings import PassTime, Timings
-from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.output import check_output, write_file
-from tvm_nnef.tvm_support.build import kernels_of
+from tvm_nnef.tvm_support.build import kernels_of, runs_here
 from tvm_nnef.tvm_support.compat import Module, Target
 from tvm_nnef.tvm_support.threads import checked_threads
 
@@ -62,12 +62,12 @@ def build_module(
     bounds checks into the kernels. ``verify`` compares each scheduled kernel with its unscheduled
     TIR (:mod:`tvm_nnef.compilation.verify`), if this machine runs code for the target.
 
-    Raises NnefError for an unknown target, for one whose code this machine cannot load, for a
-    number of threads below 1, and for a database that cannot be used.
+    An executable for a machine of another kind can be exported, and not called.
+
+    Raises NnefError for an unknown target, for a number of threads below 1, and for a database that
+    cannot be used.
     """
-    threads, resolved = checked_threads(threads), resolve(target)
-    if str(resolved.kind.name) == "llvm" and not (loads_here(resolved) or verbose or timings):
-        raise _not_loaded(target)
+    threads, resolved = checked_threads(threads), request(target).target
     times: list[PassTime] = []
 
     def note(number: int, each: Pass, state: Any, seconds: float) -> None:
@@ -95,8 +95,6 @@ def build_module(
         found.print() if isinstance(timings, bool) else timings(found)
     if verbose:
         _report_kernels(phases, runs_here(resolved), threads, verbose)
-    if not loads_here(resolved):
-        raise _not_loaded(target)
     executable = Executable(phases["code"], metadata=json.dumps(describe(phases["bind"])))
     executable.threads = threads
     return executable
@@ -111,11 +109,6 @@ def _report_kernels(
         phases["fuse"], phases["schedule"], phases["code"], here=here, threads=threads
     )
     found.print() if isinstance(verbose, bool) else verbose(found)
-
-
-def _not_loaded(target: object) -> NnefError:
-    message = f"this machine cannot load code for '{target}', nor write it to a library yet"
-    return error(message, hint="build on a machine of that kind")
 
 
 def _reporting(progress: bool | Progress) -> AbstractContextManager[Progress | None]:
@@ -149,7 +142,8 @@ def compile_phases(
     Raises NnefError for an unknown target and for one that there are no schedules for, and if
     ``database`` is not a database for this target and version of TVM.
     """
-    resolved = resolve(target)
+    requested = request(target)
+    resolved = requested.target
     tuned = None if database is None else _opened(database, resolved)
     dump = _dumping(dump_dir)
     every = passes(resolved, tuned=None if tuned is None else tuned.tuned, checked=checked)
@@ -168,6 +162,8 @@ def compile_phases(
         if after is not None:
             after(number, each, mod, seconds)
         found[each.phase] = mod
+    if PHASES[-1] in found:
+        found[PHASES[-1]].cuda_architectures = requested.cuda_architectures
     if tuned is not None and tuned.stale:
         kernels = f"{len(tuned.stale)} kernels" if len(tuned.stale) > 1 else "1 kernel"
         message = f"{kernels} of '{database}' were tuned against strategies that have changed since"

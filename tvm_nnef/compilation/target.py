@@ -8,12 +8,15 @@ from __future__ import annotations
 import difflib
 import functools
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
+from tvm_nnef.linking import normalized_triple
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import Target
 
@@ -37,7 +40,12 @@ SHORT_NAMES: Mapping[str, Mapping[str, Any]] = {
         "mabi": "lp64d",
         "mattr": ["+m", "+a", "+f", "+d", "+c"],
     },
-    "wasm32": {"kind": "llvm", "mtriple": "wasm32-unknown-unknown"},
+    "wasm32": {
+        "kind": "llvm",
+        "mtriple": "wasm32-unknown-unknown",
+        "mattr": ["+simd128"],
+        "vector-width": 128,
+    },
     "cuda": {"kind": "cuda"},
     "vulkan": {"kind": "vulkan"},
 }
@@ -48,12 +56,35 @@ OLDEST_GPU = "sm_75"
 """What is meant by CUDA on a machine without a GPU: newer ones run it too."""
 
 
+@dataclass(frozen=True, slots=True)
+class TargetRequest:
+    """A target, and what else a user asks for with its name.
+
+    ``cuda_architectures`` are those that a library for CUDA must have code for, oldest first
+    (``("sm_80", "sm_90a")``): the words after ``cuda:``. Kernels are scheduled for the first one,
+    which is that of the ``target``.
+    """
+
+    target: Target
+    cuda_architectures: tuple[str, ...] = ()
+
+
+def request(target: object = NATIVE) -> TargetRequest:
+    """What is meant by a target of :func:`resolve`, with all architectures that it names."""
+    if isinstance(target, str) and target.strip().startswith("cuda:"):
+        architectures = _cuda_architectures(target)
+        return TargetRequest(resolve({"kind": "cuda", "arch": architectures[0]}), architectures)
+    return TargetRequest(resolve(target))
+
+
 def resolve(target: object = NATIVE) -> Target:
     """The TVM target that is meant.
 
     ``target`` is ``"native"`` (the host CPU with its own instruction set), one of
     :data:`SHORT_NAMES`, the name of a kind or a tag of TVM, text such as ``llvm -mcpu=znver4``, a
-    JSON object (as text or as a mapping), or a ``tvm.target.Target``.
+    JSON object (as text or as a mapping), or a ``tvm.target.Target``. A colon after the short name
+    of a CPU adds the name of a model and features (``aarch64:cortex-a76``, ``riscv64:+v,+zfh``),
+    one after ``cuda`` adds architectures (``cuda:sm_80,sm_90a``).
 
     Raises NnefError for a target or an option that TVM does not know, and for an architecture, a
     CPU or a CPU feature that LLVM does not know.
@@ -61,7 +92,9 @@ def resolve(target: object = NATIVE) -> Target:
     if isinstance(target, tvm.target.Target):
         for each in filter(None, (target, target.host)):
             _check_llvm({"kind": str(each.kind.name), **dict(each.attrs)}, str(target))
-        return target
+        description = json.loads(str(target))
+        normalized = _normalized(description)
+        return target if normalized == description else tvm.target.Target(normalized)
     if isinstance(target, Mapping):
         return _made(dict(target), json.dumps(dict(target)))
     if not isinstance(target, str):
@@ -74,6 +107,10 @@ def resolve(target: object = NATIVE) -> Target:
         return native()
     if name in SHORT_NAMES:
         return _made(dict(SHORT_NAMES[name]), name)
+    if name.startswith("cuda:"):
+        return request(name).target
+    if name.partition(":")[0] in SHORT_NAMES:
+        return _made(_with_options(name), name)
     if name.startswith("{"):
         return _made(_parsed_json(name), name)
     if " " in name:
@@ -96,27 +133,6 @@ def native() -> Target:
     return tvm.target.Target(description)
 
 
-def is_cpu(target: Target) -> bool:
-    """Whether a target is a CPU, and not a device that a CPU controls (its ``host``)."""
-    return str(target.kind.name) == "llvm"
-
-
-def runs_here(target: Target) -> bool:
-    """Whether this CPU runs what is compiled for a target: one of its kind, no newer one."""
-    (_, features), (_, present) = map(build.target_features, (target, native()))
-    return is_cpu(target) and loads_here(target) and features <= present
-
-
-def loads_here(target: Target) -> bool:
-    """Whether this machine loads what is compiled for a target.
-
-    Its CPU, or the CPU that controls it, is of the kind of this one, be it newer.
-    """
-    host = target if is_cpu(target) else target.host or native()
-    (triple, _), (own, _) = map(build.target_features, (host, native()))
-    return triple.split("-")[0] == own.split("-")[0]
-
-
 def _made(description: str | dict[str, Any], text: str) -> Target:
     if isinstance(description, dict) and description.get("kind") == "cuda":
         description.setdefault("arch", build.cuda_arch() or OLDEST_GPU)
@@ -124,10 +140,53 @@ def _made(description: str | dict[str, Any], text: str) -> Target:
         if isinstance(each, Mapping):
             _check_llvm(each, text)
     try:
-        return tvm.target.Target(description)
+        return tvm.target.Target(_normalized(description))
     except (ValueError, TypeError, RuntimeError) as problem:
         reason = str(problem).split(" Target creation from")[0].strip().splitlines()[0]
         raise _unknown(text, reason) from None
+
+
+def _normalized(description: Any) -> Any:
+    """The description of a target whose triples have all parts that LLVM needs."""
+    if not isinstance(description, Mapping):
+        return description
+    made = {**description}
+    if isinstance(made.get("mtriple"), str):
+        made["mtriple"] = normalized_triple(made["mtriple"])
+    if "host" in made:
+        made["host"] = _normalized(made["host"])
+    return made
+
+
+def _cuda_architectures(text: str) -> tuple[str, ...]:
+    """The architectures of ``cuda:sm_80,sm_90a``, oldest first."""
+    names = text.strip().removeprefix("cuda:").split(",")
+    for name in names:
+        if not re.fullmatch(r"sm_[1-9]\d{1,2}[af]?", name):
+            hint = "architectures are written sm_80, with commas between them: cuda:sm_80,sm_90a"
+            message = f"unknown target '{text.strip()}': CUDA has no architecture '{name}'"
+            raise error(message, hint=hint)
+    return tuple(sorted(set(names), key=lambda name: (int(name[3:].rstrip("af")), name)))
+
+
+def _with_options(text: str) -> dict[str, Any]:
+    """The description of a short name, a colon, and a CPU model and features."""
+    name, _, options = text.partition(":")
+    description = dict(SHORT_NAMES[name])
+    words = options.split(",")
+    features = [word for word in words if word[:1] in ("+", "-")]
+    models = [word for word in words if word not in features]
+    if description["kind"] != "llvm" or len(models) > 1 or "" in words:
+        reason = f"'{options}' is not a CPU model and features"
+        raise error(
+            f"unknown target '{text}': {reason}",
+            hint="write aarch64:cortex-a76, riscv64:+v or armv7:cortex-a15,+vfp4",
+        )
+    if models:
+        description["mcpu"] = models[0]
+    if features:
+        description["mattr"] = [*description.get("mattr", ()), *features]
+    return description
 
 
 _LLVM_OPTIONS = {

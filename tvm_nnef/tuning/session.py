@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from tvm_nnef.compilation.passes import run_phases
-from tvm_nnef.compilation.target import resolve, runs_here
+from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernels import calls_of
 from tvm_nnef.schedules import Scheduled
 from tvm_nnef.tuning.database import Database, Record, hash_of
 from tvm_nnef.tuning.report import State, Told, TunedKernel, TuningReport
 from tvm_nnef.tuning.search import BATCH, KernelSearch, kept
+from tvm_nnef.tvm_support.build import runs_here
 from tvm_nnef.tvm_support.compat import Module, PrimFunction, Target
 from tvm_nnef.tvm_support.threads import available_cores, checked_threads, use_threads
 

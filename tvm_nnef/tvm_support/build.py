@@ -28,11 +28,18 @@ from tvm_nnef.tvm_support.compat import (
 
 
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
-    """What was compiled: instructions of the virtual machine, constants, and kernels."""
+    """What was compiled: instructions of the virtual machine, constants, and kernels.
 
-    def __init__(self, library: Any, copy: Callable[[], Any]) -> None:
-        """Takes a library of TVM, and a function that makes the same library again."""
+    ``target`` is what it was compiled for, ``cuda_architectures`` are those of GPUs that it must
+    have machine code for, such as ``("sm_80", "sm_90a")``, if the user named them.
+    """
+
+    cuda_architectures: tuple[str, ...] = ()
+
+    def __init__(self, library: Any, target: Target, copy: Callable[[], Any]) -> None:
+        """Takes a library of TVM, its target, and a function that makes the same library again."""
         super().__init__(library)
+        self.target = target
         self._copy = copy
 
     def unused(self) -> relax.VMExecutable:
@@ -65,7 +72,7 @@ class Instructions:
             relax.vm_build._vmcodegen(builder, self._functions)
             return _linked(builder, target, code)
 
-        return CompiledLibrary(_linked(self._builder, target, code), copy)
+        return CompiledLibrary(_linked(self._builder, target, code), target, copy)
 
 
 def _functions_of(mod: Module, kind: type) -> Module:
@@ -83,7 +90,7 @@ def _machine_code(kernels: Module, target: Target) -> Any:
     if str(target.kind.name) == "llvm":
         return _generated(kernels, target)
     host, devices = split_host_device_mods(kernels)
-    code = _generated(host, target.host or tvm.target.Target("llvm"))
+    code = _generated(host, host_of(target))
     for device, functions in devices.items():
         code.import_module(_generated(functions, device))
     return code
@@ -156,6 +163,32 @@ def llvm_cpus(description: str) -> list[str]:
     return [str(name) for name in codegen.llvm_get_cpu_archlist(target)]
 
 
+def host_of(target: Target) -> Target:
+    """The CPU of a target: itself, or that which controls the device that it is."""
+    if str(target.kind.name) == "llvm":
+        return target
+    return target.host or tvm.target.Target("llvm")
+
+
+def triple_of(target: Target) -> str:
+    """The target triple of the CPU of a target, for which a library is linked."""
+    return target_features(host_of(target))[0]
+
+
+def runs_here(target: Target) -> bool:
+    """Whether this machine runs code for a target: a CPU of its kind with all features that it has.
+
+    LLVM detects instructions on the host; what else a target has are hints how to schedule them.
+    """
+    if str(target.kind.name) != "llvm":
+        return False
+    triple, features = target_features(target)
+    if triple.split("-")[0] != host_cpu()[1].split("-")[0]:
+        return False
+    host = dict(tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")())
+    return not any(str(name) in features and not present for name, present in host.items())
+
+
 @functools.lru_cache(maxsize=16)
 def target_features(target: Target) -> tuple[str, frozenset[str]]:
     """The triple of a CPU target, and LLVM's names of the features that it has."""
@@ -173,9 +206,20 @@ def virtual_machine(library: Any) -> Any:
 
 def device_of(library: Any) -> Any:
     """The device that a library is for, such as ``tvm.cpu()``; None if this machine has none."""
+    if isinstance(library, CompiledLibrary) and not runs_here(host_of(library.target)):
+        return None
     if not _has_cuda(getattr(library, "mod", library)):
         return tvm.cpu()
     return tvm.cuda() if tvm.cuda().exist else None
+
+
+def device_name(library: Any) -> str:
+    """What a library is built for, in words."""
+    if isinstance(library, CompiledLibrary) and not runs_here(host_of(library.target)):
+        triple, _ = target_features(host_of(library.target))
+        model = library.target.attrs.get("mcpu", "")
+        return f"a CPU '{triple}{' ' if model else ''}{model}'"
+    return "a GPU with CUDA"
 
 
 def _has_cuda(module: Any) -> bool:
@@ -193,28 +237,38 @@ def load_library(path: str) -> Any:
     return tvm.get_global_func("ffi.Module.load_from_file.so")(path, "so")
 
 
-def write_objects(library: Any, folder: Path) -> list[Path]:
+def write_objects(library: CompiledLibrary, folder: Path) -> list[Path]:
     """Write the object files of what was compiled into an empty folder.
 
     LLVM ends the process when it cannot write a file, so a copy of the process writes them. Raises
     OSError if that fails.
     """
-    library = library.unused() if isinstance(library, CompiledLibrary) else library
+    unused = library.unused()
     if hasattr(os, "fork"):
-        _in_copy_of_process(lambda: _export(library, folder))
+        _in_copy_of_process(lambda: _export(unused, folder, library.target))
     else:
-        _export(library, folder)
+        _export(unused, folder, library.target)
     # A library without kernels has an empty C file.
     return sorted(folder.glob("*.o"))
 
 
-def _export(library: Any, folder: Path) -> None:
+def _export(library: Any, folder: Path, target: Target) -> None:
     def linked(*_: object, **options: object) -> None:
         """Takes the place of the linker."""
 
-    # Without this the constants of a library that has no kernels become C source.
-    linked.get_target_triple = lambda: host_cpu()[1]  # type: ignore[attr-defined]
-    library.export_library("library.so", workspace_dir=str(folder), fcompile=linked)
+    def packed(module: Any, system: bool, prefix: str, folder: str) -> str:
+        """Writes the imported modules and constants as data in an object file for the target.
+
+        TVM would write C source for a library without kernels.
+        """
+        path = str(Path(folder) / "devc.o")
+        pack = tvm.get_global_func("runtime.ModulePackImportsToLLVM")
+        pack(module, system, str(host_of(target)), prefix).write_to_file(path)
+        return path
+
+    library.export_library(
+        "library.so", workspace_dir=str(folder), fcompile=linked, fpack_imports=packed
+    )
 
 
 def _in_copy_of_process(action: Callable[[], object]) -> str:

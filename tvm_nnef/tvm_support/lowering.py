@@ -53,6 +53,22 @@ def compacted(mod: Module) -> Module:
     return update_functions(mod, prim_functions(made))
 
 
+def vectorized(mod: Module) -> Module:
+    """The kernels of CPUs with vectors of as many lanes as their schedules say.
+
+    For CPUs with vectors of unknown length TVM 0.27 makes loops over those of what only copies,
+    which are slower, and which it cannot always generate code for; so it is not told of them.
+    """
+    functions, hidden = prim_functions(mod), tvm.target.Target("llvm")
+    named = {name: each.with_attr("target", hidden) for name, each in functions.items()}
+    with hidden:
+        made = prim_functions(tirx.transform.VectorizeLoop(True)(update_functions(mod, named)))
+    targets = {name: (each.attrs or {})["target"] for name, each in functions.items()}
+    return update_functions(
+        mod, {name: each.with_attr("target", targets[name]) for name, each in made.items()}
+    )
+
+
 def keeping_buffers(function: PrimFunction) -> PrimFunction:
     """The function with the attribute ``KEEPS_BUFFERS`` if TVM's reuse of memory is wrong there.
 
