@@ -275,9 +275,7 @@ class Executable:
     def _tensors(self, arrays: Iterable[Array]) -> list[Any]:
         """The arrays as tensors of the device; NnefError if this machine does not have it."""
         if self._device is None:
-            hint = "export it, and load the library on such a machine"
-            device = build.device_name(self._library)
-            raise error(f"this model is built for {device}, which this machine lacks", hint=hint)
+            raise build.missing_device(self._library)
         return [compat.runtime_tensor(array, self._device) for array in arrays]
 
     def _check(self, values: Mapping[str, int]) -> None:

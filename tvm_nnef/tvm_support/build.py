@@ -20,6 +20,7 @@ from tvm import relax, tirx
 from tvm.target import codegen
 from tvm.tirx.build import split_host_device_mods
 
+from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,
@@ -213,13 +214,16 @@ def device_of(library: Any) -> Any:
     return tvm.cuda() if tvm.cuda().exist else None
 
 
-def device_name(library: Any) -> str:
-    """What a library is built for, in words."""
+def missing_device(library: Any) -> NnefError:
+    """Why this machine does not run a library; raised if something calls it."""
+    hint = "export it, and load the library on a machine with a GPU and its driver"
     if isinstance(library, CompiledLibrary) and not runs_here(host_of(library.target)):
+        hint = "export it, and load the library on such a machine"
         triple, _ = target_features(host_of(library.target))
-        model = library.target.attrs.get("mcpu", "")
-        return f"a CPU '{triple}{' ' if model else ''}{model}'"
-    return "a GPU with CUDA"
+        model = str(library.target.attrs.get("mcpu", ""))
+        cpu = f"a CPU '{f'{triple} {model}'.strip()}'"
+        return error(f"this model is built for {cpu}, which this machine lacks", hint=hint)
+    return error("this model is built for CUDA, and there is no such GPU here", hint=hint)
 
 
 def _has_cuda(module: Any) -> bool:
