@@ -18,6 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "without time", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("without time")  # A busy machine makes no test fail.
 
 GOLDENS = Path(__file__).parent / "goldens"
 
