@@ -98,5 +98,6 @@ def report(mod: Module) -> list[Kernel]:
 _STRATEGIES: Mapping[str, Callable[[PrimFunction, Target], Scheduled]] = {
     "llvm": strategies.apply,
     "cuda": gpu_strategies.apply,
+    "vulkan": gpu_strategies.apply,
 }
 """What schedules a PrimFunc, by the kind of the target."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import tvm_ffi
 from tvm import tirx
@@ -24,16 +25,22 @@ from tvm_nnef.schedules.codegen.lanes import Lanes
 from tvm_nnef.schedules.machine import GENERIC, cpu_model
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, lanes_of, typed
 
+Expansion: TypeAlias = "Callable[..., PrimExpression | None]"
+"""Gets lanes and operands; returns None if it has no arithmetic for these."""
 
-def expand(function: PrimFunction) -> PrimFunction:
-    """The function with its calls replaced by arithmetic."""
+_NONE: Mapping[str, Expansion] = {}
+
+
+def expand(function: PrimFunction, more: Mapping[str, Expansion] = _NONE) -> PrimFunction:
+    """The function with its calls replaced by arithmetic; ``more`` has that of other functions."""
+    functions = {**_FUNCTIONS, **more}
     target = (function.attrs or {}).get("target")
     machine = GENERIC if target is None else cpu_model(target)
 
     def expanded(call: PrimExpression) -> PrimExpression:
         assert isinstance(call, Call)
         name = str(getattr(call.op, "name", "")).removeprefix("tirx.")
-        if name not in _FUNCTIONS and name not in _ONLY_SCALAR:
+        if name not in functions and name not in _ONLY_SCALAR:
             return call
         scalar = str(call.ty.dtype).split("x")[0]
         if scalar == "float16":
@@ -41,7 +48,7 @@ def expand(function: PrimFunction) -> PrimFunction:
             single = (tirx.Cast(wide, each) for each in call.args)
             return tirx.Cast(call.ty, expanded(tirx.call_intrin(wide, call.op, *single)))
         number = Lanes(call.ty, machine)
-        make = _FUNCTIONS.get(name) if scalar == "float32" else None
+        make = functions.get(name) if scalar == "float32" else None
         made = None if make is None else make(number, *call.args)
         if made is not None:
             return number.with_named(made)
@@ -64,7 +71,9 @@ _ONLY_SCALAR = frozenset((
 """Functions that LLVM has for scalars only, or that TVM computes imprecisely."""
 
 
-def _pow(number: Lanes, x: PrimExpression, exponent: PrimExpression) -> PrimExpression | None:
+def simple_power(
+    number: Lanes, x: PrimExpression, exponent: PrimExpression
+) -> PrimExpression | None:
     """Powers that are products of square roots, and integer powers of two; None for others."""
     base, power = (_scalar(each) for each in (x, exponent))
     if isinstance(base, tirx.FloatImm) and float(base.value) == 2.0:
@@ -96,11 +105,11 @@ def _power_of_two(number: Lanes, exponent: PrimExpression) -> PrimExpression:
     return number.of_bits((half + 127) << 23) * number.of_bits((whole - half + 127) << 23)
 
 
-_FUNCTIONS: Mapping[str, Callable[..., PrimExpression | None]] = {
+_FUNCTIONS: Mapping[str, Expansion] = {
     "exp": exponentials.exp,
     "log": exponentials.log,
     "sigmoid": exponentials.sigmoid,
     "tanh": exponentials.tanh,
     "erf": exponentials.erf,
-    "pow": _pow,
+    "pow": simple_power,
 }

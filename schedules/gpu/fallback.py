@@ -121,7 +121,7 @@ def _block_buffers(function: PrimFunction) -> list[tirx.Buffer]:
 
 
 def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tirx.Buffer]]:
-    """A statement without its allocations, and the buffers that they were of."""
+    """A statement without its allocations, and buffers in device memory in place of theirs."""
     lifted: list[tirx.Buffer] = []
 
     def without_buffers(block: s_tir.SBlock) -> s_tir.SBlock:
@@ -134,7 +134,15 @@ def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tirx.Buffer]]
         return tirx.Evaluate(tirx.const(0, "int32"))
 
     rewrites = [(s_tir.SBlock, without_buffers), (tirx.AllocBuffer, without_allocation)]
-    return tvm_ffi.structural_map(body, rewrites, order="post"), lifted
+    body = tvm_ffi.structural_map(body, rewrites, order="post")
+    # TVM allocates what is local outside of a launch on the stack of the host.
+    moved = {
+        buffer: tirx.decl_buffer(buffer.shape, buffer.dtype, str(buffer.name), layout=None)
+        for buffer in lifted
+        if str(buffer.scope()) == "local"
+    }
+    body = tvm_ffi.structural_map(body, (tirx.Var, lambda var: moved.get(var, var)))
+    return body, [moved.get(buffer, buffer) for buffer in lifted]
 
 
 def _without_polls(function: PrimFunction) -> PrimFunction:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvm_nnef.schedules.machine import arm, cuda, riscv, wasm, x86
+from tvm_nnef.schedules.machine import arm, cuda, riscv, vulkan, wasm, x86
 from tvm_nnef.schedules.machine.cuda import GpuModel
 from tvm_nnef.schedules.machine.model import GENERIC, CpuModel, Family, bits_of
 from tvm_nnef.tvm_support.build import target_features
@@ -43,5 +43,7 @@ def cpu_model(target: Target) -> CpuModel:
 
 
 def gpu_model(target: Target) -> GpuModel:
-    """The model of the GPU that a target for CUDA names by its option ``arch``."""
+    """The model of the GPU that a target names: for CUDA by its option ``arch``."""
+    if str(target.kind.name) == "vulkan":
+        return vulkan.model_of(target)
     return cuda.model_of(str(target.attrs["arch"]) if "arch" in target.attrs else "")

@@ -50,6 +50,7 @@ from tvm_nnef.tvm_support.compat import (
 from tvm_nnef.tvm_support.flattening import flattened
 from tvm_nnef.tvm_support.lowering import (
     compacted,
+    device_functions,
     keeping_buffers,
     names_values,
     on_host,
@@ -60,6 +61,9 @@ from tvm_nnef.tvm_support.lowering import (
     with_written_infinities,
 )
 from tvm_nnef.tvm_support.sound_indices import with_positive_divisors, with_sound_indices
+from tvm_nnef.vulkan import generator
+from tvm_nnef.vulkan import math_functions as vulkan_math
+from tvm_nnef.vulkan.grids import split_large_grids
 
 PHASES = ("bind", "graph", "fuse", "schedule", "bytecode", "lower", "code")
 """The phases in their order. The result of ``code`` is an executable, of all others a module."""
@@ -164,10 +168,11 @@ def _lowering(
     of the code of a small kernel, and take most of the time to make it.
     """
     stir, tir = s_tir.transform, tirx.transform
-    is_cpu = str(target.kind.name) == "llvm"
+    is_cpu, is_vulkan = (str(target.kind.name) == kind for kind in ("llvm", "vulkan"))
     placed = stir.PlanAndUpdateBufferAllocationLocation()
     return [
         ("bind_target", with_target(target)),
+        *_if(is_vulkan, ("split_large_grids", _on_functions(split_large_grids))),
         ("compact_buffers", compacted),
         ("mark_reuse_of_memory", _on_functions(keeping_buffers)),
         ("make_indices_sound", _on_functions(with_sound_indices)),
@@ -220,6 +225,10 @@ def _lowering(
             ("hoist_dynamic_buffers", _on_functions(with_hoisted_buffers)),
             ("put_buffers_on_stack", _on_functions(on_stack)),
             ("hide_remainders", _on_functions(with_opaque_remainders)),
+        ),
+        *_if(
+            is_vulkan and generator.register(),
+            ("expand_math_functions", _on_functions(vulkan_math.expand, device_functions)),
         ),
         *_if(checked, ("check_indices", _on_functions(_with_checks))),
         ("poll_signals", _on_functions(polling)),

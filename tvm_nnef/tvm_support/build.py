@@ -21,11 +21,13 @@ from tvm.target import codegen
 from tvm.tirx.build import split_host_device_mods
 
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.tvm_support import vulkan
 from tvm_nnef.tvm_support.compat import (
     Module,
     PrimFunction,
     Target,
 )
+from tvm_nnef.vulkan import launcher
 
 
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
@@ -209,9 +211,11 @@ def device_of(library: Any) -> Any:
     """The device that a library is for, such as ``tvm.cpu()``; None if this machine has none."""
     if isinstance(library, CompiledLibrary) and not runs_here(host_of(library.target)):
         return None
-    if not _has_cuda(getattr(library, "mod", library)):
-        return tvm.cpu()
-    return tvm.cuda() if tvm.cuda().exist else None
+    kind = _kind_of(getattr(library, "mod", library))
+    if kind == "vulkan" and launcher.missing_device() is not None:
+        return None
+    device = tvm.device(kind)
+    return device if device.exist else None
 
 
 def missing_device(library: Any) -> NnefError:
@@ -223,11 +227,18 @@ def missing_device(library: Any) -> NnefError:
         model = str(library.target.attrs.get("mcpu", ""))
         cpu = f"a CPU '{f'{triple} {model}'.strip()}'"
         return error(f"this model is built for {cpu}, which this machine lacks", hint=hint)
+    if _kind_of(getattr(library, "mod", library)) == "vulkan":
+        message = "this model is built for Vulkan, and there is no such GPU here"
+        return launcher.missing_device() or error(message, hint=hint)
     return error("this model is built for CUDA, and there is no such GPU here", hint=hint)
 
 
-def _has_cuda(module: Any) -> bool:
-    return str(module.kind) == "cuda" or any(map(_has_cuda, module.imports))
+def _kind_of(module: Any) -> str:
+    """The kind of device that a module has kernels for."""
+    if launcher.kernels_of(module) is not None:
+        return "vulkan"
+    kinds = [str(module.kind), *map(_kind_of, module.imports)]
+    return next((each for each in ("cuda", "vulkan") if each in kinds), "cpu")
 
 
 def cuda_arch() -> str | None:
@@ -238,6 +249,7 @@ def cuda_arch() -> str | None:
 
 def load_library(path: str) -> Any:
     """A shared library that holds what :func:`write_objects` wrote, whatever its name."""
+    launcher.register()
     return tvm.get_global_func("ffi.Module.load_from_file.so")(path, "so")
 
 
@@ -265,6 +277,10 @@ def _export(library: Any, folder: Path, target: Target) -> None:
 
         TVM would write C source for a library without kernels.
         """
+        kernels = launcher.kernels_of(module)
+        if kernels is not None:
+            triple, _ = target_features(host_of(target))
+            return str(vulkan.write_imports(module, *kernels, triple, Path(folder)))
         path = str(Path(folder) / "devc.o")
         pack = tvm.get_global_func("runtime.ModulePackImportsToLLVM")
         pack(module, system, str(host_of(target)), prefix).write_to_file(path)

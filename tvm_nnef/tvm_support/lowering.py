@@ -145,6 +145,11 @@ def is_host_function(function: PrimFunction) -> bool:
     return target is None or str(target.kind.name) in ("llvm", "c")
 
 
+def device_functions(mod: Module) -> dict[str, PrimFunction]:
+    """The functions of a module that run on a device that a CPU controls, by name."""
+    return {n: f for n, f in prim_functions(mod).items() if not is_host_function(f)}
+
+
 def with_all_registers(function: PrimFunction) -> PrimFunction:
     """A function of a GPU that may take all registers; one of the host as it is.
 

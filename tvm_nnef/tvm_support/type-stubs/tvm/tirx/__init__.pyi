@@ -98,6 +98,7 @@ class IterVar(Object):
     var: Var
     dom: Range
     iter_type: int
+    thread_tag: str
     def __init__(
         self, dom: Range | None, var: Var, iter_type: int, thread_tag: str = ""
     ) -> None: ...

@@ -1,0 +1,29 @@
+"""GPUs that run Vulkan: what every one of them has, if the target does not say more."""
+
+from __future__ import annotations
+
+from tvm_nnef.schedules.machine.cuda import GpuModel
+from tvm_nnef.schedules.machine.model import KIB
+from tvm_nnef.tvm_support.compat import Target
+
+_THREADS = 256
+_SHARED_BYTES = 16 * KIB
+
+
+def model_of(target: Target) -> GpuModel:
+    """The model of the GPU that a target describes by options that TVM knows."""
+    attributes = target.attrs
+
+    def option(name: str, default: int) -> int:
+        return int(attributes[name]) if name in attributes else default
+
+    return GpuModel(
+        multiprocessors=32,
+        threads=1024,
+        blocks=16,
+        shared_bytes=64 * KIB,
+        multiply_adds=64,
+        memory_bytes=8,
+        block_threads=option("max_threads_per_block", _THREADS),
+        block_shared_bytes=option("max_shared_memory_per_block", _SHARED_BYTES),
+    )

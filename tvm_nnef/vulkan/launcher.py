@@ -1,0 +1,117 @@
+"""Runs kernels for Vulkan under a TVM that cannot: its device and its modules, made here.
+
+TVM calls a kernel with the addresses of its buffers, which are those of memory that the device and
+the CPU share. :func:`register` comes before TVM uses Vulkan or loads kernels for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm_ffi
+
+from tvm_nnef.diagnostics import Diagnostic, NnefError, error
+from tvm_nnef.tvm_support import vulkan
+from tvm_nnef.vulkan.device import Device
+from tvm_nnef.vulkan.library import pack, unpack
+from tvm_nnef.vulkan.shader import Shader
+
+
+class LaunchFailure(NnefError):
+    """A kernel that could not run; made by TVM from a message and, on a second line, a hint."""
+
+    def __init__(self, text: str) -> None:
+        message, _, hint = text.partition("\n")
+        super().__init__(Diagnostic(message, hint=hint or None))
+
+
+tvm_ffi.register_error(vulkan.FAILURE, LaunchFailure)
+
+_MODULES: dict[Any, Any] = {}
+"""What was made of packed kernels, by their checksum: TVM keeps these modules for good."""
+
+
+@functools.cache
+def device() -> Device:
+    """The device that kernels run on; NnefError if there is none."""
+    return Device()
+
+
+def kernels_of(module: Any) -> tuple[Any, bytes] | None:
+    """The module of :func:`make_module` that another one is or imports, and its packed form."""
+    for made, packed in _MODULES.values():
+        if module.same_as(made):
+            return made, packed
+    return next(filter(None, map(kernels_of, module.imports)), None)
+
+
+@functools.cache
+def register() -> None:
+    """Let TVM load kernels for Vulkan, and run them if this machine has a device.
+
+    Does nothing if TVM itself can.
+    """
+    if not vulkan.has_runtime():
+        tvm_ffi.register_global_func(vulkan.LOADER, _loaded)
+
+
+def _loaded(packed: Any) -> Any:
+    return make_module(unpack(bytes(packed)))
+
+
+def make_module(shaders: Sequence[Shader]) -> Any:
+    """A module of TVM whose functions run kernels."""
+    packed = pack(shaders)
+    key = hashlib.sha256(packed).hexdigest()
+    if key not in _MODULES:
+        kernels = {each.name: _launching(each) for each in shaders}
+        _MODULES[key] = (vulkan.make_module(f"tvm_nnef.vulkan.{key}", kernels), packed)
+    return _MODULES[key][0]
+
+
+def _launching(shader: Shader) -> Callable[[Sequence[int]], None]:
+    """What runs a kernel for the arguments of a call."""
+    count = len(shader.arguments)
+    places = {tag: number for number, tag in enumerate(shader.launch_tags)}
+    grid = [places.get(f"blockIdx.{axis}") for axis in "xyz"]
+
+    def launch(arguments: Sequence[int]) -> None:
+        buffers = arguments[: shader.buffers]
+        numbers = arguments[shader.buffers : count]
+        sizes = arguments[count:]
+        scalars = b"".join(map(_encoded, shader.scalars, numbers))
+        blocks = [1 if place is None else sizes[place] for place in grid]
+        try:
+            device().launch(shader, buffers, scalars, blocks)
+        except NnefError as problem:
+            (found,) = problem.diagnostics
+            raise RuntimeError(f"{found.message}\n{found.hint or ''}") from None
+
+    return launch
+
+
+def _encoded(dtype: str, bits: int) -> bytes:
+    """A number in 8 bytes; TVM passes reals as float64."""
+    if dtype == "float32":
+        (value,) = struct.unpack("<d", struct.pack("<q", bits))
+        return struct.pack("<f4x", value)
+    return struct.pack("<q", bits)
+
+
+def missing_device() -> NnefError | None:
+    """Why kernels for Vulkan do not run on this machine; None if they do.
+
+    From then on TVM uses the device.
+    """
+    try:
+        if not vulkan.is_registered():
+            vulkan.register_device(device())
+    except NnefError as problem:
+        return problem
+    except OSError as problem:
+        return error(str(problem), hint="install the version of TVM that tvm-nnef names")
+    return None

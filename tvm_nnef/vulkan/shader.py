@@ -1,0 +1,42 @@
+"""A compiled kernel and its arguments. Knows neither TVM's compiler nor how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MAX_PUSH_CONSTANTS = 16
+"""So many scalars are push constants: every device has 128 bytes of them."""
+
+HANDLE = "handle"
+"""The dtype of an argument that is a buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shader:
+    """A SPIR-V module of one kernel, and what a call of it passes.
+
+    ``arguments`` are the dtypes of its arguments: buffers first (:data:`HANDLE`), then numbers. A
+    call passes these, and after them what the ``launch_tags`` name: the sizes of the grid
+    (``blockIdx.x``) and of its workgroups (``threadIdx.x``), which the module knows as well.
+    """
+
+    name: str
+    words: tuple[int, ...]
+    arguments: tuple[str, ...]
+    launch_tags: tuple[str, ...]
+
+    @property
+    def buffers(self) -> int:
+        """The number of buffers."""
+        return self.arguments.count(HANDLE)
+
+    @property
+    def scalars(self) -> Sequence[str]:
+        """The dtypes of the numbers."""
+        return self.arguments[self.buffers :]
+
+    @property
+    def uses_uniform_buffer(self) -> bool:
+        """Whether the numbers lie in a uniform buffer, as they are too many for push constants."""
+        return len(self.scalars) > MAX_PUSH_CONSTANTS
