@@ -163,7 +163,8 @@ class Device:
             for number, each in enumerate(properties.memoryTypes):
                 if each.propertyFlags & wanted == wanted:
                     return number
-        raise error(f"the device '{self.name}' has no memory that the CPU sees")
+        message = f"the device '{self.name}' has no memory that the CPU sees"
+        raise error(message, hint="use a TVM with a runtime for Vulkan")
 
     # Memory
 
@@ -217,7 +218,8 @@ class Device:
             found = self._allocations[self._addresses[number]]
             if address < found.address + found.size:
                 return found, address - found.address
-        raise error(f"out of memory on '{self.name}': {self._failure or 'unknown buffer'}")
+        message = f"out of memory on '{self.name}': {self._failure or 'unknown buffer'}"
+        raise error(message, hint="give smaller inputs, or use a device with more memory")
 
     # Kernels
 
