@@ -26,7 +26,7 @@ class LaunchFailure(NnefError):
 
     def __init__(self, text: str) -> None:
         message, _, hint = text.partition("\n")
-        super().__init__(Diagnostic(message, hint=hint or None))
+        super().__init__(Diagnostic(message, hint=hint))
 
 
 tvm_ffi.register_error(vulkan.FAILURE, LaunchFailure)
