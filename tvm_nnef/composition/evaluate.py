@@ -20,7 +20,6 @@ from tvm_nnef.composition.values import (
     Value,
     defined,
     describe,
-    is_atom,
     is_scalar,
     is_tensors,
     scalar,
@@ -365,26 +364,8 @@ def _binary(node: nodes.Binary, env: Environment) -> Value:
         # The right side may use what the left side found to be null.
         return node.operator != "&&"
     if node.operator == "in":
-        return _contained(left, evaluate(node.right, env), node.span, env)
+        return folds.contained(left, evaluate(node.right, env), node.span, env)
     return arithmetic.binary(node.operator, left, evaluate(node.right, env), node.span, env)
-
-
-def _contained(item: Value, pack: Value, span: Span, env: Environment) -> Value:
-    if item is None or pack is None:
-        return None
-    if not isinstance(pack, tuple):
-        message = f"'in' needs a pack on its right side, found {describe(pack)}"
-        raise error(message, span, hint=value_hints.pack(pack))
-
-    atoms = frozenset(pack) if all(map(is_atom, pack)) else None
-
-    def apply(single: Item) -> Value:
-        if atoms is not None and is_atom(single):
-            return single in atoms
-        equal = tuple(arithmetic.binary("is", single, other, span, env) for other in pack)
-        return folds.fold("||", equal, span, env)
-
-    return elementwise(strict(apply), span, item)
 
 
 def _select(node: nodes.Select, env: Environment) -> Value:

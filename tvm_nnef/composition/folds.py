@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 from tvm_nnef.composition import value_hints
-from tvm_nnef.composition.arithmetic import COMPARISONS, binary
+from tvm_nnef.composition.arithmetic import COMPARISONS, binary, elementwise, strict
 from tvm_nnef.composition.values import (
     Environment,
     Item,
@@ -84,3 +84,22 @@ def _null_element(symbol: str, type: str | None) -> Value:
             return False
         case _:
             return None
+
+
+def contained(item: Value, pack: Value, span: Span, env: Environment) -> Value:
+    """``item in pack``: whether one of its items is the same."""
+    if item is None or pack is None:
+        return None
+    if not isinstance(pack, tuple):
+        message = f"'in' needs a pack on its right side, found {describe(pack)}"
+        raise error(message, span, hint=value_hints.pack(pack))
+
+    atoms = frozenset(pack) if all(map(is_atom, pack)) else None
+
+    def apply(single: Item) -> Value:
+        if atoms is not None and is_atom(single):
+            return single in atoms
+        equal = tuple(binary("is", single, other, span, env) for other in pack)
+        return fold("||", equal, span, env)
+
+    return elementwise(strict(apply), span, item)
