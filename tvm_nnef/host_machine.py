@@ -55,6 +55,7 @@ _FEATURES: Mapping[str, Mapping[str, str]] = {
     "x86": _X86,
     "aarch64": _AARCH64,
     "arm": _ARM,
+    "wasm32": {"simd128": "simd128"},
     "riscv64": {name: name for name in ("m", "a", "f", "d", "c", "v", "zba", "zbb", "zfh", "zvfh")},
 }
 """The CPU features whose instructions LLVM uses in kernels, as LLVM and as Linux call them."""
