@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, load_model
+from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.variables import check_variables
 
 if TYPE_CHECKING:
@@ -142,7 +144,7 @@ def from_nnef(
     _check_lowerings(loaded, lowerings or {})
     graph = compose(loaded, **compose_options)
     check_variables(loaded, graph)
-    return lower(
+    module = lower(
         graph,
         machine_types=graph.machine_types,
         variables=loaded.variables,
@@ -151,6 +153,16 @@ def from_nnef(
         lowerings=lowerings,
         checked=checked,
     )
+    return _with_description(module, loaded.metadata)
+
+
+def _with_description(module: tvm.IRModule, metadata: Metadata) -> tvm.IRModule:
+    """The module with what programs that run it need to know of labels and images."""
+    used = Metadata(labels=metadata.labels, inputs=metadata.inputs)
+    if used != Metadata():
+        described = module["main"].with_attr(DESCRIPTION, write_metadata(used).decode())
+        module.update_func(module.get_global_var("main"), described)
+    return module
 
 
 def build(

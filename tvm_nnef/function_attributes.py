@@ -15,6 +15,10 @@ CONSTANTS_FROM = "constants_from"
 """Of a private Relax function: constants may be bound to its parameters from this number on, and
 what they make of its result type stays as it is."""
 
+DESCRIPTION = "nnef_description"
+"""Of ``main``: the labels of the model and how its inputs are made from images, as in
+``model.json``."""
+
 LOOP_BODY = "loop_body"
 """Of a Relax function that makes one step of a loop: ``(index, state, ...)`` become ``(whether to
 go on, index, state)``."""
@@ -22,6 +26,12 @@ go on, index, state)``."""
 LOOP_STEPS = "loop_steps"
 """Of a Relax function that makes this number of steps by a function with ``LOOP_BODY``; with 0 as
 many as that function decides, at least one."""
+
+INITIAL_STATE = "initial_state"
+"""The name of the function that returns what the variables that ``@update`` changes start as."""
+
+LIFTED = "main_transform_params"
+"""The name that TVM gives to the function that computes what depends on weights alone."""
 
 PREPARED = "main_prepared"
 """The name of the function that takes the results of the prepared computations on weights."""

@@ -1,28 +1,35 @@
 """Compiled libraries as files: written with a digest, verified before they are loaded.
 
-Input: what TVM compiled, or a path. Output: a shared library, or an archive of object files that
-are linked where it is loaded. Kinds of files are detected from their content.
+Input: what TVM compiled, or a path. Output: a shared library, and beside it a parameter file if
+there are large weights; or an archive of object files that are linked where it is loaded. Kinds of
+files are detected from their content.
+
+After the code a shared library has its metadata as JSON, and a line with their size and the digest
+of all before. So what it says of itself is known before anything of it is mapped or executed.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.library_metadata import check_machine, read_metadata
 from tvm_nnef.linking import find_linker, link
+from tvm_nnef.parameter_file import SUFFIX, Array, read_parameters
 from tvm_nnef.storage.archive import GZIP_MAGIC, is_tar
 from tvm_nnef.storage.container import open_files
 from tvm_nnef.storage.manifest import MANIFEST, digest, file_digest, make_manifest, read_manifest
-from tvm_nnef.storage.output import OutputPath, check_output, diagnosed, replacing
+from tvm_nnef.storage.output import OutputPath, check_output, diagnosed, is_stream, replacing
 from tvm_nnef.storage.write import Content, is_archive, is_compressed, write_archive
-from tvm_nnef.tvm_support import build
 
 _SHARED = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """How shared libraries begin: of Linux, of Windows, and two kinds of macOS."""
@@ -30,9 +37,17 @@ _SHARED = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _LIBRARY = "library.so"
 """The name of a shared library in an archive."""
 
-_MARK = b"\ntvm-nnef library, sha256 of all before: "
-_TRAILER = len(_MARK) + 65
-"""The size of what follows a shared library in its file: a line with its digest."""
+_METADATA = "metadata.json"
+"""The name of the metadata of object files in an archive."""
+
+_PARAMETERS = _LIBRARY + SUFFIX
+"""The name of the parameter file in an archive."""
+
+_TRAILER = b"\ntvm-nnef library, %12d bytes of metadata, sha256 of all before: %64s\n"
+_TRAILER_PATTERN = re.compile(
+    rb"\ntvm-nnef library, ([ \d]{12}) bytes of metadata, sha256 of all before: (\w{64})\n"
+)
+_TRAILER_SIZE = len(_TRAILER % (0, b""))
 
 _OTHER_KINDS = {
     *(".a", ".o", ".obj", ".c", ".ll", ".bc", ".wasm"),
@@ -44,10 +59,24 @@ _OTHER_KINDS = {
 
 @dataclass(frozen=True, eq=False)
 class LibraryFile:
-    """A verified shared library on disk, and the temporary folder it may be in."""
+    """A verified shared library on disk, its metadata, weights, and the folder that it may be in.
+
+    ``weights`` are the content of its parameter file, if it has one.
+    """
 
     path: Path
+    metadata: str
+    weights: Array | None = None
     folder: _TemporaryFolder | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledFiles:
+    """What the files of a library are written from, if it was just compiled."""
+
+    library: Any
+    metadata: str
+    weights: Array | None = None
 
 
 class _TemporaryFolder:
@@ -78,32 +107,52 @@ def check_library(
     find_linker(triple)
 
 
-def write_library(path: OutputPath, source: LibraryFile | Any) -> None:
+def write_library(path: OutputPath, source: LibraryFile | CompiledFiles) -> None:
     """Write a library to a file: an archive if the suffix is ``.tar``, ``.tgz`` or ``.tar.gz``.
 
-    ``source`` is a library that was loaded or that TVM compiled. Raises :class:`NnefError`.
+    The large weights of a shared library go to a second file. Raises :class:`NnefError`.
     """
     triple = None
-    if not isinstance(source, LibraryFile):
-        triple = build.triple_of(source.target)
+    if isinstance(source, CompiledFiles):
+        triple = str(json.loads(source.metadata)["target"]["triple"])
         check_library(path, triple=triple)
+    if source.weights is not None and is_stream(path):
+        hint = "give the name of a file"
+        raise error("a library with a parameter file is not one stream", hint=hint, file=str(path))
     with replacing(path) as draft, tempfile.TemporaryDirectory(dir=draft.parent) as folder:
         parts = _parts(source, Path(folder))
         if is_archive(path):
-            digests = {part.name: file_digest(part) for part in parts}
-            files: dict[str, Content] = {MANIFEST: make_manifest(digests)}
-            files.update((part.name, part.read_bytes) for part in parts)
-            write_archive(draft, files, compressed=is_compressed(path))
-        elif isinstance(source, LibraryFile):
-            parts[0].replace(draft)
-        else:
-            _link(parts, draft, triple)
+            _write_archive(draft, parts, compressed=is_compressed(path))
+            return
+        library = Path(folder) / _LIBRARY
+        if isinstance(source, CompiledFiles):
+            objects = [part for part in parts if part.suffix == ".o"]
+            _link(objects, library, source.metadata, triple)
+        if source.weights is not None:
+            beside = parameter_path(path)
+            with replacing(beside) as other:
+                (Path(folder) / _PARAMETERS).replace(other)
+        library.replace(draft)
+
+
+def parameter_path(path: OutputPath) -> Path:
+    """The parameter file of a shared library."""
+    file = Path(path).resolve()
+    return file.with_name(file.name + SUFFIX)
+
+
+def _write_archive(path: Path, parts: list[Path], *, compressed: bool) -> None:
+    digests = {part.name: file_digest(part) for part in parts}
+    files: dict[str, Content] = {MANIFEST: make_manifest(digests)}
+    files.update((part.name, part.read_bytes) for part in parts)
+    write_archive(path, files, compressed=compressed)
 
 
 def read_library(path: OutputPath) -> LibraryFile:
     """The verified shared library in a file, linked from the object files of an archive.
 
-    Raises :class:`NnefError` for a file that is not a library, or is not as it was written.
+    Raises :class:`NnefError` for a file that is not a library, is not as it was written, or is for
+    another machine or version, and if its parameter file is missing or is not as it was written.
     """
     try:
         file = Path(path).resolve()
@@ -114,48 +163,82 @@ def read_library(path: OutputPath) -> LibraryFile:
         with file.open("rb") as stream:
             head = stream.read(512)
         if head.startswith(GZIP_MAGIC) or is_tar(head):
-            return _unpacked(file)
+            return _unpacked(file, str(path))
         if not head.startswith(_SHARED):
             raise _not_a_library(path, "its content is something else")
-        _verify(file, str(path))
-        return LibraryFile(file)
+        return _opened(file, str(path))
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", None) or str(cause)
         raise _not_a_library(path, reason) from None
 
 
-def _parts(source: LibraryFile | Any, folder: Path) -> list[Path]:
-    """The files that a library consists of: its object files, or a copy of a shared library."""
-    if not isinstance(source, LibraryFile):
-        return build.write_objects(source, folder)
+def _opened(file: Path, name: str, folder: _TemporaryFolder | None = None) -> LibraryFile:
+    """A shared library that this machine can run, under the name that the user gave."""
+    text = _verified_metadata(file, name)
+    weights = _weights_beside(file, _checked(text, name), name)
+    return LibraryFile(file, text, weights, folder)
+
+
+def _checked(text: str, name: str) -> Mapping[str, Any]:
+    metadata = read_metadata(text)
+    check_machine(metadata, name)
+    return metadata
+
+
+def _weights_beside(file: Path, metadata: Mapping[str, Any], name: str) -> Array | None:
+    described = metadata["weights"]
+    return described and read_parameters(parameter_path(file), described, name)
+
+
+def _parts(source: LibraryFile | CompiledFiles, folder: Path) -> list[Path]:
+    """The files that a library consists of, in a folder: what is written into an archive."""
+    found = []
+    if source.weights is not None:
+        found.append(folder / _PARAMETERS)
+        source.weights.tofile(found[0])
+    if isinstance(source, CompiledFiles):
+        metadata = folder / _METADATA
+        metadata.write_text(source.metadata, encoding="utf-8")
+        from tvm_nnef.tvm_support import build
+
+        objects = folder / "objects"
+        objects.mkdir()
+        return [*found, metadata, *build.write_objects(source.library, objects)]
     copy = folder / _LIBRARY
     shutil.copyfile(source.path, copy)
-    _verify(copy, str(source.path))
-    return [copy]
+    if _verified_metadata(copy, str(source.path)) != source.metadata:
+        raise _not_a_library(source.path, "it was replaced after it was loaded")
+    return [*found, copy]
 
 
-def _link(objects: list[Path], library: Path, triple: str | None = None) -> None:
-    """Link object files to a shared library, and append its digest."""
+def _link(objects: list[Path], library: Path, metadata: str, triple: str | None = None) -> None:
+    """Link object files to a shared library, and append its metadata and digest."""
     link(objects, library, triple)
+    text = metadata.encode()
     with library.open("ab") as stream:
-        stream.write(_MARK + file_digest(library).encode() + b"\n")
+        stream.write(text)
+    with library.open("ab") as stream:
+        stream.write(_TRAILER % (len(text), file_digest(library).encode()))
 
 
-def _verify(file: Path, name: str) -> None:
-    """Raises NnefError for a shared library that is not as it was written."""
-    size = file.stat().st_size - _TRAILER
+def _verified_metadata(file: Path, name: str) -> str:
+    """The metadata of a shared library; NnefError if it is not as it was written."""
+    size = max(0, file.stat().st_size - _TRAILER_SIZE)
     with file.open("rb") as stream:
-        stream.seek(max(size, 0))
-        trailer = stream.read()
-    if not trailer.startswith(_MARK):
-        raise _not_a_library(
-            name, "it is incomplete, or Executable.export of this version did not write it"
-        )
-    if trailer[len(_MARK) : -1] != file_digest(file, size).encode():
-        raise _not_a_library(name, "it is damaged: its content was changed after it was written")
+        stream.seek(size)
+        trailer = _TRAILER_PATTERN.fullmatch(stream.read())
+        if trailer is None:
+            reason = "it is incomplete, or Executable.export of this version did not write it"
+            raise _not_a_library(name, reason)
+        if trailer[2] != file_digest(file, size).encode():
+            raise _not_a_library(
+                name, "it is damaged: its content was changed after it was written"
+            )
+        stream.seek(size - int(trailer[1]))
+        return stream.read(int(trailer[1])).decode()
 
 
-def _unpacked(file: Path) -> LibraryFile:
+def _unpacked(file: Path, given: str) -> LibraryFile:
     """The library in an archive, in a temporary folder."""
     archive = open_files(file)
     digests = read_manifest(archive.read(MANIFEST)) if archive.exists(MANIFEST) else None
@@ -170,11 +253,13 @@ def _unpacked(file: Path) -> LibraryFile:
         with diagnosed(folder.path / name):
             (folder.path / name).write_bytes(data)
     library = folder.path / _LIBRARY
-    if library.exists():
-        _verify(library, str(file))
-    else:
-        _link([folder.path / name for name in names], library)
-    return LibraryFile(library, folder)
+    if not library.exists():
+        if _METADATA not in names:
+            raise _not_a_library(file, "Executable.export of this version did not write it")
+        text = (folder.path / _METADATA).read_text(encoding="utf-8")
+        _checked(text, given)
+        _link([folder.path / name for name in names if name.endswith(".o")], library, text)
+    return _opened(library, given, folder)
 
 
 def _not_a_library(path: OutputPath, reason: str) -> NnefError:

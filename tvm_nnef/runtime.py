@@ -12,51 +12,25 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from tvm_nnef.compilation.metadata import FUNCTION, read_metadata
+from tvm_nnef.check_failure import CheckFailure
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
-from tvm_nnef.function_attributes import PREPARED
+from tvm_nnef.function_attributes import INITIAL_STATE, LIFTED, PREPARED
 from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.machine_types import DTYPES
-from tvm_nnef.graph.nodes import Graph, Port, Tensor
-from tvm_nnef.library_file import LibraryFile, read_library, write_library
-from tvm_nnef.lower.checks import CheckFailure
-from tvm_nnef.lower.naming import INITIAL_STATE
+from tvm_nnef.graph.nodes import Graph, Tensor
+from tvm_nnef.library_file import CompiledFiles, LibraryFile, read_library, write_library
+from tvm_nnef.library_metadata import FUNCTION, mismatch, read_metadata
+from tvm_nnef.ports import PackInfo, PortInfo, port_info, signature, tensor_info
+from tvm_nnef.ports import TensorInfo as TensorInfo
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.reference.inputs import bind_inputs, bind_variables
-from tvm_nnef.symbolic import trees
-from tvm_nnef.tvm_support import build, compat
+from tvm_nnef.tvm_support import runtime
+from tvm_nnef.tvm_support.runtime import Array, array_of, runtime_tensor
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
-
-Array: TypeAlias = "np.ndarray[Any, Any]"
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """What a tensor of an input or output looks like.
-
-    A dynamic dimension is text: the name of a symbol, or an expression of such. A pack
-    of dynamic length is ``stacked``: a list in Python, whose length is the first extent.
-    """
-
-    name: str
-    shape: tuple[int | str, ...]
-    dtype: str
-    stacked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PackInfo:
-    """An input or output that is a list of tensors."""
-
-    name: str
-    items: tuple[TensorInfo, ...]
-
-
-PortInfo: TypeAlias = "TensorInfo | PackInfo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +57,7 @@ class State(Mapping[str, Array]):
         self.tensors = list(tensors)
 
     def __getitem__(self, name: str) -> Array:
-        array: Array = self.tensors[self._place(name)].numpy()
-        return array
+        return array_of(self.tensors[self._place(name)])
 
     def __setitem__(self, name: str, value: Any) -> None:
         place = self._place(name)
@@ -93,7 +66,7 @@ class State(Mapping[str, Array]):
         variable = Tensor(name, DTYPES[info.dtype], shape, "variable")
         graph = Graph("state", (), (), (), variables=(variable,))
         bound = bind_variables(graph, {name: _without_dlpack(value)}, {variable: info.dtype})
-        self.tensors[place] = compat.runtime_tensor(bound[variable])
+        self.tensors[place] = runtime_tensor(bound[variable])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -133,28 +106,50 @@ class Executable:
     state: State
 
     def __init__(
-        self, library: Any, *, file: LibraryFile | None = None, metadata: str | None = None
+        self,
+        library: Any,
+        *,
+        file: LibraryFile | None = None,
+        metadata: str | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Takes what was compiled, or the library that was loaded from ``file``.
 
         Its ``metadata`` are needed if this machine does not have the device that it is for.
+        ``weights`` are the bytes of the parameter file, if it has one.
         """
         self.threads = default_threads()
         # The virtual machine keeps the frames of the calls that it is in.
         self._turn = threading.RLock()
         self._library = library
         self._file = file
-        self._device = build.device_of(library)
+        self._weights = weights
         self._entry = "main"
-        if metadata is None:
-            metadata = str(self._machine[FUNCTION]())
-        self._read(read_metadata(metadata))
+        self._kind = "cpu"  # Until the metadata are read.
+        self._text = str(self._machine[FUNCTION]()) if metadata is None else metadata
+        self._read(read_metadata(self._text))
+        self._kind = str(self.metadata["target"]["device"])
+        self._device = None if mismatch(self.metadata) else runtime.device_of(self._kind)
         self.reset()
 
     @functools.cached_property
     def _machine(self) -> Any:
         """The virtual machine, for which all code is generated: only if it is used."""
-        return build.virtual_machine(self._library)
+        return runtime.virtual_machine(self._library, self._kind)
+
+    @functools.cached_property
+    def _weight_tensors(self) -> Any:
+        """The tensors in the parameter file, in the memory of the device."""
+        if self._weights is None:
+            raise error("the parameter file of this model is missing")
+        described = self.metadata["weights"]["tensors"]
+        return runtime.tensors_in(self._weights, described, self._device)
+
+    def _weights_of(self, function: str) -> list[Any]:
+        """The last argument of a function, if it takes what is in the parameter file."""
+        described = self.metadata["weights"]
+        taken = described is not None and function in described["functions"]
+        return [self._weight_tensors] if taken else []
 
     @functools.cached_property
     def _functions(self) -> tuple[Callable[..., Any], Callable[[], Any]]:
@@ -163,11 +158,11 @@ class Executable:
 
     def _read(self, metadata: Mapping[str, Any]) -> None:
         """Takes the descriptions of inputs and outputs, and the functions of the library."""
-        self.inputs = tuple(map(_port, metadata["inputs"]))
-        self.outputs = tuple(map(_port, metadata["outputs"]))
+        self.inputs = tuple(map(port_info, metadata["inputs"]))
+        self.outputs = tuple(map(port_info, metadata["outputs"]))
         self.bounds = dict(metadata["bounds"])
         self.metadata = metadata
-        self._graph = _signature(metadata)
+        self._graph = signature(metadata)
         self._prepared: list[Any] = []
         self._checked: set[tuple[tuple[str, int], ...]] = set()
 
@@ -189,7 +184,7 @@ class Executable:
             tensors = self._run(self._arguments(inputs))
             behind = len(tensors) - len(self.state)
             self.state.tensors = tensors[behind:]
-        return self._grouped([tensor.numpy() for tensor in tensors[:behind]])
+        return self._grouped(list(map(array_of, tensors[:behind])))
 
     def with_parameters(self, *parameters: Any) -> Executable:
         """An executable of the same library that takes the inputs alone, its weights given here.
@@ -208,7 +203,7 @@ class Executable:
         tensors = self._tensors(bound.values())
         use_threads(self._threads)
         with self._turn:
-            prepared = list(self._machine[compat.LIFTED](tensors))
+            prepared = list(self._machine[LIFTED](tensors, *self._weights_of(LIFTED)))
             made = copy.copy(self)
         made._prepared = prepared
         made._entry = PREPARED
@@ -220,10 +215,12 @@ class Executable:
 
     def reset(self) -> None:
         """Gives the state the values with which the model came."""
-        described = [_tensor(tensor) for tensor in self.metadata["state"]]
+        described = [tensor_info(tensor) for tensor in self.metadata["state"]]
         with self._turn:
             known = described and self._device is not None
-            self.state = State(described, list(self._machine[INITIAL_STATE]()) if known else [])
+            weights = self._weights_of(INITIAL_STATE) if known else []
+            values = list(self._machine[INITIAL_STATE](*weights)) if known else []
+            self.state = State(described, values)
 
     @property
     def threads(self) -> int:
@@ -260,23 +257,31 @@ class Executable:
         """Write a library that :func:`load` and C++ programs read.
 
         The suffixes ``.tar``, ``.tgz`` and ``.tar.gz`` give an archive of object files, which
-        ``load`` links; any other name is that of a shared library. The file is written whole or
-        not at all. Raises NnefError if it cannot be written, and if no compiler or linker for it
-        is installed.
+        ``load`` links; any other name is that of a shared library. If the model has large weights,
+        they go to a second file beside a shared library, whose name has ``.params`` appended, and
+        into an archive. Files are written whole or not at all. Raises NnefError if they cannot be
+        written, and if no compiler or linker for them is installed.
         """
-        write_library(path, self._library if self._file is None else self._file)
+        source = self._file or CompiledFiles(self._library, self._text, self._weights)
+        write_library(path, source)
 
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
         given = [_without_dlpack(value) for value in inputs]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
         self._check(sizes)
-        return [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]
+        tensors = [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]
+        return [*tensors, *self._weights_of(self._entry)]
 
     def _tensors(self, arrays: Iterable[Array]) -> list[Any]:
         """The arrays as tensors of the device; NnefError if this machine does not have it."""
         if self._device is None:
-            raise build.missing_device(self._library)
-        return [compat.runtime_tensor(array, self._device) for array in arrays]
+            hint = "export it, and load the library on such a machine"
+            needed = mismatch(self.metadata)
+            if needed is None and self._kind == "vulkan":
+                raise runtime.missing_vulkan() or error("this machine has no GPU", hint=hint)
+            needed = needed or f"{self._kind.upper()}, and there is no such GPU here"
+            raise error(f"this model is built for {needed}", hint=hint)
+        return [runtime_tensor(array, self._device) for array in arrays]
 
     def _check(self, values: Mapping[str, int]) -> None:
         """Raises NnefError where values of the symbols fail checks of the model."""
@@ -313,7 +318,7 @@ class Executable:
                 raise
             hint = "give inputs for which the model's check holds"
             raise error(failure.message, hint=hint, file=failure.place or None) from None
-        return [result] if hasattr(result, "numpy") else list(result)
+        return [result] if isinstance(result, runtime.Tensor) else list(result)
 
     def _grouped(self, arrays: Sequence[Array]) -> tuple[Array | list[Array], ...]:
         rest = iter(arrays)
@@ -330,51 +335,24 @@ class Executable:
 def load(path: str | os.PathLike[str]) -> Executable:
     """Load the library that :meth:`Executable.export` wrote, whatever the name of its file.
 
-    Raises NnefError if the file is missing, is not such a library, is not as it was written, or is
-    for another kind of machine or another version.
+    It needs TVM's runtime, not its compiler. Raises NnefError if the file or its parameter file is
+    missing, is not such a library, is not as it was written, or is for another kind of machine, a
+    CPU with other features, or another version.
     """
     file = read_library(path)
+    device = str(read_metadata(file.metadata)["target"]["device"])
     try:
-        return Executable(build.load_library(str(file.path)), file=file)
+        library = runtime.load_library(str(file.path), device)
+        return Executable(library, file=file, metadata=file.metadata, weights=file.weights)
     except (RuntimeError, AttributeError, ValueError, TypeError, LookupError) as problem:
+        missing = runtime.missing_library(device)
+        if missing is not None:
+            message = f"'{path}' is a library for {device}, whose driver this machine does not have"
+            hint = f"load it on a machine with such a device and its driver ({missing})"
+            raise error(message, hint=hint) from None
         reason = str(problem).strip().splitlines() or ["unknown reason"]
         hint = "load reads what Executable.export wrote, for the same kind of machine"
         raise error(f"cannot load '{path}': {reason[0]}", hint=hint) from None
-
-
-def _port(description: Mapping[str, Any]) -> PortInfo:
-    name = str(description["name"])
-    if "items" in description:
-        return PackInfo(name, tuple(map(_tensor, description["items"])))
-    return _tensor(description)
-
-
-def _tensor(description: Mapping[str, Any]) -> TensorInfo:
-    shape = tuple(e if isinstance(e, int) else trees.text(e) for e in description["shape"])
-    stacked = bool(description.get("stacked"))
-    return TensorInfo(str(description["name"]), shape, str(description["dtype"]), stacked)
-
-
-def _signature(metadata: Mapping[str, Any]) -> Graph:
-    """The inputs as those of a Graph, which the same code checks for every route.
-
-    Its extents are trees.
-    """
-    types: dict[Tensor, str] = {}
-
-    def tensor(info: Mapping[str, Any]) -> Tensor:
-        dtype = str(info["dtype"])
-        made = Tensor(str(info["name"]), DTYPES[dtype], tuple(info["shape"]), "input")
-        types[made] = dtype
-        return made
-
-    inputs = tuple(
-        Port(str(port["name"]), tuple(map(tensor, port["items"])))
-        if "items" in port
-        else Port(str(port["name"]), tensor(port), bool(port.get("stacked")))
-        for port in metadata["inputs"]
-    )
-    return Graph("main", inputs, (), (), machine_types=types, bounds=dict(metadata["bounds"]))
 
 
 def _without_dlpack(value: Any) -> Any:

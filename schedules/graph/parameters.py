@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from tvm import relax
 
-from tvm_nnef.function_attributes import PREPARED
-from tvm_nnef.tvm_support.compat import LIFTED, Module, parameter_count, with_own_symbols
+from tvm_nnef.function_attributes import LIFTED, PREPARED
+from tvm_nnef.tvm_support.compat import Module, parameter_count, with_own_symbols
 
 
 def with_prepared_parameters(mod: Module) -> Module:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.compilation.metadata import read_metadata
 from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.library_metadata import read_metadata
 from tvm_nnef.runtime import Executable, load
 
 X = np.array([1, -2, 3], "float32")
@@ -153,11 +153,13 @@ def test_a_system_library_is_not_loaded() -> None:
 
 
 CHANGES: dict[str, Any] = {
-    **dict.fromkeys(("inputs", "outputs", "bounds", "state", "checks", "versions")),
+    **dict.fromkeys(
+        ("inputs", "outputs", "bounds", "state", "checks", "versions", "target", "weights")
+    ),
     "inputs 0": {"inputs": [{"name": "x", "shape": [3], "dtype": "float31"}]},
     "inputs 1": {"inputs": [{"name": "x", "dtype": "float32"}]},
     "inputs 2": {"inputs": 3},
-    "format": {"format": 2},
+    "format": {"format": 99},
     "older": {"versions": {"tvm": "0.19.0", "tvm_nnef": "0.0.1"}},
 }
 

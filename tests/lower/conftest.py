@@ -80,7 +80,7 @@ def compiled(
         return build_module(mod, "native")
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
-        return Executable(relax.build(with_metadata(mod), target))
+        return Executable(relax.build(with_metadata(mod, target), target))
 
 
 def run_formula(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_nnef
+from tvm_nnef.check_failure import CheckFailure
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.formula import (
     Binary,
@@ -28,7 +29,6 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.checks import CheckFailure
 from tvm_nnef.lower.places import place
 from tvm_nnef.lower.symbols import UPPER_BOUNDS, untold
 from tvm_nnef.reference import evaluate

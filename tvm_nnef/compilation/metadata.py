@@ -11,14 +11,23 @@ library call it. Its members:
 - ``bounds`` and ``checks``: what must hold of the symbols of the inputs;
 - ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike,
   by the full names of the variables; what it starts as is what ``initial_state`` returns;
+- ``labels`` of the classes of the first output, and ``images``: how inputs are made from images, as
+  in ``docs/model-json.md``;
+- ``weights``: of the parameter file, None if there is none: its size in ``bytes``, the digest
+  ``sha256`` of what follows its header, the ``tensors`` in it, each with its ``offset``, and the
+  ``functions`` that take all of these, in an array, as their last argument;
+- ``target``: the machine that the code is for: ``device`` (``cpu``, ``cuda``) and its ``arch``,
+  ``triple``, ``cpu`` and the CPU ``features`` without which it does not run;
 - ``format``: the version of this description;
-- ``versions``: of ``tvm_nnef`` and ``tvm``.
+- ``versions``: of ``tvm_nnef``, ``tvm`` and ``tvm_ffi``.
 
 ``main`` takes and returns the tensors one after the other, packs flattened.
+:mod:`tvm_nnef.library_metadata` reads all that.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,77 +35,27 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_nnef.diagnostics import error
-from tvm_nnef.graph.machine_types import DTYPES
+from tvm_nnef.compilation.target import native
+from tvm_nnef.function_attributes import DESCRIPTION
+from tvm_nnef.host_machine import architecture_of, checkable_features, present_features
+from tvm_nnef.library_metadata import FORMAT, FUNCTION
 from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.trees import Tree
-from tvm_nnef.tvm_support import compat
-from tvm_nnef.tvm_support.compat import Module
-
-FUNCTION = "metadata"
-"""The name of the function in an exported library."""
+from tvm_nnef.tvm_support import build, compat, runtime
+from tvm_nnef.tvm_support.compat import Module, Target
 
 
-FORMAT = 1
-"""The version of the metadata and of the functions that they describe."""
-
-
-def with_metadata(mod: Module) -> Module:
-    """The module with a Relax function that returns its metadata as text."""
+def with_metadata(mod: Module, target: Target) -> Module:
+    """The module for a target with a Relax function that returns its metadata as text."""
     builder = relax.BlockBuilder(mod)
-    text = json.dumps(describe(mod))
+    text = json.dumps(describe(mod, target))
     with builder.function(FUNCTION, []):
         builder.emit_func_output(compat.string(text))
     return builder.get()
 
 
-def read_metadata(text: str) -> Mapping[str, Any]:
-    """The metadata that the function of a library returned.
-
-    Raises NnefError for a library of another version of this package or of TVM, and for metadata
-    in which something is missing.
-    """
-    try:
-        metadata = json.loads(text)
-        _check_versions(metadata)
-        _check_members(metadata)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as problem:
-        cause = f"no '{problem.args[0]}'" if isinstance(problem, KeyError) else str(problem)
-        raise error(f"the metadata of the library are damaged: {cause}", hint=_AGAIN) from None
-    found: Mapping[str, Any] = metadata
-    return found
-
-
-_AGAIN = "build the library again with this version"
-
-
-def _check_versions(metadata: Mapping[str, Any]) -> None:
-    written = metadata["versions"]
-    if metadata.get("format") != FORMAT:
-        by = f"tvm_nnef {written['tvm_nnef']} wrote it"
-        raise error(f"the library is for another version of tvm_nnef: {by}", hint=_AGAIN)
-    ours = compat.version()
-    if str(written["tvm"]).split(".")[:2] != ours.split(".")[:2]:
-        raise error(f"the library is for TVM {written['tvm']}, this is TVM {ours}", hint=_AGAIN)
-
-
-def _check_members(metadata: Mapping[str, Any]) -> None:
-    """Raises a KeyError, TypeError or ValueError for metadata that are not as `describe` says."""
-    ports = [*metadata["inputs"], *metadata["outputs"], *metadata["state"]]
-    for tensor in (tensor for port in ports for tensor in port.get("items", [port])):
-        if not isinstance(tensor["shape"], list) or not isinstance(tensor["name"], str):
-            raise ValueError("the shape or the name of a tensor is of another kind")
-        if tensor["dtype"] not in DTYPES:
-            raise ValueError(f"unknown dtype '{tensor['dtype']}'")
-    for check in metadata["checks"]:
-        check["condition"], check["message"], check["place"]
-    if not all(isinstance(bound, int) for bound in metadata["bounds"].values()):
-        raise ValueError("a bound is not a number")
-    int(metadata["parameters"])
-
-
-def describe(mod: Module) -> dict[str, Any]:
-    """The metadata of a module whose function ``main`` takes and gives tensors.
+def describe(mod: Module, target: Target) -> dict[str, Any]:
+    """The metadata of a module for a target, whose function ``main`` takes and returns tensors.
 
     Ports have the names that lowering left in the attribute ``nnef_ports``; where it is missing,
     inputs are named as the parameters, and outputs ``output_0`` and so on.
@@ -106,6 +65,7 @@ def describe(mod: Module) -> dict[str, Any]:
     ports = json.loads(str(attributes.get("nnef_ports", "{}")))
     state = int(attributes.get("num_state", 0))
     symbols = json.loads(str(attributes.get("nnef_symbols", "{}")))
+    description = json.loads(str(attributes.get(DESCRIPTION, "{}")))
     inputs = [{"name": str(v.name), **_tensor(v.ty)} for v in main.params]
     kind = main.ret_ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
@@ -119,9 +79,44 @@ def describe(mod: Module) -> dict[str, Any]:
         "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
         "bounds": symbols.get("bounds", {}),
         "checks": symbols.get("checks", []),
+        "labels": description.get("labels", []),
+        "images": description.get("inputs", {}),
+        "weights": None,
+        "target": _described(target),
         "format": FORMAT,
-        "versions": {"tvm_nnef": _own_version(), "tvm": compat.version()},
+        "versions": {
+            "tvm_nnef": _own_version(),
+            "tvm": runtime.version(),
+            "tvm_ffi": runtime.ffi_version(),
+        },
     }
+
+
+def _described(target: Target) -> dict[str, Any]:
+    """The machine that code for a target needs."""
+    host, is_cpu = build.host_of(target), str(target.kind.name) == "llvm"
+    triple, features = build.target_features(host)
+    return {
+        "device": "cpu" if is_cpu else str(target.kind.name),
+        **({"arch": str(target.attrs["arch"])} if "arch" in target.attrs else {}),
+        "triple": triple,
+        "cpu": str(host.attrs.get("mcpu", "generic")),
+        "features": [
+            name
+            for name in checkable_features(architecture_of(triple), features)
+            if name not in _hidden_features()
+        ],
+    }
+
+
+@functools.cache
+def _hidden_features() -> frozenset[str]:
+    """The CPU features of this machine that its operating system is too old to list.
+
+    A library that needs them would be refused on the machine that built it.
+    """
+    present = present_features()
+    return frozenset() if present is None else build.target_features(native())[1] - present
 
 
 def _tensor(kind: Any, shape: list[Tree] | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from tvm import relax, s_tir, tirx
 
 from tvm_nnef.compilation.metadata import with_metadata
-from tvm_nnef.compilation.weights import with_bound_weights
+from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
 from tvm_nnef.lower.checks import outside
 from tvm_nnef.lower.late_arithmetic import has_late_arithmetic, with_late_arithmetic
@@ -84,15 +84,15 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
     """Every pass for a target, in order.
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
-    Each list serves one compilation: the pass that writes instructions of the virtual machine hands
-    them to the last one.
+    Each list serves one compilation: the passes that write instructions of the virtual machine and
+    the parameter file hand them to the last one.
     """
-    optimize, instructions = relax.transform, build.Instructions()
+    optimize, instructions, parameters = relax.transform, build.Instructions(), ParameterFile()
     is_cpu = str(target.kind.name) == "llvm"
     phases: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         "bind": [
             ("bind_weights", with_bound_weights),
-            ("describe_interface", with_metadata),
+            ("describe_interface", lambda mod: with_metadata(mod, target)),
         ],
         "graph": [
             ("raise_formulas", raise_to_operators),
@@ -131,6 +131,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("remove_purity_checks", optimize.RemovePurityChecking()),
             ("allocate_results", optimize.CallTIRRewrite()),
             ("plan_memory", optimize.StaticPlanBlockMemory()),
+            ("separate_parameters", parameters.separate),
             ("lower_allocations", optimize.LowerAllocTensor()),
             ("free_after_last_use", optimize.KillAfterLastUse()),
             ("lower_builtins", optimize.LowerRuntimeBuiltin()),
@@ -140,7 +141,14 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("write_instructions", instructions.write),
         ],
         "lower": _lowering(target, checked=checked),
-        "code": [("generate_code", lambda kernels: instructions.linked(kernels, target))],
+        "code": [
+            (
+                "generate_code",
+                lambda kernels: instructions.linked(
+                    kernels, target, parameters.metadata, parameters.data
+                ),
+            )
+        ],
     }
     return [
         Pass(name, phase, functools.partial(_in_target, run, target))

@@ -6,7 +6,6 @@ runs. The passes are listed in :mod:`tvm_nnef.compilation.passes`.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_nnef import schedules
-from tvm_nnef.compilation.metadata import describe
 from tvm_nnef.compilation.passes import PHASES, Pass, passes
 from tvm_nnef.compilation.target import request
 from tvm_nnef.compilation.timings import PassTime, Timings
@@ -95,7 +93,8 @@ def build_module(
         found.print() if isinstance(timings, bool) else timings(found)
     if verbose:
         _report_kernels(phases, runs_here(resolved), threads, verbose)
-    executable = Executable(phases["code"], metadata=json.dumps(describe(phases["bind"])))
+    code = phases["code"]
+    executable = Executable(code, metadata=code.metadata, weights=code.parameters)
     executable.threads = threads
     return executable
 

@@ -2,22 +2,19 @@
 
 Input: a Check, or a tensor that holds a dimension, in a function that is not pure. Output: impure
 calls, which no pass removes, and across which none moves a kernel. A function with such calls has
-no dataflow blocks until it is complete (:func:`block`).
-
-A failed check raises an error of TVM. All that such an error can carry from a program without
-Python is text, so its text has the failure as JSON: :class:`CheckFailure` reads it.
+no dataflow blocks until it is complete (:func:`block`). A failed check raises an error of TVM,
+whose text :class:`CheckFailure` reads.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax, te
 
+from tvm_nnef.check_failure import MARK, CheckFailure
 from tvm_nnef.graph.checks import place
 from tvm_nnef.graph.nodes import Check, Graph, bodies, every_tensor
 from tvm_nnef.lower.kernels import call_kernel
@@ -25,33 +22,6 @@ from tvm_nnef.lower.symbols import Symbol, occurring, sizes
 from tvm_nnef.symbolic.trees import text
 from tvm_nnef.tvm_support import compat
 from tvm_nnef.tvm_support.compat import BlockBuilder, RelaxExpression
-
-_MARK = "nnef check"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckFailure:
-    """A check that failed: what is wrong, and the place in the model, empty if it has none."""
-
-    message: str
-    place: str = ""
-
-    def to_json(self) -> str:
-        """The failure as the text of an error: a list of a mark, the place, and the message."""
-        return json.dumps([_MARK, self.place, self.message])
-
-    @classmethod
-    def of(cls, problem: BaseException) -> CheckFailure | None:
-        """The failure that an error of TVM reports; None for another error.
-
-        The message may come in parts, and TVM writes text of its own around the list.
-        """
-        text = str(problem)
-        start = text.find(f'["{_MARK}"')
-        if start < 0:
-            return None
-        _, place, *parts = json.JSONDecoder().raw_decode(text, start)[0]
-        return cls("".join(map(str, parts)), place)
 
 
 def is_pure(graph: Graph, known: Container[str]) -> bool:
@@ -107,12 +77,14 @@ def _failure(builder: BlockBuilder, check: Check, arguments: list[RelaxExpressio
     ]
     parameters = _parameters(arguments)
     with builder.function("check_failed", parameters, private=True, pure=False):
-        head = [compat.string(_MARK), compat.string(place(check.span))]
+        head = [compat.string(MARK), compat.string(place(check.span))]
         message = relax.Tuple([*head, *items])
-        rendered = builder.emit(_packed("ffi.json.Stringify", relax.AnyType(), message, 0))
+        rendered = builder.emit(
+            compat.packed_call("ffi.json.Stringify", relax.AnyType(), message, 0)
+        )
         no_shape = relax.const(0, "int64")
         kind = compat.tensor_type((), "bool")
-        raised = _packed("vm.builtin.check_shape_info", kind, no_shape, 0, rendered)
+        raised = compat.packed_call("vm.builtin.check_shape_info", kind, no_shape, 0, rendered)
         return builder.emit_func_output(builder.emit(raised))
 
 
@@ -125,24 +97,19 @@ def define(builder: BlockBuilder, count: RelaxExpression, symbol: Symbol) -> Non
     """Define a symbol by an int64 of rank 0; if it is defined already, both must be equal."""
     listed = builder.emit(relax.op.reshape(count, (1,)))
     unknown = relax.ShapeType(ndim=1)
-    shape = builder.emit(_packed("vm.builtin.tensor_to_shape", unknown, listed))
+    shape = builder.emit(compat.packed_call("vm.builtin.tensor_to_shape", unknown, listed))
     builder.match_cast(shape, relax.ShapeType([symbol]))
 
 
 def define_shape(builder: BlockBuilder, value: RelaxExpression, shape: Sequence[Symbol]) -> None:
     """Define symbols, one for each dimension, by the shape of a tensor."""
     kind = relax.ShapeType(ndim=len(shape))
-    found = builder.emit(_packed("vm.builtin.shape_of", kind, value))
+    found = builder.emit(compat.packed_call("vm.builtin.shape_of", kind, value))
     builder.match_cast(found, relax.ShapeType(shape))
 
 
 def _text(part: object) -> str:
     return part if isinstance(part, str) else text(part)
-
-
-def _packed(name: str, kind: Any, *arguments: Any) -> RelaxExpression:
-    converted = [relax.prim_value(each) if isinstance(each, int) else each for each in arguments]
-    return relax.Call(relax.ExternFunc(name), converted, ty_args=[kind])
 
 
 def _parameters(arguments: list[RelaxExpression]) -> list[Any]:

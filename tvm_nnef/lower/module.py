@@ -35,11 +35,12 @@ from typing import Any
 from tvm import relax
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.function_attributes import INITIAL_STATE
 from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.checks import own_symbols, symbols, to_json
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, flatten, updated_variables
 from tvm_nnef.lower.checks import block, is_pure
-from tvm_nnef.lower.naming import INITIAL_STATE, Names, port_items
+from tvm_nnef.lower.naming import Names, port_items
 from tvm_nnef.lower.symbols import own, separated
 from tvm_nnef.lower.walk import Array, Route, UserLowering, Walk
 from tvm_nnef.symbolic import trees

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 
 from tvm_nnef.graph.nodes import Port, Tensor
 
-INITIAL_STATE = "initial_state"
-"""The function of a module that returns what its state starts as, a tuple."""
-
 
 @dataclass
 class Names:

@@ -20,13 +20,14 @@ from tvm import relax, tirx
 from tvm.target import codegen
 from tvm.tirx.build import split_host_device_mods
 
-from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.tvm_support import vulkan
 from tvm_nnef.tvm_support.compat import (
+    Array,
     Module,
     PrimFunction,
     Target,
 )
+from tvm_nnef.tvm_support.runtime import virtual_machine as virtual_machine
 from tvm_nnef.vulkan import launcher
 
 
@@ -34,10 +35,14 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
     """What was compiled: instructions of the virtual machine, constants, and kernels.
 
     ``target`` is what it was compiled for, ``cuda_architectures`` are those of GPUs that it must
-    have machine code for, such as ``("sm_80", "sm_90a")``, if the user named them.
+    have machine code for, such as ``("sm_80", "sm_90a")``, if the user named them. ``metadata`` is
+    what it says of itself, ``parameters`` the content of its parameter file, if they are known and
+    needed.
     """
 
     cuda_architectures: tuple[str, ...] = ()
+    metadata: str | None = None
+    parameters: Array | None = None
 
     def __init__(self, library: Any, target: Target, copy: Callable[[], Any]) -> None:
         """Takes a library of TVM, its target, and a function that makes the same library again."""
@@ -66,7 +71,13 @@ class Instructions:
         self._functions = _functions_of(mod, relax.Function)
         return _functions_of(relax.vm_build._vmcodegen(self._builder, mod), tirx.PrimFunc)
 
-    def linked(self, kernels: Module, target: Target) -> CompiledLibrary:
+    def linked(
+        self,
+        kernels: Module,
+        target: Target,
+        metadata: str | None = None,
+        parameters: Array | None = None,
+    ) -> CompiledLibrary:
         """The library of the instructions and of lowered kernels."""
         code = _machine_code(kernels, target) if kernels.functions else None
 
@@ -75,7 +86,9 @@ class Instructions:
             relax.vm_build._vmcodegen(builder, self._functions)
             return _linked(builder, target, code)
 
-        return CompiledLibrary(_linked(self._builder, target, code), target, copy)
+        library = CompiledLibrary(_linked(self._builder, target, code), target, copy)
+        library.metadata, library.parameters = metadata, parameters
+        return library
 
 
 def _functions_of(mod: Module, kind: type) -> Module:
@@ -202,58 +215,13 @@ def target_features(target: Target) -> tuple[str, frozenset[str]]:
     return triple, frozenset(str(name) for name in codegen.llvm_get_cpu_features(target))
 
 
-def virtual_machine(library: Any) -> Any:
-    """A Relax virtual machine for what was built or loaded, on a device that this machine has."""
-    return relax.VirtualMachine(library, device_of(library))
-
-
-def device_of(library: Any) -> Any:
-    """The device that a library is for, such as ``tvm.cpu()``; None if this machine has none."""
-    if isinstance(library, CompiledLibrary) and not runs_here(host_of(library.target)):
-        return None
-    kind = _kind_of(getattr(library, "mod", library))
-    if kind == "vulkan" and launcher.missing_device() is not None:
-        return None
-    device = tvm.device(kind)
-    return device if device.exist else None
-
-
-def missing_device(library: Any) -> NnefError:
-    """Why this machine does not run a library; raised if something calls it."""
-    hint = "export it, and load the library on a machine with a GPU and its driver"
-    if isinstance(library, CompiledLibrary) and not runs_here(host_of(library.target)):
-        hint = "export it, and load the library on such a machine"
-        triple, _ = target_features(host_of(library.target))
-        model = str(library.target.attrs.get("mcpu", ""))
-        cpu = f"a CPU '{f'{triple} {model}'.strip()}'"
-        return error(f"this model is built for {cpu}, which this machine lacks", hint=hint)
-    if _kind_of(getattr(library, "mod", library)) == "vulkan":
-        message = "this model is built for Vulkan, and there is no such GPU here"
-        return launcher.missing_device() or error(message, hint=hint)
-    return error("this model is built for CUDA, and there is no such GPU here", hint=hint)
-
-
-def _kind_of(module: Any) -> str:
-    """The kind of device that a module has kernels for."""
-    if launcher.kernels_of(module) is not None:
-        return "vulkan"
-    kinds = [str(module.kind), *map(_kind_of, module.imports)]
-    return next((each for each in ("cuda", "vulkan") if each in kinds), "cpu")
-
-
 def cuda_arch() -> str | None:
     """The architecture of the GPU of this machine (``sm_80``); None if it has none for CUDA."""
     device = tvm.cuda()
     return f"sm_{str(device.compute_version).replace('.', '')}" if device.exist else None
 
 
-def load_library(path: str) -> Any:
-    """A shared library that holds what :func:`write_objects` wrote, whatever its name."""
-    launcher.register()
-    return tvm.get_global_func("ffi.Module.load_from_file.so")(path, "so")
-
-
-def write_objects(library: CompiledLibrary, folder: Path) -> list[Path]:
+def write_objects(library: Any, folder: Path) -> list[Path]:
     """Write the object files of what was compiled into an empty folder.
 
     LLVM ends the process when it cannot write a file, so a copy of the process writes them. Raises

@@ -11,16 +11,15 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax, s_tir, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder
 
 from tvm_nnef.function_attributes import EXACT_BUFFERS, OP_PATTERN, POLLS_SIGNALS, FusionPattern
 from tvm_nnef.tvm_support import traversal
-
-Array: TypeAlias = np.ndarray[Any, Any]
-"""A NumPy array of any shape and dtype."""
+from tvm_nnef.tvm_support.runtime import Array as Array
+from tvm_nnef.tvm_support.runtime import runtime_tensor as runtime_tensor
+from tvm_nnef.tvm_support.runtime import version as version
 
 RelaxExpression: TypeAlias = relax.Expr
 """A Relax expression."""
@@ -49,9 +48,6 @@ IR: Any = builder
 PrimFunction: TypeAlias = tirx.PrimFunc
 """A ``tirx.PrimFunc``."""
 
-LIFTED = "main_transform_params"
-"""The name that TVM gives to the function that computes what depends on weights alone."""
-
 Module: TypeAlias = tvm.IRModule
 """A ``tvm.IRModule``."""
 
@@ -60,19 +56,11 @@ _Function = TypeVar("_Function", bound=tvm.ir.BaseFunc)
 BlockBuilder: TypeAlias = relax.BlockBuilder
 """What Relax functions are built with."""
 
-# Else an interrupt in a Python function that TVM calls comes out of TVM as a RuntimeError.
-tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
-
 CALL: TypeAlias = tvm.ir.Call
 """The class of a call, of an operator or intrinsic on arguments."""
 
 Target: TypeAlias = Any
 """A ``tvm.target.Target``."""
-
-
-def version() -> str:
-    """The version of TVM."""
-    return str(tvm.__version__)
 
 
 def tensor_type(shape: Sequence[Any], dtype: str) -> Any:
@@ -120,33 +108,28 @@ def constant_array(expression: RelaxExpression) -> Array | None:
     return None
 
 
+def is_tensor_constant(expression: Any) -> bool:
+    """Whether an expression is a Relax constant that is a tensor."""
+    return isinstance(expression, tvm.ir.GenericConst) and is_tensor(expression)
+
+
+def packed_call(name: str, kind: Any, *arguments: Any) -> RelaxExpression:
+    """The call of a global function of TVM, whose result has a type."""
+    converted = [relax.prim_value(each) if isinstance(each, int) else each for each in arguments]
+    return relax.Call(relax.ExternFunc(name), converted, ty_args=[kind])
+
+
+def function_variable(name: str, params: Sequence[Any], result: Any, *, pure: bool) -> Any:
+    """The variable of a Relax function of a module, by which it is called."""
+    variable = relax.GlobalVar(name)
+    kind = relax.FuncType([parameter.ty for parameter in params], result, pure)
+    relax.expr._update_type(variable, kind)
+    return variable
+
+
 def string(text: str) -> RelaxExpression:
     """A Relax expression of a string."""
     return tvm.ir.StringImm(text)
-
-
-_ALIGNMENT = 64
-"""The bytes at whose multiples the tensors of TVM begin."""
-
-_LARGE = 1 << 22
-"""From so many bytes on NumPy asks the system for large pages."""
-
-
-def runtime_tensor(array: Array, device: Any = None) -> Any:
-    """A tensor that holds a copy of the array, on the CPU or another device.
-
-    A large one lies in memory of NumPy, on large pages: reading it takes up to a third less time.
-    """
-    if device is not None and device != tvm.cpu():
-        copied = np.ascontiguousarray(array).reshape(array.shape)
-        return tvm.runtime.tensor(copied, device)
-    if array.nbytes < _LARGE or array.dtype.kind not in "biuf":
-        return tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape))
-    room = np.empty(array.nbytes + _ALIGNMENT, "uint8")
-    first = -room.ctypes.data % _ALIGNMENT
-    held = room[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
-    held[...] = array
-    return tvm.runtime.from_dlpack(held)
 
 
 def dtype_of(expression: PrimExpression) -> str:
@@ -376,3 +359,8 @@ def typed(dtype: str, lanes: int) -> Any:
 def lanes_of(kind: Any) -> int:
     """How many elements a scalar or vector type has."""
     return int(tvm.DataType(str(kind.dtype)).lanes)
+
+
+def itemsize(dtype: str) -> int:
+    """The bytes of an element."""
+    return -(-int(tvm.DataType(dtype).bits) // 8)

@@ -10,10 +10,9 @@ import os
 import threading
 from collections.abc import Callable
 
-import tvm
-
 from tvm_nnef.diagnostics import error
 from tvm_nnef.tvm_support.processor_quota import processor_quota
+from tvm_nnef.tvm_support.runtime import runtime_function
 
 _MOST_POOLS = 256
 """Of how many threads of Python is remembered that their pools are set up."""
@@ -53,7 +52,7 @@ def checked_threads(count: object) -> int:
 def use_threads(count: int) -> None:
     """Let the kernels that this thread of Python calls run on so many threads, or on all cores."""
     count = min(count, _cores_of_pool(threading.current_thread()))
-    if tvm.get_global_func("runtime.NumThreads")() != count:
+    if runtime_function("runtime.NumThreads")() != count:
         _configure_threads(count)
 
 
@@ -75,7 +74,7 @@ def _cores_of_pool(thread: threading.Thread) -> int:
 def _configure_threads(count: int) -> None:
     share_all_cores = -3
     cores = [str(core) for core in _cores()]
-    tvm.get_global_func("runtime.config_threadpool")(share_all_cores, count, cores)
+    runtime_function("runtime.config_threadpool")(share_all_cores, count, cores)
 
 
 def _cores() -> list[int]:

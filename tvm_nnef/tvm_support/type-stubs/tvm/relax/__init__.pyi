@@ -14,6 +14,7 @@ class TensorType(Type):
 
 class TupleType(Type):
     fields: Sequence[Type]
+    def __init__(self, fields: Sequence[Type]) -> None: ...
 
 class ShapeExpr(Expr):
     values: Sequence[Any]
@@ -38,6 +39,7 @@ class Function(BaseFunc):
 class SeqExpr(Expr):
     blocks: Sequence[Any]
     body: Expr
+    def __init__(self, blocks: Sequence[Any], body: Expr) -> None: ...
 
 class BlockBuilder:
     def __init__(self, mod: IRModule | None = None) -> None: ...

@@ -1,0 +1,38 @@
+"""The text of the error that a failed check raises in a compiled model.
+
+All that an error of TVM can carry from a program without Python is text, so it has the failure as
+JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+MARK = "nnef check"
+"""The first item of the list that is the text of the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFailure:
+    """A check that failed: what is wrong, and the place in the model, empty if it has none."""
+
+    message: str
+    place: str = ""
+
+    def to_json(self) -> str:
+        """The failure as the text of an error: a list of a mark, the place, and the message."""
+        return json.dumps([MARK, self.place, self.message])
+
+    @classmethod
+    def of(cls, problem: BaseException) -> CheckFailure | None:
+        """The failure that an error of TVM reports; None for another error.
+
+        The message may come in parts, and TVM writes text of its own around the list.
+        """
+        text = str(problem)
+        start = text.find(f'["{MARK}"')
+        if start < 0:
+            return None
+        _, place, *parts = json.JSONDecoder().raw_decode(text, start)[0]
+        return cls("".join(map(str, parts)), place)

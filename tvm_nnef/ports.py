@@ -1,0 +1,73 @@
+"""The inputs and outputs of a compiled library, as its metadata describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm_nnef.graph.machine_types import DTYPES
+from tvm_nnef.graph.nodes import Graph, Port, Tensor
+from tvm_nnef.symbolic import trees
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """What a tensor of an input or output looks like.
+
+    A dynamic dimension is text: the name of a symbol, or an expression of such. A pack
+    of dynamic length is ``stacked``: a list in Python, whose length is the first extent.
+    """
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: str
+    stacked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PackInfo:
+    """An input or output that is a list of tensors."""
+
+    name: str
+    items: tuple[TensorInfo, ...]
+
+
+PortInfo: TypeAlias = "TensorInfo | PackInfo"
+
+
+def port_info(description: Mapping[str, Any]) -> PortInfo:
+    """What the metadata of a library say of an input or output."""
+    name = str(description["name"])
+    if "items" in description:
+        return PackInfo(name, tuple(map(tensor_info, description["items"])))
+    return tensor_info(description)
+
+
+def tensor_info(description: Mapping[str, Any]) -> TensorInfo:
+    """What the metadata of a library say of a tensor."""
+    shape = tuple(e if isinstance(e, int) else trees.text(e) for e in description["shape"])
+    stacked = bool(description.get("stacked"))
+    return TensorInfo(str(description["name"]), shape, str(description["dtype"]), stacked)
+
+
+def signature(metadata: Mapping[str, Any]) -> Graph:
+    """The inputs of a library as those of a Graph, whose dimensions are trees.
+
+    So the code that checks inputs is the same for every route.
+    """
+    types: dict[Tensor, str] = {}
+
+    def tensor(info: Mapping[str, Any]) -> Tensor:
+        dtype = str(info["dtype"])
+        made = Tensor(str(info["name"]), DTYPES[dtype], tuple(info["shape"]), "input")
+        types[made] = dtype
+        return made
+
+    inputs = tuple(
+        Port(str(port["name"]), tuple(map(tensor, port["items"])))
+        if "items" in port
+        else Port(str(port["name"]), tensor(port), bool(port.get("stacked")))
+        for port in metadata["inputs"]
+    )
+    return Graph("main", inputs, (), (), machine_types=types, bounds=dict(metadata["bounds"]))

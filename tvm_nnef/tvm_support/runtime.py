@@ -1,0 +1,205 @@
+"""TVM's runtime without its compiler: libraries, virtual machines, tensors and devices.
+
+Input: files, NumPy arrays. Output: objects of TVM. Imports the package ``tvm_ffi`` alone: the
+package ``tvm`` imports the compiler, which takes several times as long as loading a model.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import importlib.util
+import itertools
+import runpy
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm_ffi
+from tvm_ffi.libinfo import load_lib_ctypes
+
+from tvm_nnef.diagnostics import NnefError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+"""A NumPy array of any shape and dtype."""
+
+Tensor: Any = tvm_ffi.Tensor
+"""The class of TVM's tensors."""
+
+# Else an interrupt in a Python function that TVM calls comes out of TVM as a RuntimeError.
+tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
+
+
+def version() -> str:
+    """The version of TVM."""
+    if "tvm" in sys.modules:
+        return str(sys.modules["tvm"].__version__)
+    return str(runpy.run_path(str(_package() / "_version.py"))["version"])
+
+
+def ffi_version() -> str:
+    """The version of the library TVM FFI, whose functions compiled code calls."""
+    return str(tvm_ffi.__version__)
+
+
+@functools.lru_cache(maxsize=64)
+def runtime_function(name: str) -> Callable[..., Any]:
+    """A global function of TVM's runtime."""
+    _load_runtime("tvm_runtime")
+    function: Callable[..., Any] = tvm_ffi.get_global_func(name)
+    return function
+
+
+@functools.cache
+def _load_runtime(name: str) -> None:
+    """Load a library of TVM's runtime once; the package ``tvm`` gets the same if it follows."""
+    paths = runpy.run_path(str(_package() / "libinfo.py"))["package_lib_paths"]()
+    load_lib_ctypes("tvm", name, "RTLD_GLOBAL", extra_lib_paths=paths)
+
+
+def _package() -> Path:
+    """The folder of the package ``tvm``, which is not imported."""
+    found = importlib.util.find_spec("tvm")
+    if found is None or not found.submodule_search_locations:
+        raise ImportError("TVM is not installed: pip install apache-tvm", name="tvm")
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def load_library(path: str, device: str = "cpu") -> Any:
+    """The module of a shared library that TVM exported, whatever the name of its file.
+
+    ``device`` is the kind of device that it has code for, such as ``cuda``.
+    """
+    load = runtime_function("ffi.Module.load_from_file.so")
+    if device == "vulkan":
+        _launcher().register()
+    for part in ("extra", device):
+        missing_library(part)  # Not every installation has all, and few libraries need them.
+    return load(path, "so")
+
+
+def _launcher() -> Any:
+    """What runs kernels for Vulkan, if TVM cannot."""
+    return importlib.import_module("tvm_nnef.vulkan.launcher")
+
+
+def missing_library(part: str) -> str | None:
+    """Why the library for a part of TVM's runtime, such as a kind of device, is not loaded.
+
+    None if it is, and for the CPU, which needs none.
+    """
+    try:
+        if part != "cpu":
+            _load_runtime(f"tvm_runtime_{part}")
+    except (OSError, RuntimeError) as problem:
+        return str(problem).splitlines()[0]
+    return None
+
+
+_POOLED = 2
+"""The allocator of a virtual machine that keeps memory for the next run."""
+
+
+def virtual_machine(library: Any, kind: str = "cpu") -> Any:
+    """A Relax virtual machine for what was built or loaded, on a device that this machine has."""
+    module = library if isinstance(library, tvm_ffi.Module) else library.jit()
+    device = device_of(kind)
+    devices = [cpu()] if device in (None, cpu()) else [device, cpu()]
+    machine = module["vm_load_executable"]()
+    kinds = ((each.dlpack_device_type(), each.index, _POOLED) for each in devices)
+    machine["vm_initialization"](*itertools.chain.from_iterable(kinds))
+    return machine
+
+
+def device_of(kind: str) -> Any:
+    """The device of a kind, such as ``cpu`` or ``cuda``; None if this machine has none."""
+    if kind == "cpu":
+        return cpu()
+    if kind == "vulkan" and missing_vulkan() is not None:
+        return None
+    device = tvm_ffi.device(kind, 0)
+    attribute = runtime_function("runtime.GetDeviceAttr")
+    exists = attribute(device.dlpack_device_type(), device.index, _EXISTS)
+    return device if exists else None
+
+
+def missing_vulkan() -> NnefError | None:
+    """Why kernels for Vulkan do not run on this machine; None if they do."""
+    runtime_function("runtime.GetDeviceAttr")  # Vulkan joins a runtime that is there.
+    missing: NnefError | None = _launcher().missing_device()
+    return missing
+
+
+_EXISTS = 0
+"""The number of the attribute of a device that says whether this machine has it."""
+
+
+def cpu() -> Any:
+    """The device of the CPU."""
+    return tvm_ffi.device("cpu", 0)
+
+
+_ALIGNMENT = 64
+"""The bytes at whose multiples the tensors of TVM begin."""
+
+
+def runtime_tensor(array: Array, device: Any = None) -> Any:
+    """A tensor that holds a copy of the array, on the CPU or another device.
+
+    It lies in memory of NumPy, which for a large one has large pages: reading it takes up to a
+    third less time.
+    """
+    # NumPy may give an empty array any address.
+    held = aligned_bytes(array.nbytes or _ALIGNMENT)
+    held[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
+    return _on(device, _shared(held, array.shape, str(array.dtype)))
+
+
+def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any) -> Any:
+    """The array of tensors of TVM that lie in an array of bytes, each at an ``offset``.
+
+    On the CPU they share its memory, which begins where a tensor may.
+    """
+    tensors = (
+        _shared(data[int(each["offset"]) :], each["shape"], str(each["dtype"]))
+        for each in described
+    )
+    return tvm_ffi.Array([_on(device, tensor) for tensor in tensors])
+
+
+def aligned_bytes(size: int) -> Array:
+    """An array of so many bytes that begins where a tensor of TVM may."""
+    room = np.empty(size + _ALIGNMENT, "uint8")
+    first = -room.ctypes.data % _ALIGNMENT
+    return room[first : first + size]
+
+
+def _shared(data: Array, shape: Sequence[int], dtype: str) -> Any:
+    """The tensor of a shape and dtype over the first bytes of an array."""
+    whole = tvm_ffi.from_dlpack(data, require_alignment=_ALIGNMENT, require_contiguous=True)
+    view = runtime_function("runtime.TVMTensorCreateView")
+    return view(whole, tvm_ffi.Shape(shape), tvm_ffi.dtype(dtype), 0)
+
+
+def _on(device: Any, tensor: Any) -> Any:
+    """A tensor of the CPU, or a copy of it in the memory of another device."""
+    if device is None or device == cpu():
+        return tensor
+    allocate = runtime_function("runtime.TVMTensorAllocWithScope")
+    made = allocate(tensor.shape, tensor.dtype, device, None)
+    runtime_function("runtime.TVMTensorCopyFromTo")(tensor, made)
+    return made
+
+
+def array_of(tensor: Any) -> Array:
+    """A copy of a tensor of any device, as a NumPy array."""
+    dtype = str(tensor.dtype)
+    if dtype == "bfloat16":
+        import ml_dtypes  # noqa: F401  NumPy knows the name then.
+    array: Array = np.empty(tensor.shape, dtype)
+    address = array.ctypes.data_as(ctypes.c_void_p)
+    runtime_function("runtime.TVMTensorCopyToBytes")(tensor, address, array.nbytes)
+    return array
