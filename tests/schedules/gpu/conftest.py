@@ -9,7 +9,7 @@ other numbers if it is reversed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,7 @@ from tvm_nnef.compilation import pipeline
 from tvm_nnef.compilation.passes import PHASES, Pass
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD
-from tvm_nnef.schedules.machine import bits_of
+from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     dtype_of,
@@ -35,7 +35,7 @@ from tvm_nnef.tvm_support.compat import (
 @pytest.fixture
 def gpu() -> SimpleNamespace:
     """The helpers of this file."""
-    return SimpleNamespace(simulated=simulated, launches=launches)
+    return SimpleNamespace(simulated=simulated, launches=launches, check_limits=check_limits)
 
 
 @pytest.fixture
@@ -166,6 +166,16 @@ def launches(function: Any) -> list[Launch]:
     In a launch all phases have the same threads, and no loop over threads is in another one.
     """
     return [_launch(loop) for loop in _launch_loops(function.body)]
+
+
+def check_limits(functions: Mapping[str, Any], machine: GpuModel) -> None:
+    """An AssertionError if a function is not bound, or a launch of it is more than a GPU runs."""
+    for name, function in functions.items():
+        found = launches(function)
+        assert found, f"{name} is not launched"
+        for launch in found:
+            assert 1 <= launch.threads <= machine.block_threads, name
+            assert launch.shared_bytes <= machine.block_shared_bytes, name
 
 
 def _launch_loops(node: Any) -> Iterator[Any]:
