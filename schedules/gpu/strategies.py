@@ -15,6 +15,7 @@ from tvm_nnef.schedules.gpu import (
     fallback,
     parts,
     row_reduction,
+    tensor_cores,
     thread_reduction,
 )
 from tvm_nnef.schedules.gpu.plan import GpuPlan
@@ -26,6 +27,7 @@ Match = Callable[[Kernel, GpuModel], GpuPlan | None]
 
 STRATEGIES: tuple[Match, ...] = (
     row_reduction.match,
+    tensor_cores.match,
     contraction.match,
     elementwise.match,
     thread_reduction.match,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.schedules.gpu import tiles
 from tvm_nnef.schedules.gpu.tiles import Sizes
 from tvm_nnef.schedules.machine import cuda, gpu_model
+from tvm_nnef.tvm_support import cuda as compiler
 from tvm_nnef.tvm_support.build import cuda_arch
 
 NETWORK = """
@@ -95,3 +98,47 @@ def test_large_products_get_large_tiles() -> None:
     machine = cuda.MODELS[80]
     large, small = (tiles.best(Sizes(1, n, n, n, 4), machine) for n in (4096, 128))
     assert large.rows * large.columns > small.rows * small.columns
+
+
+TYPES = {"float32": "float4", "float16": "uint4", "bfloat16": "uint4"}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_neighbours_are_loaded_as_vectors(dtype: str) -> None:
+    source = (
+        source_of(
+            "a: real[64, 64]; b: real[64, 64];",
+            "m = linalg.matmul(a, b); y = math.mul(m, b);",
+            dtype,
+        )
+        if dtype != "float32"
+        else source_of(
+            "a: real[64, 64]; b: real[64, 64];", "m = math.mul(a, b); y = math.add(m, b);", dtype
+        )
+    )
+    for name in ("a", "b"):
+        assert re.search(rf"\*\({re.escape(TYPES[dtype])}\*\)\({name}(_view)?_ptr \+ ", source)
+
+
+@pytest.mark.skipif(not compiler.has_compiler(), reason="needs nvcc")
+@pytest.mark.parametrize(("arch", "dtype"), [("sm_75", "float16"), ("sm_90a", "bfloat16")])
+def test_tensor_cores_spill_no_registers(arch: str, dtype: str, tmp_path: Path) -> None:
+    source = tmp_path / "kernels.cu"
+    inputs = "x: real[4, 64, 28, 28]; f: real[128, 64, 3, 3];"
+    source.write_text(source_of(inputs, "y = nn.conv{padding=1}(x, f);", dtype, arch))
+    command = [compiler.find_compiler(), f"-arch={arch}", "-cubin", "-Xptxas", "-v", source]
+    done = subprocess.run(
+        [*command, "-o", tmp_path / "out"], check=True, capture_output=True, text=True
+    )
+    assert "mma.sync" in source.read_text()
+    assert {*re.findall(r"(\d+) bytes spill", done.stderr)} == {"0"}
+
+
+def source_of(inputs: str, body: str, dtype: str, arch: str = "sm_80") -> str:
+    """The CUDA source of a graph with the output y."""
+    graph = f"@input {{ {inputs} }} @output {{ y: real; }} @compose {{ {body} }}"
+    text = f"import math; import linalg; import nn; graph G {{ {graph} }}"
+    types = {"real": dtype, "int": "int32", "bool": "bool"}
+    target = resolve({"kind": "cuda", "arch": arch})
+    code = run_phases(tvm_nnef.from_nnef(text, machine_types=types), target, "bind", "code")
+    return str(code.mod.imports[0].imports[0].inspect_source())

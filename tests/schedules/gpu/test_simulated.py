@@ -12,6 +12,7 @@ from tvm import te, tirx, topi
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.gpu import strategies
+from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support.compat import runtime_tensor, with_own_symbols
 
 TARGET = {"kind": "cuda", "arch": "sm_80"}
@@ -31,6 +32,35 @@ def product(rows: Any, columns: Any, depth: Any) -> Any:
     k = te.reduce_axis((0, a.shape[1]))
     total = te.compute((a.shape[0], b.shape[1]), lambda i, j: te.sum(a[i, k] * b[k, j], k))
     return [a, b, c, te.compute(total.shape, lambda i, j: te.max(total[i, j] + c[j], 0.0))]
+
+
+def product_of_halves(rows: Any, columns: Any, depth: Any, dtype: str, order: str) -> Any:
+    """Sums in float32 of products; ``order`` says which operands are transposed."""
+    shapes = [(depth, rows) if order[0] == "T" else (rows, depth)]
+    shapes.append((columns, depth) if order[1] == "T" else (depth, columns))
+    a, b = (tensor(name, *shape, dtype=dtype) for name, shape in zip("ab", shapes, strict=True))
+    k = te.reduce_axis((0, a.shape[0 if order[0] == "T" else 1]))
+
+    def factor(x: Any, transposed: bool, i: Any, j: Any) -> Any:
+        return (x[j, i] if transposed else x[i, j]).astype("float32")
+
+    def value(i: Any, j: Any) -> Any:
+        left = factor(a, order[0] == "T", i, k)
+        return te.sum(left * factor(b, order[1] == "T", k, j), k)
+
+    extents = (a.shape[int(order[0] == "T")], b.shape[int(order[1] != "T")])
+    return [a, b, te.compute(extents, value)]
+
+
+def convolution_of_halves(n: Any, c: int, h: Any, o: int, stride: int) -> Any:
+    x, f = (
+        tensor(name, *shape, dtype="float16")
+        for name, shape in (("x", (n, c, h, h)), ("f", (o, c, 3, 3)))
+    )
+    made = topi.nn.conv(
+        x, f, stride, 1, 1, 1, data_layout="NCHW", kernel_layout="OIHW", out_dtype="float32"
+    )
+    return [x, f, made]
 
 
 def products(batch: Any, rows: Any, columns: Any, depth: Any) -> Any:
@@ -135,6 +165,24 @@ CASES = {
 }
 
 
+HALVES = {
+    f"{order} {dtype} {'x'.join(map(str, size))}": (
+        lambda size=size, dtype=dtype, order=order: product_of_halves(*size, dtype, order),
+        lambda a, b, order=order: (a.T if order[0] == "T" else a) @ (b.T if order[1] == "T" else b),
+    )
+    for size, dtype, order in [
+        ((64, 64, 64), "float16", "NN"),
+        ((64, 64, 64), "float16", "NT"),
+        ((64, 64, 64), "float16", "TN"),
+        ((128, 256, 96), "float16", "NN"),
+        ((37, 29, 43), "float16", "TT"),
+        ((40, 72, 100), "bfloat16", "NN"),
+        ((N, 64, 64), "float16", "NN"),
+        ((N, N, N), "float16", "NT"),
+    ]
+}
+
+
 def arrays(function: Any, size: int) -> list[np.ndarray]:
     """Random arrays for the parameters of a function."""
     generator = np.random.default_rng(0)
@@ -188,3 +236,66 @@ def test_two_reductions_are_launched_one_after_the_other(gpu: Any) -> None:
     compile_kernel(gpu.simulated(found), resolve(), scheduled=False)(*tensors)
     np.testing.assert_allclose(tensors[1].numpy(), x.sum(0), 1e-5, 1e-5)
     np.testing.assert_array_equal(tensors[2].numpy(), x.max(1))
+
+
+HALF_CASES = {
+    **HALVES,
+    "convolution": (
+        lambda: convolution_of_halves(2, 16, 10, 24, 1),
+        lambda x, f: unrectified_convolution(x, f, 1),
+    ),
+    "convolution with stride": (
+        lambda: convolution_of_halves(N, 3, 13, 20, 2),
+        lambda x, f: unrectified_convolution(x, f, 2),
+    ),
+}
+
+
+def unrectified_convolution(x: Any, f: Any, stride: int) -> Any:
+    return convolution_of_numpy(x, f, stride, 1) - convolution_of_numpy(-x, f, stride, 1)
+
+
+SLOW = ("NT float16 nxnxn", "convolution", "convolution with stride")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in HALF_CASES]
+)
+def test_simulated_tensor_cores_compute_what_numpy_computes(name: str, gpu: Any) -> None:
+    make, expected = HALF_CASES[name]
+    function = te.create_prim_func(make(), index_dtype_override="int64")
+    found, choice = strategies.apply(with_own_symbols(function), resolve(TARGET))
+    assert choice.plan.strategy == "gpu.tensor_core"
+    gpu.check_limits({name: found}, gpu_model(resolve(TARGET)))
+    kernels = [
+        compile_kernel(
+            with_own_symbols(gpu.simulated(found, reverse=reverse)), resolve(), scheduled=False
+        )
+        for reverse in (False, True)
+    ]
+    dynamic = any(not isinstance(e, tirx.IntImm) for p in function.params for e in p.shape)
+    for size in (1, 5, 70) if dynamic else (0,):
+        *given, result = arrays(function, size)
+        wanted = expected(*(each.astype("float64") for each in given))
+        for kernel in kernels:
+            tensors = [*map(runtime_tensor, given), runtime_tensor(np.zeros_like(result))]
+            kernel(*tensors)
+            np.testing.assert_allclose(tensors[-1].numpy(), wanted, 1e-5, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "strategy"),
+    [
+        ("sm_75", "float16", "gpu.tensor_core"),
+        ("sm_75", "bfloat16", "gpu.contraction"),
+        ("sm_90a", "bfloat16", "gpu.tensor_core"),
+        ("sm_90a", "float32", "gpu.contraction"),
+    ],
+)
+def test_tensor_cores_multiply_what_a_gpu_has_them_for(
+    arch: str, dtype: str, strategy: str
+) -> None:
+    made = product_of_halves(128, 128, 128, dtype, "NN")
+    function = te.create_prim_func(made, index_dtype_override="int64")
+    _, choice = strategies.apply(function, resolve({"kind": "cuda", "arch": arch}))
+    assert choice.plan.strategy == strategy
