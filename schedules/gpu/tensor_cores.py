@@ -47,6 +47,16 @@ _ALONG_POSITIONS = _LOAD.format(
 )
 """The fragment of a warp: 16 positions, 16 steps, in shared memory along steps or positions."""
 
+_COPY = """
+__device__ __forceinline__ void copy_vector(void* to, const void* from) {
+  *(uint4*)to = *(const uint4*)from;
+}
+"""
+_CLEAR = """
+__device__ __forceinline__ void clear_vector(void* to) { *(uint4*)to = make_uint4(0, 0, 0, 0); }
+"""
+"""The generator of CUDA loads vectors only at indices that it finds to be aligned itself."""
+
 _MULTIPLY = """
 __device__ __forceinline__ void multiply_{dtype}(float* low, float* high, const void* left,
                                                  const void* right) {{
@@ -190,26 +200,16 @@ class _Block(Block):
             def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
                 ends = (first + step, launch.size(steps), count)
                 limits = launch.limits(self._batch_limit, side.limit(position), ends)
-                zero = tirx.const(0, dtype_of(side.factor))
-
-                def element(number: PrimExpression) -> PrimExpression:
-                    inner = number if side.vector > 1 else tirx.const(0, self._dtype)
-                    at = (position, step + inner) if side.along_steps else (position + inner, step)
-                    point = self._point((side, at[0])) | launch.point(steps, first + at[1])
-                    return substituted(side.factor, point)
-
-                def stored(value: Callable[[PrimExpression], PrimExpression]) -> tirx.Stmt:
-                    return self._vector(
-                        side.vector,
-                        lambda n: tirx.BufferStore(side.registers, value(n), [own + n]),
-                    )
-
-                if not limits:
-                    return stored(element)
-                inside = launch.within(limits)
+                point = self._point((side, position)) | launch.point(steps, first + step)
+                value, zero = substituted(side.factor, point), tirx.const(0, dtype_of(side.factor))
+                to = side.registers[(own,)]
                 if side.vector == 1:
-                    return stored(lambda n: tirx.if_then_else(inside, element(n), zero))
-                return tirx.IfThenElse(inside, stored(element), stored(lambda n: zero))
+                    inside = launch.within(limits) if limits else None
+                    stored = value if inside is None else tirx.if_then_else(inside, value, zero)
+                    return tirx.BufferStore(side.registers, stored, [own])
+                if not limits:
+                    return _copied(to, value)
+                return tirx.IfThenElse(launch.within(limits), _copied(to, value), _cleared(to))
 
             return self._pieces(side, thread, piece)
 
@@ -220,13 +220,10 @@ class _Block(Block):
 
         def stage(side: _Side) -> tirx.Stmt:
             def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
-                first = side.offset(position, step)
-                return self._vector(
-                    side.vector,
-                    lambda n: tirx.BufferStore(
-                        side.buffer, side.registers[(own + n,)], [first + n]
-                    ),
-                )
+                offset, value = side.offset(position, step), side.registers[(own,)]
+                if side.vector == 1:
+                    return tirx.BufferStore(side.buffer, value, [offset])
+                return _copied(side.buffer[(offset,)], value)
 
             return self._pieces(side, thread, piece)
 
@@ -291,12 +288,6 @@ class _Block(Block):
 
         return self._unrolled(rows.own // 2, row)
 
-    def _vector(self, lanes: int, body: emit.Body) -> tirx.Stmt:
-        if lanes == 1:
-            return body(tirx.const(0, self._dtype))
-        kind = tirx.ForKind.VECTORIZED
-        return emit.loop(lanes, body, name="lane", kind=kind, dtype=self._dtype)
-
     def _threads(self, body: emit.Body) -> tirx.Stmt:
         return launch.threads(self._tile.threads, body, self._dtype)
 
@@ -360,6 +351,15 @@ def _is_aligned(factor: PrimExpression, along: Sequence[Axis], product: MatrixPr
         and all(stride is not None and stride % _LANES == 0 for stride in strides.values())
         and all(sizes.is_known(index) and index == 0 for index in first)
     )
+
+
+def _copied(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:
+    """A vector is copied, given its first element."""
+    return cuda_call("copy_vector", _COPY, tirx.address_of(to), tirx.address_of(value))
+
+
+def _cleared(to: PrimExpression) -> tirx.Stmt:
+    return cuda_call("clear_vector", _CLEAR, tirx.address_of(to))
 
 
 def _after_barrier(body: tirx.Stmt) -> tirx.Stmt:

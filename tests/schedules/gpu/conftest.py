@@ -155,6 +155,14 @@ def _instruction(call: Any, thread: Any) -> Any:
         buffer, indices = at(pointers[0], number)
         return tirx.BufferStore(buffer, element(pointers[1], offset), indices)
 
+    if name in ("copy_vector", "clear_vector"):
+        zero = tirx.const(0, str(pointers[0].source.dtype))
+        values = [element(pointers[1], n) if pointers[1:] else zero for n in range(8)]
+        places = [at(pointers[0], n) for n in range(8)]
+        stores = zip(places, values, strict=True)
+        return tirx.SeqStmt(
+            [tirx.BufferStore(to, value, indices) for (to, indices), value in stores]
+        )
     if name.startswith("load_along"):
         return tirx.SeqStmt([fragment(number) for number in range(8)])
     low, high, left, right = pointers

@@ -150,9 +150,20 @@ CASES = {
     "softmax of dynamic rows": (lambda: softmax(4, N), softmax_of_numpy),
     "softmax of dynamic batch": (lambda: softmax(N, 33), softmax_of_numpy),
     "sum of rows": (lambda: reduced(topi.sum, 1, 300, 100), lambda x: x.sum(1)),
+    "sum of many rows": (lambda: reduced(topi.sum, 0, 5000, 7), lambda x: x.sum(0)),
+    "sum of many": (lambda: reduced(topi.sum, None, 300, 2000), lambda x: x.sum()),
+    "max over inner and outer axes": (
+        lambda: reduced(topi.max, (0, 2), 70, 3, 500),
+        lambda x: x.max((0, 2)),
+    ),
+    "sum of dynamic columns": (lambda: reduced(topi.sum, 0, N, 3), lambda x: x.sum(0)),
     "sum of columns": (lambda: reduced(topi.sum, 0, 30, 100), lambda x: x.sum(0)),
     "sum of all": (lambda: reduced(topi.sum, None, 4, 5, 600), lambda x: x.sum()),
     "max of dynamic rows": (lambda: reduced(topi.max, 1, 3, N), lambda x: x.max(1)),
+    "argmin over distant elements": (
+        lambda: reduced(topi.argmin, 0, 3000, 5),
+        lambda x: x.argmin(0),
+    ),
     "product of rows": (lambda: reduced(topi.prod, 1, 7, 40), lambda x: x.prod(1)),
     "argmax": (lambda: reduced(topi.argmax, 1, 7, 40), lambda x: x.argmax(1)),
     "argmax of a dynamic batch": (lambda: reduced(topi.argmax, 1, N, 9), lambda x: x.argmax(1)),
@@ -217,6 +228,14 @@ def test_simulated_threads_compute_what_numpy_computes(name: str, gpu: Any) -> N
             np.testing.assert_allclose(
                 tensors[-1].numpy(), wanted, 2e-5, 2e-5 * math.sqrt(size + 100)
             )
+
+
+@pytest.mark.parametrize("name", ["sum of many rows", "sum of many"])
+def test_many_threads_share_few_results(name: str, gpu: Any) -> None:
+    function = te.create_prim_func(CASES[name][0](), index_dtype_override="int64")
+    found, _ = strategies.apply(with_own_symbols(function), resolve(TARGET))
+    first = gpu.launches(found)[0]
+    assert first.blocks * first.threads >= 5000
 
 
 def test_nothing_is_written_for_an_empty_batch(gpu: Any) -> None:
