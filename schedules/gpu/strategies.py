@@ -15,6 +15,7 @@ from tvm_nnef.schedules.gpu import (
     fallback,
     parts,
     row_reduction,
+    sort,
     tensor_cores,
     thread_reduction,
 )
@@ -52,6 +53,9 @@ def choose(function: PrimFunction, machine: GpuModel) -> Choice:
         plan = parts.match(kernel, machine, _part)
         if plan is not None:
             return Choice(plan, "no strategy matches the whole kernel")
+    plan_to_sort = sort.match(function, machine)
+    if plan_to_sort is not None:
+        return Choice(plan_to_sort, "the function is annotated as sorting")
     return Choice(fallback.match(function, machine), "no other strategy matches")
 
 

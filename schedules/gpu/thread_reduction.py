@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from tvm import tirx
 
@@ -233,22 +233,34 @@ class _Block:
 
 def match(kernel: Kernel, machine: GpuModel) -> ThreadReductionPlan | None:
     """A plan for a kernel with one reduction, whatever its indices; None for others."""
+    return best(ThreadReductionPlan, kernel, machine)
+
+
+_Plan = TypeVar("_Plan", bound=ThreadReductionPlan)
+
+
+def best(kind: type[_Plan], kernel: Kernel, machine: GpuModel) -> _Plan | None:
+    """The plan of the lowest cost of a kind; None for a kernel that is not one reduction."""
     reduction = inlined_reduction(kernel)
     if reduction is None:
         return None
     along = runs_along(reduction.term, reduction.reduced, reduction.axes)
-    threads = machine.usual_threads.bit_length()
     most = _MOST_CHUNKS if _are_known((*reduction.axes, *reduction.reduced)) else 1
-    shared = (1 << n for n in range(threads))
     total = launch.size(reduction.axes)
-    plans = [
-        ThreadReductionPlan(
-            kernel, machine, reduction, sharing, chunks, along,
-            tirx.decl_buffer((sizes.product([chunks, total]),), reduction.dtype, "partials"),
-        )
-        for sharing, chunks in itertools.product(shared, [1 << n for n in range(most.bit_length())])
-    ]  # fmt: skip
-    return min(plans, key=lambda plan: (plan.cost, plan.sharing, plan.chunks))
+
+    def plan(sharing: int, chunks: int) -> _Plan:
+        shape = (sizes.product([chunks, total]),)
+        partials = tirx.decl_buffer(shape, reduction.dtype, "partials")
+        return kind(kernel, machine, reduction, sharing, chunks, along, partials)
+
+    pairs = itertools.product(_powers_of_two(machine.usual_threads), _powers_of_two(most))
+    return min(
+        itertools.starmap(plan, pairs), key=lambda each: (each.cost, each.sharing, each.chunks)
+    )
+
+
+def _powers_of_two(most: int) -> list[int]:
+    return [1 << n for n in range(most.bit_length())]
 
 
 def _are_known(axes: Sequence[Axis]) -> bool:
