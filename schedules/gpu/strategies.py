@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.gpu import (
+    compaction,
     contraction,
     elementwise,
     fallback,
@@ -53,9 +54,9 @@ def choose(function: PrimFunction, machine: GpuModel) -> Choice:
         plan = parts.match(kernel, machine, _part)
         if plan is not None:
             return Choice(plan, "no strategy matches the whole kernel")
-    plan_to_sort = sort.match(function, machine)
-    if plan_to_sort is not None:
-        return Choice(plan_to_sort, "the function is annotated as sorting")
+    for other in (sort.match(function, machine), compaction.match(function, machine)):
+        if other is not None:
+            return Choice(other, "the only strategy that matches")
     return Choice(fallback.match(function, machine), "no other strategy matches")
 
 
