@@ -15,6 +15,7 @@ from tvm_nnef.function_attributes import SORT, read_sort
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import read_kernel
+from tvm_nnef.schedules.analysis.reduction import read_reduction
 from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.gpu.thread_reduction import ThreadReductionPlan, best
 from tvm_nnef.schedules.machine import GpuModel
@@ -57,4 +58,5 @@ def match(function: PrimFunction, machine: GpuModel) -> SortPlan | None:
     ranks = next(stage for stage in kernel.stages if stage.reduced)
     data, result = buffers_of(function)
     counting = replace(kernel, parameters=(data, result, ranks.buffer), stages=(ranks,))
-    return best(SortPlan, counting, machine)
+    reduction = read_reduction(counting, padded=True)
+    return None if reduction is None else best(SortPlan, counting, machine, reduction)

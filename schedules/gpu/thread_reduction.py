@@ -221,29 +221,30 @@ class _Block:
     def _result(self, thread: PrimExpression) -> tirx.Stmt:
         plan = self._plan
         element, lane = self._position(thread)
-        number, value = self._first + element, self._shared[(element,)]
-        axes = plan.reduction.axes
+        number, axes = self._first + element, plan.reduction.axes
+        # Conditions must not load from shared memory: TVM would insert no barrier before.
+        own, zero = launch.local(1, plan.reduction.dtype, "result"), tirx.const(0, "int32")
+        load = tirx.BufferStore(own, self._shared[(element,)], [zero])
         if plan.chunks > 1:
             offset = self._chunk * sizes.number(launch.size(axes), self._dtype) + number
-            store: tirx.Stmt = tirx.BufferStore(plan.partials, value, [offset])
+            store: tirx.Stmt = tirx.BufferStore(plan.partials, own[(zero,)], [offset])
         else:
-            store = plan.stored(value, launch.point(axes, number))
-        return launch.guarded([(lane, 1), *self._limits(element)], store)
+            store = plan.stored(own[(zero,)], launch.point(axes, number))
+        body = emit.sequence([tirx.AllocBuffer(own), load, store])
+        return launch.guarded([(lane, 1), *self._limits(element)], body)
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ThreadReductionPlan | None:
     """A plan for a kernel with one reduction, whatever its indices; None for others."""
-    return best(ThreadReductionPlan, kernel, machine)
+    reduction = inlined_reduction(kernel)
+    return None if reduction is None else best(ThreadReductionPlan, kernel, machine, reduction)
 
 
 _Plan = TypeVar("_Plan", bound=ThreadReductionPlan)
 
 
-def best(kind: type[_Plan], kernel: Kernel, machine: GpuModel) -> _Plan | None:
-    """The plan of the lowest cost of a kind; None for a kernel that is not one reduction."""
-    reduction = inlined_reduction(kernel)
-    if reduction is None:
-        return None
+def best(kind: type[_Plan], kernel: Kernel, machine: GpuModel, reduction: Reduction) -> _Plan:
+    """The plan of the lowest cost of a kind."""
     along = runs_along(reduction.term, reduction.reduced, reduction.axes)
     most = _MOST_CHUNKS if _are_known((*reduction.axes, *reduction.reduced)) else 1
     total = launch.size(reduction.axes)
