@@ -29,6 +29,9 @@ from tvm_nnef.tvm_support.compat import PrimExpression
 _MOST_CHUNKS = 256
 """So many blocks share an element at most: one thread combines what they found."""
 
+_DECODING = 12
+"""Instructions that compute the index along an axis from the number of a step, about."""
+
 _SECTOR = 8
 """Elements that memory is read in: a thread that reads one alone wastes the others."""
 
@@ -59,6 +62,11 @@ class ThreadReductionPlan(GpuPlan):
         wasted = max(1, _SECTOR // neighbours)
         loaded = elements * steps * len(loads(self.reduction.term)) * wasted
         busy = loaded / (machine.shared_loads * machine.multiprocessors)
+        if shared > 1:
+            axes = sum(not axis.is_unit for axis in self.reduction.reduced)
+            decoded = elements * steps * (axes - 1) * _DECODING
+            busy += decoded / (machine.multiply_adds * machine.multiprocessors)
+            own *= max(1, axes)
         barriers = self.sharing.bit_length() * machine.barrier_cycles if self.sharing > 1 else 0
         second = machine.launch_cycles + self.chunks * machine.step_cycles
         return (
