@@ -41,7 +41,7 @@ def test_the_passes_for_cuda_are_dumped(tmp_path: Path) -> None:
     names = {line.split()[2] for line in (tmp_path / "passes.txt").read_text().splitlines()}
     assert {"unify_threads", "insert_barriers", "split_device_code"} <= names
     assert not {"pack_weights", "move_channels_last", "use_dot_instructions"} & names
-    assert "gpu.contraction" in (tmp_path / "kernels.txt").read_text()
+    assert (tmp_path / "kernels.txt").read_text().startswith("gpu.")
     assert executable.inputs[0].name == "x"
 
 

@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from tvm import te, tirx, topi
 
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.function_attributes import Sort
 from tvm_nnef.lower.sorting import sorting_function
-from tvm_nnef.schedules.gpu import strategies
+from tvm_nnef.schedules.analysis.conditions import with_numbers
+from tvm_nnef.schedules.analysis.kernel import read_kernel
+from tvm_nnef.schedules.gpu import contraction, strategies, tensor_cores
 from tvm_nnef.schedules.machine import gpu_model
+from tvm_nnef.tvm_support.build import cuda_arch
 from tvm_nnef.tvm_support.compat import runtime_tensor, with_own_symbols
 
 TARGET = {"kind": "cuda", "arch": "sm_80"}
@@ -206,24 +210,40 @@ def arrays(function: Any, size: int) -> list[np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_simulated_threads_compute_what_numpy_computes(name: str, gpu: Any) -> None:
+TILED = [name for name in CASES if name.startswith(("product", "dynamic", "conv", "grouped"))]
+TILED.remove("product of rows")
+TILED.remove("dynamic transposed")
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [*((name, None) for name in CASES), *((name, contraction.match) for name in TILED)],
+)
+def test_simulated_threads_compute_what_numpy_computes(name: str, match: Any, gpu: Any) -> None:
     make, expected = CASES[name]
-    function = te.create_prim_func(make(), index_dtype_override="int64")
+    check_simulated(te.create_prim_func(make(), index_dtype_override="int64"), expected, match, gpu)
+
+
+def check_simulated(function: Any, expected: Any, match: Any, gpu: Any) -> None:
+    """Check a function by a strategy, or by the cheapest one, for static or some dynamic sizes."""
     dynamic = any(not isinstance(e, tirx.IntImm) for p in function.params for e in p.shape)
-    found = strategies.apply(with_own_symbols(function), resolve(TARGET))[0]
+    function, machine = with_own_symbols(function), gpu_model(resolve(TARGET))
+    if match is None:
+        found = strategies.apply(function, resolve(TARGET))[0]
+    else:
+        kernel = read_kernel(function)
+        assert kernel is not None
+        found = match(with_numbers(kernel), machine).emit(function)
     kernels = [
         compile_kernel(
             with_own_symbols(gpu.simulated(found, reverse=reverse)), resolve(), scheduled=False
         )
         for reverse in (False, True)
     ]
-    for launch in gpu.launches(found):
-        assert 1 <= launch.threads <= 1024
-        assert launch.shared_bytes <= 48 << 10
+    gpu.check_limits({"kernel": found}, machine)
     for size in (1, 5, 70) if dynamic else (0,):
         *given, result = arrays(function, size)
-        wanted = expected(*given)
+        wanted = expected(*(each.astype("float64") for each in given))
         for kernel in kernels:
             tensors = [*map(runtime_tensor, given), runtime_tensor(np.zeros_like(result))]
             kernel(*tensors)
@@ -261,11 +281,11 @@ def test_two_reductions_are_launched_one_after_the_other(gpu: Any) -> None:
 
 HALF_CASES = {
     **HALVES,
-    "convolution": (
+    "convolution of halves": (
         lambda: convolution_of_halves(2, 16, 10, 24, 1),
         lambda x, f: unrectified_convolution(x, f, 1),
     ),
-    "convolution with stride": (
+    "convolution of halves with stride": (
         lambda: convolution_of_halves(N, 3, 13, 20, 2),
         lambda x, f: unrectified_convolution(x, f, 2),
     ),
@@ -276,7 +296,11 @@ def unrectified_convolution(x: Any, f: Any, stride: int) -> Any:
     return convolution_of_numpy(x, f, stride, 1) - convolution_of_numpy(-x, f, stride, 1)
 
 
-SLOW = ("NT float16 nxnxn", "convolution", "convolution with stride")
+SLOW = (
+    "NT float16 nxnxn",
+    "convolution of halves",
+    "convolution of halves with stride",
+)
 
 
 @pytest.mark.parametrize(
@@ -285,23 +309,7 @@ SLOW = ("NT float16 nxnxn", "convolution", "convolution with stride")
 def test_simulated_tensor_cores_compute_what_numpy_computes(name: str, gpu: Any) -> None:
     make, expected = HALF_CASES[name]
     function = te.create_prim_func(make(), index_dtype_override="int64")
-    found, choice = strategies.apply(with_own_symbols(function), resolve(TARGET))
-    assert choice.plan.strategy == "gpu.tensor_core"
-    gpu.check_limits({name: found}, gpu_model(resolve(TARGET)))
-    kernels = [
-        compile_kernel(
-            with_own_symbols(gpu.simulated(found, reverse=reverse)), resolve(), scheduled=False
-        )
-        for reverse in (False, True)
-    ]
-    dynamic = any(not isinstance(e, tirx.IntImm) for p in function.params for e in p.shape)
-    for size in (1, 5, 70) if dynamic else (0,):
-        *given, result = arrays(function, size)
-        wanted = expected(*(each.astype("float64") for each in given))
-        for kernel in kernels:
-            tensors = [*map(runtime_tensor, given), runtime_tensor(np.zeros_like(result))]
-            kernel(*tensors)
-            np.testing.assert_allclose(tensors[-1].numpy(), wanted, 1e-5, 1e-4)
+    check_simulated(function, expected, tensor_cores.match, gpu)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +324,7 @@ def test_simulated_tensor_cores_compute_what_numpy_computes(name: str, gpu: Any)
 def test_tensor_cores_multiply_what_a_gpu_has_them_for(
     arch: str, dtype: str, strategy: str
 ) -> None:
-    made = product_of_halves(128, 128, 128, dtype, "NN")
+    made = product_of_halves(1024, 1024, 1024, dtype, "NN")
     function = te.create_prim_func(made, index_dtype_override="int64")
     _, choice = strategies.apply(function, resolve({"kind": "cuda", "arch": arch}))
     assert choice.plan.strategy == strategy
@@ -342,3 +350,21 @@ def test_rows_are_sorted(length: int | None, kept: int | None, largest: bool, gp
         # NaN comes last, equal elements in their order.
         wanted = np.argsort(-x if largest else x, axis=-1, kind="stable")
         np.testing.assert_array_equal(tensors[1].numpy(), wanted[..., : indices.shape[-1]])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(cuda_arch() is None, reason="needs a GPU for CUDA")
+@pytest.mark.parametrize("name", [*CASES, *HALF_CASES])
+def test_a_gpu_computes_what_numpy_computes(name: str) -> None:
+    make, expected = {**CASES, **HALF_CASES}[name]
+    function = te.create_prim_func(make(), index_dtype_override="int64")
+    dynamic = any(not isinstance(e, tirx.IntImm) for p in function.params for e in p.shape)
+    target = resolve("cuda")
+    kernel = compile_kernel(strategies.apply(with_own_symbols(function), target)[0], target)
+    for size in (1, 5, 70, 1000) if dynamic else (0,):
+        *given, result = arrays(function, size)
+        wanted = expected(*(each.astype("float64") for each in given))
+        tensors = [runtime_tensor(each, tvm.cuda()) for each in (*given, np.zeros_like(result))]
+        kernel(*tensors)
+        scale = float(np.abs(wanted).max(initial=1))
+        np.testing.assert_allclose(tensors[-1].numpy(), wanted, 1e-4, 2e-5 * scale)
