@@ -45,6 +45,9 @@ KEEPS_BUFFERS = "keeps_buffers"
 POLLS_SIGNALS = "polls_signals"
 """Of a PrimFunc that polls for signals while it runs."""
 
+INDEPENDENT = "independent"
+"""Of a serial loop: no step reads or writes what another one writes."""
+
 PANEL_WIDTH = "panel_width"
 """Of a block with a reduction: the width of the panels in which an operand stores the columns (the
 last axis) of the result, ``[..., N/width, ..., width]``. The last panel is filled with zeros.

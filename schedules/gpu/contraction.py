@@ -9,6 +9,7 @@ applied to the registers.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
@@ -18,7 +19,7 @@ from tvm import tirx
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import substituted
-from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch, tiles
 from tvm_nnef.schedules.gpu.operands import (
@@ -29,7 +30,7 @@ from tvm_nnef.schedules.gpu.operands import (
 )
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.gpu.tiles import Tile
-from tvm_nnef.schedules.machine import GpuModel, bits_of
+from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 Index: TypeAlias = PrimExpression
@@ -48,7 +49,7 @@ class ContractionPlan(GpuPlan):
     @property
     def cost(self) -> float:
         """The estimated time in cycles."""
-        return tiles.cost(self.tile, _sizes(self.reduction, self.product), self.machine)
+        return tiles.cost(self.tile, tiles.sizes_of(self.reduction, self.product), self.machine)
 
     def decisions(self) -> Mapping[str, int | str]:
         """The tile of a block, and that of a thread."""
@@ -68,14 +69,18 @@ class ContractionPlan(GpuPlan):
         ]
 
         def block(number: PrimExpression) -> tirx.Stmt:
-            return _Block(self, *emit.decoded(number, counts, dtype)).statement()
+            return self.block(*emit.decoded(number, counts, dtype))
 
         blocks = launch.blocks(sizes.product(counts), block, dtype)
         return emit.sequence([*self.reduction.views, blocks])
 
+    def block(self, *position: PrimExpression) -> tirx.Stmt:
+        """What a block computes, given its batch, and its position in tiles."""
+        return _CoreBlock(self, *position).statement()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Side:
+class Side:
     """The rows or columns of a tile: their axes, the index of the tile, and its length.
 
     Each thread has ``own`` of them. Their ``factor`` is staged in a ``buffer``.
@@ -101,7 +106,7 @@ class _Side:
         return number * _number(self.length // self.own, number) + thread
 
 
-class _Block:
+class Block(ABC):
     """Writes what one block computes: a tile of a batch."""
 
     def __init__(self, plan: ContractionPlan, batch: Index, row: Index, column: Index) -> None:
@@ -109,45 +114,127 @@ class _Block:
         product, tile = plan.product, plan.tile
         self._reduction, self._product, self._tile = plan.reduction, product, tile
         self._dtype, self._batch = plan.kernel.index_type, batch
-        counts = (tile.steps * tile.rows, tile.steps * tile.columns)
-        left = launch.shared(counts[0], dtype_of(product.left), "left")
-        right = launch.shared(counts[1], dtype_of(product.right), "right")
-        self._rows = _Side(product.left, left, product.rows, row, tile.rows, tile.thread_rows)
-        self._columns = _Side(
-            product.right, right, product.columns, column, tile.columns, tile.thread_columns
-        )
-        self._staged_sides = [self._rows, self._columns]
-        if product.guard is not None:
-            guards = launch.shared(counts[1], "bool", "guards")
-            guard = replace(self._columns, factor=product.guard, buffer=guards)
-            self._staged_sides.append(guard)
+        rows = self._side(product.left, "left", product.rows, row)
+        columns = self._side(product.right, "right", product.columns, column)
+        self._sides: Sequence[Side] = [rows, columns]
         own = tile.thread_rows * tile.thread_columns
         self._accumulators = launch.local(own, plan.reduction.dtype, "accumulators")
 
     def statement(self) -> tirx.Stmt:
         """The phases: zeros, then staging and products in turns, then the results."""
         count = sizes.quotient_above(launch.size(self._product.steps), self._tile.steps)
-        buffers = (*(side.buffer for side in self._staged_sides), self._accumulators)
         return emit.sequence(
             [
-                *map(tirx.AllocBuffer, buffers),
+                *map(tirx.AllocBuffer, self._buffers),
                 self._phase(lambda row, column: self._elements(self._initialized)),
-                emit.loop(count, self._turn, name="turn", dtype=self._dtype),
+                *self._products(count),
                 self._phase(self._stored),
             ]
         )
+
+    @abstractmethod
+    def _side(self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index) -> Side:
+        """The rows (``left``) or columns of the tile."""
+
+    @property
+    @abstractmethod
+    def _buffers(self) -> list[tirx.Buffer]:
+        """The buffers of the block."""
+
+    @abstractmethod
+    def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
+        """What adds all products, ``count`` times the steps that are staged."""
+
+    @abstractmethod
+    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
+        """The body for the position of each thread in its block."""
+
+    def _initialized(self, own: Index, i: Index, j: Index) -> tirx.Stmt:
+        return tirx.BufferStore(self._accumulators, self._reduction.init, [own])
+
+    def _stored(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
+        """The results of one thread, with what follows the product."""
+        reduction, (rows, columns) = self._reduction, self._sides
+
+        def element(own: PrimExpression, i: PrimExpression, j: PrimExpression) -> tirx.Stmt:
+            own_row = (rows, rows.nth(row, i))
+            own_column = (columns, columns.nth(column, j))
+            point = self._point(own_row, own_column)
+            accumulator = {reduction.accumulator: self._accumulators[(own,)]}
+            value = substituted(reduction.epilogue, point | accumulator)
+            indices = [substituted(index, point) for index in reduction.indices]
+            edges = (side.limit(position) for side, position in (own_row, own_column))
+            limits = launch.limits(self._batch_limit, *edges)
+            return launch.guarded(limits, tirx.BufferStore(reduction.target, value, indices))
+
+        return self._elements(element)
+
+    def _point(self, *positions: tuple[Side, PrimExpression]) -> dict[tirx.Var, PrimExpression]:
+        """The values of the axes of the batch, and of sides at positions in the tile."""
+        point = launch.point(self._product.batches, self._batch)
+        for side, position in positions:
+            point |= launch.point(side.axes, side.index(position))
+        return point
+
+    @property
+    def _batch_limit(self) -> tuple[PrimExpression, sizes.Extent, int]:
+        return self._batch, launch.size(self._product.batches), 1
+
+    def _elements(self, body: Callable[[Index, Index, Index], tirx.Stmt]) -> tirx.Stmt:
+        """The body for each element of a thread, unrolled: its number, its row, its column."""
+        columns = self._tile.thread_columns
+
+        def row(i: PrimExpression) -> tirx.Stmt:
+            return self._unrolled(columns, lambda j: body(i * _number(columns, i) + j, i, j))
+
+        return self._unrolled(self._tile.thread_rows, row)
+
+    def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
+        return emit.loop(count, body, name="u", kind=tirx.ForKind.UNROLLED, dtype=self._dtype)
+
+
+class _CoreBlock(Block):
+    """Writes what one block computes without tensor cores."""
+
+    def __init__(self, plan: ContractionPlan, *position: PrimExpression) -> None:
+        super().__init__(plan, *position)
+        columns, guard = self._sides[1], plan.product.guard
+        self._guards = []
+        if guard is not None:
+            guards = launch.shared(self._tile.steps * columns.length, "bool", "guards")
+            self._guards.append(replace(columns, factor=guard, buffer=guards))
+
+    def _side(self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index) -> Side:
+        shape = self._tile
+        length, own = (
+            (shape.rows, shape.thread_rows)
+            if name == "left"
+            else (shape.columns, shape.thread_columns)
+        )
+        buffer = launch.shared(shape.steps * length, dtype_of(factor), name)
+        return Side(factor, buffer, axes, tile, length, own)
+
+    @property
+    def _buffers(self) -> list[tirx.Buffer]:
+        staged = [side.buffer for side in (*self._sides, *self._guards)]
+        return [*staged, self._accumulators]
+
+    def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
+        return [emit.loop(count, self._turn, name="turn", dtype=self._dtype)]
 
     def _turn(self, number: PrimExpression) -> tirx.Stmt:
         """A turn stages some steps of the product, and adds their products."""
         first = number * tirx.const(self._tile.steps, self._dtype)
 
         def stage(thread: PrimExpression) -> tirx.Stmt:
-            return emit.sequence([self._staged(each, first, thread) for each in self._staged_sides])
+            return emit.sequence(
+                [self._staged(each, first, thread) for each in (*self._sides, *self._guards)]
+            )
 
         stages = launch.threads(self._tile.threads, stage, self._dtype)
         return emit.sequence([stages, self._phase(self._multiplied)])
 
-    def _staged(self, side: _Side, first: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
+    def _staged(self, side: Side, first: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
         """What one thread stages of a matrix; zeros where there are no elements.
 
         Neighbouring threads load neighbours in memory.
@@ -173,25 +260,24 @@ class _Block:
 
     def _multiplied(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
         """What one thread adds to its accumulators for the steps in shared memory."""
-        rows, columns, accumulators = self._rows, self._columns, self._accumulators
+        (rows, columns), accumulators = self._sides, self._accumulators
         lefts = launch.local(rows.own, rows.buffer.dtype, "left_values")
         rights = launch.local(columns.own, columns.buffer.dtype, "right_values")
-        guards = self._staged_sides[2:]
 
         def step(number: PrimExpression) -> tirx.Stmt:
-            def staged(side: _Side, thread: PrimExpression, i: PrimExpression) -> PrimExpression:
+            def staged(side: Side, thread: PrimExpression, i: PrimExpression) -> PrimExpression:
                 offset = number * tirx.const(side.length, self._dtype) + side.nth(thread, i)
                 value: PrimExpression = side.buffer[(offset,)]
                 return value
 
             def multiply(own: PrimExpression, i: PrimExpression, j: PrimExpression) -> tirx.Stmt:
                 value = lefts[(i,)] * rights[(j,)]
-                for guard in guards:
+                for guard in self._guards:
                     zero = tirx.const(0, accumulators.dtype)
                     value = tirx.Select(staged(guard, column, j), value, zero)
                 return tirx.BufferStore(accumulators, accumulators[(own,)] + value, [own])
 
-            def load(side: _Side, values: tirx.Buffer, thread: PrimExpression) -> tirx.Stmt:
+            def load(side: Side, values: tirx.Buffer, thread: PrimExpression) -> tirx.Stmt:
                 def element(i: PrimExpression) -> tirx.Stmt:
                     return tirx.BufferStore(values, staged(side, thread, i), [i])
 
@@ -203,49 +289,6 @@ class _Block:
         # The compiler for CUDA unrolls this loop.
         steps = emit.loop(self._tile.steps, step, name="step", dtype=self._dtype)
         return emit.sequence([tirx.AllocBuffer(lefts), tirx.AllocBuffer(rights), steps])
-
-    def _initialized(self, own: Index, i: Index, j: Index) -> tirx.Stmt:
-        return tirx.BufferStore(self._accumulators, self._reduction.init, [own])
-
-    def _stored(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
-        """The results of one thread, with what follows the product."""
-        reduction = self._reduction
-
-        def element(own: PrimExpression, i: PrimExpression, j: PrimExpression) -> tirx.Stmt:
-            own_row = (self._rows, self._rows.nth(row, i))
-            own_column = (self._columns, self._columns.nth(column, j))
-            point = self._point(own_row, own_column)
-            accumulator = {reduction.accumulator: self._accumulators[(own,)]}
-            value = substituted(reduction.epilogue, point | accumulator)
-            indices = [substituted(index, point) for index in reduction.indices]
-            edges = (side.limit(position) for side, position in (own_row, own_column))
-            limits = launch.limits(self._batch_limit, *edges)
-            return launch.guarded(limits, tirx.BufferStore(reduction.target, value, indices))
-
-        return self._elements(element)
-
-    def _point(self, *positions: tuple[_Side, PrimExpression]) -> dict[tirx.Var, PrimExpression]:
-        """The values of the axes of the batch, and of sides at positions in the tile."""
-        point = launch.point(self._product.batches, self._batch)
-        for side, position in positions:
-            point |= launch.point(side.axes, side.index(position))
-        return point
-
-    @property
-    def _batch_limit(self) -> tuple[PrimExpression, sizes.Extent, int]:
-        return self._batch, launch.size(self._product.batches), 1
-
-    def _elements(self, body: Callable[[Index, Index, Index], tirx.Stmt]) -> tirx.Stmt:
-        """The body for each element of a thread, unrolled: its number, its row, its column."""
-        columns = self._tile.thread_columns
-
-        def row(i: PrimExpression) -> tirx.Stmt:
-            return self._unrolled(columns, lambda j: body(i * _number(columns, i) + j, i, j))
-
-        return self._unrolled(self._tile.thread_rows, row)
-
-    def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
-        return emit.loop(count, body, name="u", kind=tirx.ForKind.UNROLLED, dtype=self._dtype)
 
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
         """The body for the position of each thread in its block; neighbours are in one row."""
@@ -261,19 +304,16 @@ class _Block:
 
 def match(kernel: Kernel, machine: GpuModel) -> ContractionPlan | None:
     """A plan for a kernel with one sum of products; None for others."""
-    reduction = inlined_reduction(kernel)
-    found = None if reduction is None else read_product(reduction, kernel.index_type)
+    found = product_of(kernel)
     if found is None:
         return None
-    return ContractionPlan(kernel, machine, *found, tiles.best(_sizes(*found), machine))
+    return ContractionPlan(kernel, machine, *found, tiles.best(tiles.sizes_of(*found), machine))
 
 
-def _sizes(reduction: Reduction, product: MatrixProduct) -> tiles.Sizes:
-    groups = (product.batches, product.rows, product.columns, product.steps)
-    dynamic = not all(axis.is_known for group in groups for axis in group)
-    batches, rows, columns, steps = map(extent_product, groups)
-    width, is_guarded = bits_of(reduction.dtype) // 8, product.guard is not None
-    return tiles.Sizes(batches, rows, columns, steps, width, dynamic, is_guarded)
+def product_of(kernel: Kernel) -> tuple[Reduction, MatrixProduct] | None:
+    """The sum of products of a kernel; None for other kernels."""
+    reduction = inlined_reduction(kernel)
+    return None if reduction is None else read_product(reduction, kernel.index_type)
 
 
 def _number(value: int, like: PrimExpression) -> PrimExpression:

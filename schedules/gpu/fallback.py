@@ -14,8 +14,9 @@ from typing import ClassVar
 
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import TensorLoad
 
-from tvm_nnef.function_attributes import POLLS_SIGNALS
+from tvm_nnef.function_attributes import INDEPENDENT, POLLS_SIGNALS
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
@@ -25,6 +26,7 @@ from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
+    PrimExpression,
     PrimFunction,
     dtype_of,
     poll_signals,
@@ -48,6 +50,9 @@ def match(function: PrimFunction, machine: GpuModel) -> Plan:
     if nests is not None and all(sizes.is_known(sizes.elements(each.buffer)) for each in buffers):
         groups = [_steps_of_nests(*group) for group in grouped(nests)]
         return FallbackPlan(threads, tuple(groups), tuple(_block_buffers(function)), True)
+    independent = _independent_steps(function)
+    if independent is not None:
+        return FallbackPlan(threads, *independent, True)
     # Buffers of one thread may lie in the memory of the GPU, where they have any size.
     body, lifted = _with_lifted_buffers(function.body)
     return FallbackPlan(1, (Steps((), lambda point: body, "int32"),), tuple(lifted), True)
@@ -143,6 +148,50 @@ def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tirx.Buffer]]
     }
     body = tvm_ffi.structural_map(body, (tirx.Var, lambda var: moved.get(var, var)))
     return body, [moved.get(buffer, buffer) for buffer in lifted]
+
+
+def _independent_steps(
+    function: PrimFunction,
+) -> tuple[tuple[Steps], tuple[tirx.Buffer, ...]] | None:
+    """The steps of loops that say that they are independent, and their buffers; None for others.
+
+    Buffers of a step are elements of those of all steps, in the memory of the GPU, but for single
+    numbers, which are in registers.
+    """
+    body, axes = function.body, list[Axis]()
+    while isinstance(body, s_tir.SBlockRealize) and not len(body.block.alloc_buffers):
+        body = body.block.body
+    while isinstance(body, tirx.For) and INDEPENDENT in body.annotations:
+        axes.append(Axis(body.loop_var, sizes.extent(body.extent)))
+        body = body.body
+    if not axes:
+        return None
+    step, lifted = _with_lifted_buffers(body)
+    registers = [buffer for buffer in lifted if str(buffer.scope()) == "local"]
+    total, dtype = launch.size(axes), dtype_of(axes[0].var)
+    whole = {
+        buffer: tirx.decl_buffer((total, *buffer.shape), buffer.dtype, buffer.name)
+        for buffer in lifted
+        if buffer not in registers
+    }
+    number: PrimExpression = tirx.const(0, dtype)
+    for axis in axes:
+        number = number * sizes.number(axis.extent, dtype) + axis.var
+
+    def loaded(load: TensorLoad) -> PrimExpression:
+        found, indices = whole.get(load.source), (number, *load.indices)
+        return load if found is None else found[indices]
+
+    def stored(store: tirx.BufferStore) -> tirx.Stmt:
+        found = whole.get(store.buffer)
+        if found is None:
+            return store
+        return tirx.BufferStore(found, store.value, [number, *store.indices])
+
+    rewrites = [(TensorLoad, loaded), (tirx.BufferStore, stored)]
+    own = tvm_ffi.structural_map(step, rewrites, order="post")
+    body = emit.sequence([*map(tirx.AllocBuffer, registers), own])
+    return (Steps(tuple(axes), lambda at: substituted(body, at), dtype),), tuple(whole.values())
 
 
 def _without_polls(function: PrimFunction) -> PrimFunction:

@@ -43,6 +43,12 @@ def threads(count: int, body: emit.Body, dtype: str) -> tirx.Stmt:
     return emit.loop(count, body, name="thread", dtype=dtype, thread=THREAD)
 
 
+def barrier() -> tirx.Stmt:
+    """What the threads of a block wait at for each other, where TVM inserts no barrier."""
+    sync = tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared")
+    return tirx.Evaluate(sync)
+
+
 def elements(axes: Sequence[Axis], count: int, body: AtPoint, dtype: str) -> tirx.Stmt:
     """A launch with a thread for each point of some axes, ``count`` threads in a block."""
     total = size(axes)

@@ -50,7 +50,8 @@ class RowReductionPlan(GpuPlan):
         barriers = len(reductions) * levels * machine.barrier_cycles
         waves = -(-blocks // (machine.multiprocessors * 4))
         moved = memory_cycles(kernel.stages, kernel, machine)
-        return machine.launch_cycles + moved + waves * barriers
+        idle = machine.multiprocessors / min(blocks, machine.multiprocessors)
+        return machine.launch_cycles + moved * idle + waves * barriers
 
     def decisions(self) -> Mapping[str, int | str]:
         """How rows are shared."""

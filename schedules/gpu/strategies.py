@@ -10,11 +10,14 @@ from collections.abc import Callable
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.gpu import (
+    compaction,
     contraction,
     elementwise,
     fallback,
     parts,
     row_reduction,
+    sort,
+    tensor_cores,
     thread_reduction,
 )
 from tvm_nnef.schedules.gpu.plan import GpuPlan
@@ -26,6 +29,7 @@ Match = Callable[[Kernel, GpuModel], GpuPlan | None]
 
 STRATEGIES: tuple[Match, ...] = (
     row_reduction.match,
+    tensor_cores.match,
     contraction.match,
     elementwise.match,
     thread_reduction.match,
@@ -50,6 +54,9 @@ def choose(function: PrimFunction, machine: GpuModel) -> Choice:
         plan = parts.match(kernel, machine, _part)
         if plan is not None:
             return Choice(plan, "no strategy matches the whole kernel")
+    for other in (sort.match(function, machine), compaction.match(function, machine)):
+        if other is not None:
+            return Choice(other, "the only strategy that matches")
     return Choice(fallback.match(function, machine), "no other strategy matches")
 
 

@@ -1,33 +1,53 @@
-"""The strategy for any single reduction: each thread combines all of one element of the result.
+"""The strategy for any single reduction, whatever its indices: pooling, sums of columns or of all.
 
-For short reductions (pooling, depthwise convolution) and those along distant elements, whose
-neighbours in the result are neighbours in memory. Every kernel is made of such reductions and of
-elementwise code, so each kernel of stages has a plan.
+Threads share an element of the result if there are few elements, and combine their results by a
+tree in shared memory. If even that leaves a GPU idle, blocks share it too, and a second launch
+combines their results. Every kernel is made of such reductions and of elementwise code, so each
+kernel of stages has a plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from tvm import tirx
 
 from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
-from tvm_nnef.schedules.analysis.kernel import Kernel, extent_product
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.analysis.reduction import Reduction
 from tvm_nnef.schedules.gpu import launch
-from tvm_nnef.schedules.gpu.operands import inlined_reduction
+from tvm_nnef.schedules.gpu.operands import inlined_reduction, runs_along
 from tvm_nnef.schedules.gpu.plan import GpuPlan
 from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.tvm_support.compat import PrimExpression
+
+_MOST_CHUNKS = 256
+"""So many blocks share an element at most: one thread combines what they found."""
+
+_DECODING = 12
+"""Instructions that compute the index along an axis from the number of a step, about."""
+
+_SECTOR = 8
+"""Elements that memory is read in: a thread that reads one alone wastes the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThreadReductionPlan(GpuPlan):
-    """One launch, a thread for each element of the result."""
+    """``sharing`` threads of each of ``chunks`` blocks share an element.
+
+    Their results are in ``partials``, for each chunk all elements.
+    """
 
     reduction: Reduction
+    sharing: int
+    chunks: int
+    along_steps: bool
+    partials: tirx.Buffer
 
     strategy: ClassVar[str] = "gpu.thread_reduction"
 
@@ -36,44 +56,221 @@ class ThreadReductionPlan(GpuPlan):
         """The estimated time in cycles."""
         machine, elements = self.machine, extent_product(self.reduction.axes)
         steps = extent_product(self.reduction.reduced)
-        waves = -(-elements // (machine.multiprocessors * machine.threads))
-        loaded = elements * steps * len(loads(self.reduction.term))
+        shared, own = self.sharing * self.chunks, -(-steps // (self.sharing * self.chunks))
+        waves = -(-elements * shared // (machine.multiprocessors * machine.threads))
+        neighbours = self.sharing if self.along_steps else self._block_elements
+        wasted = max(1, _SECTOR // neighbours)
+        loaded = elements * steps * len(loads(self.reduction.term)) * wasted
         busy = loaded / (machine.shared_loads * machine.multiprocessors)
-        return machine.launch_cycles + max(busy, waves * steps * machine.step_cycles)
+        if shared > 1:
+            axes = sum(not axis.is_unit for axis in self.reduction.reduced)
+            decoded = elements * steps * (axes - 1) * _DECODING
+            busy += decoded / (machine.multiply_adds * machine.multiprocessors)
+            own *= max(1, axes)
+        barriers = self.sharing.bit_length() * machine.barrier_cycles if self.sharing > 1 else 0
+        second = machine.launch_cycles + self.chunks * machine.step_cycles
+        return (
+            machine.launch_cycles
+            + max(busy, waves * (own * machine.step_cycles + barriers))
+            + (second if self.chunks > 1 else 0)
+        )
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The threads of a block."""
-        return {"threads": self.machine.usual_threads}
+        """The threads of a block, and how many threads and blocks share an element."""
+        threads = self.machine.usual_threads
+        return {"threads": threads, "element threads": self.sharing, "chunks": self.chunks}
+
+    @property
+    def allocated(self) -> Sequence[tirx.Buffer]:
+        """The results of chunks, in the memory of the GPU."""
+        return [self.partials] if self.chunks > 1 else []
 
     def statement(self) -> tirx.Stmt:
-        """The launch."""
-        axes, threads = self.reduction.axes, self.machine.usual_threads
-        reduced = launch.elements(axes, threads, self._element, self.kernel.index_type)
-        return emit.sequence([*self.reduction.views, reduced])
+        """The launch, or the two launches."""
+        axes, dtype, threads = self.reduction.axes, self.kernel.index_type, self._block_elements
+        found = [*self.reduction.views]
+        if self.sharing == self.chunks == 1:
+            found.append(launch.elements(axes, threads, self._element, dtype))
+        else:
+            counts = [self.chunks, sizes.quotient_above(launch.size(axes), threads)]
 
-    def _element(self, point: launch.Point) -> tirx.Stmt:
-        """The element of the result at a point."""
+            def block(number: PrimExpression) -> tirx.Stmt:
+                return _Block(self, *emit.decoded(number, counts, dtype)).statement()
+
+            found.append(launch.blocks(sizes.product(counts), block, dtype))
+        if self.chunks > 1:
+            number = Axis(tirx.Var("element", dtype), launch.size(axes))
+            threads = self.machine.usual_threads
+            found.append(
+                launch.elements([number], threads, lambda at: self._joined(at[number.var]), dtype)
+            )
+        return emit.sequence(found)
+
+    def stored(self, value: PrimExpression, point: launch.Point) -> tirx.Stmt:
+        """What stores the element at a point, given the combined value."""
         found = self.reduction
-        accumulator = launch.local(1, found.dtype, "accumulator")
+        indices = [substituted(index, point) for index in found.indices]
+        result = substituted(found.epilogue, {**point, found.accumulator: value})
+        return tirx.BufferStore(found.target, result, indices)
+
+    def combined(self, first: PrimExpression, write: Callable[[_Combine], tirx.Stmt]) -> _Combined:
+        """What combines values with a first one, and the result."""
+        accumulator = launch.local(1, self.reduction.dtype, "accumulator")
         zero = tirx.const(0, "int32")
 
-        def step(at: launch.Point) -> tirx.Stmt:
-            combined = found.reducer.combine(accumulator[(zero,)], substituted(found.term, at))
-            return tirx.BufferStore(accumulator, combined, [zero])
+        def combine(value: PrimExpression) -> tirx.Stmt:
+            both = self.reduction.reducer.combine(accumulator[(zero,)], value)
+            return tirx.BufferStore(accumulator, both, [zero])
 
-        indices = [substituted(index, point) for index in found.indices]
-        values = {**point, found.accumulator: accumulator[(zero,)]}
-        return emit.sequence(
-            [
-                tirx.AllocBuffer(accumulator),
-                tirx.BufferStore(accumulator, found.init, [zero]),
-                launch.serial(found.reduced, step, point),
-                tirx.BufferStore(found.target, substituted(found.epilogue, values), indices),
-            ]
+        start = [tirx.AllocBuffer(accumulator), tirx.BufferStore(accumulator, first, [zero])]
+        return emit.sequence([*start, write(combine)]), accumulator[(zero,)]
+
+    @property
+    def _block_elements(self) -> int:
+        return self.machine.usual_threads // self.sharing
+
+    def _element(self, point: launch.Point) -> tirx.Stmt:
+        """The element of the result at a point, by one thread."""
+        found = self.reduction
+        body, value = self.combined(
+            found.init,
+            lambda combine: launch.serial(
+                found.reduced, lambda at: combine(substituted(found.term, at)), point
+            ),
         )
+        return emit.sequence([body, self.stored(value, point)])
+
+    def _joined(self, number: PrimExpression) -> tirx.Stmt:
+        """The element of the result that has a number, from the results of chunks."""
+        axes, dtype = self.reduction.axes, self.kernel.index_type
+        total = sizes.number(launch.size(axes), dtype)
+
+        def each(combine: _Combine) -> tirx.Stmt:
+            def chunk(index: PrimExpression) -> tirx.Stmt:
+                return combine(self.partials[(index * total + number,)])
+
+            return emit.loop(self.chunks - 1, chunk, name="chunk", dtype=dtype, start=1)
+
+        body, value = self.combined(self.partials[(number,)], each)
+        return emit.sequence([body, self.stored(value, launch.point(axes, number))])
+
+
+_Combine = Callable[[PrimExpression], tirx.Stmt]
+_Combined = tuple[tirx.Stmt, PrimExpression]
+
+
+class _Block:
+    """Writes what one block computes: some elements, each by several threads."""
+
+    def __init__(self, plan: ThreadReductionPlan, chunk: PrimExpression, block: PrimExpression):
+        """Takes the plan, the chunk, and the number of the block in it."""
+        self._plan, self._chunk, self._dtype = plan, chunk, plan.kernel.index_type
+        self._threads, self._sharing = plan.machine.usual_threads, plan.sharing
+        self._elements = self._threads // plan.sharing
+        self._first = block * tirx.const(self._elements, self._dtype)
+        self._shared = launch.shared(self._threads, plan.reduction.dtype, "combined")
+
+    def statement(self) -> tirx.Stmt:
+        """The phases: all threads, a tree, the results."""
+        widths = [1 << n for n in reversed(range(self._sharing.bit_length() - 1))]
+        phases = [self._own, *map(self._level, widths), self._result]
+        threads = [launch.threads(self._threads, phase, self._dtype) for phase in phases]
+        return emit.sequence([tirx.AllocBuffer(self._shared), *threads])
+
+    def _position(self, thread: PrimExpression) -> tuple[PrimExpression, PrimExpression]:
+        """The element of a thread in its block, and its number among those that share it."""
+        if self._plan.along_steps:
+            element, lane = emit.decoded(thread, [self._elements, self._sharing], self._dtype)
+        else:
+            lane, element = emit.decoded(thread, [self._sharing, self._elements], self._dtype)
+        return element, lane
+
+    def _offset(self, element: PrimExpression, lane: PrimExpression) -> PrimExpression:
+        return lane * tirx.const(self._elements, self._dtype) + element
+
+    def _limits(self, element: PrimExpression) -> list[launch.Limit]:
+        total = launch.size(self._plan.reduction.axes)
+        return launch.limits((self._first + element, total, self._elements))
+
+    def _own(self, thread: PrimExpression) -> tirx.Stmt:
+        """What one thread combines of its element."""
+        plan, found = self._plan, self._plan.reduction
+        element, lane = self._position(thread)
+        point = launch.point(found.axes, self._first + element)
+        steps = launch.size(found.reduced)
+        part = sizes.quotient_above(steps, plan.chunks)
+        start = self._chunk * sizes.number(part, self._dtype)
+
+        def each(combine: _Combine) -> tirx.Stmt:
+            def step(number: PrimExpression) -> tirx.Stmt:
+                index = start + number
+                at = {**point, **launch.point(found.reduced, index)}
+                inside = launch.limits((index, steps, plan.chunks)) if plan.chunks > 1 else []
+                return launch.guarded(inside, combine(substituted(found.term, at)))
+
+            return launch.strided(part, self._sharing, lane, step)
+
+        is_first = tirx.all(lane < 1, self._chunk < 1)
+        first = tirx.Select(is_first, found.init, found.reducer.identity(found.dtype))
+        body, value = plan.combined(first, each)
+        store = tirx.BufferStore(self._shared, value, [self._offset(element, lane)])
+        return launch.guarded(self._limits(element), emit.sequence([body, store]))
+
+    def _level(self, width: int) -> emit.Body:
+        def joined(thread: PrimExpression) -> tirx.Stmt:
+            element, lane = self._position(thread)
+            offset = self._offset(element, lane)
+            other = self._shared[(offset + tirx.const(width * self._elements, self._dtype),)]
+            both = self._plan.reduction.reducer.combine(self._shared[(offset,)], other)
+            return launch.guarded([(lane, width)], tirx.BufferStore(self._shared, both, [offset]))
+
+        return joined
+
+    def _result(self, thread: PrimExpression) -> tirx.Stmt:
+        plan = self._plan
+        element, lane = self._position(thread)
+        number, axes = self._first + element, plan.reduction.axes
+        # Conditions must not load from shared memory: TVM would insert no barrier before.
+        own, zero = launch.local(1, plan.reduction.dtype, "result"), tirx.const(0, "int32")
+        load = tirx.BufferStore(own, self._shared[(element,)], [zero])
+        if plan.chunks > 1:
+            offset = self._chunk * sizes.number(launch.size(axes), self._dtype) + number
+            store: tirx.Stmt = tirx.BufferStore(plan.partials, own[(zero,)], [offset])
+        else:
+            store = plan.stored(own[(zero,)], launch.point(axes, number))
+        body = emit.sequence([tirx.AllocBuffer(own), load, store])
+        return launch.guarded([(lane, 1), *self._limits(element)], body)
 
 
 def match(kernel: Kernel, machine: GpuModel) -> ThreadReductionPlan | None:
     """A plan for a kernel with one reduction, whatever its indices; None for others."""
     reduction = inlined_reduction(kernel)
-    return None if reduction is None else ThreadReductionPlan(kernel, machine, reduction)
+    return None if reduction is None else best(ThreadReductionPlan, kernel, machine, reduction)
+
+
+_Plan = TypeVar("_Plan", bound=ThreadReductionPlan)
+
+
+def best(kind: type[_Plan], kernel: Kernel, machine: GpuModel, reduction: Reduction) -> _Plan:
+    """The plan of the lowest cost of a kind."""
+    along = runs_along(reduction.term, reduction.reduced, reduction.axes)
+    most = _MOST_CHUNKS if _are_known((*reduction.axes, *reduction.reduced)) else 1
+    total = launch.size(reduction.axes)
+
+    def plan(sharing: int, chunks: int) -> _Plan:
+        shape = (sizes.product([chunks, total]),)
+        partials = tirx.decl_buffer(shape, reduction.dtype, "partials")
+        return kind(kernel, machine, reduction, sharing, chunks, along, partials)
+
+    pairs = itertools.product(_powers_of_two(machine.usual_threads), _powers_of_two(most))
+    return min(
+        itertools.starmap(plan, pairs), key=lambda each: (each.cost, each.sharing, each.chunks)
+    )
+
+
+def _powers_of_two(most: int) -> list[int]:
+    return [1 << n for n in range(most.bit_length())]
+
+
+def _are_known(axes: Sequence[Axis]) -> bool:
+    return all(axis.is_known for axis in axes)

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.schedules.analysis.kernel import extent_product
+from tvm_nnef.schedules.analysis.reduction import Reduction
+from tvm_nnef.schedules.gpu.operands import MatrixProduct
+from tvm_nnef.schedules.machine import GpuModel, bits_of
+from tvm_nnef.tvm_support.compat import dtype_of
 
 _OTHER_REGISTERS = 40
 """Registers of a thread for indices and addresses, about."""
+
+_STAGED = 64
+"""Elements that a thread holds in registers before it stages them."""
+
+FRAGMENT = 16
+"""Rows, columns, or steps that a warp loads for tensor cores."""
+
+PADDING = 8
+"""Elements between rows in shared memory for tensor cores, which then lie in different banks."""
 
 _DECODING = 6
 """Instructions that find the address of an element that is staged, in multiply-adds."""
@@ -20,7 +33,7 @@ class Tile:
     """A block computes ``rows x columns`` elements, a thread ``thread_rows x thread_columns``.
 
     In each turn the block stages ``steps`` columns of the left and rows of the right matrix in
-    shared memory.
+    shared memory. On tensor cores (``is_tensor``) a warp is 8 x 4 threads.
     """
 
     rows: int
@@ -28,6 +41,7 @@ class Tile:
     steps: int
     thread_rows: int
     thread_columns: int
+    is_tensor: bool = False
 
     @property
     def row_threads(self) -> int:
@@ -47,12 +61,22 @@ class Tile:
     def shared_bytes(self, sizes: Sizes) -> int:
         """The bytes in shared memory: both matrices, and a guard for each element of the right."""
         guards = self.steps * self.columns if sizes.is_guarded else 0
-        return self.steps * (self.rows + self.columns) * sizes.bytes + guards
+        elements = self.steps * (self.rows + self.columns)
+        if self.is_tensor:
+            elements += PADDING * (max(self.steps, self.rows) + max(self.steps, self.columns))
+        return elements * sizes.bytes + guards
+
+    @property
+    def staged(self) -> int:
+        """The elements that a thread stages in a turn."""
+        return -(-self.steps * (self.rows + self.columns) // self.threads)
 
     @property
     def registers(self) -> int:
         """The registers of a thread, about."""
         sides = self.thread_rows + self.thread_columns
+        if self.is_tensor:  # Fragments of two elements in a register, and what is staged next.
+            sides += self.thread_rows + self.staged // 2
         return self.thread_rows * self.thread_columns + sides + _OTHER_REGISTERS
 
 
@@ -83,6 +107,17 @@ def tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
                     yield tile
 
 
+def tensor_tiles(machine: GpuModel, sizes: Sizes) -> Iterator[Tile]:
+    """All tiles for tensor cores that fit a GPU."""
+    for rows, columns in itertools.product((16, 32, 64, 128), repeat=2):
+        for thread_rows, thread_columns in itertools.product((2, 4, 8), (4, 8, 16)):
+            for steps in (16, 32, 64):
+                tile = Tile(rows, columns, steps, thread_rows, thread_columns, is_tensor=True)
+                whole = rows % (8 * thread_rows) == columns % (4 * thread_columns) == 0
+                if whole and tile.staged <= _STAGED and fits(tile, machine, sizes):
+                    yield tile
+
+
 def fits(tile: Tile, machine: GpuModel, sizes: Sizes) -> bool:
     """Whether a block of a tile runs on a GPU, with full warps and accumulators in registers."""
     accumulators = tile.thread_rows * tile.thread_columns * max(1, sizes.bytes // 4)
@@ -106,12 +141,19 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
     resident = machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes(sizes))
     turns = _turns(sizes.steps, tile.steps)
     products = tile.rows * tile.columns * tile.steps
-    # Threads of a warp that load the same element load it once.
-    loaded = products / tile.thread_rows / tile.thread_columns
-    loads = loaded * (tile.thread_rows / min(machine.warp, tile.column_threads))
-    loads += loaded * tile.thread_columns
+    if tile.is_tensor:
+        warp_sides = 8 * tile.thread_rows + 4 * tile.thread_columns
+        loads = tile.threads / machine.warp * tile.steps * warp_sides * sizes.bytes / 4
+        multiplied = products / machine.tensor_multiply_adds
+    else:
+        # Threads of a warp that load the same element load it once.
+        loaded = products / tile.thread_rows / tile.thread_columns
+        loads = loaded * (tile.thread_rows / min(machine.warp, tile.column_threads))
+        loads += loaded * tile.thread_columns
+        multiplied = products / min(machine.multiply_adds, tile.threads)
     staged = tile.steps * (tile.rows + tile.columns)
-    arithmetic = (products + staged * _DECODING) / min(machine.multiply_adds, tile.threads)
+    decoded = staged * _DECODING / min(machine.multiply_adds, tile.threads)
+    arithmetic = multiplied + decoded
     busiest = max(
         arithmetic, loads / machine.shared_loads, staged * sizes.bytes / machine.memory_bytes
     )
@@ -124,10 +166,27 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
 
 def best(sizes: Sizes, machine: GpuModel) -> Tile:
     """The tile of the lowest cost, the smallest one of equals."""
-    found = tiles(machine, sizes)
+    return _best(tiles(machine, sizes), sizes, machine)
+
+
+def best_on_tensor_cores(sizes: Sizes, machine: GpuModel) -> Tile:
+    """The tile of the lowest cost for tensor cores."""
+    return _best(tensor_tiles(machine, sizes), sizes, machine)
+
+
+def _best(found: Iterable[Tile], sizes: Sizes, machine: GpuModel) -> Tile:
     return min(
         found, key=lambda tile: (cost(tile, sizes, machine), tile.shared_bytes(sizes), tile.threads)
     )
+
+
+def sizes_of(reduction: Reduction, product: MatrixProduct) -> Sizes:
+    """The sizes of a product of matrices."""
+    groups = (product.batches, product.rows, product.columns, product.steps)
+    dynamic = not all(axis.is_known for group in groups for axis in group)
+    batches, rows, columns, steps = map(extent_product, groups)
+    width, is_guarded = bits_of(dtype_of(product.left)) // 8, product.guard is not None
+    return Sizes(batches, rows, columns, steps, width, dynamic, is_guarded)
 
 
 def _turns(size: int, part: int) -> int:

@@ -16,7 +16,8 @@ class GpuModel:
     shared memory that it holds at a time. ``block_threads`` and ``block_shared_bytes`` limit one
     block, ``thread_registers`` one thread. A warp is ``warp`` threads that run together, a thread
     loads at most ``vector_bytes`` at once. ``multiply_adds`` of float32 begin in each cycle on a
-    multiprocessor, and ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive.
+    multiprocessor, ``tensor_multiply_adds`` of float16 on its tensor cores, if it has any, and
+    ``shared_loads`` of 4 bytes, and ``memory_bytes`` arrive.
 
     About as many cycles pass from one launch to the next one (``launch_cycles``), at a barrier of a
     block, from a load from memory to its use, and, as loads overlap, for a step of a thread that
@@ -29,6 +30,8 @@ class GpuModel:
     shared_bytes: int
     multiply_adds: int
     memory_bytes: int
+    tensor_multiply_adds: int = 0
+    has_bfloat16: bool = True
     registers: int = 64 * KIB
     block_threads: int = 1024
     block_shared_bytes: int = 48 * KIB
@@ -63,12 +66,31 @@ class GpuModel:
 
 
 MODELS: Mapping[int, GpuModel] = {
-    75: GpuModel(40, 1024, 16, 64 * KIB, multiply_adds=64, memory_bytes=5),
-    80: GpuModel(108, 2048, 32, 164 * KIB, multiply_adds=64, memory_bytes=10),
-    86: GpuModel(84, 1536, 16, 100 * KIB, multiply_adds=128, memory_bytes=6),
-    89: GpuModel(128, 1536, 24, 100 * KIB, multiply_adds=128, memory_bytes=3),
-    90: GpuModel(132, 2048, 32, 228 * KIB, multiply_adds=128, memory_bytes=14),
-    100: GpuModel(148, 2048, 32, 228 * KIB, multiply_adds=128, memory_bytes=29),
+    75: GpuModel(
+        40,
+        1024,
+        16,
+        64 * KIB,
+        multiply_adds=64,
+        memory_bytes=5,
+        tensor_multiply_adds=512,
+        has_bfloat16=False,
+    ),
+    80: GpuModel(
+        108, 2048, 32, 164 * KIB, multiply_adds=64, memory_bytes=10, tensor_multiply_adds=1024
+    ),
+    86: GpuModel(
+        84, 1536, 16, 100 * KIB, multiply_adds=128, memory_bytes=6, tensor_multiply_adds=512
+    ),
+    89: GpuModel(
+        128, 1536, 24, 100 * KIB, multiply_adds=128, memory_bytes=3, tensor_multiply_adds=512
+    ),
+    90: GpuModel(
+        132, 2048, 32, 228 * KIB, multiply_adds=128, memory_bytes=14, tensor_multiply_adds=1024
+    ),
+    100: GpuModel(
+        148, 2048, 32, 228 * KIB, multiply_adds=128, memory_bytes=29, tensor_multiply_adds=1024
+    ),
 }
 """Models by version: of each the GPU for data centres, if there is one."""
 

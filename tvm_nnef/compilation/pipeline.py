@@ -22,6 +22,7 @@ from tvm_nnef.diagnostics import error
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.output import check_output, write_file
+from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.build import kernels_of, runs_here
 from tvm_nnef.tvm_support.compat import Module, Target
 from tvm_nnef.tvm_support.threads import checked_threads
@@ -143,6 +144,8 @@ def compile_phases(
     """
     requested = request(target)
     resolved = requested.target
+    if requested.cuda_architectures:
+        cuda.check_architectures(requested.cuda_architectures)
     tuned = None if database is None else _opened(database, resolved)
     dump = _dumping(dump_dir)
     every = passes(resolved, tuned=None if tuned is None else tuned.tuned, checked=checked)

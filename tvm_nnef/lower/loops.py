@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from tvm import s_tir, tirx
 
-from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
+from tvm_nnef.function_attributes import INDEPENDENT, OP_PATTERN, FusionPattern
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, opaque_function
 
 Buffer: TypeAlias = Any
@@ -64,14 +64,11 @@ def repeated(condition: PrimExpression, *statements: Statement) -> Statement:
     return tirx.While(condition, sequence(*statements))
 
 
-def loop(
-    extent: Any, body: Callable[[PrimExpression], Statement], *, parallel: bool = False
-) -> Statement:
+def loop(extent: Any, body: Callable[[PrimExpression], Statement]) -> Statement:
     """A loop over the numbers from 0 up to an extent."""
-    kind = tirx.ForKind.PARALLEL if parallel else tirx.ForKind.SERIAL
     bound = wide(extent) if isinstance(extent, int) else extent
     variable = tirx.Var("i", INDEX)
-    return tirx.For(variable, wide(0), bound, kind, body(variable))
+    return tirx.For(variable, wide(0), bound, tirx.ForKind.SERIAL, body(variable))
 
 
 def nest(
@@ -80,15 +77,23 @@ def nest(
     *,
     parallel: bool = False,
 ) -> Statement:
-    """Loops over all places of a shape, in row-major order, the outermost long one in parallel."""
+    """Loops over all places of a shape, in row-major order.
+
+    If ``parallel``, all steps are independent, and the outermost long loop is parallel.
+    """
     long = next((number for number, extent in enumerate(shape) if not _is_one(extent)), 0)
 
     def inner(places: tuple[PrimExpression, ...]) -> Statement:
         depth = len(places)
         if depth == len(shape):
             return body(places)
-        outermost = parallel and depth == long
-        return loop(shape[depth], lambda place: inner((*places, place)), parallel=outermost)
+        made = loop(shape[depth], lambda place: inner((*places, place)))
+        if not parallel:
+            return made
+        kind = tirx.ForKind.PARALLEL if depth == long else made.kind
+        independent = {INDEPENDENT: 1}
+        heads = (made.loop_var, made.min, made.extent, kind)
+        return tirx.For(*heads, made.body, annotations=independent)
 
     return inner(())
 

@@ -20,7 +20,7 @@ from tvm import relax, tirx
 from tvm.target import codegen
 from tvm.tirx.build import split_host_device_mods
 
-from tvm_nnef.tvm_support import vulkan
+from tvm_nnef.tvm_support import cuda, vulkan
 from tvm_nnef.tvm_support.compat import (
     Array,
     Module,
@@ -49,6 +49,23 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
         super().__init__(library)
         self.target = target
         self._copy = copy
+
+    @functools.cached_property
+    def gpu_source(self) -> str | None:
+        """The CUDA source of the kernels; None if they do not run on a GPU."""
+        return cuda.source_of(self.mod)
+
+    @functools.cached_property
+    def gpu_code(self) -> bytes | None:
+        """The code for GPUs, for the architecture of the target if the user named none.
+
+        None if there is none, and if nothing compiles the source and no architecture was named.
+        Raises NnefError if the ``cuda_architectures`` cannot be compiled for.
+        """
+        if self.gpu_source is None or not (self.cuda_architectures or cuda.has_compiler()):
+            return None
+        names = self.cuda_architectures or (str(self.target.attrs["arch"]),)
+        return cuda.compiled(self.gpu_source, names)
 
     def unused(self) -> relax.VMExecutable:
         """The same library, which no virtual machine has run; kernels and constants are shared.
@@ -108,6 +125,9 @@ def _machine_code(kernels: Module, target: Target) -> Any:
     host, devices = split_host_device_mods(kernels)
     code = _generated(host, host_of(target))
     for device, functions in devices.items():
+        if str(device.kind.name) == "cuda" and cuda.runs_here():
+            cuda.check_architectures([str(device.attrs["arch"])])
+            cuda.use_for_calls(str(device.attrs["arch"]))
         code.import_module(_generated(functions, device))
     return code
 
@@ -225,18 +245,26 @@ def write_objects(library: Any, folder: Path) -> list[Path]:
     """Write the object files of what was compiled into an empty folder.
 
     LLVM ends the process when it cannot write a file, so a copy of the process writes them. Raises
-    OSError if that fails.
+    OSError if that fails, and NnefError if code for a GPU cannot be compiled.
     """
-    unused = library.unused()
+    unused, gpu_code = library.unused(), library.gpu_code
+    if gpu_code is None and library.gpu_source is not None:
+        warnings.warn(f"the library contains CUDA source: {_NO_GPU_CODE}", stacklevel=2)
     if hasattr(os, "fork"):
-        _in_copy_of_process(lambda: _export(unused, folder, library.target))
+        _in_copy_of_process(lambda: _export(unused, folder, library.target, gpu_code))
     else:
-        _export(unused, folder, library.target)
+        _export(unused, folder, library.target, gpu_code)
     # A library without kernels has an empty C file.
     return sorted(folder.glob("*.o"))
 
 
-def _export(library: Any, folder: Path, target: Target) -> None:
+_NO_GPU_CODE = (
+    "there is no nvcc here, so there must be one where the library is loaded; "
+    f"to compile now, {cuda.INSTALL}"
+)
+
+
+def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) -> None:
     def linked(*_: object, **options: object) -> None:
         """Takes the place of the linker."""
 
@@ -249,6 +277,8 @@ def _export(library: Any, folder: Path, target: Target) -> None:
         if kernels is not None:
             triple, _ = target_features(host_of(target))
             return str(vulkan.write_imports(module, *kernels, triple, Path(folder)))
+        if gpu_code is not None:
+            return str(cuda.write_imports(module, gpu_code, triple_of(target), Path(folder)))
         path = str(Path(folder) / "devc.o")
         pack = tvm.get_global_func("runtime.ModulePackImportsToLLVM")
         pack(module, system, str(host_of(target)), prefix).write_to_file(path)

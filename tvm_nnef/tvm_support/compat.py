@@ -252,6 +252,12 @@ def poll_signals() -> Any:
     return tirx.Evaluate(tirx.call_extern("int32", CHECK_SIGNALS))
 
 
+def cuda_call(name: str, source: str, *arguments: PrimExpression) -> Statement:
+    """A call of a CUDA function, which the kernel is compiled with."""
+    given = (name, *arguments, source)
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.cuda.func_call", *given))
+
+
 def polling_copy() -> PrimFunction:
     """A PrimFunc that copies an int64 of rank 0, and polls for signals."""
     index, result = (buffer((), "int64", name) for name in ("index", "result"))

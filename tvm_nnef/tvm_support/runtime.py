@@ -108,6 +108,10 @@ def virtual_machine(library: Any, kind: str = "cpu") -> Any:
     module = library if isinstance(library, tvm_ffi.Module) else library.jit()
     device = device_of(kind)
     devices = [cpu()] if device in (None, cpu()) else [device, cpu()]
+    if kind == "cuda" and device is not None:
+        # A library may hold source, which is compiled when it is used.
+        cuda = importlib.import_module("tvm_nnef.tvm_support.cuda")
+        cuda.use_for_calls(_architecture(device))
     machine = module["vm_load_executable"]()
     kinds = ((each.dlpack_device_type(), each.index, _POOLED) for each in devices)
     machine["vm_initialization"](*itertools.chain.from_iterable(kinds))
@@ -126,6 +130,13 @@ def device_of(kind: str) -> Any:
     return device if exists else None
 
 
+def _architecture(device: Any) -> str:
+    """The architecture of a GPU, such as ``sm_80``."""
+    attribute = runtime_function("runtime.GetDeviceAttr")
+    version = attribute(device.dlpack_device_type(), device.index, _COMPUTE_VERSION)
+    return f"sm_{str(version).replace('.', '')}"
+
+
 def missing_vulkan() -> NnefError | None:
     """Why kernels for Vulkan do not run on this machine; None if they do."""
     runtime_function("runtime.GetDeviceAttr")  # Vulkan joins a runtime that is there.
@@ -135,6 +146,9 @@ def missing_vulkan() -> NnefError | None:
 
 _EXISTS = 0
 """The number of the attribute of a device that says whether this machine has it."""
+
+_COMPUTE_VERSION = 4
+"""The number of that which says what its architecture is: ``8.0``."""
 
 
 def cpu() -> Any:

@@ -17,6 +17,8 @@ from typing import Any, Protocol, TypeAlias
 
 import tvm_ffi
 
+from tvm_nnef.tvm_support.packed_data import write_data
+
 NAME = "vulkan"
 """TVM's name of the kind of device."""
 
@@ -214,14 +216,7 @@ def write_imports(library: Any, kernels: Any, packed: bytes, triple: str, folder
     finally:
         parent.import_module(kernels)
     whole = _with_module(written.tobytes()[8:], packed)
-    content, assembly, target = folder / "imports.bin", folder / "imports.ll", folder / "devc.o"
-    content.write_bytes(struct.pack("<Q", len(whole)) + whole)
-    symbol = tvm_ffi.get_global_func("runtime.ModuleImportsBlobName")()
-    assembly.write_text(_ASSEMBLY.format(triple=triple, symbol=symbol, file=content.as_posix()))
-    tvm_ffi.load_module(str(assembly)).write_to_file(str(target))
-    content.unlink()
-    assembly.unlink()
-    return target
+    return write_data((struct.pack("<Q", len(whole)), whole), triple, folder)
 
 
 def _importing(module: Any, imported: Any) -> Any:
@@ -252,16 +247,3 @@ def _with_module(tree: bytes, packed: bytes) -> bytes:
 
 def _text(value: bytes) -> bytes:
     return struct.pack("<Q", len(value)) + value
-
-
-_ASSEMBLY = """
-target triple = "{triple}"
-module asm ".section .rodata"
-module asm ".globl {symbol}"
-module asm ".balign 64"
-module asm "{symbol}:"
-module asm ".incbin \\22{file}\\22"
-!llvm.module.flags = !{{!0}}
-!0 = !{{i32 4, !"tvm_target", !"{{\\22kind\\22: \\22llvm\\22, \\22mtriple\\22: \\22{triple}\\22}}"}}
-"""
-"""A module of LLVM that has the content of a file under a name."""

@@ -9,7 +9,7 @@ other numbers if it is reversed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.ir import Call, StringImm
 
 from tvm_nnef.compilation import pipeline
 from tvm_nnef.compilation.passes import PHASES, Pass
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD
-from tvm_nnef.schedules.machine import bits_of
+from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     dtype_of,
@@ -35,7 +36,7 @@ from tvm_nnef.tvm_support.compat import (
 @pytest.fixture
 def gpu() -> SimpleNamespace:
     """The helpers of this file."""
-    return SimpleNamespace(simulated=simulated, launches=launches)
+    return SimpleNamespace(simulated=simulated, launches=launches, check_limits=check_limits)
 
 
 @pytest.fixture
@@ -116,9 +117,68 @@ def _of_thread(body: Any, buffers: dict[Any, Any], thread: Any) -> Any:
             return each
         return tirx.BufferStore(found, each.value, indices(each.buffer, list(each.indices)))
 
-    return tvm_ffi.structural_map(
-        body, [(BUFFER_LOAD, load), (tirx.BufferStore, store)], order="post"
-    )
+    rewrites = [
+        (BUFFER_LOAD, load),
+        (tirx.BufferStore, store),
+        (tirx.Evaluate, lambda each: _instruction(each.value, thread)),
+    ]
+    return tvm_ffi.structural_map(body, rewrites, order="post")
+
+
+def _instruction(call: Any, thread: Any) -> Any:
+    """What one thread does by an instruction of its warp, as loops; barriers do nothing.
+
+    The layouts of fragments are those of mma.m16n8k16 in NVIDIA's manual of PTX.
+    """
+    if not isinstance(call, Call) or not str(call.op.name).endswith("cuda.func_call"):
+        return tirx.Evaluate(0)
+    name, *arguments = [each.value if isinstance(each, StringImm) else each for each in call.args]
+    pointers = [each.args[0] for each in arguments if isinstance(each, Call)]
+    warp = thread - tirx.floormod(thread, tirx.const(32, dtype_of(thread)))
+    lane = thread - warp
+    group, member = lane // 4, lane % 4
+
+    def at(load: Any, offset: Any, other: Any = None) -> Any:
+        *outer, index = load.indices
+        return load.source, [*([other] if other is not None else outer), index + offset]
+
+    def element(*place: Any) -> Any:
+        buffer, indices = at(*place)
+        return buffer[tuple(indices)]
+
+    def fragment(number: int) -> Any:
+        word, half = divmod(number, 2)
+        position, step = word % 2 * 8 + group, word // 2 * 8 + member * 2 + half
+        stride = arguments[2]
+        steps = name == "load_along_steps"
+        offset = position * stride + step if steps else step * stride + position
+        buffer, indices = at(pointers[0], number)
+        return tirx.BufferStore(buffer, element(pointers[1], offset), indices)
+
+    if name in ("copy_vector", "clear_vector"):
+        zero = tirx.const(0, str(pointers[0].source.dtype))
+        values = [element(pointers[1], n) if pointers[1:] else zero for n in range(8)]
+        places = [at(pointers[0], n) for n in range(8)]
+        stores = zip(places, values, strict=True)
+        return tirx.SeqStmt(
+            [tirx.BufferStore(to, value, indices) for (to, indices), value in stores]
+        )
+    if name.startswith("load_along"):
+        return tirx.SeqStmt([fragment(number) for number in range(8)])
+    low, high, left, right = pointers
+
+    def product(target: Any, row: int, column: int) -> Any:
+        buffer, indices = at(target, column)
+        total = buffer[tuple(indices)]
+        for k in range(16):
+            owner, half = k % 8 // 2, k % 2
+            a = element(left, 2 * (row + 2 * (k // 8)) + half, warp + group * 4 + owner)
+            b = element(right, 4 * (k // 8) + half, warp + (member * 2 + column) * 4 + owner)
+            total += tirx.Cast("float32", a) * tirx.Cast("float32", b)
+        return tirx.BufferStore(buffer, total, indices)
+
+    pairs = ((low, 0), (high, 1))
+    return tirx.SeqStmt([product(to, row, column) for to, row in pairs for column in range(2)])
 
 
 def _allocated(allocation: Any, buffers: dict[Any, Any]) -> Any:
@@ -166,6 +226,16 @@ def launches(function: Any) -> list[Launch]:
     In a launch all phases have the same threads, and no loop over threads is in another one.
     """
     return [_launch(loop) for loop in _launch_loops(function.body)]
+
+
+def check_limits(functions: Mapping[str, Any], machine: GpuModel) -> None:
+    """An AssertionError if a function is not bound, or a launch of it is more than a GPU runs."""
+    for name, function in functions.items():
+        found = launches(function)
+        assert found, f"{name} is not launched"
+        for launch in found:
+            assert 1 <= launch.threads <= machine.block_threads, name
+            assert launch.shared_bytes <= machine.block_shared_bytes, name
 
 
 def _launch_loops(node: Any) -> Iterator[Any]:

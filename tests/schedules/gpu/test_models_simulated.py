@@ -14,6 +14,7 @@ import pytest
 import tvm_nnef
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.schedules import STRATEGY
 from tvm_nnef.tvm_support.compat import prim_functions
 
 Row = tuple[str, str, Callable[[Mapping[str, Any]], Any]]
@@ -197,3 +198,58 @@ def check(executable: Any, values: Mapping[str, Any], tolerance: float = 2e-5) -
         np.testing.assert_allclose(
             np.asarray(found, "float64"), wanted, tolerance, tolerance * scale, err_msg=operation
         )
+
+
+NONZERO = """
+import layout;
+graph G {
+    @input { x: int[n|3000, 3]; }
+    @output { y: int[2, ~]; }
+    @compose { y = layout.nonzero(x); }
+}
+"""
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_block_of_threads_stores_what_is_not_zero(reverse: bool, simulated_gpu: Any) -> None:
+    module = tvm_nnef.from_nnef(NONZERO)
+    scheduled = run_phases(module, resolve("cuda"), "bind", "schedule")
+    taken = {str(f.attrs[STRATEGY]) for f in prim_functions(scheduled).values()}
+    assert "gpu.compaction" in taken and "gpu.sequential" not in taken
+    run_phases(scheduled, resolve("cuda"), "bytecode", "code")
+    simulated_gpu(reverse=reverse)
+    executable = tvm_nnef.build(NONZERO, progress=False)
+    generator = np.random.default_rng(0)
+    for size in (1, 5, 1000, 3000):
+        x = (generator.random((size, 3)) < 0.3).astype("int32")
+        np.testing.assert_array_equal(executable(x)[0], np.stack(np.nonzero(x)))
+    assert executable(np.zeros((7, 3), "int32"))[0].shape == (2, 0)
+
+
+SUPPRESSION = """
+import algo;
+graph G {
+    @input { b: real[2, 30, 4]; s: real[2, 5, 30]; }
+    @output { y: int[~, 3]; }
+    @compose {
+        y = algo.nonmax_suppress{iou_threshold=0.4, max_outputs_per_class=7, score_threshold=0.1}(
+            b, s);
+    }
+}
+"""
+
+
+def test_each_class_of_boxes_has_a_thread(simulated_gpu: Any, gpu: Any) -> None:
+    generator = np.random.default_rng(0)
+    boxes = generator.random((2, 30, 4)).astype("float32")
+    scores = generator.random((2, 5, 30)).astype("float32")
+    wanted = tvm_nnef.evaluate(SUPPRESSION, boxes, scores)[0]
+    target = resolve({"kind": "cuda", "arch": "sm_80"})
+    scheduled = run_phases(tvm_nnef.from_nnef(SUPPRESSION), target, "bind", "schedule")
+    (launch,) = gpu.launches(prim_functions(scheduled)["boxes_apart"])
+    assert launch.threads > 1
+    run_phases(scheduled, target, "bytecode", "code")
+    simulated_gpu()
+    found = tvm_nnef.build(SUPPRESSION, progress=False)(boxes, scores)[0]
+    assert len(wanted) > 10
+    np.testing.assert_array_equal(found, wanted)

@@ -3,8 +3,8 @@ one after the other."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +18,8 @@ import tvm_nnef
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.machine import gpu_model
+from tvm_nnef.tvm_support import cuda
+from tvm_nnef.tvm_support.build import cuda_arch
 from tvm_nnef.tvm_support.compat import prim_functions
 
 TARGET = {"kind": "cuda", "arch": "sm_80"}
@@ -56,18 +58,26 @@ def test_every_operator_is_bound_and_compiles(
     real: str, route: Any, library: Any, gpu: Any, tmp_path: Path
 ) -> None:
     target = resolve(TARGET)
-    machine = gpu_model(target)
     module = tvm_nnef.from_nnef(library[2], route=route, machine_types=machine_types(real))
-    scheduled = run_phases(module, target, "bind", "schedule")
-    for kernel, function in prim_functions(scheduled).items():
-        for launch in gpu.launches(function):
-            assert 1 <= launch.threads <= machine.block_threads, kernel
-            assert launch.shared_bytes <= machine.block_shared_bytes, kernel
+    fused = run_phases(module, target, "bind", "fuse")
+    for each in ({"kind": "cuda", "arch": arch} for arch in ("sm_75", "sm_90a")):
+        other = run_phases(fused, resolve(each), "schedule", "schedule")
+        gpu.check_limits(prim_functions(other), gpu_model(resolve(each)))
+    scheduled = run_phases(fused, target, "schedule", "schedule")
+    gpu.check_limits(prim_functions(scheduled), gpu_model(target))
     (device,) = run_phases(scheduled, target, "bytecode", "code").mod.imports[0].imports
-    if shutil.which("nvcc") is not None:
+    if cuda.has_compiler():
         source = tmp_path / "kernels.cu"
         source.write_text(device.inspect_source())
-        command = ["nvcc", "-w", "-arch=sm_80", "-ptx", "-o", tmp_path / "out", source]
+        command = [
+            cuda.find_compiler(),
+            "-w",
+            "-arch=sm_80",
+            "-ptx",
+            "-o",
+            tmp_path / "out",
+            source,
+        ]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
@@ -79,6 +89,21 @@ def test_simulated_threads_compute_every_operator(
     cases, family, text = library
     wanted = cases.run(tvm_nnef.load_model(text), family.inputs, "reference")
     simulated_gpu(reverse=reverse)
+    found = cases.run(text, family.inputs, route)
+    names = [name for name, _ in cases.results_of(family.rows)]
+    for name, actual, expected in zip(names, found, wanted, strict=True):
+        cases.assert_result(actual, expected, name)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(cuda_arch() is None, reason="needs a GPU for CUDA")
+@pytest.mark.parametrize("route", ["mapped", "formula"])
+def test_a_gpu_computes_every_operator(
+    route: str, library: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases, family, text = library
+    wanted = cases.run(tvm_nnef.load_model(text), family.inputs, "reference")
+    monkeypatch.setattr(tvm_nnef, "build", functools.partial(tvm_nnef.build, target="cuda"))
     found = cases.run(text, family.inputs, route)
     names = [name for name, _ in cases.results_of(family.rows)]
     for name, actual, expected in zip(names, found, wanted, strict=True):

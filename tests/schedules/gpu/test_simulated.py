@@ -7,11 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from tvm import te, tirx, topi
 
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.schedules.gpu import strategies
+from tvm_nnef.function_attributes import Sort
+from tvm_nnef.lower.sorting import sorting_function
+from tvm_nnef.schedules.analysis.conditions import with_numbers
+from tvm_nnef.schedules.analysis.kernel import read_kernel
+from tvm_nnef.schedules.gpu import contraction, strategies, tensor_cores
+from tvm_nnef.schedules.machine import gpu_model
+from tvm_nnef.tvm_support.build import cuda_arch
 from tvm_nnef.tvm_support.compat import runtime_tensor, with_own_symbols
 
 TARGET = {"kind": "cuda", "arch": "sm_80"}
@@ -31,6 +38,35 @@ def product(rows: Any, columns: Any, depth: Any) -> Any:
     k = te.reduce_axis((0, a.shape[1]))
     total = te.compute((a.shape[0], b.shape[1]), lambda i, j: te.sum(a[i, k] * b[k, j], k))
     return [a, b, c, te.compute(total.shape, lambda i, j: te.max(total[i, j] + c[j], 0.0))]
+
+
+def product_of_halves(rows: Any, columns: Any, depth: Any, dtype: str, order: str) -> Any:
+    """Sums in float32 of products; ``order`` says which operands are transposed."""
+    shapes = [(depth, rows) if order[0] == "T" else (rows, depth)]
+    shapes.append((columns, depth) if order[1] == "T" else (depth, columns))
+    a, b = (tensor(name, *shape, dtype=dtype) for name, shape in zip("ab", shapes, strict=True))
+    k = te.reduce_axis((0, a.shape[0 if order[0] == "T" else 1]))
+
+    def factor(x: Any, transposed: bool, i: Any, j: Any) -> Any:
+        return (x[j, i] if transposed else x[i, j]).astype("float32")
+
+    def value(i: Any, j: Any) -> Any:
+        left = factor(a, order[0] == "T", i, k)
+        return te.sum(left * factor(b, order[1] == "T", k, j), k)
+
+    extents = (a.shape[int(order[0] == "T")], b.shape[int(order[1] != "T")])
+    return [a, b, te.compute(extents, value)]
+
+
+def convolution_of_halves(n: Any, c: int, h: Any, o: int, stride: int) -> Any:
+    x, f = (
+        tensor(name, *shape, dtype="float16")
+        for name, shape in (("x", (n, c, h, h)), ("f", (o, c, 3, 3)))
+    )
+    made = topi.nn.conv(
+        x, f, stride, 1, 1, 1, data_layout="NCHW", kernel_layout="OIHW", out_dtype="float32"
+    )
+    return [x, f, made]
 
 
 def products(batch: Any, rows: Any, columns: Any, depth: Any) -> Any:
@@ -120,9 +156,20 @@ CASES = {
     "softmax of dynamic rows": (lambda: softmax(4, N), softmax_of_numpy),
     "softmax of dynamic batch": (lambda: softmax(N, 33), softmax_of_numpy),
     "sum of rows": (lambda: reduced(topi.sum, 1, 300, 100), lambda x: x.sum(1)),
+    "sum of many rows": (lambda: reduced(topi.sum, 0, 5000, 7), lambda x: x.sum(0)),
+    "sum of many": (lambda: reduced(topi.sum, None, 300, 2000), lambda x: x.sum()),
+    "max over inner and outer axes": (
+        lambda: reduced(topi.max, (0, 2), 70, 3, 500),
+        lambda x: x.max((0, 2)),
+    ),
+    "sum of dynamic columns": (lambda: reduced(topi.sum, 0, N, 3), lambda x: x.sum(0)),
     "sum of columns": (lambda: reduced(topi.sum, 0, 30, 100), lambda x: x.sum(0)),
     "sum of all": (lambda: reduced(topi.sum, None, 4, 5, 600), lambda x: x.sum()),
     "max of dynamic rows": (lambda: reduced(topi.max, 1, 3, N), lambda x: x.max(1)),
+    "argmin over distant elements": (
+        lambda: reduced(topi.argmin, 0, 3000, 5),
+        lambda x: x.argmin(0),
+    ),
     "product of rows": (lambda: reduced(topi.prod, 1, 7, 40), lambda x: x.prod(1)),
     "argmax": (lambda: reduced(topi.argmax, 1, 7, 40), lambda x: x.argmax(1)),
     "argmax of a dynamic batch": (lambda: reduced(topi.argmax, 1, N, 9), lambda x: x.argmax(1)),
@@ -132,6 +179,24 @@ CASES = {
     "vectors": (lambda: doubled(4, 8), lambda x: x * 2),
     "vectors of dynamic number": (lambda: doubled(N, 8), lambda x: x * 2),
     "scalar": (lambda: doubled(), lambda x: x * 2),
+}
+
+
+HALVES = {
+    f"{order} {dtype} {'x'.join(map(str, size))}": (
+        lambda size=size, dtype=dtype, order=order: product_of_halves(*size, dtype, order),
+        lambda a, b, order=order: (a.T if order[0] == "T" else a) @ (b.T if order[1] == "T" else b),
+    )
+    for size, dtype, order in [
+        ((64, 64, 64), "float16", "NN"),
+        ((64, 64, 64), "float16", "NT"),
+        ((64, 64, 64), "float16", "TN"),
+        ((128, 256, 96), "float16", "NN"),
+        ((37, 29, 43), "float16", "TT"),
+        ((40, 72, 100), "bfloat16", "NN"),
+        ((N, 64, 64), "float16", "NN"),
+        ((N, N, N), "float16", "NT"),
+    ]
 }
 
 
@@ -145,30 +210,54 @@ def arrays(function: Any, size: int) -> list[np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_simulated_threads_compute_what_numpy_computes(name: str, gpu: Any) -> None:
+TILED = [name for name in CASES if name.startswith(("product", "dynamic", "conv", "grouped"))]
+TILED.remove("product of rows")
+TILED.remove("dynamic transposed")
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [*((name, None) for name in CASES), *((name, contraction.match) for name in TILED)],
+)
+def test_simulated_threads_compute_what_numpy_computes(name: str, match: Any, gpu: Any) -> None:
     make, expected = CASES[name]
-    function = te.create_prim_func(make(), index_dtype_override="int64")
+    check_simulated(te.create_prim_func(make(), index_dtype_override="int64"), expected, match, gpu)
+
+
+def check_simulated(function: Any, expected: Any, match: Any, gpu: Any) -> None:
+    """Check a function by a strategy, or by the cheapest one, for static or some dynamic sizes."""
     dynamic = any(not isinstance(e, tirx.IntImm) for p in function.params for e in p.shape)
-    found = strategies.apply(with_own_symbols(function), resolve(TARGET))[0]
+    function, machine = with_own_symbols(function), gpu_model(resolve(TARGET))
+    if match is None:
+        found = strategies.apply(function, resolve(TARGET))[0]
+    else:
+        kernel = read_kernel(function)
+        assert kernel is not None
+        found = match(with_numbers(kernel), machine).emit(function)
     kernels = [
         compile_kernel(
             with_own_symbols(gpu.simulated(found, reverse=reverse)), resolve(), scheduled=False
         )
         for reverse in (False, True)
     ]
-    for launch in gpu.launches(found):
-        assert 1 <= launch.threads <= 1024
-        assert launch.shared_bytes <= 48 << 10
+    gpu.check_limits({"kernel": found}, machine)
     for size in (1, 5, 70) if dynamic else (0,):
         *given, result = arrays(function, size)
-        wanted = expected(*given)
+        wanted = expected(*(each.astype("float64") for each in given))
         for kernel in kernels:
             tensors = [*map(runtime_tensor, given), runtime_tensor(np.zeros_like(result))]
             kernel(*tensors)
             np.testing.assert_allclose(
                 tensors[-1].numpy(), wanted, 2e-5, 2e-5 * math.sqrt(size + 100)
             )
+
+
+@pytest.mark.parametrize("name", ["sum of many rows", "sum of many"])
+def test_many_threads_share_few_results(name: str, gpu: Any) -> None:
+    function = te.create_prim_func(CASES[name][0](), index_dtype_override="int64")
+    found, _ = strategies.apply(with_own_symbols(function), resolve(TARGET))
+    first = gpu.launches(found)[0]
+    assert first.blocks * first.threads >= 500
 
 
 def test_nothing_is_written_for_an_empty_batch(gpu: Any) -> None:
@@ -188,3 +277,94 @@ def test_two_reductions_are_launched_one_after_the_other(gpu: Any) -> None:
     compile_kernel(gpu.simulated(found), resolve(), scheduled=False)(*tensors)
     np.testing.assert_allclose(tensors[1].numpy(), x.sum(0), 1e-5, 1e-5)
     np.testing.assert_array_equal(tensors[2].numpy(), x.max(1))
+
+
+HALF_CASES = {
+    **HALVES,
+    "convolution of halves": (
+        lambda: convolution_of_halves(2, 16, 10, 24, 1),
+        lambda x, f: unrectified_convolution(x, f, 1),
+    ),
+    "convolution of halves with stride": (
+        lambda: convolution_of_halves(N, 3, 13, 20, 2),
+        lambda x, f: unrectified_convolution(x, f, 2),
+    ),
+}
+
+
+def unrectified_convolution(x: Any, f: Any, stride: int) -> Any:
+    return convolution_of_numpy(x, f, stride, 1) - convolution_of_numpy(-x, f, stride, 1)
+
+
+SLOW = (
+    "NT float16 nxnxn",
+    "convolution of halves",
+    "convolution of halves with stride",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in HALF_CASES]
+)
+def test_simulated_tensor_cores_compute_what_numpy_computes(name: str, gpu: Any) -> None:
+    make, expected = HALF_CASES[name]
+    function = te.create_prim_func(make(), index_dtype_override="int64")
+    check_simulated(function, expected, tensor_cores.match, gpu)
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "strategy"),
+    [
+        ("sm_75", "float16", "gpu.tensor_core"),
+        ("sm_75", "bfloat16", "gpu.contraction"),
+        ("sm_90a", "bfloat16", "gpu.tensor_core"),
+        ("sm_90a", "float32", "gpu.contraction"),
+    ],
+)
+def test_tensor_cores_multiply_what_a_gpu_has_them_for(
+    arch: str, dtype: str, strategy: str
+) -> None:
+    made = product_of_halves(1024, 1024, 1024, dtype, "NN")
+    function = te.create_prim_func(made, index_dtype_override="int64")
+    _, choice = strategies.apply(function, resolve({"kind": "cuda", "arch": arch}))
+    assert choice.plan.strategy == strategy
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize(("length", "kept"), [(50, 50), (300, 7), (None, None)])
+def test_rows_are_sorted(length: int | None, kept: int | None, largest: bool, gpu: Any) -> None:
+    function = sorting_function((2, 3, length), kept, "float32", Sort(largest))
+    found, choice = strategies.apply(with_own_symbols(function), resolve(TARGET))
+    assert choice.plan.strategy == "gpu.sort" and len(gpu.launches(found)) == 1
+    compile_kernel(found, resolve(TARGET))
+    kernel = compile_kernel(
+        with_own_symbols(gpu.simulated(found, reverse=True)), resolve(), scheduled=False
+    )
+    generator = np.random.default_rng(0)
+    for size in (length,) if length is not None else (1, 7, 200):
+        x = generator.integers(-5, 5, (2, 3, size)).astype("float32")
+        x[:, :, size // 2] = np.nan
+        indices = np.zeros((2, 3, size if kept is None else kept), "int32")
+        tensors = [runtime_tensor(x), runtime_tensor(indices)]
+        kernel(*tensors)
+        # NaN comes last, equal elements in their order.
+        wanted = np.argsort(-x if largest else x, axis=-1, kind="stable")
+        np.testing.assert_array_equal(tensors[1].numpy(), wanted[..., : indices.shape[-1]])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(cuda_arch() is None, reason="needs a GPU for CUDA")
+@pytest.mark.parametrize("name", [*CASES, *HALF_CASES])
+def test_a_gpu_computes_what_numpy_computes(name: str) -> None:
+    make, expected = {**CASES, **HALF_CASES}[name]
+    function = te.create_prim_func(make(), index_dtype_override="int64")
+    dynamic = any(not isinstance(e, tirx.IntImm) for p in function.params for e in p.shape)
+    target = resolve("cuda")
+    kernel = compile_kernel(strategies.apply(with_own_symbols(function), target)[0], target)
+    for size in (1, 5, 70, 1000) if dynamic else (0,):
+        *given, result = arrays(function, size)
+        wanted = expected(*(each.astype("float64") for each in given))
+        tensors = [runtime_tensor(each, tvm.cuda()) for each in (*given, np.zeros_like(result))]
+        kernel(*tensors)
+        scale = float(np.abs(wanted).max(initial=1))
+        np.testing.assert_allclose(tensors[-1].numpy(), wanted, 1e-4, 2e-5 * scale)

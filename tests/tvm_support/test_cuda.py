@@ -1,0 +1,213 @@
+"""Code for GPUs in libraries: which it is, that TVM loads it, and what goes wrong without nvcc.
+
+TVM's own runtime for CUDA runs on a driver that is written in C for these tests: its memory is that
+of the host, and it prints what is loaded and launched instead of running it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import tvm
+
+import tvm_nnef
+from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.tvm_support import cuda
+
+NETWORK = """
+import nn;
+graph G {
+    @input { x: real[2|9, 3, 8, 8]; f: real[4, 3, 3, 3]; }
+    @output { y: real[2|9, 4, 8, 8]; s: real[2|9, 4, 8, 8]; }
+    @compose {
+        c = nn.conv{padding=[1, 1, 1, 1]}(x, f); y = nn.relu(c); s = nn.softmax{axes=[1]}(c);
+    }
+}
+""".replace("2|9", "n|9")
+
+RUN = """
+import sys, numpy, tvm_nnef
+model = tvm_nnef.build(open(sys.argv[1]).read(), "cuda", progress=False) \
+    if sys.argv[1].endswith(".sknd") else tvm_nnef.load(sys.argv[1])
+for n in map(int, sys.argv[2:]):
+    y, s = model(numpy.ones((n, 3, 8, 8), "float32"), numpy.ones((4, 3, 3, 3), "float32"))
+    assert y.shape == s.shape == (n, 4, 8, 8)
+"""
+
+FAT_BINARY = "load 50ed55ba"
+
+needs_nvcc = pytest.mark.skipif(not cuda.has_compiler(), reason="needs nvcc")
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment of a process that loads the driver of these tests."""
+    runtime = Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"
+    if not runtime.exists() or shutil.which("gcc") is None:
+        pytest.skip("needs gcc, and TVM's runtime for CUDA")
+    folder = tmp_path_factory.mktemp("driver")
+    source = Path(__file__).with_name("cuda_without_gpu.c")
+    for name in ("libcuda.so.1", "libcudart.so.13"):
+        (folder / "versions").write_text(f"{name} {{ global: *; }};")
+        options = [f"-Wl,-soname,{name}"]
+        options += ["-Wl,--version-script=versions"] if "cudart" in name else []
+        command = ["gcc", "-shared", "-fPIC", "-w", "-o", name, *options, str(source)]
+        subprocess.run(command, cwd=folder, check=True)
+    return {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+
+
+@pytest.fixture
+def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Makes $NVCC a script that appends its arguments to the file that is returned."""
+
+    def named(script: str) -> Path:
+        log, path = tmp_path / "arguments", tmp_path / "nvcc"
+        path.write_text(f'#!/bin/sh\nprintf "%s " "$@" >> "{log}"\n{script}\n')
+        path.chmod(0o755)
+        monkeypatch.setenv("NVCC", str(path))
+        return log
+
+    return named
+
+
+def built() -> tvm_nnef.Executable:
+    return tvm_nnef.build(NETWORK, "cuda", progress=False)
+
+
+def run(driver: Mapping[str, str], path: Path, *sizes: int) -> list[str]:
+    """What a process prints that runs a library, or builds and runs a text."""
+    command = [sys.executable, "-c", RUN, str(path), *map(str, sizes)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=driver)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["model.so", "model.tar"])
+def test_an_exported_library_has_machine_code_that_tvm_loads(
+    name: str, driver: Mapping[str, str], tmp_path: Path
+) -> None:
+    executable = tvm_nnef.build(NETWORK, "cuda:sm_90a,sm_80", progress=False)
+    executable.export(tmp_path / name)
+    assert b"__global__" not in (tmp_path / name).read_bytes()
+    first, *launches = run(driver, tmp_path / name, 1, 9)
+    assert first == FAT_BINARY
+    assert len(launches) >= 4 and all(each.startswith("launch ") for each in launches)
+
+
+@needs_nvcc
+def test_the_same_model_gives_the_same_code() -> None:
+    one, other = (built()._library.gpu_code for _ in range(2))
+    assert one == other
+
+
+@needs_nvcc
+def test_what_runs_where_it_is_built_is_compiled_by_nvcc(
+    driver: Mapping[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "model.sknd").write_text(NETWORK)
+    assert FAT_BINARY in run(driver, tmp_path / "model.sknd", 3)
+
+
+def test_without_a_compiler_a_library_has_source_and_a_warning_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("NVCC", raising=False)
+    monkeypatch.setattr(cuda, "_installed", lambda: iter(()))
+    executable = built()
+    with pytest.warns(UserWarning, match=r"CUDA source: there is no nvcc.*pip install"):
+        executable.export(tmp_path / "model.so")
+    assert b"__global__" in (tmp_path / "model.so").read_bytes()
+    passes: list[str] = []
+    with pytest.raises(NnefError, match="there is no nvcc"):
+        tvm_nnef.build(NETWORK, "cuda:sm_80", progress=lambda name, *_: passes.append(name))
+    assert not passes, "the work of a build is done first"
+
+
+def test_nothing_is_compiled_with_fast_math(nvcc: Callable[[str], Path]) -> None:
+    log = nvcc("if [ -f kernels.cu ]; then echo code > kernels.fatbin; fi")
+    assert cuda.compiled("source", ["sm_80"]) == b"code\n"
+    assert "code=sm_80" in log.read_text()
+    assert "fast" not in log.read_text() and "ftz" not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("names", "forms"),
+    [
+        (["sm_80"], ("sm_80", "compute_80")),
+        (["sm_90a"], ("sm_90a", "compute_90")),
+        (["sm_100a", "sm_75", "sm_90a"], ("sm_75", "sm_90a", "sm_100a", "compute_75")),
+    ],
+)
+def test_newer_gpus_compile_the_ptx_of_the_oldest_architecture(
+    names: list[str], forms: tuple[str, ...]
+) -> None:
+    assert cuda.code_forms(names) == forms
+
+
+@pytest.mark.parametrize("name", ["sm_8", "sm_foo", "sm_90x", "compute_80", "ampere", ""])
+def test_other_names_are_not_architectures(name: str) -> None:
+    with pytest.raises(NnefError, match=f"unknown architecture '{name}'"):
+        cuda.check_architectures(["sm_80", name])
+
+
+def test_old_gpus_are_not_supported() -> None:
+    with pytest.raises(NnefError, match=r"'sm_61' are not supported\n.*sm_75"):
+        cuda.check_architectures(["sm_61"])
+
+
+def test_an_architecture_is_unknown_to_the_compiler(nvcc: Callable[[str], Path]) -> None:
+    nvcc(
+        'case "$*" in --list*) echo sm_80 sm_90;; *) '
+        "echo \"nvcc fatal   : Unsupported gpu architecture 'compute_121'\" >&2; exit 1;; esac"
+    )
+    with pytest.raises(NnefError, match=r"does not know .* 'sm_121'\n.*sm_80, sm_90;.*pip install"):
+        cuda.check_architectures(["sm_121"])
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 'kernels.cu(3): error: no such thing' >&2; exit 2", "error: no such thing"),
+        ("exit 3", "exit status 3"),
+        (
+            "echo 'gcc: No such file or directory' >&2; exit 1",
+            r"gcc: No such.*\n.*apt install g\+\+",
+        ),
+    ],
+)
+def test_nothing_is_written_if_the_compiler_fails(
+    script: str, reason: str, nvcc: Callable[[str], Path], tmp_path: Path
+) -> None:
+    executable = built()
+    nvcc(script)
+    with pytest.raises(NnefError, match=reason):
+        executable.export(tmp_path / "model.so")
+    assert not (tmp_path / "model.so").exists()
+    assert {each.name for each in tmp_path.iterdir()} == {"nvcc", "arguments"}
+
+
+def test_a_compiler_that_is_named_and_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVCC", "/no/such/nvcc")
+    with pytest.raises(NnefError, match=r"'/no/such/nvcc' that \$NVCC names is missing"):
+        cuda.find_compiler()
+
+
+def test_a_file_that_is_not_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nvcc").write_bytes(b"\x7fELF no program")
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("NVCC", str(tmp_path / "nvcc"))
+    with pytest.raises(NnefError, match="cannot run"):
+        cuda.check_architectures(["sm_80"])
+
+
+@needs_nvcc
+def test_machine_code_runs_without_a_compiler(driver: Mapping[str, str], tmp_path: Path) -> None:
+    built().export(tmp_path / "model.so")
+    assert FAT_BINARY in run({**driver, "NVCC": "/no/such/nvcc"}, tmp_path / "model.so", 2)

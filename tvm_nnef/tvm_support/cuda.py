@@ -1,0 +1,283 @@
+"""CUDA source in, code for GPUs out: by nvcc, which need not see a GPU.
+
+Input: what TVM compiled, and the names of architectures (``sm_80``). Output: a fat binary, which
+has machine code for each architecture, and PTX that the driver of a newer GPU compiles; and the
+object file that carries it in a library. Knows where compilers are installed.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+
+from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.tvm_support.packed_data import write_data
+
+OLDEST = 75
+"""The oldest version of GPUs that schedules are made for: CUDA 13 knows no older one."""
+
+INSTALL = (
+    "pip install nvidia-cuda-nvcc nvidia-cuda-cccl, or install the CUDA toolkit; "
+    "a compiler elsewhere is named by $NVCC"
+)
+"""How a user gets a compiler."""
+
+_ARCHITECTURE = re.compile(r"sm_(\d{2,3})[af]?")
+
+
+def find_compiler() -> Path:
+    """The nvcc of ``$NVCC``, this Python environment, the ``PATH``, or ``$CUDA_HOME``.
+
+    Raises NnefError if there is none.
+    """
+    named = os.environ.get("NVCC", "")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            hint = "name an installed nvcc, or unset NVCC"
+            raise error(f"the compiler '{named}' that $NVCC names is missing", hint=hint)
+        return Path(found)
+    for each in _installed():
+        if each is not None and (found := shutil.which(each)) is not None:
+            return Path(found)
+    raise error("CUDA code cannot be compiled: there is no nvcc", hint=INSTALL)
+
+
+def has_compiler() -> bool:
+    """Whether there is a compiler."""
+    try:
+        find_compiler()
+    except NnefError:
+        return False
+    return True
+
+
+def check_architectures(names: Sequence[str]) -> None:
+    """Raise NnefError for what cannot be compiled for, before the work of a build.
+
+    That is a name that is not one of an architecture, one that is older than :data:`OLDEST` or that
+    the installed nvcc does not know, and any one if no compiler works.
+    """
+    for name in names:
+        match = _ARCHITECTURE.fullmatch(name)
+        if match is None:
+            hint = "architectures of GPUs are written sm_80 or sm_90a"
+            raise error(f"unknown architecture '{name}'", hint=hint)
+        if int(match[1]) < OLDEST:
+            message = f"GPUs of architecture '{name}' are not supported"
+            raise error(message, hint=f"the oldest supported one is sm_{OLDEST}")
+    compiler = find_compiler()
+    for name in dict.fromkeys(names):
+        _check_architecture(compiler, name)
+
+
+def code_forms(names: Sequence[str]) -> tuple[str, ...]:
+    """What a fat binary for some architectures contains: ``sm_80``, ..., and ``compute_80``.
+
+    The last one is PTX for the oldest of them, which every newer GPU runs: a GPU between two of the
+    architectures has no other code.
+    """
+    versions = {name: int("".join(filter(str.isdigit, name))) for name in names}
+    ordered = sorted(versions, key=lambda name: (versions[name], name))
+    return (*ordered, f"compute_{min(versions.values())}")
+
+
+def compiled(source: str, names: Sequence[str]) -> bytes:
+    """The fat binary for some architectures; without fast-math.
+
+    Raises NnefError if there is no compiler or it fails.
+    """
+    check_architectures(names)
+    *forms, newer = code_forms(names)
+    options = [_generated(form) for form in (*forms, newer)]
+    with tempfile.TemporaryDirectory() as folder:
+        # The fat binary contains the name of the source file.
+        (Path(folder) / "kernels.cu").write_text(source)
+        command = ["-fatbin", *options, *_OPTIONS, "-o", "kernels.fatbin", "kernels.cu"]
+        run = _run(find_compiler(), command, folder)
+        if run.returncode:
+            raise _failed(run)
+        return (Path(folder) / "kernels.fatbin").read_bytes()
+
+
+_OPTIONS = (
+    *("-O3", "-std=c++17", "-w", "--threads=0", "--expt-relaxed-constexpr"),
+    *(f"-U__CUDA_NO_{kind}_OPERATORS__" for kind in ("HALF", "BFLOAT16", "BFLOAT162")),
+    *(f"-U__CUDA_NO_{kind}_CONVERSIONS__" for kind in ("HALF", "BFLOAT16")),
+)
+
+
+def source_of(library: Any) -> str | None:
+    """The CUDA source in a library of TVM; None if it has no code for a GPU."""
+    found = [each.inspect_source() for each in _modules(library) if str(each.kind) == "cuda"]
+    return str(found[0]) if found else None
+
+
+def write_imports(library: Any, binary: bytes, triple: str, folder: Path) -> Path:
+    """Write the object file of what a library imports, with a fat binary as its code for GPUs.
+
+    Without a GPU TVM has no function that makes such a library, so what it writes is changed.
+    """
+    packed = tvm_ffi.get_global_func("runtime.ModulePackImportsToTensor")(library).numpy()
+    return write_data(_with_binary(packed.tobytes(), binary), triple, folder)
+
+
+def _with_binary(packed: bytes, binary: bytes) -> Iterator[bytes]:
+    """The serialized imports of a library, in which the module for CUDA has a fat binary.
+
+    After the length of the whole and the tree of modules, each module follows its kind.
+    """
+    reader = _Reader(packed)
+    whole = reader.number()
+    count = reader.numbers() - 1
+    reader.numbers()
+    for _ in range(count):
+        kind = reader.text()
+        start = reader.offset
+        if kind == b"_lib":  # The kernels for the host, which are machine code already.
+            continue
+        module = reader.text()
+        if kind == b"cuda":
+            changed = _text(_module_of(module, binary))
+            yield struct.pack("<Q", whole + len(changed) - (reader.offset - start))
+            yield packed[8:start]
+            yield changed
+            yield packed[reader.offset :]
+            return
+    raise RuntimeError("the library has no module for CUDA")
+
+
+def _module_of(module: bytes, binary: bytes) -> bytes:
+    """A serialized module for CUDA with other code: its format, a table of functions, the code."""
+    reader = _Reader(module)
+    reader.text()
+    start = reader.offset
+    for _ in range(reader.number()):
+        reader.text(), reader.text()
+        reader.skip(4 * reader.number())  # dtypes of arguments
+        for _ in range(reader.number()):
+            reader.text()  # what arguments of the launch are, such as "threadIdx.x"
+        reader.skip(4 * reader.number())
+    table = module[start : reader.offset]
+    reader.text()
+    if reader.offset != len(module):
+        raise RuntimeError("this version of TVM writes modules for CUDA in another form")
+    return _text(b"cubin") + table + _text(binary)
+
+
+class _Reader:
+    """Reads what TVM has serialized: numbers, and bytes after their length."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.offset = data, 0
+
+    def number(self) -> int:
+        """The next number."""
+        (value,) = struct.unpack_from("<Q", self._data, self.offset)
+        self.offset += 8
+        return int(value)
+
+    def numbers(self) -> int:
+        """How many numbers there are in the next list, which is skipped."""
+        count = self.number()
+        self.skip(8 * count)
+        return count
+
+    def text(self) -> bytes:
+        """The next bytes."""
+        length = self.number()
+        self.skip(length)
+        return self._data[self.offset - length : self.offset]
+
+    def skip(self, size: int) -> None:
+        """Leave out bytes."""
+        self.offset += size
+
+
+def _text(value: bytes) -> bytes:
+    return struct.pack("<Q", len(value)) + value
+
+
+def runs_here() -> bool:
+    """Whether this process has TVM's runtime for CUDA, which compiles each module that is made."""
+    return tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True) is not None
+
+
+def use_for_calls(architecture: str) -> None:
+    """Let TVM compile what this process runs without fast-math, which it would use by itself."""
+
+    def compile_source(code: str) -> bytes:
+        return compiled(code, [architecture])
+
+    tvm_ffi.register_global_func("tvm_callback_cuda_compile", compile_source, override=True)
+
+
+def _modules(library: Any) -> Iterator[Any]:
+    yield library
+    for each in library.imports:
+        yield from _modules(each)
+
+
+def _installed() -> Iterator[str | None]:
+    """Where nvcc may be."""
+    package = importlib.util.find_spec("nvidia")
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        yield from sorted(map(str, Path(folder).glob("cu*/bin/nvcc")), reverse=True)
+    yield shutil.which("nvcc")
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if home := os.environ.get(variable):
+            yield str(Path(home, "bin", "nvcc"))
+    yield "/usr/local/cuda/bin/nvcc"
+
+
+@functools.cache
+def _check_architecture(compiler: Path, name: str) -> None:
+    """Raise NnefError if a compiler does not know an architecture, or does not work at all."""
+    run = _run(compiler, ["--dryrun", "-fatbin", _generated(name), "-x", "cu", os.devnull])
+    if run.returncode and b"gpu architecture" in run.stderr:
+        message = f"the compiler '{compiler}' does not know the architecture '{name}'"
+        listed = _run(compiler, ["--list-gpu-code"]).stdout.decode(errors="replace").split()
+        hint = f"it knows {', '.join(listed)}; for others install another version: {INSTALL}"
+        raise error(message, hint=hint)
+    if run.returncode:
+        raise _failed(run)
+
+
+def _generated(form: str) -> str:
+    """The option for code of a form."""
+    return f"-gencode=arch={form.replace('sm_', 'compute_')},code={form}"
+
+
+def _run(
+    compiler: Path, arguments: Sequence[str], folder: str | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    command = [str(compiler), *arguments]
+    try:
+        return subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise error(f"cannot run '{compiler}': {reason}", hint=INSTALL) from None
+
+
+def _failed(run: subprocess.CompletedProcess[bytes]) -> NnefError:
+    printed = (run.stderr or run.stdout).decode(errors="replace").strip().splitlines()
+    lines = [line for line in printed if not line.startswith("#$")]
+    missing = any("No such file" in line and "gcc" in line for line in lines)
+    reason = lines[0] if lines else f"exit status {run.returncode}"
+    hint = (
+        "nvcc needs a C++ compiler: 'apt install g++'"
+        if missing
+        else "check the compiler and the free disk space"
+    )
+    return error(f"'{run.args[0]}' fails: {reason}", hint=hint)
