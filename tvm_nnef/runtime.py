@@ -141,7 +141,8 @@ class Executable:
     def _weight_tensors(self) -> Any:
         """The tensors in the parameter file, in the memory of the device."""
         if self._weights is None:
-            raise error("the parameter file of this model is missing")
+            hint = "build the model again, or load it with its parameter file beside it"
+            raise error("the parameter file of this model is missing", hint=hint)
         described = self.metadata["weights"]["tensors"]
         return runtime.tensors_in(self._weights, described, self._device)
 

@@ -26,7 +26,7 @@ from tvm import relax
 import tvm_nnef
 from tvm_nnef.linking import link
 from tvm_nnef.runtime import Executable
-from tvm_nnef.tvm_support.build import triple_of, write_objects
+from tvm_nnef.tvm_support.build import host_cpu, triple_of, write_objects
 
 SOURCE = Path(__file__).with_name("call_kernel.c")
 CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "b": 6}
@@ -128,7 +128,9 @@ def calling(built: Executable, kernel_of: Callable[[str], Any]) -> Iterator[Exec
     for name in kernels:
         tvm_ffi.register_global_func(name, kernel_of(name), override=True)
     try:
-        yield Executable(here, metadata=json.dumps(built.metadata))
+        # The virtual machine runs here, so this is the machine that it needs.
+        target = {"device": "cpu", "triple": host_cpu()[1], "cpu": "generic", "features": []}
+        yield Executable(here, metadata=json.dumps({**built.metadata, "target": target}))
     finally:
         for name in kernels:
             tvm_ffi.registry.remove_global_func(name)
