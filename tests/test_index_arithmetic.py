@@ -117,9 +117,9 @@ def nested(i: np.ndarray, n: int) -> np.ndarray:
     return i
 
 
-@pytest.mark.parametrize("n", [5, 12])
-def test_choices_nested_in_conditions_build(n: int) -> None:
+def test_choices_nested_in_conditions_build() -> None:
     """Each is in the condition and both arms of the next: written out, these would not build."""
+    n = 12
     model = f"""
     operator f {{ @input {{ x: real[n]; }} @output {{ y: real[n]; }}
       @lower {{ y[i,] = x[|{NESTED} <> 0 : n - 1|,], i < n; }} }}

@@ -24,7 +24,9 @@ def runtime(folder: Path) -> Path:
     platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (24, 27, 28)]
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
     command += ["--only-binary=:all:", *platforms, *names]
-    if subprocess.run(command, check=False, capture_output=True, timeout=600).returncode:
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=180)
+    except subprocess.SubprocessError:
         pytest.skip("TVM's packages for aarch64 cannot be downloaded")
     for wheel in folder.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:

@@ -23,6 +23,9 @@ from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, 
 _SHORT = 32
 """The most nodes of an operand that is written several times."""
 
+_FEW_CHOICES = 10
+"""The most choices in both arms of one that TVM simplifies in reasonable time (measured)."""
+
 _QUOTIENTS = (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 
 _CHOICE = "choice"
@@ -55,11 +58,13 @@ def division(
 def choice(
     condition: PrimExpression, consequent: PrimExpression, alternative: PrimExpression
 ) -> PrimExpression:
-    """One of two values, of which both may be evaluated; as a call if they are long ints."""
+    """One of two values, of which both may be evaluated; ints that choose often, as a call."""
     dtype = dtype_of(consequent)
-    if dtype not in ("int32", "int64") or not any(
-        map(_is_long, (condition, consequent, alternative))
-    ):
+    others: list[Any] = []
+    if dtype in ("int32", "int64"):
+        for operand in (consequent, alternative):
+            traversal.walk(operand, (tirx.Select, others.append))
+    if len(others) <= _FEW_CHOICES:
         return select(condition, consequent, alternative)
     return tirx.call_intrin(dtype, f"tirx.nnef_{_CHOICE}", condition, consequent, alternative)
 

@@ -36,6 +36,9 @@ BUILDS = [
     *((name, dynamic) for name in OTHERS for dynamic in (False, True)),
     *((name, False) for name in ("vit", "lstm")),
 ]
+FAT_BINARY = bytes.fromhex("50ed55ba")
+"""How machine code for GPUs begins in a file."""
+
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90a")
 COMPILED = [
     ("alexnet", True, "sm_75"),
@@ -158,7 +161,8 @@ def test_every_kernel_is_bound_and_within_the_limits(
         functions = prim_functions(scheduled)
         gpu.check_limits(functions, machine)
         taken = [str(function.attrs[STRATEGY]) for function in functions.values()]
-        assert "gpu.contraction" in taken
+        # A step of an LSTM is one row times a matrix: sums that threads share.
+        assert name == "lstm" or "gpu.contraction" in taken
         # The results of a loop are stored step by step; a box is compared with those before it.
         if name not in ("lstm", "detector"):
             assert not {"gpu.sequential", "gpu.fallback"} & {*taken}
@@ -199,7 +203,8 @@ def test_a_network_is_built_and_exported_without_a_gpu(
     executable = tvm_nnef.build(lowered(name, False), "cuda", progress=False)
     assert executable.inputs
     executable.export(tmp_path / "model.so")
-    assert b"__global__" in (tmp_path / "model.so").read_bytes()
+    written = (tmp_path / "model.so").read_bytes()
+    assert (FAT_BINARY if cuda.has_compiler() else b"__global__") in written
 
 
 @pytest.mark.gpu
