@@ -67,7 +67,7 @@ def written(name, operator):
     return tvm_nnef.load_model(text, variables=weights), moved["x"], order
 
 
-@pytest.mark.parametrize("route", ["mapped", "formula"])
+@pytest.mark.parametrize("route", ["mapped", pytest.param("formula", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("operator", ["nn.sigmoid", "odd", "gate"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats_change_inside_and_not_at_the_edges(name, operator, route, tmp_path):

@@ -59,6 +59,7 @@ def loop(s: int, b: int, channels: int, n: int, steps: int | None) -> Any:
     return "nn.lstm_loop", {}, [x, *parts, h, c, count], expected
 
 
+@pytest.mark.slow
 def test_lstm_agrees_with_numpy(agree: Any) -> None:
     h, c, x, parts = real(3, 2), real(3, 2), real(3, 4), weights(4, 2)
     pairs = [step(np.float64(p), np.float64(q), r, *parts) for p, q, r in zip(h, c, x, strict=True)]
