@@ -117,6 +117,7 @@ def nested(i: np.ndarray, n: int) -> np.ndarray:
     return i
 
 
+@pytest.mark.slow
 def test_choices_nested_in_conditions_build() -> None:
     """Each is in the condition and both arms of the next: written out, these would not build."""
     n = 12
