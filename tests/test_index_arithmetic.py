@@ -30,6 +30,10 @@ CASES = {
     # what is stored is converted, as the dtype says
     "y[i,] = i * 100000, i < n": ("int", (STEP * 100_000).astype("int32")),
     "y[] += i * 100000, i < n": ("int", (STEP * 100_000).sum().astype("int32")),
+    "v = (i + 65537) % 99991, y[i,] = (v * 100000 + n % 7) / 2, i < n": (
+        "int",
+        (((STEP + 65537) % 99_991 * 100_000 + N % 7) // 2).astype("int32"),
+    ),
     # with elements of tensors
     "y[j,] = x[(k[j] * 100000) % 7,], j < m": ("real", WRAPPED % 7),
     "y[j,] = (k[j] * 100000) % 7, j < m": ("int", WRAPPED % 7),

@@ -159,7 +159,9 @@ def sealed(x: PrimExpression) -> PrimExpression:
 
 def narrowed(x: PrimExpression, dtype: str) -> PrimExpression:
     """The low bits of an int. TVM would convert each factor in it, which the type may not hold."""
-    hidden = sealed(x) if isinstance(x, tirx.Add | tirx.Sub | tirx.Mul) else x
+    # A quotient by a constant may become a sum.
+    sums = (tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv)
+    hidden = sealed(x) if isinstance(x, sums) else x
     return tirx.Cast(dtype, hidden)
 
 
