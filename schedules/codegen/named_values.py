@@ -76,30 +76,29 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[Statement], Pr
         steps.extend(inner)
         return rest
 
-    def allocated(value: PrimExpression, name: str) -> tuple[Buffer, PrimExpression]:
-        """A small buffer for a value, and the index of all its elements."""
-        lanes = lanes_of(value.ty)
-        buffer = tirx.decl_buffer((lanes,), _scalar_type(value), name, scope="local")
+    def allocated(value: PrimExpression, name: str) -> Buffer:
+        """A small buffer for a value."""
+        shape = (lanes_of(value.ty),)
+        buffer: Buffer = tirx.decl_buffer(shape, _scalar_type(value), name, scope="local")
         steps.append(tirx.AllocBuffer(buffer))
         held[buffer] = None
-        return buffer, _whole(lanes)
+        return buffer
 
     def named(let: tirx.Let) -> PrimExpression:
         if _scalar_type(let.value) == "bool":
             return let
         value = taken(let.value)
         same = (b for b, known in held.items() if tvm_ffi.structural_equal(known, value))
-        buffer = next(same, None)
+        buffer, index = next(same, None), _whole(let.value)
         if buffer is None:
-            buffer, index = allocated(let.value, str(let.var.name))
+            buffer = allocated(let.value, str(let.var.name))
             steps.append(tirx.BufferStore(buffer, value, [index]))
             held[buffer] = value
-        index = _whole(lanes_of(let.value.ty))
         return taken(substituted(let.body, {let.var: buffer[(index,)]}))
 
     def chosen(condition: PrimExpression, arms: Sequence[PrimExpression]) -> PrimExpression:
         """The value of one of two arms, whose steps stand under the condition."""
-        buffer, index = allocated(arms[0], "chosen")
+        buffer, index = allocated(arms[0], "chosen"), _whole(arms[0])
         branches = []
         for arm in arms:
             inner, value = _steps(arm, dict(held))
@@ -126,9 +125,9 @@ def _steps(expression: PrimExpression, held: _Held) -> tuple[list[Statement], Pr
     return steps, rest
 
 
-def _whole(lanes: int) -> PrimExpression:
-    """The index of all elements of a small buffer."""
-    zero, one = tirx.const(0, "int32"), tirx.const(1, "int32")
+def _whole(value: PrimExpression) -> PrimExpression:
+    """The index of all elements of a small buffer for a value."""
+    zero, one, lanes = tirx.const(0, "int32"), tirx.const(1, "int32"), lanes_of(value.ty)
     return zero if lanes == 1 else tirx.Ramp(zero, one, lanes)
 
 

@@ -54,7 +54,7 @@ def match(function: PrimFunction, machine: GpuModel) -> Plan:
     if independent is not None:
         return FallbackPlan(threads, *independent, True)
     # Buffers of one thread may lie in the memory of the GPU, where they have any size.
-    body, lifted = _with_lifted_buffers(function.body)
+    body, lifted = _in_memory(*_with_lifted_buffers(function.body))
     return FallbackPlan(1, (Steps((), lambda point: body, "int32"),), tuple(lifted), True)
 
 
@@ -126,7 +126,7 @@ def _block_buffers(function: PrimFunction) -> list[tirx.Buffer]:
 
 
 def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tirx.Buffer]]:
-    """A statement without its allocations, and buffers in device memory in place of theirs."""
+    """A statement without its allocations, and the buffers that they were of."""
     lifted: list[tirx.Buffer] = []
 
     def without_buffers(block: s_tir.SBlock) -> s_tir.SBlock:
@@ -139,15 +139,21 @@ def _with_lifted_buffers(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tirx.Buffer]]
         return tirx.Evaluate(tirx.const(0, "int32"))
 
     rewrites = [(s_tir.SBlock, without_buffers), (tirx.AllocBuffer, without_allocation)]
-    body = tvm_ffi.structural_map(body, rewrites, order="post")
-    # TVM allocates what is local outside of a launch on the stack of the host.
+    return tvm_ffi.structural_map(body, rewrites, order="post"), lifted
+
+
+def _in_memory(body: tirx.Stmt, buffers: list[tirx.Buffer]) -> tuple[tirx.Stmt, list[tirx.Buffer]]:
+    """A statement and its buffers, with buffers in device memory in place of local ones.
+
+    TVM allocates what is local outside of a launch on the stack of the host.
+    """
     moved = {
         buffer: tirx.decl_buffer(buffer.shape, buffer.dtype, str(buffer.name), layout=None)
-        for buffer in lifted
+        for buffer in buffers
         if str(buffer.scope()) == "local"
     }
     body = tvm_ffi.structural_map(body, (tirx.Var, lambda var: moved.get(var, var)))
-    return body, [moved.get(buffer, buffer) for buffer in lifted]
+    return body, [moved.get(buffer, buffer) for buffer in buffers]
 
 
 def _independent_steps(

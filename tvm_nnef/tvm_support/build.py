@@ -20,7 +20,7 @@ from tvm import relax, tirx
 from tvm.target import codegen
 from tvm.tirx.build import split_host_device_mods
 
-from tvm_nnef.tvm_support import cuda, vulkan
+from tvm_nnef.tvm_support import cuda, runtime, vulkan
 from tvm_nnef.tvm_support.compat import (
     Array,
     Module,
@@ -237,8 +237,8 @@ def target_features(target: Target) -> tuple[str, frozenset[str]]:
 
 def cuda_arch() -> str | None:
     """The architecture of the GPU of this machine (``sm_80``); None if it has none for CUDA."""
-    device = tvm.cuda()
-    return f"sm_{str(device.compute_version).replace('.', '')}" if device.exist else None
+    device = runtime.device_of("cuda")
+    return None if device is None else runtime.architecture_of(device)
 
 
 def write_objects(library: Any, folder: Path) -> list[Path]:
@@ -275,8 +275,7 @@ def _export(library: Any, folder: Path, target: Target, gpu_code: bytes | None) 
         """
         kernels = launcher.kernels_of(module)
         if kernels is not None:
-            triple, _ = target_features(host_of(target))
-            return str(vulkan.write_imports(module, *kernels, triple, Path(folder)))
+            return str(vulkan.write_imports(module, *kernels, triple_of(target), Path(folder)))
         if gpu_code is not None:
             return str(cuda.write_imports(module, gpu_code, triple_of(target), Path(folder)))
         path = str(Path(folder) / "devc.o")

@@ -12,7 +12,6 @@ import importlib.util
 import os
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from typing import Any
 import tvm_ffi
 
 from tvm_nnef.diagnostics import NnefError, error
-from tvm_nnef.tvm_support.packed_data import write_data
+from tvm_nnef.tvm_support.packed_data import Reader, number, text, write_data
 
 OLDEST = 75
 """The oldest version of GPUs that schedules are made for: CUDA 13 knows no older one."""
@@ -138,19 +137,18 @@ def _with_binary(packed: bytes, binary: bytes) -> Iterator[bytes]:
 
     After the length of the whole and the tree of modules, each module follows its kind.
     """
-    reader = _Reader(packed)
+    reader = Reader(packed)
     whole = reader.number()
-    count = reader.numbers() - 1
-    reader.numbers()
-    for _ in range(count):
+    tree = [reader.read(f"<{reader.number()}Q") for _ in range(2)]
+    for _ in tree[0][1:]:
         kind = reader.text()
         start = reader.offset
         if kind == b"_lib":  # The kernels for the host, which are machine code already.
             continue
         module = reader.text()
         if kind == b"cuda":
-            changed = _text(_module_of(module, binary))
-            yield struct.pack("<Q", whole + len(changed) - (reader.offset - start))
+            changed = text(_module_of(module, binary))
+            yield number(whole + len(changed) - (reader.offset - start))
             yield packed[8:start]
             yield changed
             yield packed[reader.offset :]
@@ -160,53 +158,20 @@ def _with_binary(packed: bytes, binary: bytes) -> Iterator[bytes]:
 
 def _module_of(module: bytes, binary: bytes) -> bytes:
     """A serialized module for CUDA with other code: its format, a table of functions, the code."""
-    reader = _Reader(module)
+    reader = Reader(module)
     reader.text()
     start = reader.offset
     for _ in range(reader.number()):
         reader.text(), reader.text()
-        reader.skip(4 * reader.number())  # dtypes of arguments
+        reader.read(f"<{reader.number()}I")  # dtypes of arguments
         for _ in range(reader.number()):
             reader.text()  # what arguments of the launch are, such as "threadIdx.x"
-        reader.skip(4 * reader.number())
+        reader.read(f"<{reader.number()}I")
     table = module[start : reader.offset]
     reader.text()
     if reader.offset != len(module):
         raise RuntimeError("this version of TVM writes modules for CUDA in another form")
-    return _text(b"cubin") + table + _text(binary)
-
-
-class _Reader:
-    """Reads what TVM has serialized: numbers, and bytes after their length."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self.offset = data, 0
-
-    def number(self) -> int:
-        """The next number."""
-        (value,) = struct.unpack_from("<Q", self._data, self.offset)
-        self.offset += 8
-        return int(value)
-
-    def numbers(self) -> int:
-        """How many numbers there are in the next list, which is skipped."""
-        count = self.number()
-        self.skip(8 * count)
-        return count
-
-    def text(self) -> bytes:
-        """The next bytes."""
-        length = self.number()
-        self.skip(length)
-        return self._data[self.offset - length : self.offset]
-
-    def skip(self, size: int) -> None:
-        """Leave out bytes."""
-        self.offset += size
-
-
-def _text(value: bytes) -> bytes:
-    return struct.pack("<Q", len(value)) + value
+    return text(b"cubin") + table + text(binary)
 
 
 def runs_here() -> bool:

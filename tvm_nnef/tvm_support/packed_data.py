@@ -1,11 +1,50 @@
-"""The data of what a library imports, as an object file: TVM itself would need a C compiler."""
+"""What TVM serializes into libraries: its parts, and the object file that holds them.
+
+Numbers have 64 bits, little-endian; bytes follow their length. TVM itself would need a C compiler
+to write the object file.
+"""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import tvm_ffi
+
+
+class Reader:
+    """Reads what is serialized, item by item; ``offset`` is where the next one begins."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.offset = data, 0
+
+    def read(self, layout: str) -> tuple[Any, ...]:
+        """The numbers of a layout of ``struct``."""
+        values = struct.unpack_from(layout, self._data, self.offset)
+        self.offset += struct.calcsize(layout)
+        return values
+
+    def number(self) -> int:
+        """The next number."""
+        return int(self.read("<Q")[0])
+
+    def text(self) -> bytes:
+        """The next bytes."""
+        length = self.number()
+        self.offset += length
+        return self._data[self.offset - length : self.offset]
+
+
+def number(value: int) -> bytes:
+    """A number as :meth:`Reader.number` reads it."""
+    return struct.pack("<Q", value)
+
+
+def text(value: bytes) -> bytes:
+    """Bytes as :meth:`Reader.text` reads them."""
+    return number(len(value)) + value
 
 
 def write_data(parts: Iterable[bytes], triple: str, folder: Path) -> Path:

@@ -111,7 +111,7 @@ def virtual_machine(library: Any, kind: str = "cpu") -> Any:
     if kind == "cuda" and device is not None:
         # A library may hold source, which is compiled when it is used.
         cuda = importlib.import_module("tvm_nnef.tvm_support.cuda")
-        cuda.use_for_calls(_architecture(device))
+        cuda.use_for_calls(architecture_of(device))
     machine = module["vm_load_executable"]()
     kinds = ((each.dlpack_device_type(), each.index, _POOLED) for each in devices)
     machine["vm_initialization"](*itertools.chain.from_iterable(kinds))
@@ -130,7 +130,7 @@ def device_of(kind: str) -> Any:
     return device if exists else None
 
 
-def _architecture(device: Any) -> str:
+def architecture_of(device: Any) -> str:
     """The architecture of a GPU, such as ``sm_80``."""
     attribute = runtime_function("runtime.GetDeviceAttr")
     version = attribute(device.dlpack_device_type(), device.index, _COMPUTE_VERSION)
@@ -186,9 +186,9 @@ def tensors_in(data: Array, described: Iterable[Mapping[str, Any]], device: Any)
 
 def aligned_bytes(size: int) -> Array:
     """An array of so many bytes that begins where a tensor of TVM may."""
-    room = np.empty(size + _ALIGNMENT, "uint8")
-    first = -room.ctypes.data % _ALIGNMENT
-    return room[first : first + size]
+    memory = np.empty(size + _ALIGNMENT, "uint8")
+    first = -memory.ctypes.data % _ALIGNMENT
+    return memory[first : first + size]
 
 
 def _shared(data: Array, shape: Sequence[int], dtype: str) -> Any:

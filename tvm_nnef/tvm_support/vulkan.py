@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 
 import tvm_ffi
 
-from tvm_nnef.tvm_support.packed_data import write_data
+from tvm_nnef.tvm_support.packed_data import Reader, text, write_data
 
 NAME = "vulkan"
 """TVM's name of the kind of device."""
@@ -216,7 +216,7 @@ def write_imports(library: Any, kernels: Any, packed: bytes, triple: str, folder
     finally:
         parent.import_module(kernels)
     whole = _with_module(written.tobytes()[8:], packed)
-    return write_data((struct.pack("<Q", len(whole)), whole), triple, folder)
+    return write_data([text(whole)], triple, folder)
 
 
 def _importing(module: Any, imported: Any) -> Any:
@@ -232,18 +232,11 @@ def _with_module(tree: bytes, packed: bytes) -> bytes:
     The last one is the code for the host. Before the modules come two lists: for each module where
     its imports begin and end in the second list, and these imports.
     """
-    count = struct.unpack_from("<Q", tree)[0]
-    bounds = [*struct.unpack_from(f"<{count}Q", tree, 8)]
-    edges = struct.unpack_from("<Q", tree, 8 + 8 * count)[0]
-    imports = [*struct.unpack_from(f"<{edges}Q", tree, 16 + 8 * count)]
-    if not tree.endswith(_text(b"_lib")):
+    reader = Reader(tree)
+    bounds, imports = ([*reader.read(f"<{reader.number()}Q")] for _ in range(2))
+    if not tree.endswith(text(b"_lib")):
         raise OSError("this version of TVM writes libraries in another form")
-    bounds = [*bounds[:-1], edges + 1, edges + 1]
-    imports.append(count - 1)
+    imports.append(len(bounds) - 1)
+    bounds = [*bounds[:-1], len(imports), len(imports)]
     lists = (struct.pack(f"<Q{len(each)}Q", len(each), *each) for each in (bounds, imports))
-    rest = tree[16 + 8 * (count + edges) :]
-    return b"".join((*lists, rest, _text(NAME.encode()), _text(packed)))
-
-
-def _text(value: bytes) -> bytes:
-    return struct.pack("<Q", len(value)) + value
+    return b"".join((*lists, tree[reader.offset :], text(NAME.encode()), text(packed)))

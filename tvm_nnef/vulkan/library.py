@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
+from tvm_nnef.tvm_support.packed_data import Reader, number, text
 from tvm_nnef.vulkan.shader import HANDLE, Shader
 
 _FORMAT = "vulkan"
@@ -23,70 +24,47 @@ _KINDS = ("int", "uint", "float", HANDLE)
 
 def pack(shaders: Sequence[Shader]) -> bytes:
     """The packed form of kernels."""
-    parts = [_text(_FORMAT), _number(len(shaders))]
+    parts = [_text(_FORMAT), number(len(shaders))]
     for each in shaders:
         parts += [_text(each.name), _text(each.name)]
         parts += _listed(_packed_dtype(dtype) for dtype in each.arguments)
         parts += _listed(_text(tag) for tag in each.launch_tags)
         parts += _listed(struct.pack("<i", 0) for _ in each.arguments)
-    parts.append(_number(len(shaders)))
+    parts.append(number(len(shaders)))
     for each in shaders:
         flags = _UNIFORM_BUFFER if each.uses_uniform_buffer else 0
         count = len(each.words)
         body = struct.pack(f"<IQ{count}I", flags, count, *each.words)
-        parts += [_text(each.name), _number(len(body)), body]
+        parts += [_text(each.name), number(len(body)), body]
     return b"".join(parts)
 
 
 def unpack(packed: bytes) -> list[Shader]:
     """The kernels of a packed form; raises ValueError for what is none."""
     try:
-        return _unpacked(_Reader(packed))
+        return _unpacked(Reader(packed))
     except (struct.error, UnicodeDecodeError, IndexError, KeyError) as problem:
         raise ValueError(f"these are no kernels for Vulkan: {problem}") from None
 
 
-def _unpacked(reader: _Reader) -> list[Shader]:
-    if reader.text() != _FORMAT:
+def _unpacked(reader: Reader) -> list[Shader]:
+    if reader.text().decode() != _FORMAT:
         raise ValueError("these are no kernels for Vulkan")
     described = {}
     for _ in range(reader.number()):
-        name, _ = reader.text(), reader.text()
+        name, _ = reader.text().decode(), reader.text()
         arguments = tuple(_dtype(*reader.read("<BBH")) for _ in range(reader.number()))
-        tags = tuple(reader.text() for _ in range(reader.number()))
+        tags = tuple(reader.text().decode() for _ in range(reader.number()))
         for _ in range(reader.number()):
             reader.read("<i")
         described[name] = (arguments, tags)
     found = []
     for _ in range(reader.number()):
-        name, _ = reader.text(), reader.number()
+        name, _ = reader.text().decode(), reader.number()
         _, count = reader.read("<IQ")
         words = reader.read(f"<{count}I")
         found.append(Shader(name, words, *described[name]))
     return found
-
-
-class _Reader:
-    """Reads what was packed, item by item."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._offset = data, 0
-
-    def read(self, layout: str) -> tuple[int, ...]:
-        """The numbers of a layout of ``struct``."""
-        values = struct.unpack_from(layout, self._data, self._offset)
-        self._offset += struct.calcsize(layout)
-        return values
-
-    def number(self) -> int:
-        """The next number of 64 bits."""
-        return self.read("<Q")[0]
-
-    def text(self) -> str:
-        """The next text."""
-        length = self.number()
-        self._offset += length
-        return self._data[self._offset - length : self._offset].decode()
 
 
 def _packed_dtype(dtype: str) -> bytes:
@@ -100,15 +78,10 @@ def _dtype(kind: int, bits: int, lanes: int) -> str:
     return HANDLE if _KINDS[kind] == HANDLE else f"{_KINDS[kind]}{bits}"
 
 
-def _number(value: int) -> bytes:
-    return struct.pack("<Q", value)
-
-
 def _text(value: str) -> bytes:
-    encoded = value.encode()
-    return _number(len(encoded)) + encoded
+    return text(value.encode())
 
 
 def _listed(items: Iterable[bytes]) -> list[bytes]:
     found = list(items)
-    return [_number(len(found)), *found]
+    return [number(len(found)), *found]
