@@ -48,11 +48,17 @@ _ZERO = "zero"
 
 
 def verify_plan(
-    function: PrimFunction, shapes: Sequence[Sequence[int]], machine: CpuModel
+    function: PrimFunction,
+    shapes: Sequence[Sequence[int]],
+    machine: CpuModel,
+    source: PrimFunction | None = None,
 ) -> list[str]:
-    """What is wrong with the loops of a kernel whose tensors have these shapes."""
+    """What is wrong with the loops of a kernel whose tensors have these shapes.
+
+    ``source`` is its unscheduled TIR: one that adds up terms in a result writes it for each.
+    """
     return [*_wide_vectors(function, machine), *_stack(function, machine),
-            *_stores(function, shapes)]  # fmt: skip
+            *_stores(function, shapes, source)]  # fmt: skip
 
 
 def _wide_vectors(function: PrimFunction, machine: CpuModel) -> Iterator[str]:
@@ -81,8 +87,28 @@ def _stack(function: PrimFunction, machine: CpuModel) -> Iterator[str]:
             yield f"buffer '{buffer.name}' takes {size} bytes of the stack"
 
 
-def _stores(function: PrimFunction, shapes: Sequence[Sequence[int]]) -> Iterator[str]:
+def _stores(
+    function: PrimFunction, shapes: Sequence[Sequence[int]], source: PrimFunction | None
+) -> Iterator[str]:
     """Results of which an element is not written, or too often."""
+    written = _times_written(function, shapes)
+    before = None if source is None else _times_written(source, shapes)
+    for number, (buffer, times) in enumerate((written or {}).items()):
+        if not times.size:
+            continue
+        most = _TIMES * (1 if before is None else int(max(1, [*before.values()][number].max())))
+        if not 1 <= times.min() <= times.max() <= most:
+            at = int(np.argmin(times)) if times.min() < 1 else int(np.argmax(times))
+            yield f"element {at} of '{buffer.name}' is written {times[at]} times"
+
+
+def _times_written(
+    function: PrimFunction, shapes: Sequence[Sequence[int]]
+) -> dict[Buffer, Numbers] | None:
+    """How often each element of a parameter is written, none of one that is only read.
+
+    None if loops or indices depend on data, or are too many.
+    """
     written = {
         buffer: np.zeros(math.prod(shape), np.int64)
         for buffer, shape in zip(buffers_of(function), shapes, strict=True)
@@ -101,13 +127,13 @@ def _stores(function: PrimFunction, shapes: Sequence[Sequence[int]]) -> Iterator
     try:
         _count(function.body, points, counts)
     except _UnknownError:
-        return
+        return None
     stored = [counts.get(store.buffer) for store in nodes(function.body, tirx.BufferStore)]
-    for buffer, times in written.items():
-        is_result = any(each is times for each in stored) and times.size
-        if is_result and not 1 <= times.min() <= times.max() <= _TIMES:
-            at = int(np.argmin(times)) if times.min() < 1 else int(np.argmax(times))
-            yield f"element {at} of '{buffer.name}' is written {times[at]} times"
+    nothing = np.zeros(0, np.int64)
+    return {
+        buffer: times if any(each is times for each in stored) else nothing
+        for buffer, times in written.items()
+    }
 
 
 class _UnknownError(Exception):

@@ -158,3 +158,28 @@ def test_a_quotient_that_falls_with_an_index_rounds_down() -> None:
     (found,) = tvm_nnef.build(model, route="formula", progress=False)(x)
     expected = 2 * x.sum(axis=0).reshape(5, 3, 2).sum(axis=1).T.reshape(2, 1, 1, 5)
     np.testing.assert_array_equal(found, expected)
+
+
+DIVIDING = """operator f {{ @input {{ x: real[n,n]; }} @output {{ y: int[]; }}
+    @lower {{ y[] = int({condition}); }} }}
+graph G {{ @input {{ x: real[d|20, d|20]; }} @output {{ y: int[]; }} @compose {{ y = f(x); }} }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("x[0, 3 % n] < 0.0 || n > 0", 1),
+        ("x[0, 3 % n] < 0.0 && n == 0", 0),
+        ("n < 1 && x[0, 3 / n - 1] < 0.0", 0),
+        ("x[0, 7 / n - 2] > 0.0 || n * 2 > 1", 1),
+        ("x[1, 3 % (n * n) % 2] > 0.0 || n == 0", 0),
+    ],
+)
+def test_conditions_that_would_make_a_divisor_zero(condition: str, expected: int) -> None:
+    text = DIVIDING.format(condition=condition)
+    x = np.array([[-1.0, 1.0], [2.0, -2.0]], "float32")
+    model = tvm_nnef.load_model(text)
+    (found,) = tvm_nnef.build(model, progress=False)(x)
+    (evaluated,) = tvm_nnef.evaluate(tvm_nnef.compose(model), x)
+    assert (int(found), int(evaluated)) == (expected, expected)

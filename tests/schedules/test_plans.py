@@ -97,6 +97,21 @@ def test_elements_that_are_not_stored_are_found() -> None:
     assert found == ["element 10 of 'row' is written 0 times"]
 
 
+def test_sums_write_an_element_as_often_as_before_they_were_scheduled() -> None:
+    row = tirx.decl_buffer((3,), "float32", "row")
+
+    def added(terms: int) -> Any:
+        store = tirx.BufferStore  # The sum is kept in the result, term by term.
+        one = tirx.const(1.0, "float32")
+        body = emit.loop(3, lambda i: emit.loop(terms, lambda _: store(row, row[i] + one, [i])))
+        return opaque_function("f", [row], [row], [], body)
+
+    assert verify_plan(added(5), [[3]], MACHINE, added(5)) == []
+    for source in (None, added(1)):
+        found = verify_plan(added(5), [[3]], MACHINE, source)
+        assert found == ["element 0 of 'row' is written 5 times"]
+
+
 def test_what_the_machine_does_not_have_is_found() -> None:
     row = tirx.decl_buffer((1 << 20,), "float32", "row")
     local = tirx.decl_buffer((1 << 20,), "float32", "held", scope="local")

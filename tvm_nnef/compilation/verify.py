@@ -100,7 +100,7 @@ def verify_plans(fused: Module, scheduled: Module, target: Target) -> None:
             known = [[n for n in shape if n is not None and n >= 0] for shape in shapes]
             if known != shapes:
                 continue
-            found = verify_plan(functions[kernel.name], known, machine)
+            found = verify_plan(functions[kernel.name], known, machine, function)
             message = f"the plan '{kernel.plan}' of kernel '{kernel.name}' is wrong: "
             problems += [Diagnostic(message + each, hint=_DEFECT) for each in found]
     if problems:

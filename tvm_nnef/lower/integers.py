@@ -11,15 +11,18 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from tvm import tirx
 
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 from tvm_nnef.tvm_support.sound_indices import floor_quotient, floor_remainder
 
 UnaryEmitter: TypeAlias = "Callable[[PrimExpression], PrimExpression]"
 BinaryEmitter: TypeAlias = "Callable[[PrimExpression, PrimExpression], PrimExpression]"
+
+QUOTIENTS = (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 
 
 def opaque(value: PrimExpression) -> PrimExpression:
@@ -155,6 +158,21 @@ def sealed(x: PrimExpression) -> PrimExpression:
     evaluates both of its values and what was guarded may move in front of the loop.
     """
     return tirx.bitwise_or(x, tirx.const(0, dtype_of(x)))
+
+
+def with_sealed_divisors(x: PrimExpression) -> PrimExpression:
+    """The same int with divisors :func:`sealed` that are no constants.
+
+    A dimension is never divided by 0, but the conditions around it may exclude one another. TVM
+    simplifies what is between them all the same, and its analysis fails where a divisor is 0.
+    """
+    return traversal.mapped(x, (QUOTIENTS, _with_sealed_divisor))
+
+
+def _with_sealed_divisor(quotient: Any) -> PrimExpression:
+    if isinstance(quotient.b, tirx.IntImm):
+        return cast("PrimExpression", quotient)
+    return cast("PrimExpression", type(quotient)(quotient.a, sealed(quotient.b)))
 
 
 def narrowed(x: PrimExpression, dtype: str) -> PrimExpression:

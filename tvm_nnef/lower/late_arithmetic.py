@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.ir import Call
 
 from tvm_nnef.lower.functions import select
-from tvm_nnef.lower.integers import DIVISIONS
+from tvm_nnef.lower.integers import DIVISIONS, QUOTIENTS
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_mapped_body
 
@@ -25,8 +25,6 @@ _SHORT = 32
 
 _FEW_CHOICES = 10
 """The most choices in both arms of one that TVM simplifies in reasonable time (measured)."""
-
-_QUOTIENTS = (tirx.FloorDiv, tirx.FloorMod, tirx.Div, tirx.Mod)
 
 _CHOICE = "choice"
 
@@ -74,7 +72,7 @@ def _is_long(x: PrimExpression) -> bool:
     found: list[Any] = []
     traversal.walk(x, (tirx.Expr, found.append))
     return len(found) > _SHORT or any(
-        isinstance(node, _QUOTIENTS) and not isinstance(node.b, tirx.IntImm) for node in found
+        isinstance(node, QUOTIENTS) and not isinstance(node.b, tirx.IntImm) for node in found
     )
 
 

@@ -40,7 +40,14 @@ from tvm_nnef.graph.formula import (
 from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.functions import cast, select
-from tvm_nnef.lower.integers import DIVISIONS, has_product, opaque, sealed, wrapped
+from tvm_nnef.lower.integers import (
+    DIVISIONS,
+    has_product,
+    opaque,
+    sealed,
+    with_sealed_divisors,
+    wrapped,
+)
 from tvm_nnef.lower.late_arithmetic import choice, division
 from tvm_nnef.lower.literals import INDEX_TYPE, fitting, literal
 from tvm_nnef.lower.unsigned import UNSIGNED, alike, binary, signed, unary
@@ -116,7 +123,7 @@ class Emitter:
         """The scalar in the compute type of its type; an int perhaps in 64 bits (see above)."""
         match scalar:
             case Constant(kind, value):
-                return opaque(literal(value, self._constant_type(scalar)))
+                return _number(value, self._constant_type(scalar))
             case Index(name):
                 return fitting(self.indices[name], self._index_type(scalar))
             case Local(name):
@@ -194,7 +201,7 @@ class Emitter:
         """A value of a scalar in another type; a finite constant is made in it."""
         match scalar:
             case Constant(_, number) if not (isinstance(number, float) and math.isinf(number)):
-                return opaque(literal(number, dtype))
+                return _number(number, dtype)
         return cast(value, dtype)
 
     def _widened(self, scalar: Scalar, operand: PrimExpression) -> PrimExpression:
@@ -380,6 +387,11 @@ class Emitter:
         if known is None or not below(known[1], extent):
             tests.append(position < extent)
         return tirx.all(*tests)
+
+
+def _number(value: float | Dimension, dtype: str) -> PrimExpression:
+    """A constant of a formula, which may be computed from symbols."""
+    return opaque(with_sealed_divisors(literal(value, dtype)))
 
 
 def is_empty(tensor: Tensor) -> bool:
