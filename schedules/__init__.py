@@ -2,7 +2,7 @@
 
 :func:`schedule_kernels` gives every PrimFunc a schedule; :func:`report` names the strategies and
 plans. The passes around it are listed in ``compilation.passes``. Knows TVM only, and nothing of the
-language that a module came from.
+language that a module was written in.
 """
 
 from __future__ import annotations

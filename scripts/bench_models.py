@@ -84,7 +84,7 @@ def with_weights(model: Any) -> Any:
 def with_varied_scores(model: Any) -> Any:
     """The model with its last layer scaled such that it gives a standard deviation of 1.
 
-    How far random weights let activations grow in residual blocks is told by a run of the model.
+    How far random weights let activations grow in residual blocks, a run measures.
     """
     import onnxruntime
     from onnx import helper, numpy_helper

@@ -147,10 +147,10 @@ CASES: dict[str, Case] = {
         "{ w = math.add(a, k); v = math.add(k, 1.0); yield v, w; }; z = layout.stack{axis=0}(ys);",
         lambda n: (f32(n, 3), np.array(min(n, 4), "int32")),
         lambda x, n: np.stack([x + k for k in range(n)]) if n else np.zeros((0, *x.shape))),
-    "positions that data decide": Case(
+    "data-dependent positions": Case(
         "x: real[s|10,3];", "int[~,~]", "z = layout.nonzero(x);",
         lambda n: (np.maximum(f32(n, 3), 0),), lambda x: np.stack(np.nonzero(x))),
-    "a sum of what data decide": Case(
+    "a sum of data-dependent size": Case(
         "x: real[s|10];", "int[1,1]",
         "i = layout.nonzero(x); j = math.mul(i, i); z = math.sum_reduce{axes=[1]}(j);",
         lambda n: (np.maximum(f32(n), 0),), lambda x: np.array([[(np.nonzero(x)[0] ** 2).sum()]])),
@@ -208,9 +208,9 @@ def inputs_of(**changed: tuple[int, ...]) -> list[np.ndarray]:
     [
         ({"x": (12, 3), "y": (12, 3)}, "input 'x': extent s = 12 is beyond its bound 10"),
         ({"y": (5, 3)}, "input 'y': s is 5, but input 'x' gave 4"),
-        ({"m": (5,)}, "input 'm': extent t * 2 is 4 where t = 2, but 5 came"),
-        ({"x": (4, 2)}, "input 'x': shape (s, 3) expected, (4, 2) came"),
-        ({"x": (4,)}, "input 'x': shape (s, 3) expected, (4) came"),
+        ({"m": (5,)}, "input 'm': extent t * 2 is 4 where t = 2, got 5"),
+        ({"x": (4, 2)}, "input 'x': shape (s, 3) expected, got (4, 2)"),
+        ({"x": (4,)}, "input 'x': shape (s, 3) expected, got (4)"),
     ],
 )
 def test_inputs_that_break_a_bound_or_an_agreement_are_named(plain, changed, message) -> None:
@@ -248,7 +248,7 @@ graph G {
 CHECKS = {
     "inputs alone": (
         BROADCAST, (f32(2, 3), f32(5, 3)), (f32(5, 3), f32(5, 3)), "the shapes do not broadcast"),
-    "what data decide": (
+    "data-dependent extents": (
         SAME.replace("BODY", "same(a, b)"), (KEYS, KEYS[:3], np.True_),
         (KEYS, -KEYS, np.True_), "lengths 5 and 3 differ"),
     "a branch": (

@@ -343,7 +343,7 @@ graph G { @input { x: real[~|4..(2)]; } @output { y: real[~,~]; z: real; }
 graph G { @input { x: real[s|9]; } @output { z: real[~]; w: real[s / 2]; }
     @compose { z = half(x); w = scale(z); } }
 """, (F([1, 2, 3, 4, 5]),), ([3, 7], [6, 14]), {}),
-    ("data decided chain", """
+    ("data-dependent chain", """
 graph G { @input { x: real[s|6]; } @output { z: real[~]; w: real[~]; q: real[]; }
     @compose { z = gt(x); w = scale(z); q = dot(z, w); } }
 """, (F([1, -1, 2, 0, 5]),), ([1, 2, 5], [2, 4, 10], 60), {}),
@@ -532,7 +532,7 @@ COMPILED = {
     "while with if and scan",
     "loop stacked count",
     "half",
-    "data decided chain",
+    "data-dependent chain",
     "nested labels",
     "pack static arith index",
     "contraction of locals guard",

@@ -262,7 +262,7 @@ graph G {
 
 @pytest.fixture
 def nested(tmp_path: Path) -> Path:
-    """A model whose operator stands in a module in a folder, is generic, and of open extents."""
+    """A model whose operator is in a module in a folder, generic, with dynamic dimensions."""
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "sums.sknd").write_text(NESTED)
     (tmp_path / "main.sknd").write_text(OF_NESTED)

@@ -1,4 +1,4 @@
-"""Packs whose length only a run tells: made, scanned, stacked, returned; evaluator and compiled."""
+"""Packs of dynamic length: made, scanned, stacked, returned; evaluator and compiled."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ TWO = (
     ((np.zeros(6, np.float32), [A] * 6), "beyond its bound 5"),
     ((A, [A, A[:1]]), "items of different shapes"),
     ((A, [A[:1], A[:1]]), "shape"),
-    ((A, [A, None]), "real expected, None came"),
+    ((A, [A, None]), "real expected, got None"),
 ])  # fmt: skip
 def test_wrong_lists_are_refused(given: Any, words: str) -> None:
     exe = tvm_nnef.build(TWO, progress=False)

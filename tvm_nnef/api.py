@@ -268,9 +268,9 @@ def tune(
     At most ``trials`` schedules are measured, those included that the folder ``database`` has of
     these kernels already. What is found is kept there after each trial, so that an
     interruption (KeyboardInterrupt is raised on) loses nothing, and the same call goes on where
-    it was. ``build(..., database=...)`` takes it: for each kernel the tuned schedule where it was
-    faster than that of the rules, both measured in turns, and the rules' else. ``progress`` shows
-    a bar, or is told the state after each trial. Kernels run on so many ``threads``, or all cores.
+    it was. ``build(..., database=...)`` takes it: for each kernel the tuned schedule if it was
+    faster than the default one, both measured in turns, else the default. ``progress`` shows a bar,
+    or is called with the state after each trial. Kernels run on ``threads`` cores, or on all.
 
     Raises NnefError for everything that is wrong with the model, for a target whose code this
     machine does not run, and for a folder that holds something else, or what was tuned for another

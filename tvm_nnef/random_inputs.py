@@ -19,7 +19,7 @@ def random_inputs(graph: Graph, seed: int = 0) -> list[Any]:
     """A value for each input of a graph: an array, a list of arrays for a pack, None for null.
 
     Reals are normally distributed around 0 with deviation 1; ints are 0 or 1, which are indices
-    of most things, and truth values are either. An extent that only a run tells is at its bound.
+    of most things, and truth values are either. A dynamic dimension is at its bound.
     """
     generator = np.random.default_rng(seed)
 

@@ -215,7 +215,7 @@ class Executable:
         return made
 
     def reset(self) -> None:
-        """Gives the state the values with which the model came."""
+        """Resets the state to the initial values of the model."""
         described = [tensor_info(tensor) for tensor in self.metadata["state"]]
         with self._turn:
             known = described and self._device is not None

@@ -56,8 +56,8 @@ def test_what_is_no_model(model: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 INPUTS = {
-    "int.npy": "real (float32) expected, int32 came",
-    "flat.npy": "shape (1, 1, 8, 8) expected, (1, 64) came",
+    "int.npy": "real (float32) expected, got int32",
+    "flat.npy": "shape (1, 1, 8, 8) expected, got (1, 64)",
     "objects.npy": "no readable .npy file",
     "text.npy": "no readable .npy file",
     "empty.npy": "no readable .npy file",
@@ -129,5 +129,7 @@ def test_a_folder_with_other_things_is_not_replaced(
     assert Path("full/letter.txt").read_text() == "keep me"
     shutil.move("digits.onnx", "digits.model")
     for _ in range(2):
-        assert main(["convert", "digits.model", "out"]) == 0, "told by its content, written twice"
+        assert main(["convert", "digits.model", "out"]) == 0, (
+            "recognised by its content, written twice"
+        )
     assert Path("out/main.sknd").is_file()

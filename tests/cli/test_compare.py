@@ -95,7 +95,7 @@ def test_inputs_are_read_or_random_by_a_seed(
     assert main([*arguments, *(f"--input={file}" for file in files)]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["nans"] == [1, 1]
     assert main([*arguments, *(f"--input={file}" for file in files[:2])]) == 1
-    assert "3 inputs (x, p:1, p:2), but 2 files" in capsys.readouterr().err
+    assert "3 inputs (x, p:1, p:2), got 2 files" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("wrong_fusion")

@@ -91,12 +91,12 @@ def test_calls(executable, given):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (([A, A],), "takes 2 inputs ('xs', 'n'), but 1 came"),
+        (([A, A],), "takes 2 inputs ('xs', 'n'), got 1"),
         ((A, N), "input 'xs' is a pack: a list of 2 expected"),
-        (([A], N), "input 'xs' is a pack: a list of 2 expected, 1 came"),
-        (([A, A.T], N), "input 'xs', item 2: shape (2, 3) expected, (3, 2) came"),
-        (([A, A.astype("int32")], N), "input 'xs', item 2: real (float32) expected, int32 came"),
-        (([A, A], N.astype("float32")), "input 'n': int (int32) expected, float32 came"),
+        (([A], N), "input 'xs' is a pack: a list of 2 expected, got 1"),
+        (([A, A.T], N), "input 'xs', item 2: shape (2, 3) expected, got (3, 2)"),
+        (([A, A.astype("int32")], N), "input 'xs', item 2: real (float32) expected, got int32"),
+        (([A, A], N.astype("float32")), "input 'n': int (int32) expected, got float32"),
         (([A, A], N.astype("int64") << 40), "input 'n': there are values that int32 cannot hold"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Extents that only a run tells: symbols, bounds, and what is left to a run to check (2.6, 3.1)."""
+"""Dynamic dimensions: symbols, bounds, and what is left to a run to check (2.6, 3.1)."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ CONSTANT = "@constant { c: real[s] = 1.0; }"
 
 
 @pytest.mark.parametrize(("inputs", "body", "extra", "message"), [
-    ("x: real[~];", "z = x;", "", "an open extent of 'x' has no upper bound"),
+    ("x: real[~];", "z = x;", "", "a dynamic dimension of 'x' has no upper bound"),
     ("x: real[s];", "z = x;", "", "extent 's' of 'x' is not known"),
     ("x: real;", "z = x;", "", "input 'x' of the main graph has no shape"),
     ("x: real[s|9999999999];", "z = x;", "", "a bound must be between 0"),
@@ -184,11 +184,11 @@ CONSTANT = "@constant { c: real[s] = 1.0; }"
     ("x: real[s|9];", "y: real[10] = math.exp(x); z = y;", "", "declared as [10]"),
     ("x: real[s|9];", "z = math.exp(x);", "@assert { s > 9; }", "'s > 9' does not hold"),
     ("x: real[s|9];", "ys..(s) = layout.split{axis=0,count=s}(x); z = ys[0];", "",
-     "a pack whose length only a run tells"),
+     "a pack whose length is known only at run time"),
     ("x: real[s|9]; y: real[t|9];", "z = math.exp(x);", "@using { q = s == t ? 1; }",
-     "only a run tells whether this is null, from 's == t'"),
+     "whether this is null is known only at run time, from 's == t'"),
     ("x: real[4]..(5); n: int[];", "ys = for v : x do..(n) math.exp(v); z = math.sum_n(ys);", "",
-     "a pack whose length only a run tells"),
+     "a pack whose length is known only at run time"),
     ("x: real[4]; n: int[];", "ys = do..(n) math.exp(x); z = layout.stack{axis=0}(ys);", "",
      "nothing bounds the number of items"),
 ])  # fmt: skip

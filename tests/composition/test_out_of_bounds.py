@@ -71,7 +71,7 @@ def test_certainly_out_of_bounds(lower: str, index: str, reaches: str) -> None:
     "y[i,] = x[9,], i < n - 4;",
     # a step that another guard skips
     "y[i,] = x[|i + 1|,] * x[i + 1,], i < n;",
-    # data decide
+    # data-dependent
     "y[i,] = x[i + 1,], i < n | x[i,] > 0.0;",
     "y[i,] = x[i,] > 0.0 ? x[i + 1,] : 0.0, i < n;",
     "y[i,] = x[int(x[i,]),], i < n;",

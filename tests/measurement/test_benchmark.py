@@ -1,4 +1,4 @@
-"""``scripts/bench.py``: what it tells of models that were measured, that failed, or never came."""
+"""``scripts/bench.py``: what it reports of models that were measured, failed, or are missing."""
 
 from __future__ import annotations
 

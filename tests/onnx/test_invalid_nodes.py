@@ -1,4 +1,4 @@
-"""Nodes that are not as ONNX says: each is told with its reason, and what would be right.
+"""Nodes that are not as ONNX says: each is reported with its reason, and what would be right.
 
 The values that ``mode`` and the like may have are those of the operators' documentation in ONNX.
 """

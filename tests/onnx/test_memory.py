@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-pytest.importorskip("resource", reason="peaks of memory are told on Unix only")
+pytest.importorskip("resource", reason="peaks of memory are known on Unix only")
 
 SIDE, LAYERS = 2500, 8
 WEIGHTS = SIDE * SIDE * LAYERS * 4

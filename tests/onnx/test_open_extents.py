@@ -1,4 +1,4 @@
-"""Models with open extents, as exporters write them: one compiled model takes several sizes."""
+"""Models with dynamic dimensions, as exporters write them: one program for several sizes."""
 
 from __future__ import annotations
 

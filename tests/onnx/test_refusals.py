@@ -1,4 +1,4 @@
-"""What cannot be converted is told at once, node by node; and converters of a user's own."""
+"""What cannot be converted is reported at once, node by node; and converters of a user's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a run tells: extents that stay open, and arguments that arrive as inputs.
+"""Dynamic dimensions, and arguments that are inputs.
 
 Each case is a model whose shapes are not known, with feeds of different shapes for one conversion;
 the judge is ONNX Runtime, or ONNX's reference evaluator where the former does otherwise or nothing.
@@ -414,7 +414,7 @@ ARGUMENTS: Mapping[str, Case] = {
         [("x", "f4", (1, 1, 2, 2)), ("i", "i8", (1, 1, 2, 2)), ("s", "i8", (4,))],
         [[reals(1, 1, 2, 2), ints(5, 7, 13, 15).reshape(1, 1, 2, 2), ints(1, 1, 4, 4)]], [FULL],
     ),
-    "Expand of an open extent that may be 1": Case(
+    "Expand of a dynamic dimension that may be 1": Case(
         [node("Expand", "x s")], [("x", "f4", ("n", 1)), ("s", "i8", (3,))],
         [[reals(3, 1), ints(2, 1, 4)], [reals(1, 1), ints(1, 5, 1)], [reals(2, 1), ints(1, 2, 1)]],
         [("y", "f4", 3)],

@@ -226,21 +226,21 @@ def test_reading_out_of_bounds_is_an_error_with_a_place_and_the_way_there():
 
 @pytest.mark.parametrize("extra", [[], [X, X]])
 def test_number_of_inputs(sums, extra):
-    with pytest.raises(NnefError, match=r"takes 1 inputs \('x'\), but (0|2) came"):
+    with pytest.raises(NnefError, match=r"takes 1 inputs \('x'\), got (0|2)"):
         evaluate(sums, extra, W)
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (X[:2], r"input 'x': shape \(3\) expected, \(2\) came"),
-        (X[None], r"input 'x': shape \(3\) expected, \(1, 3\) came"),
-        (np.array([1, 2, 3]), r"input 'x': real \(float32\) expected, int64 came"),
-        (np.array([True] * 3), r"input 'x': real \(float32\) expected, bool came"),
-        (np.array(["a"] * 3), r"input 'x': real \(float32\) expected, <U1 came"),
-        ([True, False, True], r"input 'x': real \(float32\) expected, bool came"),
+        (X[:2], r"input 'x': shape \(3\) expected, got \(2\)"),
+        (X[None], r"input 'x': shape \(3\) expected, got \(1, 3\)"),
+        (np.array([1, 2, 3]), r"input 'x': real \(float32\) expected, got int64"),
+        (np.array([True] * 3), r"input 'x': real \(float32\) expected, got bool"),
+        (np.array(["a"] * 3), r"input 'x': real \(float32\) expected, got <U1"),
+        ([True, False, True], r"input 'x': real \(float32\) expected, got bool"),
         ([[1], [2, 3]], r"input 'x': no array can be made"),
-        (None, r"input 'x': real expected, None came"),
+        (None, r"input 'x': real expected, got None"),
     ],
 )
 def test_inputs_that_do_not_fit(sums, value, message):
@@ -279,7 +279,7 @@ def test_ints_must_fit(value, dtype, fits):
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [([X], "a list of 2 expected, 1 came"), (X, "a list of 2 expected, no list came")],
+    [([X], "a list of 2 expected, got 1"), (X, "a list of 2 expected, got no list")],
 )
 def test_packs_that_do_not_fit(value, message):
     pack = (tensor("main.G.p:1", role="input"), tensor("main.G.p:2", role="input"))
@@ -298,7 +298,7 @@ def test_all_that_is_wrong_with_the_inputs_is_told_at_once():
     ("variables", "message"),
     [
         ({"main.G.v": X}, r"variable 'main\.G\.w' has no value(.|\n)*did you mean 'main\.G\.v'"),
-        ({"main.G.w": X[:2]}, r"variable 'main\.G\.w': shape \(3\) expected, \(2\) came"),
+        ({"main.G.w": X[:2]}, r"variable 'main\.G\.w': shape \(3\) expected, got \(2\)"),
         ({"main.G.w": np.arange(3)}, r"variable 'main\.G\.w': real \(float32\) expected"),
     ],
 )

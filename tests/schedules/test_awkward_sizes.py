@@ -212,7 +212,7 @@ def gathered(axis):
 
 
 def guarded(x):
-    """Copies of parts of rows, told by conditions at places that are no multiples of anything."""
+    """Copies of parts of rows, chosen by conditions at places that are no multiples of anything."""
     rows, columns = map(int, x.shape)
 
     def element(i, j):
@@ -561,7 +561,7 @@ def test_a_strategy_changes_no_result(kernels, strategy, form, target, numbers):
     mod = kernels.functions(cases)
     fused = kernels.fused(mod, target)
     made = run_phases(fused, kernels.resolved(target), "schedule", "schedule")
-    # What is packed with the weights is told by the module as it was written only.
+    # What is packed with the weights is known only from the module as it was written.
     references = (fused, mod) if strategy == TILE else (fused,)
     kernels.compare(references, kernels.machine(made, target), cases)
     taken = kernels.strategies_by_function(made)

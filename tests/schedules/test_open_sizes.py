@@ -1,4 +1,4 @@
-"""Extents that only a run tells, in tiles, planes, copies and blocks: one binary, all sizes."""
+"""Dynamic dimensions in tiles, planes, copies and blocks: one binary, all sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reshapes that split or join open extents are views: no kernel, and nobody's memory is lost."""
+"""Reshapes that split or join dynamic dimensions are views: no kernel, and no memory is lost."""
 
 from __future__ import annotations
 

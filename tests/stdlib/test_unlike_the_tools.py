@@ -18,11 +18,11 @@ CASES: dict[str, tuple[str, str, Any]] = {
         "", "i = layout.cast<int>(x); y = layout.cast<real>(i);", np.trunc(X)),
     "so in a formula": (
         OWN % "y[i..] = real(int(x[i..])), i < s;", "y = own(x);", np.trunc(X)),
-    "as many parts as a run tells": (
+    "as many parts as an input says": (
         "", "ys..(n) = layout.split{axis=1, count=n}(x); y = layout.concat{axis=0}(ys);",
         X.T.reshape(15, 1)),
     **{
-        f"{method} of an extent that a run tells": (
+        f"{method} of a dynamic dimension": (
             "", f"y = layout.pad{{padding=[0, 2, 1, 3], method='{method}'}}(x);",
             np.pad(X, ((0, 1), (2, 3)), mode))
         for method, mode in PADDED.items()

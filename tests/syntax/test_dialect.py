@@ -1,4 +1,4 @@
-"""The dialect of a text is told without parsing it, and the doubtful places are named."""
+"""The dialect of a text is found without parsing it, and ambiguous passages are named."""
 
 from __future__ import annotations
 

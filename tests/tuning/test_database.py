@@ -1,4 +1,4 @@
-"""The folder that tuning writes: whole files, told from damaged and foreign ones."""
+"""The folder that tuning writes: whole files, distinguished from damaged and foreign ones."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tvm_nnef.model import Model, check, save_model
 
 
 def run(options: argparse.Namespace) -> int:
-    """Converts a model and writes it, unless what came of it is no valid model."""
+    """Converts a model and writes it, unless the result is not a valid model."""
     given = convert_options(options)
     if is_onnx(options.destination):
         del given["bounds"]

@@ -74,7 +74,7 @@ def _by_name(
     unnamed = [file for name, file in files if name is None]
     if len(rest) != len(unnamed):
         hint = "give --input once for each, or no --input at all for random values"
-        raise error(f"{expected}, but {plural(len(files), 'file')} came", hint=hint)
+        raise error(f"{expected}, got {plural(len(files), 'file')}", hint=hint)
     return {**named, **dict(zip(rest, unnamed, strict=True))}
 
 

@@ -13,7 +13,7 @@ _INTERRUPTED = 130
 
 
 def run(options: argparse.Namespace) -> int:
-    """Tunes and tells what came out; an interruption keeps what was found until then."""
+    """Tunes and reports the result; an interruption keeps what was found until then."""
     try:
         report = tune(
             options.model,

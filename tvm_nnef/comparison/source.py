@@ -54,7 +54,7 @@ class SourceModel:
 
 
 def source_model(model: Model, against: Any = None) -> SourceModel:
-    """The source of a converted model: ``against``, else the file that the model came from.
+    """The source of a converted model: ``against``, else the file that was converted.
 
     Raises NnefError for a model that was not converted, and for a source that cannot be read.
     """

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 class _Walk:
     """What all levels of one comparison share.
 
-    ``symbols`` has the values of the extents that the run has told so far, by name, and
+    ``symbols`` has the values of the extents known so far in the run, by name, and
     ``carriers`` a tensor for each: a node may need an extent that none of its operands has.
     ``pending`` are the graph's checks that wait for others. ``parts`` are the nodes
     that led to a tensor which the source of a converted model does not know. Operators that are

@@ -6,7 +6,7 @@ library call it. Its members:
 - ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
   and ``{"name", "items"}`` for a pack, whose items are described as tensors are; a pack of dynamic
   length is a tensor with ``"stacked": true``, its items along the first dimension; an extent is a
-  number, or a symbol or expression that only a run tells (``docs/metadata.md``);
+  number, or a symbol or expression known only at run time (``docs/metadata.md``);
 - ``parameters``: how many of the inputs, the last ones, are weights;
 - ``bounds`` and ``checks``: what must hold of the symbols of the inputs;
 - ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike,
@@ -69,7 +69,7 @@ def describe(mod: Module, target: Target) -> dict[str, Any]:
     inputs = [{"name": str(v.name), **_tensor(v.ty)} for v in main.params]
     kind = main.ret_ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
-    # The type of a function leaves out the extents that data decide.
+    # The type of a function leaves out data-dependent extents.
     shapes = dict(enumerate(symbols.get("outputs", [])))
     outputs = [{"name": f"output_{n}", **_tensor(r, shapes.get(n))} for n, r in enumerate(results)]
     return {

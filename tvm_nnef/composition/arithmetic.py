@@ -233,7 +233,7 @@ def _known(function: BinaryFunction, left: Item, right: Item) -> Item:
 
 
 def _symbolic(function: BinaryFunction, left: Item, right: Item) -> Item:
-    """A function of extents, or of conditions on extents, that only a run tells."""
+    """A function of extents, or of conditions on extents, known only at run time."""
     if type_of(left) == "bool":
         return _CONDITIONS[function](left, right)
     if function in _PREDICATES:

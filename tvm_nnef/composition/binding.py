@@ -53,7 +53,7 @@ def bind(
     """The environment in which the definition's other blocks are evaluated, and its operands.
 
     Raises NnefError for whatever makes the invocation invalid; failed assertions included. What
-    only a run tells is left to the checks of the ``caller``.
+    is known only at run time is left to the checks of the ``caller``.
     """
     env = replace(caller, names={}, types=dict(invocation.types))
     _bind_types(definition, invocation, env)
@@ -336,7 +336,7 @@ def _check_empty(
     call: Invocation,
     env: Environment,
 ) -> None:
-    """Refuses an empty pack whose items would have told the shape of a result."""
+    """Refuses an empty pack whose items would have given the shape of a result."""
     if operand != ():
         return
     told = {name.name for name in used_names(parameter.type.shape)} - env.names.keys()

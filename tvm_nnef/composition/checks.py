@@ -115,7 +115,7 @@ def _judge(
 
     ``place`` is the invocation; a graph that nothing invokes fails where it asserts.
 
-    What depends on extents that only a run tells is left to it.
+    What depends on dynamic extents is checked at run time.
     """
     items = value if isinstance(value, tuple) else (value,)
     if all(item is True or item is None for item in items):
@@ -134,7 +134,7 @@ def _judge(
             env.symbols.require(item, message, place, notes, hint=hint)
 
 
-_ON_REALS = "an assertion on reals that only a run tells"
+_ON_REALS = "an assertion on reals known only at run time"
 _WITHOUT_REALS = "compare integers, such as dimensions, without 'real(...)'"
 _MAX_SHOWN = 100
 """The longest condition or value that a hint shows, in characters."""

@@ -1,4 +1,4 @@
-"""Tensors for numbers that only a run tells: extents, and what is made from them (section 3.1).
+"""Tensors for numbers known only at run time: extents, and what is made from them (section 3.1).
 
 Enters a value, leaves the operation that makes a tensor of it.
 """

@@ -104,7 +104,7 @@ def _not_plain(node: nodes.Loop) -> NnefError:
     if node.unroll:
         hint = "write 'do' in place of 'unroll'"
         return error("only a loop of known length can be unrolled", node.span, hint=hint)
-    message = "a loop whose length data decide scans packs of tensors of one shape"
+    message = "a loop of data-dependent length scans packs of tensors of one shape"
     hint = "bring the items to one shape, as by layout.pad, or give the loop a fixed count"
     return error(message, node.span, hint=hint)
 

@@ -1,6 +1,6 @@
 """Formulas that count what they write: ``y[k] = x[i], i < n | x[i] > 0`` (section 2.12).
 
-``k`` is an extent of the output that data decide (``y: real[k|n]``). Each step that writes puts
+``k`` is a data-dependent extent of the output (``y: real[k|n]``). Each step that writes puts
 its value behind those written before, and in the end ``k`` is how many there were. Such an
 operator becomes a graph: a formula that fills a buffer of the size of the bound and counts, and
 for each output the front part of its buffer.
@@ -52,12 +52,12 @@ def check_counted(
 ) -> None:
     """Raises NnefError where a formula leaves an extent of its outputs open.
 
-    ``symbols`` is how many its outputs have that data decide.
+    ``symbols`` is how many data-dependent extents its outputs have.
     """
     if definition.is_lowered and symbols > (counted is not None):
         span = definition.outputs[0].span
         hint = "write behind what is written so far, as in 'y[k,] = …', where 'y: real[k|bound]'"
-        raise error("data decide an extent that the formula does not count", span, hint=hint)
+        raise error("a data-dependent extent that the formula does not count", span, hint=hint)
 
 
 def lowered_part(
@@ -129,7 +129,7 @@ def _counting(formula: Formula, count: Tensor) -> Formula:
 
 
 def _check_shape(buffer: Operand, shape: list[Shape] | Shape, length: Value, frame: Frame) -> None:
-    """Raises NnefError unless the dimensions that data decide are the counted one."""
+    """Raises NnefError unless the data-dependent dimension is the counted one."""
     if not isinstance(buffer, Tensor) or isinstance(shape, list):
         hint = "declare the result without '..'"
         message = "an extent that is counted belongs to single tensors"
@@ -137,7 +137,7 @@ def _check_shape(buffer: Operand, shape: list[Shape] | Shape, length: Value, fra
     for extent, room in zip(shape, buffer.shape, strict=True):
         if extent is not length and not dimensions.equal(extent, room):
             hint = "give the outputs one data-dependent dimension, under the same name"
-            message = "an extent that data decide is not the one that is counted"
+            message = "a data-dependent extent is not the one that is counted"
             raise error(message, buffer.span, hint=hint)
 
 

@@ -45,7 +45,7 @@ _SCALAR_TYPES: Mapping[str, ScalarType] = {"real": "real", "int": "int", "bool":
 
 
 def _static(shape: Shape, what: str, span: Span) -> Shape:
-    """The shape itself. Raises NnefError where only a run tells it."""
+    """The shape itself. Raises NnefError where it is known only at run time."""
     if not all(map(dimensions.is_static, shape)):
         message = f"the shape of a {what} must be known before a run, found {show(shape)}"
         raise error(message, span, hint=value_hints.sized(shape))
@@ -249,7 +249,7 @@ def _shape_agrees(
 ) -> bool:
     """Compares extent by extent; ``~`` agrees with anything, ``~..`` with what is left.
 
-    What only a run tells is left to it.
+    What is known only at run time is checked then.
     """
     declared = spec.shape or ()
     _bind_results(declared, shape, env)

@@ -1,4 +1,4 @@
-"""Declared shapes in which data decide extents: ``~|10``, ``s|10``, packs of them (section 2.6).
+"""Declared shapes with data-dependent extents: ``~|10``, ``s|10``, packs of them (section 2.6).
 
 Enters a declaration and what is known so far; leaves a shape in which such an extent is a symbol.
 """
@@ -29,7 +29,7 @@ from tvm_nnef.syntax import nodes
 def declared_shape(
     declared: Sequence[nodes.Extent], env: Environment, name: str, item: int | None = None
 ) -> Shape:
-    """The declared shape of ``name``, or of an item of a pack; what data decide is a symbol.
+    """The declared shape of ``name``, or of an item of a pack; a data-dependent extent is a symbol.
 
     The names of ``env`` grow by the symbols that have names. Raises NnefError for a ``~`` without
     a bound, and for an extent that is beyond its bound or negative.
@@ -65,7 +65,7 @@ def _symbols(
 ) -> Shape:
     """The symbols of an extent that is given by its bound alone, one or those of a pack."""
     if extent.bound is None:
-        message = "an extent that only data decide needs an upper bound"
+        message = "a data-dependent extent needs an upper bound"
         raise error(message, extent.span, hint="write it behind the extent, as in '~|100'")
     limits = _limits(extent, extent.bound, env)
     if isinstance(extent.value, nodes.Identifier):
@@ -123,7 +123,7 @@ def _declare(
         found = [pair for pair in pairs if pair is not None]
         if len(found) < len(made) or not found:
             hint = "write '~', a name such as 'n', or '2 * n + 1'"
-            message = "an extent that data decide is a symbol, or affine in one"
+            message = "a data-dependent extent is a symbol, or affine in one"
             raise error(message, extent.span, hint=hint)
         name, values = found[0][0], tuple(value for _, value in found)
     if extent.per_item:

@@ -152,7 +152,7 @@ def _generic_cast(node: nodes.Call, env: Environment) -> Value:
 def text_parts(node: nodes.Text, env: Environment) -> Iterator[str | Dimension]:
     """A message with its formatted parts filled in; what is null or undefined shows as such.
 
-    Extents that only a run tells stay as they are.
+    Extents known only at run time stay as they are.
     """
     # The tools quote a string that is formatted into another.
     quote = env.dialect == "tools"
@@ -161,7 +161,7 @@ def text_parts(node: nodes.Text, env: Environment) -> Iterator[str | Dimension]:
 
 
 def format_text(node: nodes.Text, env: Environment) -> str:
-    """The parts of a message as one text, in which symbols stand for what only a run tells."""
+    """The parts of a message as one text; symbols stand for what is known only at run time."""
     return plain(text_parts(node, env))
 
 
@@ -254,7 +254,7 @@ def _subscript(node: nodes.Subscript, env: Environment) -> Value:
         return None
     if _is_single(node) and isinstance(target, Tensor) and target in env.symbols.stacked:
         hint = "make a tensor of it, with layout.stack or layout.concat"
-        raise error("a pack whose length only a run tells", node.span, hint=hint)
+        raise error("a pack whose length is known only at run time", node.span, hint=hint)
     if _is_access(node, target):
         return load(target, subscripts(node, env, target), node.span)
     return indexing.index(target, _position(node, env, target), node.span)

@@ -1,4 +1,4 @@
-"""Choices that only a run can make: of two items one item, by a condition on extents or a scalar.
+"""Choices made at run time: of two items one item, by a condition on extents or a scalar.
 
 What is known is chosen before, in :mod:`tvm_nnef.composition.evaluate`. Evaluates no expressions.
 """
@@ -24,11 +24,11 @@ from tvm_nnef.symbolic.dimensions import Condition
 
 
 def by_extents(condition: Condition, yes: Item, no: Item | None, span: Span) -> Item:
-    """One of two items, where only a run tells the extents that the condition compares."""
+    """One of two items, by a condition on extents that are known only at run time."""
     if no is None:
         found = trees.text(condition)
         hint = "give a value for the other case, as in 'c ? a : b'"
-        message = f"only a run tells whether this is null, from '{found}'"
+        message = f"whether this is null is known only at run time, from '{found}'"
         raise error(message, span, hint=hint)
     for item, other in ((yes, no), (no, yes)):
         if isinstance(item, Undefined):

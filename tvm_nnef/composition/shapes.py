@@ -74,7 +74,7 @@ class ShapeBinder:
         self.bind(items, [shape[1:]])
 
     def bind_null(self, parameter: nodes.Parameter) -> None:
-        """Makes null of what only an omitted input would have told."""
+        """Makes null of what only an omitted input would have given."""
         spec = parameter.type
         expressions: list[nodes.Expression] = [] if spec.rank is None else [spec.rank]
         for extent in spec.shape or ():
@@ -303,7 +303,7 @@ def evaluate_shape(
 ) -> Shape | None:
     """A declared shape in numbers, of one item of a pack where ``item`` is given.
 
-    Null extents are left out (section 2.6). None where an extent is ``~``: the shape is not told.
+    Null extents are left out (section 2.6). None where an extent is ``~``: the shape is unknown.
     Raises NnefError for a negative extent.
     """
     shape: list[Dimension] = []
@@ -347,7 +347,9 @@ def _extent(value: Value, span: Span, env: Environment) -> Dimension:
         raise error("a pack of extents needs '..'", span, hint=f"write '{span.text}..'")
     if is_scalar(value):
         hint = "write it with integers: '/' rounds down"
-        raise error("an extent that is made from reals that only a run tells", span, hint=hint)
+        raise error(
+            "an extent computed from reals that are known only at run time", span, hint=hint
+        )
     if type_of(value) != "int":
         message = f"{_EXTENT}{show(value)}"
         raise error(message, span, hint=value_hints.integer(value))

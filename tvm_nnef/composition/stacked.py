@@ -1,4 +1,4 @@
-"""Packs whose length only a run tells: one tensor, the items along a first dimension.
+"""Packs whose length is known only at run time: one tensor, the items along a first dimension.
 
 They come from scan outputs of loops that data bring to an end (section 2.10.1), and from taking a
 tensor apart along an extent that is a symbol. Such a pack can be gone through by a loop, be an
@@ -44,7 +44,7 @@ def joined(
     axis, squeeze = invocation.attributes.get("axis"), invocation.attributes.get("squeeze")
     if role not in ("stack", "concat") or not isinstance(axis, int) or squeeze:
         hint = "make a tensor of it, with layout.stack or layout.concat"
-        raise error("a pack whose length only a run tells", span, hint=hint)
+        raise error("a pack whose length is known only at run time", span, hint=hint)
     rank = pack.rank - 1
     limit = rank if role == "stack" else rank - 1
     place = axis + rank if axis < 0 else axis

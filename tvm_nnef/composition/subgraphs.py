@@ -1,4 +1,4 @@
-"""Branches and loops that data decide, as nodes of the graph (section 2.10.1).
+"""Data-dependent branches and loops, as nodes of the graph (section 2.10.1).
 
 A body is composed once, in a frame of its own, and closed: what it reads from outside becomes its
 inputs.
@@ -181,7 +181,7 @@ def _flat(body: Graph, carried: int) -> Graph:
 def _pack(item: Operand, plan: Plan, symbols: Symbols, span: Span) -> Operand:
     """What a scan output looks like: the tensor of a step once for each step.
 
-    All stacked to one tensor where only a run tells how many steps there are.
+    All stacked to one tensor where the number of steps is known only at run time.
     """
     if not isinstance(item, Tensor):
         hint = "give the tensors of a pack as results of their own, or stack them by layout.stack"

@@ -74,7 +74,7 @@ def _check_declared_length(
 
 
 def _check_stacked_length(length: Dimension, declared: Value, env: Environment, span: Span) -> None:
-    """A length that only a run tells may be declared as the tensor that counts, or as its bound."""
+    """A dynamic length may be declared as the tensor that counts, or as its bound."""
     if isinstance(declared, Tensor) or declared == env.symbols.largest(length):
         return
     if not isinstance(declared, int) and not is_symbolic(declared):

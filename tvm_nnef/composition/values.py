@@ -169,7 +169,7 @@ def show(value: Value, *, quote: bool = True) -> str:
 
 
 def shown(value: Value, *, quote: bool) -> list[str | Dimension]:
-    """What :func:`show` writes, in parts: extents that only a run tells stay as they are."""
+    """What :func:`show` writes, in parts: extents known only at run time stay as they are."""
     if dimensions.is_symbolic(value):
         return [value]
     if not isinstance(value, tuple) or not any(map(dimensions.is_symbolic, value)):
@@ -204,6 +204,6 @@ def describe(value: Value) -> str:
         case _ if is_scalar(value):
             return f"a run-time value of type {value.type}"
         case _ if dimensions.is_symbolic(value):
-            return f"'{show(value)}', which only a run tells"
+            return f"'{show(value)}', known only at run time"
         case _:
             return f"{show(value)} of type {type_of(value)}"

@@ -49,7 +49,7 @@ def symbols(check: Check) -> frozenset[str]:
 
 
 def bound_check(tensor: Tensor, symbol: Dimension, bound: int, span: Span | None) -> Check:
-    """That an extent which data decide is within its bound."""
+    """That a data-dependent extent is within its bound."""
     name = trees.text(symbol)
     message = (f"'{tensor.name}': extent {name} = ", symbol, f" is beyond its bound {bound}")
     hint = "write a larger bound in the model, or make the data smaller"

@@ -130,7 +130,7 @@ class Loop:
     variables and constants need not be captured.
 
     ``results`` are the final carried tensors, then for each scan output a pack with an item for
-    each step. Where data decide how many steps there are, it is one tensor instead: the items
+    each step. Where the number of steps is data-dependent, it is one tensor instead: the items
     stacked along a first dimension, whose extent is a symbol that the loop defines, with a bound
     (the most steps there can be). Results are new tensors, none that the body computes. Dtypes are
     those of ``carried``, item and results: what starts, comes around or leaves with another is
@@ -185,7 +185,7 @@ Node: TypeAlias = "Operation | If | Loop"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Check:
-    """What only a run can tell: a condition on extents that must hold (sections 2.4, 2.6, 2.9).
+    """What is checked at run time: a condition on extents that must hold (sections 2.4, 2.6, 2.9).
 
     ``message`` says what is wrong where it does not, in parts: texts, and extents whose values
     belong there.

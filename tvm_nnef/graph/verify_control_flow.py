@@ -100,7 +100,7 @@ def _results(node: Loop) -> Iterator[str]:
 
 
 def _stacked(output: Tensor, result: Operand) -> Iterator[str]:
-    """The scan output of a loop whose number of steps only a run tells."""
+    """The scan output of a loop whose number of steps is known only at run time."""
     if not isinstance(result, Tensor) or not result.rank:
         yield f"the result of '{output.name}' is no stacked tensor"
     elif not own_symbols((replace(result, shape=result.shape[:1]),)):

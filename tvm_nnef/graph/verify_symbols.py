@@ -1,6 +1,6 @@
 """The rules of symbols: each is defined before it is used, and has a bound.
 
-From a graph to the rules that it breaks, in words. What defines a symbol is told in
+From a graph to the rules that it breaks, in words. What defines a symbol is in
 :class:`tvm_nnef.graph.nodes.Graph`.
 """
 

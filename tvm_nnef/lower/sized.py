@@ -1,4 +1,4 @@
-"""Tensors whose extents data decide: a buffer of enough room and a count in, the tensor out."""
+"""Tensors of data-dependent size: a buffer of the largest size and a count in, the tensor out."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ def stacked(builder: BlockBuilder, items: Sequence[RelaxExpression]) -> RelaxExp
 def whole_stack(builder: BlockBuilder, items: Sequence[RelaxExpression]) -> RelaxExpression | None:
     """The stack of items that are all parts of one tensor; None for others.
 
-    Parts that lie in it in another order are taken out in that order. An extent that only a run
-    tells has to stand in the tensor where it stands in the stack.
+    Parts that lie in it in another order are taken out in that order. A dynamic dimension
+    has to be at the same position in the tensor and in the stack.
     """
     shape, _ = compat.shape_and_dtype(items[0])
     found = [_part(builder, value) for value in items]

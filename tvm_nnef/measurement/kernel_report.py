@@ -20,7 +20,7 @@ NOT_TIMED = "The kernels were not timed: this machine does not run code for the 
 class KernelRow:
     """A kernel: the strategy that scheduled it its calls, its work, its time, its plan.
 
-    ``work`` and ``seconds`` are those of one call, None where data decide about extents; ``calls``
+    ``work`` and ``seconds`` are those of one call, None where extents are data-dependent; ``calls``
     counts places in the model, so that what stands in a loop counts once.
     """
 

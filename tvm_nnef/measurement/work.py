@@ -95,7 +95,7 @@ def extent_value(extent: Any, bounds: Mapping[str, int]) -> int | None:
 
 
 class _Unknown(Exception):
-    """An extent that only a run tells."""
+    """A dimension known only at run time."""
 
 
 def _number(extent: Any, bounds: Mapping[str, int]) -> int:

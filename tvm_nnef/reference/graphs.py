@@ -244,7 +244,7 @@ def _run_loop(loop: Loop, operands: Mapping[Tensor, Array], context: _Run) -> li
 
 
 def _scanned(result: Operand, items: list[Array], context: _Run) -> list[Array]:
-    """The arrays of a scan output: the items, or these stacked where data decide how many."""
+    """The arrays of a scan output: the items, or their stack if their number is data-dependent."""
     if not isinstance(result, Tensor):
         return items
     if items:

@@ -32,8 +32,7 @@ def bind_inputs(
     if len(given) != len(graph.inputs):
         names = ", ".join(f"'{port.name}'" for port in graph.inputs) or "none"
         raise error(
-            f"graph '{graph.name}' takes {len(graph.inputs)} inputs ({names}), "
-            f"but {len(given)} came",
+            f"graph '{graph.name}' takes {len(graph.inputs)} inputs ({names}), got {len(given)}",
             hint="give one value for each, in this order; None for one that is left out",
         )
     found: dict[Tensor, Array] = {}
@@ -58,32 +57,32 @@ def _symbols(graph: Graph, arrays: Mapping[Tensor, Array]) -> dict[str, int]:
     givers: dict[str, str] = {}
     compound: list[tuple[str, trees.Tree, int]] = []
     for title, tensor in (each for port in graph.inputs for each in _titled(port)):
-        for extent, came in zip(tensor.shape, arrays[tensor].shape, strict=True):
+        for extent, actual in zip(tensor.shape, arrays[tensor].shape, strict=True):
             tree = trees.tree(extent)
             if isinstance(tree, list):
-                compound.append((title, tree, came))
+                compound.append((title, tree, actual))
             if not isinstance(tree, str):
                 continue
-            if values.setdefault(tree, came) != came:
+            if values.setdefault(tree, actual) != actual:
                 hint = f"both have the dimension '{tree}': give them the same size"
-                message = f"{title}: {tree} is {came}, but {givers[tree]} gave {values[tree]}"
+                message = f"{title}: {tree} is {actual}, but {givers[tree]} gave {values[tree]}"
                 raise error(message, hint=hint)
             givers.setdefault(tree, title)
-            if came > graph.bounds.get(tree, came):
+            if actual > graph.bounds.get(tree, actual):
                 bound = graph.bounds[tree]
                 hint = (
-                    f"give at most {bound}, or build with a larger bound: '{tree}|{came}' in the "
-                    f"model, --bound {tree}={came} for ONNX"
+                    f"give at most {bound}, or build with a larger bound: '{tree}|{actual}' in the "
+                    f"model, --bound {tree}={actual} for ONNX"
                 )
-                message = f"{title}: extent {tree} = {came} is beyond its bound {bound}"
+                message = f"{title}: extent {tree} = {actual} is beyond its bound {bound}"
                 raise error(message, hint=hint)
-    for title, tree, came in compound:
+    for title, tree, actual in compound:
         expected = trees.evaluate(tree, values)
-        if came != expected:
+        if actual != expected:
             where = ", ".join(f"{name} = {values[name]}" for name in sorted(_names(tree)))
             meant = f"{trees.text(tree)} is {expected} where {where}"
             hint = f"make it {expected}, or change the inputs that give the others"
-            raise error(f"{title}: extent {meant}, but {came} came", hint=hint)
+            raise error(f"{title}: extent {meant}, got {actual}", hint=hint)
     return values
 
 
@@ -129,16 +128,16 @@ def _matched(port: Port, value: Any) -> list[tuple[str, Tensor, Any]]:
         case None:
             if value is None:
                 return []
-            raise error(f"{title} is null in this graph, but a value came", hint="pass None")
+            raise error(f"{title} is null in this graph, but got a value", hint="pass None")
         case Tensor() as tensor if port.stacked:
             return [(title, tensor, _stacked(value, tensor, title))]
         case Tensor() as tensor:
             return [(title, tensor, value)]
         case pack:
             if not isinstance(value, (list, tuple)) or len(value) != len(pack):
-                came = f"{len(value)}" if isinstance(value, (list, tuple)) else "no list"
+                actual = f"{len(value)}" if isinstance(value, (list, tuple)) else "no list"
                 hint = f"write [{', '.join(each.short_name for each in pack)}], an array for each"
-                message = f"{title} is a pack: a list of {len(pack)} expected, {came} came"
+                message = f"{title} is a pack: a list of {len(pack)} expected, got {actual}"
                 raise error(message, hint=hint)
             titled = zip(_titled(port), value, strict=True)
             return [(title, tensor, item) for (title, tensor), item in titled]
@@ -171,15 +170,15 @@ def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
     array = _array(value, tensor, title)
     expected = [extent if isinstance(extent, int) else None for extent in tensor.shape]
     if array.ndim != len(expected) or any(
-        wanted not in (None, came) for wanted, came in zip(expected, array.shape, strict=True)
+        wanted not in (None, actual) for wanted, actual in zip(expected, array.shape, strict=True)
     ):
         text = f"({', '.join(map(trees.text, tensor.shape))})"
-        came = f"({', '.join(str(extent) for extent in array.shape)})"
+        actual = f"({', '.join(str(extent) for extent in array.shape)})"
         hint = shape_hint(array.shape, tensor)
-        raise error(f"{title}: shape {text} expected, {came} came", tensor.span, hint=hint)
+        raise error(f"{title}: shape {text} expected, got {actual}", tensor.span, hint=hint)
     if kind_of(array.dtype) != tensor.type:
         hint = f"convert it first, as in x.astype('{dtype}')"
-        message = f"{title}: {tensor.type} ({dtype}) expected, {array.dtype} came"
+        message = f"{title}: {tensor.type} ({dtype}) expected, got {array.dtype}"
         raise error(message, tensor.span, hint=hint)
     return converted(array, tensor, dtype, title)
 
@@ -188,7 +187,7 @@ def _array(value: Any, tensor: Tensor, title: str) -> Array:
     """An array as it is; numbers and lists of them as the tensor's type, where none is lost."""
     if value is None:
         hint = "give an array, or a number or nested list of numbers"
-        raise error(f"{title}: {tensor.type} expected, None came", tensor.span, hint=hint)
+        raise error(f"{title}: {tensor.type} expected, got None", tensor.span, hint=hint)
     try:
         array = np.asarray(value)
     except ValueError as problem:

@@ -76,13 +76,13 @@ def _check_given(inputs: Sequence[nodes.Parameter], report: Report) -> None:
             report.error(
                 f"input '{name}' of the main graph has no shape",
                 parameter.type.span,
-                f"write '{parameter.type.name.name}[]' for rank 0, '[~|10]' for an open extent; "
+                f"write '{parameter.type.name.name}[]' for rank 0, '[~|10]' if it is dynamic; "
                 "only a graph that is invoked may leave out the shapes of its inputs",
             )
         for extent in parameter.type.shape or ():
             if isinstance(extent.value, nodes.Omitted) and extent.bound is None:
                 report.error(
-                    f"an open extent of '{name}' has no upper bound",
+                    f"a dynamic dimension of '{name}' has no upper bound",
                     extent.span,
                     "write the most that it can be behind it, as in '~|10'",
                 )

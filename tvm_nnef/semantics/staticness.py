@@ -1,4 +1,4 @@
-"""What only a run knows, in a model of the tools dialect (tools-dialect.md, section 6).
+"""Values known only at run time, in a model of the tools dialect (tools-dialect.md, section 6).
 
 Enters: a definition of such a model. Leaves: complaints about values that depend on extents that
 are not declared ``static``, where a value must be known when the model is composed. What the text
@@ -25,7 +25,7 @@ _NUMBERS = (nodes.Identifier, nodes.Property, nodes.Unary, nodes.Binary, nodes.C
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """A definition, and the names in it whose values only a run knows."""
+    """A definition, and the names in it whose values are known only at run time."""
 
     program: Program
     module: str
@@ -78,7 +78,7 @@ def _declared(definition: CheckedDefinition) -> set[str]:
 
 
 def _is_dynamic(tree: object, dynamic: set[str] | frozenset[str]) -> bool:
-    """Whether the value of an expression certainly depends on what only a run knows."""
+    """Whether the value of an expression certainly depends on what is known only at run time."""
     return any(_is_source(node, dynamic) for node in walk(tree, _valued))
 
 

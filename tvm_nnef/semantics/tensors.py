@@ -41,7 +41,7 @@ def declare_constants(definition: CheckedDefinition, context: Context) -> None:
 
 
 def _check_local_shape(parameter: nodes.Parameter, kind: str, context: Context) -> None:
-    """The shapes of constants and variables are fixed: written, and without open extents."""
+    """The shapes of constants and variables are fixed: written, and without dynamic dimensions."""
     name = parameter.name.name
     if parameter.type.shape is None:
         context.report.error(

@@ -1,6 +1,6 @@
 """TVM's analysis of expressions with symbols: integer expressions and conditions in, simpler out.
 
-A symbol is an extent that only a run tells: it is never negative, and no larger than any array. A
+A symbol is an extent known only at run time: it is never negative, and no larger than any array. A
 model asks for the same things again and again, so answers are remembered by the structure of what
 was asked. TVM is imported when the first question comes.
 """

@@ -1,4 +1,4 @@
-"""Which dialect a model is written in, told from its text without parsing it.
+"""Which dialect a model is written in, found from its text without parsing it.
 
 The sources of a whole model enter; the name of a dialect leaves, with the places whose meaning
 hangs on the choice where the text could be either. A text that could be either is the draft.

@@ -189,7 +189,7 @@ def _found(failure: _Failure) -> str:
 
 
 def _hint(failure: _Failure) -> str:
-    """What to do about it, for the mistakes that can be told from their looks."""
+    """What to do about it, for common mistakes."""
     text, expected, before = failure.text, failure.expected, failure.before
     if text == "." and re.search(r"\b[0-9]+\.$", before):
         return "a number needs a blank in front of '..', as in '1 ..(n)'"

@@ -1,4 +1,4 @@
-"""What tuning came to, and how far it is."""
+"""Results and progress of tuning."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TuningReport:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is told after each trial: trials done and wanted, and the kernels so far."""
+    """What is reported after each trial: trials done and wanted, and the kernels so far."""
 
     done: int
     wanted: int

@@ -23,7 +23,7 @@ from tvm_nnef.tuning.traces import Trace, as_module, complaint, function_of, sch
 from tvm_nnef.tvm_support.compat import PrimFunction, Target
 
 BATCH = 8
-"""How many schedules the search proposes before it is told how fast they were."""
+"""How many schedules the search proposes before it learns how fast they were."""
 
 _POPULATION, _RANDOM, _GENERATIONS = 64, 16, 2
 _ENDLESS = 100_000

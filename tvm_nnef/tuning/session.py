@@ -1,4 +1,4 @@
-"""Tuning of a module: which kernel is searched next, and what is told and kept on the way.
+"""Tuning of a module: which kernel is searched next, and what is reported and kept on the way.
 
 Kernels are those that the strategies see, after all passes over the graph. The one that is promised
 most by another batch goes first: much time in the model, few trials yet.

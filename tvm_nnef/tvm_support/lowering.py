@@ -57,7 +57,7 @@ def vectorized(mod: Module) -> Module:
     """The kernels of CPUs with vectors of as many lanes as their schedules say.
 
     For CPUs with vectors of unknown length TVM 0.27 makes loops over those of what only copies,
-    which are slower, and which it cannot always generate code for; so it is not told of them.
+    which are slower, and which it cannot always generate code for; so they are hidden from it.
     """
     functions, hidden = prim_functions(mod), tvm.target.Target("llvm")
     named = {name: each.with_attr("target", hidden) for name, each in functions.items()}

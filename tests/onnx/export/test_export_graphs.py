@@ -186,7 +186,7 @@ FORMULAS = {
         "y: real[a,b]; z: real[b];",
         "y[i,j] = x[|i - 1 <> 0 : a - 1|,|j + 2 <> 0 : b - 1|], i < a, j < b;"
         " z[j,] = w[b - 1 - j,], j < b;"),
-    "positions that data decide": (
+    "data-dependent positions": (
         "y: real[a,b]; z: real[a];",
         "y[i,j] = x[k[i,],j], i < a, j < b; z[i,] = x[k[i,],k[i,]], i < a;"),
     "one loop for two dimensions": (

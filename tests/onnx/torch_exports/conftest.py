@@ -17,7 +17,7 @@ import tvm_nnef
 
 Sizes = Mapping[str, int]
 BOUND = 64
-"""What an open extent is at most; the images of the networks are as large."""
+"""The bound of a dynamic dimension; the images of the networks are as large."""
 
 
 @dataclass(frozen=True)
