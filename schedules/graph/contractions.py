@@ -81,14 +81,22 @@ def _forms(
     if data is not None:
         yield from _with_roles(stage, data, weights, 1)
         return
-    for dimension, groups, channel in _groups(load, weights, stage):
+    for dimension, groups, output, channel in _groups(load, weights, stage):
         indices = list(load.indices)
         indices[dimension] = channel.var
         added = () if channel in stage.reduced else (channel,)
         own = replace(stage, reduced=(*stage.reduced, *added))
         data = operand_of(load.source[tuple(indices)], own, kernel, {channel.var: groups})
         if data is not None and data.moving:
-            yield from _with_roles(own, data, weights, groups)
+            for found in _with_roles(own, data, weights, groups):
+                # An operator counts the groups along the outer channels.
+                steps, columns = _first(channel, found.steps), _first(output, found.columns)
+                yield replace(found, steps=steps, columns=columns)
+
+
+def _first(axis: Axis, axes: list[Axis]) -> list[Axis]:
+    """The axes in another order, with one of them in front."""
+    return [axis, *(each for each in axes if each is not axis)]
 
 
 def _with_roles(
@@ -119,8 +127,8 @@ def _with_roles(
 
 def _groups(
     load: BUFFER_LOAD, weights: BUFFER_LOAD, stage: Stage
-) -> Iterator[tuple[int, int, Axis]]:
-    """Dimensions that are read in groups, each with their number and the channels of a group."""
+) -> Iterator[tuple[int, int, Axis, Axis]]:
+    """Dimensions that are read in groups, their number, the outputs, and the channels of one."""
     for dimension, index in enumerate(load.indices):
         divided = [node.a for node in nodes(index, tirx.FloorDiv)]
         total = sizes.extent(load.source.shape[dimension])
@@ -134,7 +142,7 @@ def _groups(
                 if groups < 2 or groups * size != total or output.extent % groups:
                     continue
                 if _is_channel(index, output, groups, channel):
-                    yield dimension, groups, channel
+                    yield dimension, groups, output, channel
 
 
 def _is_channel(index: PrimExpression, output: Axis, groups: int, channel: Axis) -> bool:

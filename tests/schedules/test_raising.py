@@ -145,6 +145,33 @@ CASES = {
         "nn.conv1d",
         lambda x, w: summed((2, 6, 8), lambda n, o, i, u: x(n, o // 3, i + u) * w(o, 0, u), 3),
         [(2, 2, 10), (6, 1, 3)]),
+    "groups_of_one_with_more_channels": (
+        "nn.conv1d",
+        lambda x, w: summed(
+            (1, 4, 1, 6), lambda n, o, h, i, v, u: x(n, o // 2, v, i + u) * w(o, 0, v, u), 3, 3
+        ),
+        [(1, 2, 3, 8), (4, 1, 3, 3)]),
+    "groups_with_more_channels": (
+        "nn.conv1d",
+        lambda x, w: summed(
+            (2, 6, 8),
+            lambda n, o, i, d, c, u: x(n, d, o // 2 * 4 + c, i + u) * w(o, c, d, u), 5, 4, 3
+        ),
+        [(2, 5, 12, 10), (6, 4, 5, 3)]),
+    "groups_with_more_outputs": (
+        "nn.conv1d",
+        lambda x, w: summed(
+            (2, 3, 6, 8), lambda n, p, o, i, c, u: x(n, o // 2 * 4 + c, i + u) * w(p, o, c, u), 4, 3
+        ),
+        [(2, 12, 10), (3, 6, 4, 3)]),
+    "groups_in_groups": (
+        "nn.conv1d",
+        lambda x, w: summed(
+            (2, 3, 5, 6, 8),
+            lambda n, g, p, o, i, d, c, u: x(n, d, o // 2 * 4 + c, g, i + u) * w(g, c, o, d, p, u),
+            2, 4, 3
+        ),
+        [(2, 2, 12, 3, 10), (3, 4, 6, 2, 5, 3)]),
     "groups_in_front": (
         "nn.conv2d",
         lambda x, w: summed(
