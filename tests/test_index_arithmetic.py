@@ -15,6 +15,18 @@ K = np.array([3, 100_000, -70_000, 2**31 - 1], "int32")
 STEP = np.arange(N, dtype="int64")
 J = np.arange(4, dtype="int64")
 WRAPPED = (K.astype("int64") * 100_000).astype("int32")
+LOCALS = "v0 = k[j] * 3, " + "".join(
+    f"v{n + 1} = v{n} + (v{n} > {n} ? v{n} - {n} : v{n} + 1), " for n in range(12)
+)
+
+
+def chained(k: Any) -> Any:
+    """The last of ``LOCALS``, in int32."""
+    v = k * np.int32(3)
+    for n in range(12):
+        v = v + np.where(v > n, v - np.int32(n), v + np.int32(1))
+    return v
+
 
 CASES = {
     # index arithmetic, as a subscript, a value, a real, in a condition and in a local
@@ -41,6 +53,20 @@ CASES = {
     "y[j,] = real(k[j] * 100000), j < m": ("real", WRAPPED.astype("float32")),
     "y[j,] = (k[j] + j) / 2, j < m": ("int", (K + J) // 2),
     "y[j,] = (k[j] + 3) / 2, j < m": ("int", (K + np.int32(3)) // 2),
+    "y[j,] = real(k[j] * 3 + j), j < m": (
+        "real",
+        ((K * np.int32(3)).astype("int64") + J).astype("float32"),
+    ),
+    "v = k[j] + k[j], y[j,] = v + j > 0, j < m": ("bool", (K + K).astype("int64") + J > 0),
+    "y[j,] = real(j - (j > 0 ? k[j] * 3 : j)), j < m": (
+        "real",
+        (J - np.where(J > 0, K * np.int32(3), 0)).astype("float32"),
+    ),
+    # with locals that have names, as there are many
+    f"{LOCALS}y[j,] = real(v12 * 3 + j), j < m": (
+        "real",
+        ((chained(K) * np.int32(3)).astype("int64") + J).astype("float32"),
+    ),
     # with numbers that int32 does not hold
     "y[j,] = k[j] + 46341 * 100000, j < m": (
         "int",

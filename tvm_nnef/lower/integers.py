@@ -185,7 +185,7 @@ def narrowed(x: PrimExpression, dtype: str) -> PrimExpression:
 
 def wrapped(x: PrimExpression) -> PrimExpression:
     """The same int, wrapped around where TVM and LLVM would take a sum or product for exact."""
-    if not isinstance(x, tirx.Add | tirx.Sub | tirx.Mul):
+    if not isinstance(x, tirx.Add | tirx.Sub | tirx.Mul | tirx.Select):
         return x
     if dtype_of(x) != "int32":
         return sealed(x)
@@ -205,6 +205,9 @@ def has_product(x: PrimExpression) -> bool:
 def _in_64_bits(x: PrimExpression) -> PrimExpression:
     if isinstance(x, tirx.Add | tirx.Sub | tirx.Mul):
         return type(x)(_in_64_bits(x.a), _in_64_bits(x.b))
+    if isinstance(x, tirx.Select):
+        arms = (_in_64_bits(each) for each in (x.true_value, x.false_value))
+        return tirx.Select(x.condition, *arms)
     return (
         tirx.const(int(x.value), "int64") if isinstance(x, tirx.IntImm) else tirx.Cast("int64", x)
     )

@@ -196,7 +196,7 @@ def _step(
         tests = emitter.in_bounds(store)
         for local in named_locals(statement, store.value, _LARGEST):
             if local.name not in emitter.names:
-                name = _held(bindings, emitter.value(local.value), local.name)
+                name = _held(bindings, emitter.exact(local.value), local.name)
                 emitter = replace(emitter, names={**emitter.names, local.name: name})
         value = _new_value(store, emitter, buffers[store.tensor], places, types)
         if len(statement.stores) > 1:

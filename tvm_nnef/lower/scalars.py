@@ -130,7 +130,9 @@ class Emitter:
                 return self.names[name] if name in self.names else self.value(self._local(name))
             case Unary(function, operand):
                 x = self.value(operand)
-                return unary(function, self._widened(scalar, x) if scalar.type == "int" else x)
+                return unary(
+                    function, self._widened(scalar, operand, x) if scalar.type == "int" else x
+                )
             case Binary("sub", left, right) if left == right and left.type == "real":
                 # TVM takes x - x for 0, also where x is infinite or no number.
                 x = self.value(left)
@@ -138,7 +140,7 @@ class Emitter:
             case Binary(function, left, right):
                 x, y = self._alike(left, right)
                 if function in _GROWING and scalar.type == "int":
-                    x, y = self._widened(scalar, x), self._widened(scalar, y)
+                    x, y = self._widened(scalar, left, x), self._widened(scalar, right, y)
                 if left.type == "int" and function not in _RING:
                     x, y = self._wrapped(left, x), self._wrapped(right, y)
                     if function in DIVISIONS and dtype_of(x) != UNSIGNED:
@@ -157,13 +159,16 @@ class Emitter:
             case Cast("int", operand) if operand.type == "int":
                 return self.value(operand)
             case Cast(kind, operand):
-                x = self.value(operand)
-                x = self._wrapped(operand, x) if operand.type == "int" else x
-                return cast(x, self.types[kind])
+                return cast(self.exact(operand), self.types[kind])
             case Lookup(items, index):
                 return self._lookup(items, index)
             case Load():
                 return self._element(scalar)
+
+    def exact(self, scalar: Scalar) -> PrimExpression:
+        """The value of a scalar of which all bits count, whatever is made of it."""
+        value = self.value(scalar)
+        return self._wrapped(scalar, value) if scalar.type == "int" else value
 
     def position(self, scalar: Scalar) -> PrimExpression:
         """An integer scalar as an int64 expression, as loops and indices need it."""
@@ -202,13 +207,15 @@ class Emitter:
         match scalar:
             case Constant(_, number) if not (isinstance(number, float) and math.isinf(number)):
                 return _number(number, dtype)
-        return cast(value, dtype)
+        return cast(self._wrapped(scalar, value) if dtype == INDEX_TYPE else value, dtype)
 
-    def _widened(self, scalar: Scalar, operand: PrimExpression) -> PrimExpression:
+    def _widened(self, result: Scalar, scalar: Scalar, value: PrimExpression) -> PrimExpression:
         """An operand of arithmetic on indices in 64 bits, unless the result fits into 32."""
-        if dtype_of(operand) != "int32" or not has_index(scalar, self.statement):
-            return operand
-        return operand if fits(scalar, self.ranges, self.bounds) else cast(operand, INDEX_TYPE)
+        if dtype_of(value) != "int32" or not has_index(result, self.statement):
+            return value
+        if fits(result, self.ranges, self.bounds):
+            return value
+        return cast(self._wrapped(scalar, value), INDEX_TYPE)
 
     def conditions(self) -> list[PrimExpression]:
         """What must hold for the step of the statement to be made.
@@ -339,6 +346,8 @@ class Emitter:
 
         What is made of indices fits, save beyond 64 bits.
         """
+        if dtype_of(value) == "int32":
+            return value if fits(scalar, self.ranges, self.bounds) else wrapped(value)
         return value if has_index(scalar, self.statement) else wrapped(value)
 
     def _product_wrapped(self, scalar: Scalar, value: PrimExpression) -> PrimExpression:
