@@ -209,3 +209,12 @@ def test_conditions_that_would_make_a_divisor_zero(condition: str, expected: int
     (found,) = tvm_nnef.build(model, progress=False)(x)
     (evaluated,) = tvm_nnef.evaluate(tvm_nnef.compose(model), x)
     assert (int(found), int(evaluated)) == (expected, expected)
+
+
+def test_a_multiple_of_a_dimension_that_int32_does_not_hold() -> None:
+    text = """operator f { @input { x: real[n]; } @output { y: bool[n]; }
+        @lower { y[i,] = i + 1 >= n * 100000 * 100000, i < n; } }
+    graph G { @input { x: real[d|20]; } @output { y: bool[d|20]; } @compose { y = f(x); } }
+    """
+    (found,) = tvm_nnef.build(text, progress=False)(np.zeros(2, "float32"))
+    np.testing.assert_array_equal(found, [False, False])

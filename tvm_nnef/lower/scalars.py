@@ -193,14 +193,20 @@ class Emitter:
         return self.types["int"] if narrow else INDEX_TYPE
 
     def _alike(self, left: Scalar, right: Scalar) -> tuple[PrimExpression, PrimExpression]:
-        """Two operands in one type: the wider one, which a constant leaves to the other."""
+        """Two operands in one type: the wider one, or that of the other if one is a constant."""
         x, y = self.value(left), self.value(right)
         if {dtype_of(x), dtype_of(y)} == {"int32", INDEX_TYPE}:
-            free = [each for each in (left, right) if not isinstance(each, Constant)]
+            decisive = [each for each in (left, right) if not self._is_small(each)]
             dtypes = [dtype_of(each) for each in (x, y)]
-            dtype = INDEX_TYPE if len(free) != 1 else dtypes[0 if free[0] is left else 1]
+            dtype = INDEX_TYPE if len(decisive) != 1 else dtypes[0 if decisive[0] is left else 1]
             x, y = self._converted(left, x, dtype), self._converted(right, y, dtype)
         return alike(x, y)
+
+    def _is_small(self, scalar: Scalar) -> bool:
+        """Whether a scalar is a constant; one that is made of symbols must fit into 32 bits."""
+        return isinstance(scalar, Constant) and (
+            not dimensions.is_symbolic(scalar.value) or fits(scalar, self.ranges, self.bounds)
+        )
 
     def _converted(self, scalar: Scalar, value: PrimExpression, dtype: str) -> PrimExpression:
         """A value of a scalar in another type; a finite constant is made in it."""
