@@ -212,9 +212,9 @@ def test_conditions_that_would_make_a_divisor_zero(condition: str, expected: int
 
 
 def test_a_multiple_of_a_dimension_that_int32_does_not_hold() -> None:
-    text = """operator f { @input { x: real[n]; } @output { y: bool[n]; }
-        @lower { y[i,] = i + 1 >= n * 100000 * 100000, i < n; } }
-    graph G { @input { x: real[d|20]; } @output { y: bool[d|20]; } @compose { y = f(x); } }
+    text = """operator f { @input { x: real[n,m]; } @output { y: bool[n]; }
+        @lower { y[i,] = i >= m * 100000 * 100000, i < n; } }
+    graph G { @input { x: real[d|20, e|20]; } @output { y: bool[d|20]; } @compose { y = f(x); } }
     """
-    (found,) = tvm_nnef.build(text, progress=False)(np.zeros(2, "float32"))
+    (found,) = tvm_nnef.build(text, progress=False)(np.zeros((2, 3), "float32"))
     np.testing.assert_array_equal(found, [False, False])
