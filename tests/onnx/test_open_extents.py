@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -218,6 +219,29 @@ def test_a_batch_that_a_reshape_fixes(make_model: Any) -> None:
     model = agree(proto, [{"b": 1}])
     with pytest.raises(NnefError, match="volume"):
         tvm_nnef.build(model, progress=False)(weights(2, 4, 6, 6))
+
+
+def test_a_batch_that_an_initial_state_fixes(make_model: Any) -> None:
+    proto = make_model(
+        [node("GRU", ["x", "w", "r", "", "", "h0"], ["y"], hidden_size=4)],
+        [("x", "float32", ["t", "b", 3]), ("h0", "float32", [1, 1, 4])], [("y", "float32", None)],
+        {"w": weights(1, 12, 3), "r": weights(1, 12, 4)},
+    )  # fmt: skip
+    model = agree(proto, [{"b": 1, "t": 3}])
+    with pytest.raises(NnefError, match="volume"):
+        tvm_nnef.evaluate(model, weights(3, 2, 3), weights(1, 1, 4))
+
+
+def test_a_squeeze_without_axes_keeps_dynamic_dimensions(make_model: Any) -> None:
+    proto = make_model(
+        [node("Squeeze", ["x"], ["s"]), node("Slice", ["s", "start", "end", "start"], ["y"])],
+        [("x", "float32", ["b", 1, 5])], [("y", "float32", None)],
+        {"start": np.array([0]), "end": np.array([2])},
+    )  # fmt: skip
+    model = agree(proto, [{"b": 3}, {"b": 2}])
+    for run in (tvm_nnef.build(model, progress=False), partial(tvm_nnef.evaluate, model)):
+        with pytest.raises(NnefError, match="dimension of .* is 1, which a Squeeze"):
+            run(weights(1, 1, 5))
 
 
 @pytest.mark.parametrize(

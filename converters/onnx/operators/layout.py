@@ -84,6 +84,12 @@ def squeeze(node: Node, builder: Builder) -> Tensor:
         return builder.reshape(x, node.known_shape() or extents_without(node, builder))
     if axes is None:
         axes = [axis for axis, extent in enumerate(x.shape) if extent == 1]
+        dynamic = [axis for axis, extent in enumerate(x.shape) if not isinstance(extent, int)]
+        if dynamic:
+            shape = [extent for extent in x.shape if extent != 1]
+            return builder.call(
+                "onnx.squeeze_static", x, as_shape=shape, axes=axes, dynamic=dynamic
+            )
     return builder.squeeze(x, axes)
 
 

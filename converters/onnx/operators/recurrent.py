@@ -347,7 +347,9 @@ def _start(
         return builder.constant(np.zeros((batch, direction.hidden)), dtype)
     if batch_first:
         given = builder.transpose(given, [1, 0, 2])
-    return builder.squeeze(builder.slice(given, 0, number, number + 1), [0])
+    start = builder.squeeze(builder.slice(given, 0, number, number + 1), [0])
+    # A state for a static batch asks for that batch; a reshape checks it at run time.
+    return builder.reshape(start, (batch, direction.hidden))
 
 
 def _masked(
