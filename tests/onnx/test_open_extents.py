@@ -240,7 +240,7 @@ def test_a_squeeze_without_axes_keeps_dynamic_dimensions(make_model: Any) -> Non
     )  # fmt: skip
     model = agree(proto, [{"b": 3}, {"b": 2}])
     for run in (tvm_nnef.build(model, progress=False), partial(tvm_nnef.evaluate, model)):
-        with pytest.raises(NnefError, match="dimension of .* is 1, which a Squeeze"):
+        with pytest.raises(NnefError, match="is 1, which a Squeeze without axes would remove"):
             run(weights(1, 1, 5))
 
 
