@@ -44,7 +44,7 @@ class _Contraction:
         self.random = source
         self.axes: dict[str, int] = {}
         self.steps: dict[str, int] = {}
-        make = self.random.choice([self.product, self.product, self.windows, self.windows])
+        make = self.random.choice([self.product, self.windows, self.groups])
         self.operands = make()
         for operand in self.operands:
             if self.random.random() < 0.5:
@@ -79,6 +79,28 @@ class _Contraction:
     def windows(self) -> list[list[tuple[str, int, int]]]:
         batch, output = self.axis(self.random.choice([1, 2])), self.axis()
         channel = self.random.choice([output, None]) or self.step()
+        moved, steps = self.moving()
+        weights = [output, *([channel] if channel is not output else []), *steps]
+        data = [batch, channel, *moved]
+        return [data, weights] if self.random.random() < 0.8 else [data]
+
+    def groups(self) -> list[list[tuple[str, int, int]]]:
+        """A convolution of groups of channels, perhaps with more channels or outputs."""
+        groups, outputs, count = (self.random.choice(some) for some in ([2, 3], [1, 2, 3], [1, 2]))
+        batch, output = self.axis(self.random.choice([1, 2])), self.axis(groups * outputs)
+        inner = self.step(count) if count > 1 else ("0", 0, 0)
+        channel = (f"{output[0]} / {outputs} * {count} + {inner[0]}", 0, groups * count - 1)
+        more = [self.step(self.random.choice([2, 3]))] if self.random.random() < 0.5 else []
+        others = [self.axis(self.random.choice([2, 3]))] if self.random.random() < 0.3 else []
+        moved, steps = self.moving()
+        data, weights = [batch, *more, channel, *moved], [*others, output, inner, *more, *steps]
+        for operand in (data, weights):
+            if self.random.random() < 0.5:
+                self.random.shuffle(operand)
+        return [data, weights]
+
+    def moving(self) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+        """Windows over dimensions of the data, and the steps in them."""
         moved, steps = [], []
         for _ in range(self.random.choice([1, 2, 2])):
             axis, _, last = self.axis()
@@ -92,9 +114,7 @@ class _Contraction:
                 index = f"{stride} * {axis} + {dilation} * {step} - {before}"
                 moved.append((index, -before, stride * last + dilation * end - before))
             steps.append((step, 0, end))
-        weights = [output, *([channel] if channel is not output else []), *steps]
-        data = [batch, channel, *moved]
-        return [data, weights] if self.random.random() < 0.8 else [data]
+        return moved, steps
 
     def change(self, operand: list[tuple[str, int, int]]) -> None:
         place = self.random.randrange(len(operand))
@@ -121,7 +141,7 @@ def contraction(source: random.Random) -> Operator:
     shapes = [[max(1, high + 1) for _, _, high in operand] for operand in made.operands]
     loads = []
     for number, operand in enumerate(made.operands):
-        indices = [f"|{i}|" if low < 0 or "/" in i else i for i, low, _ in operand]
+        indices = [f"|{i}|" if low < 0 or i.startswith("(") else i for i, low, _ in operand]
         loads.append(f"x{number}[{_listed(indices)}]")
     combine = "+=" if len(loads) > 1 else source.choice(["+=", ">=", "<="])
     bounds = ", ".join(f"{n} < {e}" for n, e in {**made.axes, **made.steps}.items())
