@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.main import convert
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import Converter, operator
 
 __all__ = ["Builder", "Converter", "Node", "Unconvertible", "convert", "operator"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.diagnostics import did_you_mean
 
 _CORRECT = "correct the model"

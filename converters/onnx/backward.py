@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
+from tvm_nnef.converters.common.types import Open, OpenShape, Type
 from tvm_nnef.converters.onnx.inference import UNKNOWN
-from tvm_nnef.converters.onnx.types import Open, OpenShape, Type
 
 _SAME_SHAPE = frozenset(
     ("Abs", "Neg", "Ceil", "Floor", "Exp", "Log", "Sqrt", "Reciprocal", "Sin", "Cos", "Tan",

@@ -14,10 +14,15 @@ from typing import TypeAlias
 
 import onnx
 
+from tvm_nnef.converters.common.bounds import Bounds, bounds_of_results
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.steps import hint, needed
+from tvm_nnef.converters.common.symbolic import Symbolic
+from tvm_nnef.converters.common.tensors import ConvertedGraph, Tensor
+from tvm_nnef.converters.common.types import Type
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.attributes import check_node
 from tvm_nnef.converters.onnx.backward import backward
-from tvm_nnef.converters.onnx.bounds import Bounds, bounds_of_results
-from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.folding import fold
 from tvm_nnef.converters.onnx.functions import expand, has_body
 from tvm_nnef.converters.onnx.gathering import with_scan_outputs
@@ -25,20 +30,10 @@ from tvm_nnef.converters.onnx.inference import declared, infer
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs, names_read, names_read_by
 from tvm_nnef.converters.onnx.inputs import graph_inputs
 from tvm_nnef.converters.onnx.model_inference import infer_model
-from tvm_nnef.converters.onnx.node import (
-    Node,
-    OperatorFunction,
-    converted_tensors,
-)
+from tvm_nnef.converters.onnx.node import Node, OperatorFunction, converted_tensors
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic, propagate
 from tvm_nnef.converters.onnx.reading import OnnxModel
-from tvm_nnef.converters.onnx.refusal import (
-    Mismatch,
-    Unconvertible,
-    explained,
-    told,
-    without_converter,
-)
+from tvm_nnef.converters.onnx.refusal import Mismatch, explained, told, without_converter
 from tvm_nnef.converters.onnx.registry import Table, find, standard
 from tvm_nnef.converters.onnx.sequences import (
     Sequences,
@@ -46,10 +41,6 @@ from tvm_nnef.converters.onnx.sequences import (
     is_about_sequences,
     is_sequence_operator,
 )
-from tvm_nnef.converters.onnx.steps import hint, needed
-from tvm_nnef.converters.onnx.symbolic import Symbolic
-from tvm_nnef.converters.onnx.tensors import Step, Tensor
-from tvm_nnef.converters.onnx.types import Type
 from tvm_nnef.diagnostics import Diagnostic, NnefError
 
 Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
@@ -57,15 +48,6 @@ Scope: TypeAlias = "MutableMapping[str, Tensor | None]"
 
 _ORDER = "correct the model: nodes stand behind those whose results they read"
 _SEQUENCES = "keep sequences to operators that make, split and join them, outside of loops"
-
-
-@dataclass(frozen=True, slots=True)
-class ConvertedGraph:
-    """A graph in steps, all of which are needed."""
-
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    steps: tuple[Step, ...]
 
 
 @dataclass(slots=True)

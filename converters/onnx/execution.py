@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.onnx.reading import OnnxModel
-from tvm_nnef.converters.onnx.types import Array
 from tvm_nnef.diagnostics import error
 
 _FOLDER = "session.model_external_initializers_file_folder_path"

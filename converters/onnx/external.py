@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import numpy as np
 import onnx
 
+from tvm_nnef.converters.common.types import Array
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
-from tvm_nnef.converters.onnx.types import Array
 
 _LONGEST = 80
 """Characters of a file name that a message shows."""

@@ -11,9 +11,10 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from tvm_nnef.converters.onnx.symbolic import largest, product
-from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import DTYPE_OF, Array, Type
+from tvm_nnef.converters.common.symbolic import largest, product
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import Array, Type
+from tvm_nnef.converters.onnx.types import DTYPE_OF
 
 LARGEST = 1 << 16
 """Elements that a folded tensor may have, unless its inputs have as many."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import onnx
 
+from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.inference import spelled
 from tvm_nnef.converters.onnx.reading import opsets_of
-from tvm_nnef.converters.onnx.tensors import Tensor
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 
 

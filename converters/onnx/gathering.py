@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable
 
 import onnx
 
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 
 _HINT = "append one item to an empty sequence in each step, or use scan outputs"
 

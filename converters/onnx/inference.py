@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 import onnx
 from onnx import numpy_helper, shape_inference
 
+from tvm_nnef.converters.common.symbolic import Extent, Symbolic
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import Type
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.limits import MAX_RANK, check_ranks
-from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic
-from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, Type, dimension_name
+from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, dimension_name
 
 SMALL = 1 << 10
 """Elements that a known input may have to be shown to the inference: shapes, axes, scales."""

@@ -6,20 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from tvm_nnef.converters.onnx.bounds import Bounds, bound_of_extent, check_bounds
+from tvm_nnef.converters.common.bounds import Bounds, bound_of_extent, check_bounds
+from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbolic, symbol
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import Open, OpenShape, Type
+from tvm_nnef.converters.onnx.bounds import bounded_names, dynamic_dimensions
 from tvm_nnef.converters.onnx.inference import type_of
 from tvm_nnef.converters.onnx.limits import MAX_RANK
 from tvm_nnef.converters.onnx.reading import OnnxModel
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbolic, symbol
-from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import (
-    NUMBER_OF,
-    Open,
-    OpenShape,
-    Type,
-    dimension_name,
-    type_name,
-)
+from tvm_nnef.converters.onnx.types import NUMBER_OF, dimension_name, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 
@@ -36,7 +31,9 @@ def graph_inputs(
     that are not settled.
     """
     graph, problems = model.proto.graph, list[Diagnostic]()
-    check_bounds(bounds, graph, shapes)
+    given_names = (each for shape in shapes.values() for each in shape if isinstance(each, str))
+    bounded = {*bounded_names(graph), *given_names}
+    check_bounds(bounds, bounded, list(dynamic_dimensions(graph)))
     constants = {tensor.name for tensor in graph.initializer}
     settled = _settled(graph, shapes)
     symbols: dict[str, Symbolic] = {}

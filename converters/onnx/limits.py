@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
-from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 MAX_RANK = 64
 """The dimensions that a tensor may have; NumPy has the same limit."""

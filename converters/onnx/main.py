@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tvm_nnef.composition import compose_graph
-from tvm_nnef.converters.assembly import assemble
-from tvm_nnef.converters.onnx import emission
-from tvm_nnef.converters.onnx.bounds import Bounds
-from tvm_nnef.converters.onnx.conversion import ConvertedGraph, convert_graph
-from tvm_nnef.converters.onnx.library import MODULE, module_text
-from tvm_nnef.converters.onnx.names import Namer
-from tvm_nnef.converters.onnx.naming import (
-    give_names,
-    machine_types,
-    made_names,
-    own_operators,
-)
-from tvm_nnef.converters.onnx.outlining import outlined
+from tvm_nnef.converters.common.assembly import assemble_graph
+from tvm_nnef.converters.common.bounds import Bounds
+from tvm_nnef.converters.common.library import EXTRA, Library
+from tvm_nnef.converters.onnx.conversion import convert_graph
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, read
 from tvm_nnef.converters.onnx.registry import Custom, standard, with_custom
-from tvm_nnef.converters.onnx.tensors import Branch, Loop, Tensor
-from tvm_nnef.graph import nodes
-from tvm_nnef.graph.nodes import Graph, If, bodies, flatten
-from tvm_nnef.graph.nodes import Tensor as GraphTensor
 from tvm_nnef.model import Model
 from tvm_nnef.semantics.program import MAIN
-from tvm_nnef.storage.metadata import Metadata
+
+LIBRARY = Library(
+    "onnx", "tvm_nnef.converters.onnx", "ONNX operators that the standard library lacks"
+)
+"""Operators of ONNX alone."""
 
 
 def convert(
@@ -62,66 +52,15 @@ def convert(
     named = {name: str(np.dtype(dtype)) for name, dtype in (dtypes or {}).items()}
     graph = convert_graph(model, table, shapes, named, bounds)
     given = model.proto.graph.name or "G"
-    name = Namer().name(given.removeprefix(f"{MAIN}.") if model.scope else given)
-    if outline:
-        graph = outlined(graph)
-    return _assembled(model, graph, give_names(graph, name, model.scope), name)
-
-
-def _assembled(
-    model: OnnxModel, graph: ConvertedGraph, variables: list[Tensor], name: str
-) -> Model:
-    blocks = map(emission.operator_definition, own_operators(graph.steps))
-    definition = emission.graph_definition(
-        name, graph.inputs, variables, graph.outputs, graph.steps
+    return assemble_graph(
+        graph,
+        given.removeprefix(f"{MAIN}.") if model.scope else given,
+        path=model.path,
+        header=_header(model),
+        libraries=(EXTRA, LIBRARY),
+        scope=model.scope,
+        outline=outline,
     )
-    invoked = emission.operators(graph.steps)
-    brought = {each.partition(".")[2] for each in invoked if each.startswith(f"{MODULE}.")}
-    imports = sorted({each.partition(".")[0] for each in invoked})
-    main = emission.module(imports, [*blocks, definition])
-    modules = {MODULE: module_text(brought)} if brought else {}
-    scope = f"{MAIN}.{name}"
-    values = {f"{scope}.{tensor.name}": tensor.value for tensor in variables}
-    made = assemble(main, modules, values, Metadata(), path=model.path, header=_header(model))
-    types = machine_types(graph, variables)
-    names = {each.name: each.source for each in (*graph.inputs, *variables) if each.name}
-    names |= dict(made_names(graph.steps, graph.steps))
-    full = {name: f"{scope}.{name}" for name in names}
-    if any(isinstance(step, (Branch, Loop)) for step in graph.steps):
-        full |= _inner_names(made, set(types) - set(full))
-    metadata = Metadata(
-        machine_types={full[each]: dtype for each, dtype in types.items() if each in full},
-        source_names={full[name]: source for name, source in names.items() if source},
-    )
-    return Model(made.program, made.path, values, metadata)
-
-
-def _inner_names(model: Model, wanted: set[str]) -> dict[str, str]:
-    """The full names of tensors inside branches and loops, which composing decides."""
-    graph = compose_graph(model.program)
-    return {
-        tensor.short_name: tensor.name
-        for node in _control_flow(graph)
-        for tensor in _tensors(node)
-        if tensor.short_name in wanted
-    }
-
-
-def _control_flow(graph: Graph) -> Iterator[If | nodes.Loop]:
-    for node in graph.operations:
-        if isinstance(node, (If, nodes.Loop)):
-            yield node
-            for body in bodies(node):
-                yield from _control_flow(body)
-
-
-def _tensors(node: If | nodes.Loop) -> Iterator[GraphTensor]:
-    """The tensors of a node's bodies, without those inside of operators."""
-    if isinstance(node, nodes.Loop):
-        yield from node.local
-    for body in bodies(node):
-        for inner in body.operations:
-            yield from flatten(inner.results)
 
 
 def _header(model: OnnxModel) -> str:

@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import shape_inference
 
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import Type
 from tvm_nnef.converters.onnx.backward import backward
 from tvm_nnef.converters.onnx.inference import SMALL, UNKNOWN, declared, spelled, type_of
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
@@ -19,8 +21,7 @@ from tvm_nnef.converters.onnx.limits import (
     own_vectors,
     vectors,
 )
-from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import NUMBER_OF, Type
+from tvm_nnef.converters.onnx.types import NUMBER_OF
 
 
 def infer_model(proto: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, Type]:

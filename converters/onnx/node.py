@@ -14,12 +14,13 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from tvm_nnef.converters.onnx.bounds import Bound, at_axis
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape
-from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, Array, Type, type_name
+from tvm_nnef.converters.common.bounds import Bound, at_axis
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, Shape
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import Array, Type
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
 
 DEFAULT_BOUND = 1024
 """What an extent that data decide is at most, unless the user says otherwise."""

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
+from tvm_nnef.converters.common.symbolic import Symbolic, array, maximum, minimum, product
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import attributes_of
-from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.symbolic import Symbolic, array, maximum, minimum, product
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 Extents: TypeAlias = "np.ndarray[Any, np.dtype[np.object_]]"
 _Attributes: TypeAlias = "Mapping[str, Any]"

@@ -20,11 +20,12 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from onnx import inliner, numpy_helper
 
+from tvm_nnef.converters.common.types import Array
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.external import Unreadable, elements, inner_tensors, is_external
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 from tvm_nnef.converters.onnx.node import attributes_of
-from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.types import DTYPE_OF, Array, type_name
+from tvm_nnef.converters.onnx.types import DTYPE_OF, type_name
 from tvm_nnef.diagnostics import Diagnostic, NnefError, error
 
 PRODUCER = "tvm_nnef"

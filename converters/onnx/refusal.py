@@ -8,18 +8,8 @@ from pathlib import Path
 
 import onnx
 
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
-
-
-class Unconvertible(Exception):
-    """A node that cannot be converted, with what a user can do about it.
-
-    ``mismatch`` says that the operator is known, and does not take inputs of these shapes.
-    """
-
-    def __init__(self, reason: str, hint: str = "", *, mismatch: bool = False) -> None:
-        super().__init__(reason)
-        self.reason, self.hint, self.mismatch = reason, hint, mismatch
 
 
 class Mismatch(NnefError):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.onnx import operators
-from tvm_nnef.converters.onnx.builder import Builder
 from tvm_nnef.converters.onnx.node import Converted, Node, OperatorFunction
 from tvm_nnef.diagnostics import error
 

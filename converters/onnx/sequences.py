@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 
 import onnx
 
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import extents_of
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.data_dependent import extents_of
+from tvm_nnef.converters.common.symbolic import Extent, largest, number
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import attributes_of
 from tvm_nnef.converters.onnx.propagation import known_extents
-from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.symbolic import Extent, largest, number
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 Items: TypeAlias = "tuple[Tensor, ...]"
 Sequences: TypeAlias = "MutableMapping[str, Items | Tensor]"
@@ -129,7 +129,7 @@ def _item(items: Items, place: Tensor | None, builder: Builder) -> Tensor:
         return items[_place(place, len(items))]
     row = builder.concat([builder.unsqueeze(each, [0]) for each in items], 0)
     return builder.call(
-        "onnx.gather", row, builder.reshape(place, ()), as_shape=items[0].shape, axis=0
+        "extra.gather", row, builder.reshape(place, ()), as_shape=items[0].shape, axis=0
     )
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.symbolic import Extent
-from tvm_nnef.converters.onnx.tensors import Tensor
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent
+from tvm_nnef.converters.common.tensors import Tensor
 
 _PLACES: Mapping[str, Callable[[Any, float], Any]] = {
     "asymmetric": lambda numbers, scale: numbers / scale,

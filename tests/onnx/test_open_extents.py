@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.converters.onnx.symbolic import quotient, symbol
+from tvm_nnef.converters.common.symbolic import quotient, symbol
 from tvm_nnef.diagnostics import NnefError
 
 onnx = pytest.importorskip("onnx")

@@ -21,8 +21,8 @@ import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.cli import main
 from tvm_nnef.compilation.pipeline import compile_phases
-from tvm_nnef.converters.onnx.common_names import scopes_of, title
-from tvm_nnef.converters.onnx.repeats import repeats
+from tvm_nnef.converters.common.common_names import scopes_of, title
+from tvm_nnef.converters.common.repeats import repeats
 from tvm_nnef.graph.nodes import opened_nodes, operator_name
 from tvm_nnef.syntax import parse, print_module
 

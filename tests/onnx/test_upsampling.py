@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tvm_nnef
-from tvm_nnef.converters.onnx.symbolic import symbol
+from tvm_nnef.converters.common.symbolic import symbol
 from tvm_nnef.converters.onnx.upsampling import repetitions
 
 H = symbol("h", 64, 0)

@@ -52,9 +52,9 @@ def _emit(node: Node, emitter: Emitter, context: Context) -> None:
 def _known_name(operation: Operation) -> str:
     """The name under which the table may have an operator; empty for a user's own.
 
-    The module ``onnx`` is written by the converter beside each model.
+    The converters write the modules ``extra`` and ``onnx`` beside each model.
     """
-    if operation.operator.startswith("onnx."):
+    if operation.operator.startswith(("extra.", "onnx.")):
         return operation.operator
     return operation.standard_operator or ""
 

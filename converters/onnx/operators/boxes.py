@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, array, maximum, minimum, numbers, product
+from tvm_nnef.converters.common.symbolic import number as number_of
+from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.decided import decided_shape
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, array, maximum, minimum, numbers, product
-from tvm_nnef.converters.onnx.symbolic import number as number_of
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 
 @operator("Slice")
@@ -102,7 +102,7 @@ def _turned(
     shape[axis] = maximum(-((stop - begin) // -step), 0)
     start = Tensor("int64", (x.rank,), extents=array(starts))
     return builder.call(
-        "onnx.slice_at", x, start, builder.constant(np.array(steps)), as_shape=shape, shape=shape
+        "extra.slice_at", x, start, builder.constant(np.array(steps)), as_shape=shape, shape=shape
     )
 
 
@@ -119,10 +119,10 @@ def _slice_at(node: Node, builder: Builder) -> Tensor:
         step = at_axes(steps, axes, x.rank, 1, builder)
     if shape is None:
         end = at_axes(node.input(2), axes, x.rank, HUGE, builder)
-        counts = builder.call("onnx.slice_counts", x, start, end, step, as_type="int64",
+        counts = builder.call("extra.slice_counts", x, start, end, step, as_type="int64",
                               as_shape=(x.rank,))  # fmt: skip
         shape = _only_where(counts, x, axes, node, builder)
-    return builder.call("onnx.slice_at", x, start, step, as_shape=shape, shape=shape)
+    return builder.call("extra.slice_at", x, start, step, as_shape=shape, shape=shape)
 
 
 def _only_where(
@@ -145,7 +145,9 @@ def at_axes(
 ) -> Tensor:
     """A number for each dimension: those given for ``axes`` (the first ones), else ``others``."""
     numbers = axes or builder.constant(np.arange(number_of(values.size), dtype=np.int64))
-    return builder.call("onnx.at_axes", values, numbers, as_shape=(rank,), rank=rank, others=others)
+    return builder.call(
+        "extra.at_axes", values, numbers, as_shape=(rank,), rank=rank, others=others
+    )
 
 
 _PAD_METHODS = {
@@ -198,7 +200,7 @@ def _padded(
     ):
         front = builder.constant(np.array(before, np.int64))
         return builder.call(
-            "onnx.pad_at", x, front, value, as_shape=shape, shape=shape, method=method
+            "extra.pad_at", x, front, value, as_shape=shape, shape=shape, method=method
         )
     padding = [before[axis] for axis in axes] + [after[axis] for axis in axes]
     return builder.call(
@@ -229,4 +231,4 @@ def _pad_at(node: Node, x: Tensor, value: Tensor | None, builder: Builder) -> Te
         total = builder.binary("math.add", builder.binary("math.add", front, back), extents)
         shape = decided_shape(node, total, builder)
     method = _PAD_METHODS[node.text("mode", "constant")]
-    return builder.call("onnx.pad_at", x, front, value, as_shape=shape, shape=shape, method=method)
+    return builder.call("extra.pad_at", x, front, value, as_shape=shape, shape=shape, method=method)

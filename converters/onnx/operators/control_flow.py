@@ -12,13 +12,14 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import decided, extent_of
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.data_dependent import decided, extent_of
+from tvm_nnef.converters.common.symbolic import Extent, Shape, number
+from tvm_nnef.converters.common.tensors import Block, Branch, Loop, Pack, Result, Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Mismatch, Unconvertible
+from tvm_nnef.converters.onnx.refusal import Mismatch
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, number
-from tvm_nnef.converters.onnx.tensors import Block, Branch, Loop, Pack, Result, Tensor
 from tvm_nnef.diagnostics import Diagnostic
 
 
@@ -71,7 +72,7 @@ def _impossible(
     outputs = []
     for each in likely:
         zeros = inner.full(_zero(each.dtype), each.shape, each.dtype)
-        outputs.append(inner.call("onnx.impossible", zeros, places, message=message))
+        outputs.append(inner.call("extra.impossible", zeros, places, message=message))
     return inner, outputs
 
 

@@ -7,10 +7,10 @@ from functools import partial, reduce
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.tensors import Argument, Tensor
 from tvm_nnef.converters.onnx.node import Node, OperatorFunction
 from tvm_nnef.converters.onnx.registry import operator, table_of
-from tvm_nnef.converters.onnx.tensors import Argument, Tensor
 
 _UNARY: Mapping[str, str] = {
     "Abs": "math.abs", "Neg": "math.neg", "Ceil": "math.ceil", "Floor": "math.floor",
@@ -19,9 +19,9 @@ _UNARY: Mapping[str, str] = {
     "Cosh": "math.cosh", "Tanh": "math.tanh", "Asin": "math.asin", "Acos": "math.acos",
     "Atan": "math.atan", "Asinh": "math.asinh", "Acosh": "math.acosh", "Atanh": "math.atanh",
     "Sign": "math.sign", "Not": "math.not", "Erf": "nn.erf", "Sigmoid": "nn.sigmoid",
-    "Softplus": "nn.softplus", "Round": "onnx.round_even", "Softsign": "onnx.softsign",
-    "Mish": "onnx.mish", "HardSwish": "onnx.hard_swish", "IsNaN": "onnx.is_nan",
-    "BitwiseNot": "onnx.bitwise_not",
+    "Softplus": "nn.softplus", "Round": "extra.round_even", "Softsign": "onnx.softsign",
+    "Mish": "onnx.mish", "HardSwish": "onnx.hard_swish", "IsNaN": "extra.is_nan",
+    "BitwiseNot": "extra.bitwise_not",
 }  # fmt: skip
 _BINARY: Mapping[str, str] = {
     "Add": "math.add", "Sub": "math.sub", "Mul": "math.mul", "And": "math.and", "Or": "math.or",
@@ -55,7 +55,7 @@ def identity(node: Node, builder: Builder) -> Tensor:
 def divide(node: Node, builder: Builder) -> Tensor:
     """A quotient; of integers truncated."""
     x, y = node.input(0), node.input(1)
-    return builder.binary("math.div" if x.kind == "real" else "onnx.truncate_div", x, y)
+    return builder.binary("math.div" if x.kind == "real" else "extra.truncate_div", x, y)
 
 
 @operator("Mod", since=10)
@@ -63,8 +63,8 @@ def modulus(node: Node, builder: Builder) -> Tensor:
     """A remainder: with the sign of the divisor, or of the dividend where ``fmod``."""
     x, y = node.input(0), node.input(1)
     if node.flag("fmod"):
-        return builder.binary("math.mod" if x.kind == "real" else "onnx.truncate_mod", x, y)
-    return builder.binary("onnx.floor_mod" if x.kind == "real" else "math.mod", x, y)
+        return builder.binary("math.mod" if x.kind == "real" else "extra.truncate_mod", x, y)
+    return builder.binary("extra.floor_mod" if x.kind == "real" else "math.mod", x, y)
 
 
 @operator("Pow", since=7)
@@ -133,10 +133,10 @@ def bit_cast(node: Node, builder: Builder) -> Tensor:
         return builder.cast(x, dtype)
     bits = np.dtype(dtype).itemsize * 8
     if x.kind == "real":
-        whole = builder.call(f"onnx.bits_of_float{bits}", x, as_type=f"int{bits}")
+        whole = builder.call(f"extra.bits_of_float{bits}", x, as_type=f"int{bits}")
         return builder.cast(whole, dtype)
     signed = builder.cast(builder.cast(x, f"int{bits}"), "int64")
-    return builder.call(f"onnx.float{bits}_of_bits", signed, as_type=dtype)
+    return builder.call(f"extra.float{bits}_of_bits", signed, as_type=dtype)
 
 
 def _bitwise(name: str, node: Node, builder: Builder) -> Tensor:
@@ -149,9 +149,9 @@ def _bitwise(name: str, node: Node, builder: Builder) -> Tensor:
 
 BITWISE = table_of(
     {
-        "BitwiseAnd": partial(_bitwise, "onnx.bitwise_and"),
-        "BitwiseOr": partial(_bitwise, "onnx.bitwise_or"),
-        "BitwiseXor": partial(_bitwise, "onnx.bitwise_xor"),
+        "BitwiseAnd": partial(_bitwise, "extra.bitwise_and"),
+        "BitwiseOr": partial(_bitwise, "extra.bitwise_or"),
+        "BitwiseXor": partial(_bitwise, "extra.bitwise_xor"),
     },
     since=18,
 )
@@ -163,10 +163,10 @@ def bit_shift(node: Node, builder: Builder) -> Tensor:
     x, y = node.input(0), node.input(1)
     bits = np.dtype(x.dtype).itemsize * 8
     if node.text("direction") == "LEFT":
-        return builder.binary("onnx.shift_left", x, y, bits=bits)
+        return builder.binary("extra.shift_left", x, y, bits=bits)
     wide = 64 if x.dtype == "uint64" else 32 if bits < 32 else bits
     unsigned = x.dtype == "uint64"
-    return builder.binary("onnx.shift_right", x, y, bits=wide, unsigned=unsigned)
+    return builder.binary("extra.shift_right", x, y, bits=wide, unsigned=unsigned)
 
 
 # --- functions with parameters --------------------------------------------------------------
@@ -248,5 +248,5 @@ def is_inf(node: Node, builder: Builder) -> Tensor:
     """Whether elements are infinite, of the signs that count."""
     negative, positive = (node.flag(f"detect_{each}", True) for each in ("negative", "positive"))
     return builder.call(
-        "onnx.is_inf", node.input(0), as_type="bool", negative=negative, positive=positive
+        "extra.is_inf", node.input(0), as_type="bool", negative=negative, positive=positive
     )

@@ -9,12 +9,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import counted, decided, extent_of, extents_of
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.data_dependent import decided, extent_of, extents_of
+from tvm_nnef.converters.common.symbolic import Extent, array, maximum, minimum, number
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.onnx.decided import counted
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, array, maximum, minimum, number
-from tvm_nnef.converters.onnx.tensors import Tensor
 from tvm_nnef.converters.onnx.upsampling import first_places, nearest_places, repetitions
 
 
@@ -373,7 +374,7 @@ def non_max_suppression(node: Node, builder: Builder) -> Tensor:
         return builder.call(
             "onnx.chosen_boxes", rank, places, as_type="int64", as_shape=(*places.shape, 3)
         )
-    place = builder.reshape(builder.call("onnx.places_of_true", flat, as_type="int32"), kept.shape)
+    place = builder.reshape(builder.call("extra.places_of_true", flat, as_type="int32"), kept.shape)
     return builder.call(
         "onnx.box_rows", kept, rank, place, as_type="int64", as_shape=shape, count=shape[0]
     )

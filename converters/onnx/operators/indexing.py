@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import decided
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.data_dependent import decided
+from tvm_nnef.converters.common.symbolic import Extent, minimum
+from tvm_nnef.converters.common.symbolic import number as number_of
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, minimum
-from tvm_nnef.converters.onnx.symbolic import number as number_of
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 
 @operator("Gather")
@@ -33,7 +33,7 @@ def gather(node: Node, builder: Builder) -> Tensor:
             return builder.squeeze(builder.slice(data, axis, place, place + 1), [axis])
         plain = builder.constant(places, index.dtype, index.source)
         return builder.call("layout.gather", data, plain, as_shape=shape, axis=axis)
-    return builder.call("onnx.gather", data, index, as_shape=shape, axis=axis)
+    return builder.call("extra.gather", data, index, as_shape=shape, axis=axis)
 
 
 @operator("GatherElements", since=11)
@@ -41,7 +41,7 @@ def gather_elements(node: Node, builder: Builder) -> Tensor:
     """For each index, the element at it along an axis."""
     data, index = node.input(0), node.input(1)
     axis = node.axis(data.rank)
-    return builder.call("onnx.gather_elements", data, index, as_shape=index.shape, axis=axis)
+    return builder.call("extra.gather_elements", data, index, as_shape=index.shape, axis=axis)
 
 
 @operator("GatherND", since=11)
@@ -50,7 +50,7 @@ def gather_nd(node: Node, builder: Builder) -> Tensor:
     data, index, batch = node.input(0), node.input(1), node.integer("batch_dims")
     rest = data.shape[batch + index.shape[-1] :]
     return builder.call(
-        "onnx.gather_nd", data, index, as_shape=(*index.shape[:-1], *rest), batch_dims=batch
+        "extra.gather_nd", data, index, as_shape=(*index.shape[:-1], *rest), batch_dims=batch
     )
 
 
@@ -78,7 +78,7 @@ def scatter_elements(node: Node, builder: Builder) -> Tensor:
 
 def _scatter_elements(node: Node, builder: Builder) -> Tensor:
     data, index, updates = node.input(0), node.input(1), node.input(2)
-    name = f"onnx.scatter_elements_{_reduction(node)}"
+    name = f"extra.scatter_elements_{_reduction(node)}"
     return builder.call(name, data, index, updates, axis=node.axis(data.rank))
 
 
@@ -86,7 +86,7 @@ def _scatter_elements(node: Node, builder: Builder) -> Tensor:
 def scatter_nd(node: Node, builder: Builder) -> Tensor:
     """A copy with slices that index tuples name replaced, or joined with what comes."""
     data, index, updates = node.input(0), node.input(1), node.input(2)
-    return builder.call(f"onnx.scatter_nd_{_reduction(node)}", data, index, updates)
+    return builder.call(f"extra.scatter_nd_{_reduction(node)}", data, index, updates)
 
 
 @operator("TensorScatter", since=24)
@@ -119,9 +119,9 @@ def compress(node: Node, builder: Builder) -> Tensor:
         shape = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
         return builder.call("layout.gather", x, places, as_shape=shape, axis=axis)
     x = builder.slice(x, axis, 0, extent)
-    place = builder.call("onnx.places_of_true", kept, as_type="int64")
+    place = builder.call("extra.places_of_true", kept, as_type="int64")
     return builder.call(
-        "onnx.compress", x, kept, place, as_shape=shape, axis=axis, count=shape[axis]
+        "extra.compress", x, kept, place, as_shape=shape, axis=axis, count=shape[axis]
     )
 
 
@@ -136,9 +136,9 @@ def nonzero(node: Node, builder: Builder) -> Tensor:
     if x.kind != "bool":
         x = builder.cast(x, "bool")
     flat = builder.reshape(x, (x.size,))
-    place = builder.call("onnx.places_of_true", flat, as_type="int64")
+    place = builder.call("extra.places_of_true", flat, as_type="int64")
     spread = builder.reshape(place, x.shape)
-    return builder.call("onnx.nonzero", x, spread, as_type="int64", as_shape=shape, count=shape[1])
+    return builder.call("extra.nonzero", x, spread, as_type="int64", as_shape=shape, count=shape[1])
 
 
 @operator("Unique", since=11)

@@ -6,13 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import counted, decided_shape, extent_of, extents_of
-from tvm_nnef.converters.onnx.folding import LARGEST
-from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import (
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
+from tvm_nnef.converters.common.symbolic import (
     Extent,
     Shape,
     array,
@@ -22,8 +18,13 @@ from tvm_nnef.converters.onnx.symbolic import (
     product,
     quotient,
 )
-from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import broadcast
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import broadcast
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.onnx.decided import counted, decided_shape
+from tvm_nnef.converters.onnx.folding import LARGEST
+from tvm_nnef.converters.onnx.node import Node
+from tvm_nnef.converters.onnx.registry import operator
 
 _CONSTANTS: Mapping[str, str] = {
     "value_float": "float32",
@@ -56,7 +57,7 @@ def _resolved(node: Node, x: Tensor, builder: Builder) -> tuple[Extent, ...]:
     """A shape that arrives at run time, with its 0 and -1 replaced."""
     wanted = counted(node.input(1), node.rank(), builder)
     shape = builder.call(
-        "onnx.resolved_shape", wanted, x, as_type="int64", keep_zeros=node.flag("allowzero")
+        "extra.resolved_shape", wanted, x, as_type="int64", keep_zeros=node.flag("allowzero")
     )
     return decided_shape(node, shape, builder)
 
@@ -171,7 +172,7 @@ def tile(node: Node, builder: Builder) -> Tensor:
         shape = decided_shape(node, builder.binary("math.mul", own, times), builder)
     else:
         shape = tuple(extent * times for extent, times in zip(x.shape, repeats, strict=True))
-    return x if x.shape == shape else builder.call("onnx.tile", x, as_shape=shape, shape=shape)
+    return x if x.shape == shape else builder.call("extra.tile", x, as_shape=shape, shape=shape)
 
 
 @operator("Concat", since=4)
@@ -276,9 +277,9 @@ def arange(node: Node, builder: Builder) -> Tensor:
         (count,) = known
     else:
         end = builder.reshape(node.input(1), ())
-        steps_ = builder.call("onnx.range_count", start, end, delta, as_type="int64")
+        steps_ = builder.call("extra.range_count", start, end, delta, as_type="int64")
         count = extent_of(steps_, node.bound(), builder)
-    return builder.call("onnx.range", start, delta, as_shape=(count,), count=count)
+    return builder.call("extra.range", start, delta, as_shape=(count,), count=count)
 
 
 @operator("EyeLike", since=9)
@@ -289,7 +290,7 @@ def eye_like(node: Node, builder: Builder) -> Tensor:
         rows, columns = numbers(shape)
         return builder.constant(np.eye(rows, columns, k, np.dtype(dtype)))
     one = builder.constant(1, dtype)
-    return builder.call("onnx.eye", one, as_shape=shape, shape=shape, k=k)
+    return builder.call("extra.eye", one, as_shape=shape, shape=shape, k=k)
 
 
 @operator("Trilu", since=14)
@@ -297,7 +298,7 @@ def trilu(node: Node, builder: Builder) -> Tensor:
     """The upper or lower triangle, zeros elsewhere."""
     x, k = node.input(0), node.optional(1)
     diagonal = 0 if k is None else builder.reshape(k, ())
-    return builder.call("onnx.trilu", x, diagonal, upper=node.flag("upper", True))
+    return builder.call("extra.trilu", x, diagonal, upper=node.flag("upper", True))
 
 
 @operator("OneHot", since=9)
@@ -308,7 +309,7 @@ def one_hot(node: Node, builder: Builder) -> Tensor:
     depth = known[axis] if known else extent_of(node.input(1), node.bound(axis), builder)
     shape = (*index.shape[:axis], depth, *index.shape[axis:])
     return builder.call(
-        "onnx.one_hot", index, values, as_type=values.dtype, as_shape=shape, axis=axis,
+        "extra.one_hot", index, values, as_type=values.dtype, as_shape=shape, axis=axis,
         depth=depth,
     )  # fmt: skip
 
@@ -318,4 +319,4 @@ def reverse_sequence(node: Node, builder: Builder) -> Tensor:
     """The first elements of each sequence turned around, as many as its length says."""
     x, lengths = node.input(0), node.input(1)
     batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
-    return builder.call("onnx.reverse_sequence", x, lengths, batch_axis=batch, time_axis=time)
+    return builder.call("extra.reverse_sequence", x, lengths, batch_axis=batch, time_axis=time)

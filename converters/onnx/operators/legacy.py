@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.node import Converted, Node
 from tvm_nnef.converters.onnx.operators.elementwise import BINARY, divide, power, prelu
 from tvm_nnef.converters.onnx.registry import Converter
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 _STRETCHED = {
     **{each.operator: each.function for each in BINARY},

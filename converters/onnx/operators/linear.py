@@ -5,13 +5,13 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, number
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import broadcast
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, number
-from tvm_nnef.converters.onnx.tensors import Tensor
-from tvm_nnef.converters.onnx.types import broadcast
 
 
 def matrix_product(x: Tensor, y: Tensor, builder: Builder, dtype: str | None = None) -> Tensor:
@@ -21,7 +21,7 @@ def matrix_product(x: Tensor, y: Tensor, builder: Builder, dtype: str | None = N
     batch = broadcast(a.shape[:-2], b.shape[:-2])
     a, b = (builder.stretched(each, (*batch, *each.shape[-2:])) for each in (a, b))
     shape = (*batch, a.shape[-2], b.shape[-1])
-    name = "linalg.matmul" if a.kind == "real" else "onnx.matmul"
+    name = "linalg.matmul" if a.kind == "real" else "extra.matmul"
     found = builder.call(name, a, b, as_type=dtype, as_shape=shape)
     squeezed = ([-2] if x.rank == 1 else []) + ([-1] if y.rank == 1 else [])
     return builder.squeeze(found, squeezed) if squeezed else found
@@ -43,7 +43,7 @@ def gemm(node: Node, builder: Builder) -> Tensor:
     plain = alpha == 1.0 and beta == 1.0 and a.kind == "real"
     if plain and c is not None and c.shape == shape[1:] and right and not left:
         return builder.call("nn.linear", a, b, c, as_shape=shape)
-    name = "linalg.matmul" if a.kind == "real" else "onnx.matmul"
+    name = "linalg.matmul" if a.kind == "real" else "extra.matmul"
     if a.kind == "real":
         product = builder.call(
             name, a, b, as_shape=shape, transA=left or None, transB=right or None

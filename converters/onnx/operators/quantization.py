@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.operators.linear import matrix_product
 from tvm_nnef.converters.onnx.operators.windows import convolution
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 
 def _spread(node: Node, x: Tensor, scale: Tensor, builder: Builder) -> tuple[int, int]:
@@ -30,7 +30,7 @@ def _fitted(node: Node, x: Tensor, scale: Tensor, builder: Builder) -> Tensor:
         return builder.reshape(scale, ())
     if block:
         repeated = builder.call(
-            "onnx.repeat", scale, as_shape=x.shape, axis=axis, times=block, extent=x.shape[axis]
+            "extra.repeat", scale, as_shape=x.shape, axis=axis, times=block, extent=x.shape[axis]
         )
         return repeated
     return builder.reshape(scale, (scale.size, *(1 for _ in x.shape[axis + 1 :])))
@@ -49,12 +49,12 @@ def quantize(x: Tensor, scale: Tensor, zero: Tensor | None, dtype: str, builder:
     low, high = _limits(dtype)
     wide = builder.cast(x, "float32") if x.kind == "int" else x
     steps = builder.binary("math.div", wide, builder.cast(scale, wide.dtype))
-    whole = builder.call("onnx.round_even", steps)
+    whole = builder.call("extra.round_even", steps)
     if zero is not None:
         whole = builder.binary(
             "math.add", builder.cast(whole, "float32"), builder.cast(zero, "float32")
         )
-    limited = builder.call("onnx.saturate", whole, as_type=dtype, low=low, high=high)
+    limited = builder.call("extra.saturate", whole, as_type=dtype, low=low, high=high)
     return limited
 
 
@@ -97,8 +97,8 @@ def _dynamically_quantized(x: Tensor, builder: Builder) -> tuple[Tensor, Tensor,
     )
     low, high = builder.binary("math.min", low, 0.0), builder.binary("math.max", high, 0.0)
     scale = builder.binary("math.div", builder.binary("math.sub", high, low), 255.0)
-    middle = builder.call("onnx.round_even", builder.binary("onnx.offset_of", low, scale))
-    zero = builder.call("onnx.saturate", middle, as_type="uint8", low=0, high=255)
+    middle = builder.call("extra.round_even", builder.binary("onnx.offset_of", low, scale))
+    zero = builder.call("extra.saturate", middle, as_type="uint8", low=0, high=255)
     return quantize(x, scale, zero, "uint8", builder), scale, zero
 
 
@@ -161,13 +161,13 @@ def requantized(
     """Integers of a scale, quantized by the scale and zero point of the output."""
     factor = builder.binary("math.div", scale, scalar_or_row(y_scale, builder))
     steps = builder.binary("math.mul", builder.cast(whole, "float32"), factor)
-    rounded = builder.call("onnx.round_even", steps)
+    rounded = builder.call("extra.round_even", steps)
     zero = builder.cast(y_zero, "float32")
     if zero.rank == 1 and zero.size == 1:
         zero = builder.reshape(zero, ())
     moved = builder.binary("math.add", rounded, zero)
     low, high = _limits(y_zero.dtype)
-    return builder.call("onnx.saturate", moved, as_type=y_zero.dtype, low=low, high=high)
+    return builder.call("extra.saturate", moved, as_type=y_zero.dtype, low=low, high=high)
 
 
 def _weights_centred(weight: Tensor, zero: Tensor | None, builder: Builder) -> Tensor:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node, OperatorFunction
 from tvm_nnef.converters.onnx.operators.linear import matrix_product
 from tvm_nnef.converters.onnx.operators.quantization import (
@@ -19,9 +21,7 @@ from tvm_nnef.converters.onnx.operators.quantization import (
     scalar_or_row,
 )
 from tvm_nnef.converters.onnx.operators.windows import average_pool, global_average_pool
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import Converter, operator
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 DOMAIN = "com.microsoft"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Shape
+from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import Converter, operator
-from tvm_nnef.converters.onnx.symbolic import Shape
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 
 def _seed(node: Node) -> int:

@@ -12,18 +12,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent
+from tvm_nnef.converters.common.symbolic import number as number_of
+from tvm_nnef.converters.common.tensors import Block, Loop, Pack, Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.operators.linear import matrix_product
 from tvm_nnef.converters.onnx.operators.quantization import (
     centred,
     dynamically_quantized_product,
 )
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import Converter
-from tvm_nnef.converters.onnx.symbolic import Extent
-from tvm_nnef.converters.onnx.symbolic import number as number_of
-from tvm_nnef.converters.onnx.tensors import Block, Loop, Pack, Tensor
 
 Activation: TypeAlias = "Callable[[Tensor, Builder], Tensor]"
 Cell: TypeAlias = "Callable[[Direction, Tensor, Sequence[Tensor], Builder], list[Tensor]]"
@@ -327,7 +327,7 @@ def _direction(
 def _turned(x: Tensor, lengths: Tensor | None, builder: Builder) -> Tensor:
     if lengths is None:
         return builder.slice(x, 0, x.shape[0] - 1, -1, -1)
-    return builder.call("onnx.reverse_sequence", x, lengths, batch_axis=1, time_axis=0)
+    return builder.call("extra.reverse_sequence", x, lengths, batch_axis=1, time_axis=0)
 
 
 def _start(

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import extent_of
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.data_dependent import extent_of
+from tvm_nnef.converters.common.symbolic import Extent, number, product, quotient
+from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.operators.layout import extents_without
 from tvm_nnef.converters.onnx.registry import Converter, operator
-from tvm_nnef.converters.onnx.symbolic import Extent, number, product, quotient
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 Step: TypeAlias = "Callable[[Tensor, Builder], Tensor]"
 
@@ -103,7 +103,7 @@ def reduce_axes(join: str, x: Tensor, axes: Sequence[int], keep: bool, builder: 
     if join == "mean" and x.kind == "int":
         total = reduce_axes("sum", x, axes, keep, builder)
         count = product([x.shape[axis] for axis in axes])
-        return builder.binary("onnx.truncate_div", total, number(count))
+        return builder.binary("extra.truncate_div", total, number(count))
     name = _BOOLEAN[join] if x.kind == "bool" else join
     return builder.call(
         f"math.{name}_reduce", x, as_shape=shape, axes=list(axes), squeeze=None if keep else True
@@ -132,7 +132,7 @@ def _joined_at(join: str, x: Tensor, node: Node, builder: Builder) -> Tensor:
 def _divided(x: Tensor, count: Tensor, builder: Builder) -> Tensor:
     if x.kind == "real":
         return builder.binary("math.div", x, builder.cast(count, x.dtype))
-    return builder.binary("onnx.truncate_div", x, builder.cast(count, x.dtype))
+    return builder.binary("extra.truncate_div", x, builder.cast(count, x.dtype))
 
 
 REDUCTIONS = tuple(Converter(name, 1, _reduce) for name in _REDUCTIONS)
@@ -224,7 +224,7 @@ def softmax(node: Node, builder: Builder) -> Tensor:
 def log_softmax(node: Node, builder: Builder) -> Tensor:
     """The logarithm of a softmax, by differences."""
     x = node.input(0)
-    return builder.call("onnx.log_softmax", x, axes=_softmax_axes(node, x))
+    return builder.call("extra.log_softmax", x, axes=_softmax_axes(node, x))
 
 
 @operator("Hardmax")
@@ -245,7 +245,7 @@ def _cumulative_sum(node: Node, builder: Builder) -> Tensor:
     """Along an axis that is known the standard operator, which takes as many steps as elements."""
     axis = node.value(1)
     if axis is None:
-        return _cumulative("onnx.cumulative_sum", node, builder)
+        return _cumulative("extra.cumulative_sum", node, builder)
     return builder.call(
         "math.cumsum", node.input(0), axis=int(axis.reshape(())),
         exclusive=node.flag("exclusive"), reverse=node.flag("reverse"),
@@ -261,5 +261,5 @@ def _cumulative(name: str, node: Node, builder: Builder) -> Tensor:
 
 CUMULATIVE = (
     Converter("CumSum", 11, _cumulative_sum),
-    Converter("CumProd", 26, partial(_cumulative, "onnx.cumulative_product")),
+    Converter("CumProd", 26, partial(_cumulative, "extra.cumulative_product")),
 )

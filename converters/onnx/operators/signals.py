@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import extent_of, extents_of
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
+from tvm_nnef.converters.common.symbolic import Extent, Symbolic, largest
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.operators.linear import matrix_product
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import Converter, operator
-from tvm_nnef.converters.onnx.symbolic import Extent, Symbolic, largest
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 
 @operator("DFT", since=17)
@@ -39,7 +39,7 @@ def _dft_at(node: Node, axis: Tensor, builder: Builder) -> Tensor:
     length, extents = node.optional(1), list(x.shape[:-1])
     same = length is None and not onesided
     if length is None:
-        length = builder.call("onnx.length_at", axis, as_type="int64", extents=extents,
+        length = builder.call("extra.length_at", axis, as_type="int64", extents=extents,
                               mirrored=inverse and onesided)  # fmt: skip
     length = builder.reshape(length, ())
     shape: Sequence[Extent] = extents

@@ -6,12 +6,13 @@ from math import prod
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
-from tvm_nnef.converters.onnx.decided import counted, decided_shape, extent_of, extents_of
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
+from tvm_nnef.converters.common.symbolic import Extent, Shape, largest, product
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.onnx.decided import counted, decided_shape
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, largest, product
-from tvm_nnef.converters.onnx.tensors import Tensor
 
 
 @operator("MaxUnpool", since=9)
@@ -33,7 +34,7 @@ def max_unpool(node: Node, builder: Builder) -> Tensor:
     elif node.optional(2) is not None:
         shape = node.known_shape() or decided_shape(node, node.input(2), builder)
     flat = builder.call(
-        "onnx.unpool", builder.reshape(x, (x.size,)), builder.reshape(places, (x.size,)),
+        "extra.unpool", builder.reshape(x, (x.size,)), builder.reshape(places, (x.size,)),
         as_shape=(prod(inner),), volume=prod(inner),
     )  # fmt: skip
     whole = builder.reshape(flat, inner)
@@ -42,7 +43,7 @@ def max_unpool(node: Node, builder: Builder) -> Tensor:
     # Places count in the shape that pooling would have had; what is larger is empty.
     corner = builder.constant(np.zeros(len(shape), np.int64))
     return builder.call(
-        "onnx.pad_at", whole, corner, as_shape=shape, shape=shape, method="CONSTANT"
+        "extra.pad_at", whole, corner, as_shape=shape, shape=shape, method="CONSTANT"
     )
 
 

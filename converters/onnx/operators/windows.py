@@ -12,12 +12,12 @@ from math import prod
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.builder import Builder
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, Shape, maximum, minimum, number, numbers
+from tvm_nnef.converters.common.tensors import Attribute, Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.refusal import Unconvertible
 from tvm_nnef.converters.onnx.registry import operator
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, maximum, minimum, number, numbers
-from tvm_nnef.converters.onnx.tensors import Attribute, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def max_pool(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     if not node.wants(1):
         return (values,)
     place = builder.call(
-        "onnx.max_pool_places", x, values, as_type="int64", as_shape=shape, more=_geometry(window),
+        "extra.max_pool_places", x, values, as_type="int64", as_shape=shape, more=_geometry(window),
         strides=_strides(x.shape, bool(node.integer("storage_order"))),
     )  # fmt: skip
     return values, place

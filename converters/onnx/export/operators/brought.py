@@ -143,27 +143,27 @@ def _scatters(
 ) -> dict[str, ExportFunction]:
     """What only puts elements in place keeps their type; what adds them up computes."""
     return {
-        f"onnx.{name}_{ours}": make(theirs)
+        f"extra.{name}_{ours}": make(theirs)
         for ours, theirs in _REDUCTIONS.items()
         if (ours == "set") == moving
     }
 
 
 MOVING: Mapping[str, ExportFunction] = {
-    "onnx.gather": _gather,
-    "onnx.gather_elements": _gather_elements,
-    "onnx.gather_nd": _gather_nd,
-    "onnx.expand": _expand,
-    "onnx.compress": _compress,
+    "extra.gather": _gather,
+    "extra.gather_elements": _gather_elements,
+    "extra.gather_nd": _gather_nd,
+    "extra.expand": _expand,
+    "extra.compress": _compress,
     **_scatters("scatter_elements", _scatter_elements, moving=True),
     **_scatters("scatter_nd", _scatter_nd, moving=True),
 }
 COMPUTING: Mapping[str, ExportFunction] = {
-    "onnx.round_even": _unary("Round"),
-    "onnx.is_nan": _unary("IsNaN"),
-    "onnx.is_inf": _is_inf,
-    "onnx.nonzero": _nonzero,
-    "onnx.at_axes": _at_axes,
+    "extra.round_even": _unary("Round"),
+    "extra.is_nan": _unary("IsNaN"),
+    "extra.is_inf": _is_inf,
+    "extra.nonzero": _nonzero,
+    "extra.at_axes": _at_axes,
     "onnx.sum_at": _reduced("add", lambda _: 0),
     "onnx.prod_at": _reduced("mul", lambda _: 1),
     "onnx.max_at": _reduced("max", _least),

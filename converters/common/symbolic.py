@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.refusal import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.symbolic import dimensions, trees
 
 

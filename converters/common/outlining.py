@@ -1,7 +1,7 @@
 """Steps that repeat a block of steps, as invocations of one operator.
 
-Enters: a converted graph. Leaves: one that computes the same, in which every repetition of a block
-is an :class:`~converters.onnx.tensors.Invocation`. Two runs of steps are the same block where
+A converted graph in, one that computes the same out, in which every repetition of a block is an
+:class:`~tvm_nnef.converters.common.tensors.Invocation`. Two runs of steps are the same block if
 their operators, attributes, machine types and ranks are the same and they are wired alike inside;
 what comes from outside, weights included, becomes an input. Numbers of elements may differ. What
 the operator and its tensors are called, and how it is written, ``blocks`` and ``emission`` say.
@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tvm_nnef.converters.onnx.blocks import invocations
-from tvm_nnef.converters.onnx.boundaries import Boundaries, Cost, boundaries
-from tvm_nnef.converters.onnx.conversion import ConvertedGraph
-from tvm_nnef.converters.onnx.emission import is_literal
-from tvm_nnef.converters.onnx.repeats import Repeat, repeats
-from tvm_nnef.converters.onnx.steps import reads, results
-from tvm_nnef.converters.onnx.symbolic import Symbolic
-from tvm_nnef.converters.onnx.tensors import (
+from tvm_nnef.converters.common.blocks import invocations
+from tvm_nnef.converters.common.boundaries import Boundaries, Cost, boundaries
+from tvm_nnef.converters.common.emission import is_literal
+from tvm_nnef.converters.common.repeats import Repeat, repeats
+from tvm_nnef.converters.common.steps import reads, results
+from tvm_nnef.converters.common.symbolic import Symbolic
+from tvm_nnef.converters.common.tensors import (
     Argument,
     Attribute,
     Call,
+    ConvertedGraph,
     Invocation,
     Pack,
     Run,

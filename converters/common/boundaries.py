@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
-from tvm_nnef.converters.onnx.names import is_path, parts, tells
-from tvm_nnef.converters.onnx.repeats import Repeat
-from tvm_nnef.converters.onnx.steps import reads, results
-from tvm_nnef.converters.onnx.tensors import Step, Tensor
+from tvm_nnef.converters.common.names import is_path, parts, tells
+from tvm_nnef.converters.common.repeats import Repeat
+from tvm_nnef.converters.common.steps import reads, results
+from tvm_nnef.converters.common.tensors import Step, Tensor
 
 Cost: TypeAlias = "tuple[int, int, int]"
 

@@ -1,8 +1,9 @@
-"""Names of an ONNX model, which may be any text, as identifiers that a model may have."""
+"""Names of the source, which may be any text, as identifiers that a model may have."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from tvm_nnef.syntax.spelling import DRAFT, TOOLS
 
@@ -10,9 +11,8 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 _OUTPUT = re.compile(r"_output_0(?=$|_[a-z]+$)")
 _MODULES = frozenset(
-    ("algo", "image", "layer", "layout", "linalg", "main", "math", "misc", "nn", "onnx", "quant",
-     "rand")
-)  # fmt: skip
+    ("algo", "image", "layer", "layout", "linalg", "main", "math", "misc", "nn", "quant", "rand")
+)
 
 
 def without_suffix(name: str) -> str:
@@ -39,8 +39,9 @@ def is_path(source: str) -> bool:
 class Namer:
     """Gives each tensor an identifier of its own, as near to the wanted text as it can be."""
 
-    def __init__(self) -> None:
-        self._taken = set(DRAFT.reserved | TOOLS.reserved | _MODULES)
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        """``taken`` are names to avoid besides those that the language reserves."""
+        self._taken = {*DRAFT.reserved, *TOOLS.reserved, *_MODULES, *taken}
         self._next: dict[str, int] = {}
 
     def name(self, wanted: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tvm_nnef.converters.onnx.symbolic import Symbolic
-from tvm_nnef.converters.onnx.tensors import (
+from tvm_nnef.converters.common.symbolic import Symbolic
+from tvm_nnef.converters.common.tensors import (
     Attribute,
     Block,
     Branch,

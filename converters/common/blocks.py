@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from tvm_nnef.converters.onnx.common_names import Scopes, common_name, scopes_of, title
-from tvm_nnef.converters.onnx.dimensions import Dimensions, unbound
-from tvm_nnef.converters.onnx.emission import is_literal
-from tvm_nnef.converters.onnx.names import is_path, tells
-from tvm_nnef.converters.onnx.steps import reads, results
-from tvm_nnef.converters.onnx.tensors import (
+from tvm_nnef.converters.common.common_names import Scopes, common_name, scopes_of, title
+from tvm_nnef.converters.common.dimensions import Dimensions, unbound
+from tvm_nnef.converters.common.emission import is_literal
+from tvm_nnef.converters.common.names import is_path, tells
+from tvm_nnef.converters.common.steps import reads, results
+from tvm_nnef.converters.common.tensors import (
     Argument,
     Call,
     Invocation,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from tvm_nnef.converters.onnx.conversion import ConvertedGraph
-from tvm_nnef.converters.onnx.emission import is_literal
-from tvm_nnef.converters.onnx.names import Namer, parts, without_suffix
-from tvm_nnef.converters.onnx.steps import reads, results
-from tvm_nnef.converters.onnx.symbolic import Extent, Symbol, Symbolic
-from tvm_nnef.converters.onnx.tensors import (
+from tvm_nnef.converters.common.emission import is_literal
+from tvm_nnef.converters.common.names import Namer, parts, without_suffix
+from tvm_nnef.converters.common.steps import reads, results
+from tvm_nnef.converters.common.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.common.tensors import (
     Block,
     Branch,
     Call,
+    ConvertedGraph,
     Invocation,
     Loop,
     Operator,
@@ -20,16 +20,19 @@ from tvm_nnef.converters.onnx.tensors import (
     Step,
     Tensor,
 )
-from tvm_nnef.converters.onnx.types import is_default
+from tvm_nnef.converters.common.types import is_default
 
 
-def give_names(graph: ConvertedGraph, title: str, scope: str = "") -> list[Tensor]:
+def give_names(
+    graph: ConvertedGraph, title: str, scope: str = "", taken: Collection[str] = ()
+) -> list[Tensor]:
     """Names every tensor, operator and label; gives the variables.
 
     These are the tensors of known value that steps read. ``title`` is the name of the graph,
-    ``scope`` is left out where a name of the source begins with it.
+    ``scope`` is left out where a name of the source begins with it, ``taken`` are other names of
+    the module that no tensor may have.
     """
-    namer = Namer()
+    namer = Namer(taken)
 
     def plain(name: str) -> str:
         return without_suffix(name.removeprefix(scope))
@@ -49,7 +52,7 @@ def give_names(graph: ConvertedGraph, title: str, scope: str = "") -> list[Tenso
     namer.name(title)
     for operator in own_operators(graph.steps):
         operator.name = namer.name(operator.wanted)
-        _name_inside(operator)
+        _name_inside(operator, taken)
     return variables
 
 
@@ -70,9 +73,9 @@ def own_operators(steps: Iterable[Step]) -> list[Operator]:
     return list(found)
 
 
-def _name_inside(operator: Operator) -> None:
+def _name_inside(operator: Operator, taken: Collection[str]) -> None:
     """Names for the tensors of an operator, which may be those of tensors elsewhere."""
-    namer = Namer()
+    namer = Namer(taken)
     shapes = (*operator.input_shapes, *operator.output_shapes)
     declared = (each for shape in shapes for each in shape or () if isinstance(each, Symbol))
     symbols = dict.fromkeys((*operator.symbols, *declared))
@@ -137,6 +140,41 @@ def made_names(steps: Sequence[Step], actual: Sequence[Step]) -> Iterator[tuple[
         if isinstance(step, Invocation) and isinstance(meant, Invocation):
             for name, inner in made_names(step.operator.steps, meant.steps):
                 yield f"{step.label}.{name}", inner
+
+
+def inner_scopes(
+    steps: Iterable[Step], scope: str = "", inside: bool = False
+) -> Iterator[tuple[str, str]]:
+    """The names of tensors in branches and loops, and their scopes within the graph.
+
+    A branch or loop with a single result is called like it (section 2.10, labelling); a branch in
+    another block belongs to the scope of that block.
+    """
+    for step in steps:
+        if isinstance(step, (Call, Invocation)) or _is_never_run(step):
+            continue
+        label = _label(step)
+        if isinstance(step, Loop):
+            inner = f"{scope}.{label or '.loop'}" if scope else label or ".loop"
+            locals_ = (*(each for each, _ in (*step.carried, *step.scans)), step.index)
+            yield from ((each.name, inner) for each in locals_ if each and each.name)
+        else:
+            inner = scope if inside else label or ".if"
+        for block in inner_blocks(step):
+            for made in block.steps:
+                for each in results(made):
+                    yield from ((name, inner) for name in item_names(each))
+            yield from inner_scopes(block.steps, inner, True)
+
+
+def _label(step: Branch | Loop) -> str | None:
+    (only, *others) = step.results or (None,)
+    return only.name if isinstance(only, (Tensor, Pack)) and not others else None
+
+
+def _is_never_run(step: Branch | Loop) -> bool:
+    """Whether a loop has no iterations, so that composing leaves nothing of it."""
+    return isinstance(step, Loop) and isinstance(step.count, int) and step.count == 0
 
 
 def _own(step: Step) -> Iterator[Tensor | Pack]:

@@ -12,11 +12,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.refusal import Unconvertible
-from tvm_nnef.converters.onnx.steps import results
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, array, largest, product
-from tvm_nnef.converters.onnx.tensors import Argument, Attribute, Call, Result, Step, Tensor
-from tvm_nnef.converters.onnx.types import Array, broadcast, kind
+from tvm_nnef.converters.common.steps import results
+from tvm_nnef.converters.common.symbolic import Extent, Shape, array, largest, product
+from tvm_nnef.converters.common.tensors import Argument, Attribute, Call, Result, Step, Tensor
+from tvm_nnef.converters.common.types import Array, broadcast, kind
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 
 Attributes: TypeAlias = "Mapping[str, Attribute | None]"
 MAX_STEPS = 1 << 15
@@ -202,7 +202,7 @@ class Builder:
         """Dimensions of extent 1 stretched, new ones put in front."""
         wanted = tuple(shape)
         return (
-            x if x.shape == wanted else self.call("onnx.expand", x, as_shape=wanted, shape=wanted)
+            x if x.shape == wanted else self.call("extra.expand", x, as_shape=wanted, shape=wanted)
         )
 
     def concat(self, parts: Sequence[Tensor], axis: int) -> Tensor:
@@ -241,7 +241,7 @@ class Builder:
     def one_slice(self, x: Tensor, axis: int, position: Extent) -> Tensor:
         """The first element (0) or the last one (-1) along a dynamic dimension, which has one."""
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-        return self.call("onnx.one_slice", x, as_shape=shape, axis=axis, place=position)
+        return self.call("extra.one_slice", x, as_shape=shape, axis=axis, place=position)
 
     def full(self, value: Argument, shape: Shape, dtype: str) -> Tensor:
         """A tensor of equal elements."""

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tvm_nnef.converters.onnx.symbolic import Extent, Symbol, Symbolic
-from tvm_nnef.converters.onnx.tensors import (
+from tvm_nnef.converters.common.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.common.tensors import (
     Argument,
     Attribute,
     Block,
@@ -29,7 +29,7 @@ from tvm_nnef.converters.onnx.tensors import (
     Step,
     Tensor,
 )
-from tvm_nnef.converters.onnx.types import kind
+from tvm_nnef.converters.common.types import kind
 from tvm_nnef.diagnostics import Source, Span
 from tvm_nnef.symbolic import trees
 from tvm_nnef.syntax import nodes

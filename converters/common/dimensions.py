@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tvm_nnef.converters.onnx.symbolic import Extent, Symbol, Symbolic
-from tvm_nnef.converters.onnx.tensors import Call, Declared, Invocation, Step, Tensor
+from tvm_nnef.converters.common.symbolic import Extent, Symbol, Symbolic
+from tvm_nnef.converters.common.tensors import Call, Declared, Invocation, Step, Tensor
 from tvm_nnef.symbolic import dimensions
 
 _LETTERS = {3: "ncl", 4: "nchw", 5: "ncdhw"}

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from tvm_nnef.converters.onnx.names import parts
+from tvm_nnef.converters.common.names import parts
 
 Scopes: TypeAlias = "Sequence[tuple[str, ...]]"
 """For each repetition the words with which its names begin; () where there are none."""

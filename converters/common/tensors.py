@@ -1,7 +1,8 @@
 """What a converted graph is made of before it becomes a syntax tree: tensors and steps.
 
-Operator functions make these through the :class:`~converters.onnx.builder.Builder`; ``emission``
-turns them into nodes. Names are given last, so that results carry the names of the source.
+Operator functions make these through the :class:`~tvm_nnef.converters.common.builder.Builder`;
+``emission`` turns them into nodes. Names are given last, so that results carry the names of the
+source.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.onnx.symbolic import Extent, Shape, Symbol, Symbolic, product
-from tvm_nnef.converters.onnx.types import Array, kind
+from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbol, Symbolic, product
+from tvm_nnef.converters.common.types import Array, kind
 from tvm_nnef.graph.formula import ScalarType
 
 
@@ -22,7 +23,7 @@ from tvm_nnef.graph.formula import ScalarType
 class Tensor:
     """A tensor of a known dtype and shape; ``value`` where it is known before a run.
 
-    ``source`` is its name in the ONNX model, empty for a tensor that only the conversion needs.
+    ``source`` is its name in the source, empty for a tensor that only the conversion needs.
     ``extents`` are its elements where they are computed from shapes that only a run tells.
     ``name`` is what the model calls it, None until names are given, ``hint`` what it is named after
     where the source has no name. Compared by identity.
@@ -175,3 +176,12 @@ class Run:
 
 
 Step: TypeAlias = "Call | Branch | Loop | Invocation"
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedGraph:
+    """A graph in steps, all of which are needed."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    steps: tuple[Step, ...]

@@ -1,0 +1,112 @@
+"""The last step of every converter: a converted graph becomes a model.
+
+The steps are outlined, named and written as a syntax tree. The tree is printed and read back, so
+that a converted model is checked like any other, and its errors have positions in a text that the
+user can read. Nothing is written to disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tvm_nnef.converters.common import emission
+from tvm_nnef.converters.common.library import EXTRA, Library, invoked, module_texts
+from tvm_nnef.converters.common.names import Namer
+from tvm_nnef.converters.common.naming import (
+    give_names,
+    inner_scopes,
+    machine_types,
+    made_names,
+    own_operators,
+)
+from tvm_nnef.converters.common.outlining import outlined
+from tvm_nnef.converters.common.tensors import ConvertedGraph, Tensor
+from tvm_nnef.diagnostics import NnefError, Source
+from tvm_nnef.model import Model
+from tvm_nnef.semantics.check import check_program
+from tvm_nnef.semantics.program import MAIN
+from tvm_nnef.standard_library import standard_module
+from tvm_nnef.storage.metadata import Metadata
+from tvm_nnef.syntax import nodes, print_module
+
+
+def assemble_graph(
+    graph: ConvertedGraph,
+    title: str,
+    *,
+    path: str,
+    header: str = "",
+    libraries: Sequence[Library] = (EXTRA,),
+    definitions: Sequence[nodes.Definition] = (),
+    scope: str = "",
+    outline: bool = True,
+) -> Model:
+    """A model of one graph, which is called ``title`` or much like it.
+
+    ``libraries`` are the modules that steps may invoke operators of besides the standard ones,
+    ``definitions`` operators of the model's own that steps invoke by their plain names. ``path``
+    names the source in messages, ``header`` is a comment above the text. Names of the source that
+    begin with ``scope`` are used without it. Repeated blocks become operators if ``outline``.
+    """
+    taken = [*(each.name for each in libraries), *(each.name.name for each in definitions)]
+    name = Namer(taken).name(title)
+    if outline:
+        graph = outlined(graph)
+    variables = give_names(graph, name, scope, taken)
+    called = emission.operators(graph.steps) | {each for d in definitions for each in invoked(d)}
+    imports = sorted({each.partition(".")[0] for each in called if "." in each})
+    blocks = map(emission.operator_definition, own_operators(graph.steps))
+    definition = emission.graph_definition(
+        name, graph.inputs, variables, graph.outputs, graph.steps
+    )
+    return assemble(
+        emission.module(imports, [*definitions, *blocks, definition]),
+        module_texts(libraries, called),
+        {f"{MAIN}.{name}.{each.name}": each.value for each in variables},
+        _metadata(graph, variables, f"{MAIN}.{name}"),
+        path=path,
+        header=header,
+    )
+
+
+def _metadata(graph: ConvertedGraph, variables: Iterable[Tensor], scope: str) -> Metadata:
+    """The dtypes and the names in the source of tensors, by full name."""
+    outside = (*graph.inputs, *variables)
+    names = {each.name: each.source for each in outside if each.name}
+    names |= dict(made_names(graph.steps, graph.steps))
+    full = {name: f"{scope}.{name}" for name in names}
+    full |= {name: f"{scope}.{inner}.{name}" for name, inner in inner_scopes(graph.steps)}
+    types = machine_types(graph, list(variables))
+    return Metadata(
+        machine_types={full[each]: dtype for each, dtype in types.items() if each in full},
+        source_names={full[name]: source for name, source in names.items() if source},
+    )
+
+
+def assemble(
+    main: nodes.Module,
+    modules: Mapping[str, str],
+    variables: Mapping[str, Any],
+    metadata: Metadata,
+    *,
+    path: str,
+    header: str = "",
+) -> Model:
+    """A model of a main module, texts of other modules by name, and variables by full name.
+
+    ``header`` is put as a comment above the text. Raises NnefError if the text is not a valid
+    model.
+    """
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in header.splitlines())
+    text = f"{comment}\n{print_module(main)}" if comment else print_module(main)
+    sources = {name: Source(f"{path}/{name}.sknd", each) for name, each in modules.items()}
+
+    def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
+        name = ".".join(parts)
+        return sources.get(name) or standard_module(name) or None
+
+    program, found = check_program(Source(f"{path}/main.sknd", text), load)
+    if program is None:
+        raise NnefError(each for each in found if each.severity == "error")
+    return Model(program, path, variables, metadata)

@@ -1,0 +1,43 @@
+"""Data-dependent dimensions: made from a tensor of integers, and results that have them.
+
+Only an operator with a data-dependent number of results, ``layout.nonzero``, makes a dimension of
+data. So an integer becomes the number of indices below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, decided_by_data
+from tvm_nnef.converters.common.tensors import Tensor
+
+
+def decided(
+    result: Tensor, before: Sequence[Extent], axis: int, bound: Extent, builder: Builder
+) -> Tensor:
+    """A result with a data-dependent dimension after some that are known."""
+    result.shape = (*before, decided_by_data(result, axis, bound, next(builder.numbers)))
+    return result
+
+
+def extents_of(vector: Tensor, bounds: Sequence[int], builder: Builder) -> tuple[Extent, ...]:
+    """The elements of a vector that a run tells as extents, each up to its bound."""
+    return tuple(
+        extent_of(builder.squeeze(builder.slice(vector, 0, place, place + 1), [0]), bound, builder)
+        for place, bound in enumerate(bounds)
+    )
+
+
+def extent_of(scalar: Tensor, bound: int, builder: Builder) -> Extent:
+    """A tensor of one integer (or a whole real) as an extent up to a bound."""
+    scalar = builder.cast(builder.reshape(scalar, ()), "int64")
+    # One place more than the bound, so that what lies beyond is found out.
+    below = builder.call(
+        "extra.places_below", scalar, as_type="bool", as_shape=(bound + 1,), count=bound + 1
+    )
+    places = decided(
+        builder.call("layout.nonzero", below, as_type="int32"), (1,), 1, bound, builder
+    )
+    checked = builder.call("extra.within_bound", places, bound=bound)
+    return decided(checked, (1,), 1, bound, builder).shape[1]

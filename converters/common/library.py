@@ -1,0 +1,103 @@
+"""Modules of operators that SkriptND lacks: a converted model brings along what it needs of them.
+
+Qualified names of operators in, the text of each module out. Such a module has those operators and
+the ones that they invoke, each with the comment above it. ``EXTRA`` serves every format; a format
+may have a module of its own, a file ``NAME.sknd`` in its package, which may invoke ``extra``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from tvm_nnef.diagnostics import error
+from tvm_nnef.syntax import nodes, parse_cached
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The file ``name.sknd`` in a package; ``title`` is a comment above what is taken of it."""
+
+    name: str
+    package: str
+    title: str
+
+    def __contains__(self, operator: object) -> bool:
+        """Whether the module has an operator of this name, without its module."""
+        return operator in _entries(self)
+
+
+EXTRA = Library("extra", "tvm_nnef.converters.common", "Operators that the standard library lacks")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    text: str
+    invoked: frozenset[str]
+
+
+def module_texts(libraries: Sequence[Library], operators: Iterable[str]) -> dict[str, str]:
+    """The texts of the modules that have the operators named, by module.
+
+    Operators of no library are left out: those of the standard library, and the model's own.
+    """
+    by_name = {each.name: each for each in libraries}
+    needed: dict[str, set[str]] = {}
+    pending = list(operators)
+    while pending:
+        module, _, name = pending.pop().rpartition(".")
+        entries = _entries(by_name[module]) if module in by_name else {}
+        if name in entries and name not in needed.setdefault(module, set()):
+            needed[module].add(name)
+            pending += (
+                each if "." in each else f"{module}.{each}" for each in entries[name].invoked
+            )
+    return {name: _text(by_name[name], needed[name]) for name in sorted(needed)}
+
+
+def _text(library: Library, needed: set[str]) -> str:
+    kept = [entry for name, entry in _entries(library).items() if name in needed]
+    used = {name.partition(".")[0] for entry in kept for name in entry.invoked if "." in name}
+    imports = f"import {', '.join(sorted(used))};\n\n" if used else ""
+    header = f"# {library.title}; written by the converter.\n\n"
+    return header + imports + "\n\n".join(entry.text for entry in kept) + "\n"
+
+
+@functools.cache
+def _entries(library: Library) -> Mapping[str, _Entry]:
+    file = resources.files(library.package) / f"{library.name}.sknd"
+    text = file.read_text(encoding="utf-8")
+    module = parse_cached(text, f"<stdlib>/{library.name}.sknd")
+    found: dict[str, _Entry] = {}
+    for definition in module.definitions:
+        body = text[definition.span.start : definition.span.end]
+        if definition.name.name in found:
+            message = f"operator '{definition.name.name}' is defined twice"
+            raise error(message, definition.span, hint="rename one of them")
+        comment = _comment_above(text, definition.span.start)
+        found[definition.name.name] = _Entry(comment + body, frozenset(invoked(definition)))
+    return found
+
+
+def _comment_above(text: str, start: int) -> str:
+    lines: list[str] = []
+    for line in reversed(text[:start].splitlines()):
+        if not line.startswith("#"):
+            break
+        lines.insert(0, line + "\n")
+    return "".join(lines)
+
+
+def invoked(node: object) -> Iterator[str]:
+    """The names of the operators that a part of a syntax tree invokes."""
+    if isinstance(node, nodes.Call):
+        yield str(node.callee)
+    if isinstance(node, nodes.Node):
+        names: tuple[str, ...] = node.__match_args__
+        for name in names:
+            yield from invoked(getattr(node, name))
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from invoked(item)

@@ -1,0 +1,62 @@
+"""Types and shapes of values as far as they are known, and what SkriptND calls their dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbolic, largest
+from tvm_nnef.graph.formula import ScalarType
+from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
+
+Open: TypeAlias = "Extent | str | None"
+"""An extent, the name of one, or nothing known."""
+OpenShape: TypeAlias = "tuple[Open, ...] | None"
+"""A shape of which some extents are names, or not known at all, or nothing is known."""
+Array: TypeAlias = "NDArray[np.generic]"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """What is known of a value before it is converted; a dtype of None is not known."""
+
+    dtype: str | None
+    shape: OpenShape
+
+    @property
+    def static(self) -> Shape | None:
+        """The shape where all of it is known."""
+        if self.shape is None:
+            return None
+        known = tuple(extent for extent in self.shape if isinstance(extent, (int, Symbolic)))
+        return known if len(known) == len(self.shape) else None
+
+
+def kind(dtype: str) -> ScalarType:
+    """``real``, ``int`` or ``bool``: what a model calls tensors of a machine type."""
+    return DTYPES[dtype]
+
+
+def is_default(dtype: str) -> bool:
+    """Whether a tensor has this machine type unless it is told otherwise."""
+    return dtype in DEFAULTS.values()
+
+
+def broadcast(*shapes: Sequence[Extent]) -> Shape:
+    """The shape that several broadcast to, aligned from the right; raises ValueError if none."""
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    result: list[Extent] = []
+    for column in zip(*padded, strict=True):
+        extents = [extent for extent in column if extent != 1]
+        numbers = {extent for extent in extents if isinstance(extent, int)}
+        if len(numbers) > 1:
+            raise ValueError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
+        # Dynamic dimensions that may be above 1 must be equal at run time, which is checked then.
+        above = (extent for extent in extents if len(extents) == 1 or largest(extent) > 1)
+        result.append(numbers.pop() if numbers else next(above, extents[0]) if extents else 1)
+    return tuple(result)

@@ -1,0 +1,14 @@
+"""How operator functions report that they cannot convert an operation of the source."""
+
+from __future__ import annotations
+
+
+class Unconvertible(Exception):
+    """An operation that cannot be converted, with what a user can do about it.
+
+    ``mismatch`` says that the operator is supported, but not for inputs of these shapes.
+    """
+
+    def __init__(self, reason: str, hint: str = "", *, mismatch: bool = False) -> None:
+        super().__init__(reason)
+        self.reason, self.hint, self.mismatch = reason, hint, mismatch
