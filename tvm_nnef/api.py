@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
+from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
-from tvm_nnef.model import AnyModel, Model, load_model
+from tvm_nnef.model import AnyModel, Model, load_model, load_to_compose
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.variables import check_variables
 
@@ -46,19 +47,22 @@ def compose(
     ``attributes`` are graph attributes, ``types`` concrete types of its generics
     (``{"T": "int"}``), ``input_shapes`` concrete extents by input, ``machine_types`` dtypes for
     ``real``, ``int``, ``bool`` or for tensors by name; ``quantize=False`` leaves the ``@quantize``
-    operators out. ``load_options`` are those of :func:`load_model`.
+    operators out. ``load_options`` are those of :func:`load_model`. A model of another format is
+    converted with the shapes that are given.
 
     Raises NnefError for everything that is wrong with the model or with what was given.
     """
-    loaded = load_model(model, **load_options)
+    given = {name: value for name, value in load_options.items() if value is not None}
+    loaded, left = load_to_compose(model, {**given, "input_shapes": input_shapes})
     composed = compose_graph(
         loaded.program,
         graph=graph,
         attributes=attributes,
         types=types,
-        input_shapes=input_shapes,
+        input_shapes=left.pop("input_shapes", None),
         quantize=quantize,
     )
+    load_model(loaded, **left)  # Raises NnefError for options that are left.
     return _typed(composed, loaded, machine_types or {})
 
 
@@ -89,8 +93,9 @@ def evaluate(
     if isinstance(model_or_graph, Graph):
         graph, values = model_or_graph, variables or {}
     else:
-        model = load_model(model_or_graph, **_load_options(compose_options, variables))
-        graph, values = _composed_for(model, inputs, compose_options), model.variables
+        compose_options["variables"] = variables
+        model, left = load_to_compose(model_or_graph, compose_options)
+        graph, values = _composed_for(model, inputs, left), model.variables
         check_variables(model, graph)
     return evaluate_graph(graph, inputs, values, machine_types=graph.machine_types or None)
 
@@ -140,9 +145,10 @@ def from_nnef(
     if route not in _ROUTES:
         hint = did_you_mean(str(route), _ROUTES) or f"routes are {' and '.join(_ROUTES)}"
         raise error(f"unknown route '{route}'", hint=hint)
-    loaded = load_model(model, **_load_options(compose_options, variables))
+    compose_options["variables"] = variables
+    loaded, left = load_to_compose(model, compose_options)
     _check_lowerings(loaded, lowerings or {})
-    graph = compose(loaded, **compose_options)
+    graph = compose(loaded, **left)
     check_variables(loaded, graph)
     module = lower(
         graph,
@@ -307,20 +313,21 @@ def compare(
     """Runs a model on two routes, tensor by tensor, up to the first tensor that differs.
 
     Routes are ``mapped``, ``formula`` (both compiled for this CPU), ``reference``, and for a
-    converted model ``onnxruntime``: then the ONNX model ``against`` (a path or ModelProto; left
-    out, the file that the model was converted from) is executed, and its tensors are compared with
-    those of the same name. Left out, routes are ``mapped`` and ``reference``, or ``onnxruntime``
-    and ``mapped`` where ``against`` is given. ``inputs`` are as for :func:`evaluate`; where there
+    converted model that of its format, such as ``onnxruntime``: then the model ``against`` (left
+    out, the one that was given, or the file that the model was converted from) is executed by its
+    own library, and its tensors are compared with those of the same name. Left out, routes are
+    ``mapped`` and ``reference``, or that of the format and ``mapped`` if ``against`` or the model
+    itself is of such a format. ``inputs`` are as for :func:`evaluate`; where there
     are none, they are random, from ``seed``. Compared are the results of the operations, branches
     and loops at the outer level of the graph and of public operators in it; where another
     composition differs, those inside of it as well. ``lowerings`` are those of :func:`from_nnef`,
     for the route ``mapped``.
 
     Each operation is executed by itself, and the second route gets the operands that the first
-    has computed (with ``onnxruntime``, what that has found), so that the first difference is the
+    has computed (or the source's own library), so that the first difference is the
     first *wrong operator*, not the first place where rounding has added up. With ``chained`` each
     route gets its own operands. Last, what the first route gave is compared with what it gives when
-    it is built as a whole (not with ``onnxruntime``).
+    it is built as a whole (unless that is what the source's library gave).
 
     Elements agree where they differ by at most ``atol + rtol * |first|``. ``rtol`` None means by
     machine type: 1e-4 for float32, 1e-10 for float64, 1e-2 for float16, 0 for int and bool. That
@@ -339,12 +346,16 @@ def compare(
 
     if isinstance(routes, str):
         raise error("'routes' are two names of routes", hint="such as ('formula', 'reference')")
-    loaded = load_model(model, **_load_options(compose_options, variables))
-    graph = compose(loaded, **compose_options)
+    if not isinstance(model, Model):
+        model = open_source(model, compose_options.pop("format", None))
+    loaded, left = load_to_compose(model, {**compose_options, "variables": variables})
+    judge = _judge(model, loaded, against)
+    graph = compose(loaded, **left)
     check_variables(loaded, graph)
     bound, _ = bind_inputs(graph, inputs or random_inputs(graph, seed), graph.machine_types)
-    chosen = routes or (("mapped", "reference") if against is None else ("onnxruntime", "mapped"))
-    source = source_model(loaded, against) if set(RECORDED).intersection(chosen) else None
+    route = judge.format.route if judge is not None else ""
+    chosen = routes or ((route, "mapped") if route else ("mapped", "reference"))
+    source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None
     setting = Setting(loaded.variables, lowerings or {}, graph, bound, source)
     with progress_reported("comparing") if progress else nullcontext() as report:
         return compare_routes(
@@ -359,10 +370,11 @@ def compare(
         )
 
 
-def _load_options(options: dict[str, Any], variables: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Takes the options of :func:`load_model` out of those of :func:`compose`."""
-    taken: dict[str, Any] = {}
-    for key in ("dialect", "search_path"):
-        if key in options:
-            taken[key] = options.pop(key)
-    return taken if variables is None else {**taken, "variables": variables}
+def _judge(model: AnyModel, loaded: Model, against: object) -> OpenedSource | None:
+    """The model that another library is to execute, if there is one."""
+    from tvm_nnef.comparison.source import source_names
+
+    if against is not None:
+        source_names(loaded)
+        return open_source(against)
+    return model if isinstance(model, OpenedSource) and model.format.route else None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import (
     Diagnostic,
     NnefError,
@@ -25,14 +26,11 @@ from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
 from tvm_nnef.standard_library import standard_module, tools_names
-from tvm_nnef.storage.container import Container, ModelPath, open_container, open_files
+from tvm_nnef.storage.container import Container, open_files
 from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
 from tvm_nnef.syntax.dialect import Ambiguity, detect
 from tvm_nnef.variables import Variables, check_variables, variable_bytes
-
-if TYPE_CHECKING:
-    pass
 
 DIALECTS = ("auto", "draft", "tools")
 _TOOLS_LINE = "# dialect: tools\n"
@@ -74,7 +72,10 @@ class Model:
         return self.program.dialect
 
 
-AnyModel: TypeAlias = "ModelPath | Model"
+AnyModel: TypeAlias = "str | os.PathLike[str] | bytes | Model | OpenedSource | object"
+"""Whatever is a model: see :func:`load_model`."""
+
+_SKRIPTND_OPTIONS = ("dialect", "search_path")
 
 
 def load_model(
@@ -83,33 +84,69 @@ def load_model(
     dialect: str = "auto",
     search_path: Sequence[str | os.PathLike[str]] = (),
     variables: Mapping[str, Any] | None = None,
+    format: str | None = None,
+    **convert_options: Any,
 ) -> Model:
-    """Reads a model: parse, resolve imports, check, find the variables (sections 2.7, 2.15).
+    """Read a model of any format: parse, resolve imports, check, find the variables.
 
-    ``model`` is a folder, a ``.sknd`` file, a ``.tar`` or ``.tgz`` archive, SkriptND text (with a
-    newline), or a Model, which is given back as it is. Modules are looked for in the model, then in
-    the folders of ``search_path``, then in the standard library. ``variables`` (full name to
-    array) takes the place of ``.dat`` files.
+    ``model`` is a SkriptND model (a folder, a ``.sknd`` file, a ``.tar`` or ``.tgz`` archive, or
+    text with a newline; sections 2.7, 2.15), a model of another format, which is converted
+    (:func:`tvm_nnef.convert`), or a Model, which is returned as it is. The format is detected from
+    the content; ``format`` names it where that is ambiguous. ``convert_options`` are those of the
+    conversion. Modules are looked for in the model, then in the folders of ``search_path``, then in
+    the standard library. ``variables`` (full name to array) takes the place of ``.dat`` files.
 
     Raises NnefError, whose ``diagnostics`` list everything found.
     """
     if isinstance(model, Model):
+        _no_options(convert_options)
         return model
-    loaded, found = _read(model, dialect, search_path, variables)
+    opened = open_source(model, format)
+    loaded, found = _read(opened, dialect, search_path, variables, convert_options)
     if loaded is None:
         raise NnefError(each for each in found if each.severity != "warning")
     return loaded
 
 
+def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
+    """The model that ``options`` of :func:`tvm_nnef.compose` are for, and what is left of them.
+
+    Those of :func:`load_model` are used up. Shapes of inputs are needed to convert a model of
+    another format, and used up with it.
+    """
+    left = dict(options)
+    taken = {
+        name: left.pop(name) for name in (*_SKRIPTND_OPTIONS, "variables", "format") if name in left
+    }
+    if isinstance(model, Model):
+        return load_model(model, **taken), left
+    opened = open_source(model, taken.pop("format", None))
+    converting = {name: left.pop(name) for name in opened.format.options if name in left}
+    given = {name: value for name, value in converting.items() if value is not None}
+    return load_model(opened, **taken, **given), left
+
+
+def _no_options(given: Mapping[str, Any]) -> None:
+    """Raises NnefError for options that only a conversion has, of a model that is not converted."""
+    if given:
+        names = ", ".join(f"'{name}'" for name in given)
+        hint = "leave it out; options of a conversion go with the model that is to be converted"
+        raise error(f"a SkriptND model has no option {names}", hint=hint)
+
+
 def _read(
-    model: ModelPath,
+    opened: OpenedSource,
     dialect: str,
     search_path: Sequence[str | os.PathLike[str]],
     variables: Mapping[str, Any] | None,
+    convert_options: Mapping[str, Any],
 ) -> tuple[Model | None, list[Diagnostic]]:
     """A model and everything found on the way; None where there are errors."""
     try:
-        container = open_container(model)
+        if opened.format.is_foreign:
+            return _converted(opened, variables, convert_options), []
+        _no_options(convert_options)
+        container = opened.files
         program, found = _check_container(container, dialect, search_path)
     except NnefError as problem:
         return None, list(problem.diagnostics)
@@ -128,30 +165,49 @@ def _read(
     return Model(program, container.path, values, metadata, given), found
 
 
+def _converted(
+    opened: OpenedSource, variables: Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> Model:
+    model: Model = opened.format.convert(opened.source, options)
+    if variables is None:
+        return model
+    return replace(model, variables=variables, given_variables=True)
+
+
 def check(
     model: AnyModel,
     *,
     dialect: str = "auto",
     search_path: Sequence[str | os.PathLike[str]] = (),
     variables: Mapping[str, Any] | None = None,
+    format: str | None = None,
     graph: str | None = None,
     attributes: Mapping[str, object] | None = None,
     types: Mapping[str, str] | None = None,
     input_shapes: Mapping[str, Any] | None = None,
+    **convert_options: Any,
 ) -> list[Diagnostic]:
     """Everything that is wrong with a model, in the order of position; no errors when valid.
 
     Beyond what :func:`load_model` finds, every graph whose attributes and input shapes are known
     is composed (only ``graph``, where one is named), and its variables are compared with their
     files; what could not be composed for lack of values is said in a note. TVM is not imported for
-    static graphs. Raises nothing that a user can cause.
+    static graphs. What cannot be converted of a model of another format is in the list as well.
+    Raises nothing that a user can cause.
     """
     loaded: Model | None
     found: list[Diagnostic]
-    if isinstance(model, Model):
-        loaded, found = model, []
-    else:
-        loaded, found = _read(model, dialect, search_path, variables)
+    try:
+        if isinstance(model, Model):
+            _no_options(convert_options)
+            loaded, found = model, []
+        else:
+            opened = open_source(model, format)
+            if "input_shapes" in opened.format.options:
+                convert_options["input_shapes"], input_shapes = input_shapes, None
+            loaded, found = _read(opened, dialect, search_path, variables, convert_options)
+    except NnefError as problem:
+        return list(problem.diagnostics)
     if loaded is not None:
         found += _without_body(loaded)
         known = {(each.span, each.message) for each in found}

@@ -1,12 +1,13 @@
-"""A model executed by ONNX Runtime, with the values between its nodes told as well.
+"""A model executed by ONNX Runtime, with the values between its nodes.
 
-Enters: an ONNX model and arrays by the names of its inputs. Leaves: arrays by the names of values,
-and which node gives each. Nothing is converted, and nothing is compared here.
+An ONNX model and arrays by the names of its inputs in; arrays by the names of values out, and which
+node gives each. Nothing is converted, and nothing is compared here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import onnx
 
 from tvm_nnef.converters.common.types import Array
-from tvm_nnef.converters.onnx.reading import OnnxModel
+from tvm_nnef.converters.onnx.reading import OnnxModel, Source, read
 from tvm_nnef.diagnostics import error
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
@@ -25,50 +26,70 @@ _LIMIT = 2**31 - 1
 """As many bytes as Protobuf can write."""
 
 
-def makers(model: OnnxModel) -> dict[str, tuple[str, str]]:
-    """By the name of each value between nodes: the node's name and its operator.
+@dataclass(frozen=True, slots=True)
+class OnnxExecution:
+    """An ONNX model that ONNX Runtime executes."""
 
-    A node without a name is called by its number. Nodes inside of branches and loops are not told
-    of, those of the model's functions are.
+    model: OnnxModel
+    makers: Mapping[str, tuple[str, str]]
+    what: str = "ONNX node"
+
+    @property
+    def path(self) -> str:
+        """The model's name in messages."""
+        return self.model.path
+
+    def execute(self, inputs: Mapping[str, Array], wanted: Collection[str]) -> dict[str, Array]:
+        """The values that are wanted, by name, as ONNX Runtime computes them node by node.
+
+        It does not optimize, so that each is what its node alone makes of the node's inputs. Raises
+        NnefError where ONNX Runtime is not installed, refuses the model, or fails to run it.
+        """
+        return _executed(self.model, inputs, list(dict.fromkeys(wanted)))
+
+
+def open_execution(source: Source) -> OnnxExecution:
+    """A model that can be executed. Raises NnefError for one that cannot be read."""
+    model = read(source)
+    return OnnxExecution(model, dict(_makers(model)))
+
+
+def _makers(model: OnnxModel) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The name of each value between nodes, with the node's name and its operator.
+
+    A node without a name is called by its number. Nodes inside of branches and loops are left out,
+    those of the model's functions are not.
     """
-    found: dict[str, tuple[str, str]] = {}
     for number, node in enumerate(model.proto.graph.node):
         operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
         for name in filter(None, node.output):
-            found[name] = (node.name or f"number {number}", operator)
-    return found
+            yield name, (node.name or f"number {number}", operator)
 
 
-def execute(
-    model: OnnxModel, inputs: Mapping[str, Array], wanted: Collection[str]
+def _executed(
+    model: OnnxModel, inputs: Mapping[str, Array], wanted: Sequence[str]
 ) -> dict[str, Array]:
-    """The values that are wanted, by name, as ONNX Runtime computes them node by node.
-
-    It does not optimize, so that each is what its node alone makes of the node's inputs. Raises
-    NnefError where ONNX Runtime is not installed, refuses the model, or fails to run it.
-    """
     runtime = _runtime()
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     proto.ir_version = min(proto.ir_version, _IR_VERSION)
     given = {value.name for value in proto.graph.output}
     proto.graph.output.extend(
-        onnx.ValueInfoProto(name=name) for name in dict.fromkeys(wanted) if name not in given
+        onnx.ValueInfoProto(name=name) for name in wanted if name not in given
     )
-    names = list(dict.fromkeys(wanted))
     try:
         session = runtime.InferenceSession(
             _serialized(model, proto), _options(runtime, model), providers=["CPUExecutionProvider"]
         )
         known = {value.name for value in session.get_inputs()}
         feeds = {name: array for name, array in inputs.items() if name in known}
-        found = session.run(names, feeds)
+        found = session.run(list(wanted), feeds)
     except _failures(runtime) as cause:
         hint = "compare the routes 'mapped' and 'reference' instead"
         text = str(cause).strip().splitlines()[0]
         message = f"ONNX Runtime {runtime.__version__} cannot run the model: {text}"
         raise error(message, hint=hint, file=model.path) from cause
-    return {name: np.asarray(value) for name, value in zip(names, found, strict=True)}
+    return {name: np.asarray(value) for name, value in zip(wanted, found, strict=True)}
 
 
 def _runtime() -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tvm_nnef.cli import words
+from tvm_nnef.converters.common.formats import FORMATS
 from tvm_nnef.diagnostics import did_you_mean
 
 _ROUTES = ("mapped", "formula", "reference")
@@ -63,7 +64,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _model(parser: argparse._ActionsContainer) -> None:
-    text = "a model folder, a .sknd file, or a .tar or .tgz archive"
+    kinds = " or ".join(each.title for each in FORMATS if each.is_foreign)
+    text = f"a model folder, a .sknd file, a .tar or .tgz archive, or a model of {kinds}"
     parser.add_argument("model", help=text)
 
 
@@ -95,34 +97,34 @@ def _composing(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _shapes(
-    parser: argparse._ActionsContainer,
-    more: str = "",
-    kind: Callable[[str], object] | None = None,
-) -> None:
+def _shapes(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--shape",
         action="append",
         default=[],
         metavar="INPUT=1,3,224,224",
-        type=kind or words.static_shape,
-        help=f"the shape of an input{more}",
+        type=words.named_shape,
+        help="the shape of an input; of a model that is converted: a name in place of a number, as "
+        "in INPUT=N,3,224,224, keeps the dimension dynamic",
     )
 
 
-def _onnx_shapes(parser: argparse._ActionsContainer) -> None:
-    more = (
-        "; ONNX: a name in place of a number, as in INPUT=N,3,224,224, keeps the dimension dynamic"
-    )
-    _shapes(parser, more, words.named_shape)
+def _converting(parser: argparse._ActionsContainer) -> None:
+    _shapes(parser)
     parser.add_argument(
         "--bound",
         action="append",
         default=[],
         metavar="NAME=16",
         type=words.bound,
-        help="ONNX: keep an extent open up to so much; without a name, all that are open; "
-        "for each dimension of a tensor: NAME=_,16",
+        help="of a model that is converted: keep a dimension dynamic up to this size; without a "
+        "name, all that are dynamic; for each dimension of a tensor: NAME=_,16",
+    )
+    names = [each.name for each in FORMATS]
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        help=f"the format of the model: {', '.join(names)} (default: detected from the content)",
     )
 
 
@@ -181,18 +183,20 @@ def _run(parser: argparse._ActionsContainer) -> None:
 
 
 def _compare(parser: argparse._ActionsContainer) -> None:
+    recorded = [each.route for each in FORMATS if each.route]
     parser.add_argument(
         "--against",
-        metavar="ONNX",
-        help="the ONNX model that the model was converted from, run by ONNX Runtime",
+        metavar="SOURCE",
+        help="the model of another format that the model was converted from, run by its library",
     )
     parser.add_argument(
         "--routes",
         nargs=2,
-        choices=(*_ROUTES, "onnxruntime"),
+        choices=(*_ROUTES, *recorded),
         metavar="ROUTE",
-        help="mapped, formula, reference or onnxruntime (default: mapped reference; "
-        "with --against, and for a .onnx file: onnxruntime mapped)",
+        help=f"{', '.join((*_ROUTES, *recorded))} (default: mapped reference; with --against, and "
+        f"for a model of another format that its library runs: that route, as {recorded[0]}, and "
+        "mapped)",
     )
     parser.add_argument(
         "--rtol",
@@ -255,8 +259,9 @@ def _tune(parser: argparse._ActionsContainer) -> None:
 def _bench(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--against",
-        metavar="ONNX",
-        help="run this model in ONNX Runtime, in turns with ours (default: a MODEL of ONNX)",
+        metavar="SOURCE",
+        help="run this model of another format in its library, in turns with ours (default: a "
+        "MODEL of such a format)",
     )
     parser.add_argument(
         "--threads",
@@ -276,18 +281,19 @@ def _bench(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--no-check",
         action="store_true",
-        help="do not compare the outputs with those of ONNX Runtime or of the reference "
+        help="do not compare the outputs with those of the other library or of the reference "
         "evaluator, which takes long for a large model",
     )
     parser.add_argument("--json", action="store_true", help="print the times as JSON")
 
 
 def _convert(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("source", help="a .onnx file; or a SkriptND model, to be written as ONNX")
+    suffixes = " or ".join(each.exports for each in FORMATS if each.exports)
+    kinds = " or ".join(each.title for each in FORMATS if each.is_foreign)
+    parser.add_argument("source", help=f"a model of {kinds}; or any model, for another format")
     parser.add_argument(
-        "destination", help="a folder, or an archive (.tar, .tgz); or a .onnx file to write"
+        "destination", help=f"a folder, or an archive (.tar, .tgz); or a {suffixes} file to write"
     )
-    parser.add_argument("--format", help="the format of the source (default: told from it)")
     parser.add_argument(
         "--overwrite",
         action="store_true",
@@ -307,38 +313,40 @@ _COMMANDS = (
     _Command(
         "check",
         "tell everything that is wrong with a model",
-        (_model, _reading, _composing, _shapes, _check),
+        (_model, _reading, _composing, _converting, _check),
     ),
     _Command(
         "run",
         "compile a model for this CPU and run it",
-        (_model, _reading, _composing, _shapes, _inputs, _run, _target, _threads),
+        (_model, _reading, _composing, _converting, _inputs, _run, _target, _threads),
     ),
     _Command(
         "compare",
         "run a model on two routes, and find the first operator that differs",
-        (_model, _reading, _composing, _onnx_shapes, _inputs, _compare),
+        (_model, _reading, _composing, _converting, _inputs, _compare),
     ),
-    _Command("show", "print the composed graph", (_model, _reading, _composing, _shapes, _show)),
+    _Command(
+        "show", "print the composed graph", (_model, _reading, _composing, _converting, _show)
+    ),
     _Command(
         "build",
         "compile a model into a library",
-        (_model, _reading, _composing, _shapes, _target, _build, _threads),
+        (_model, _reading, _composing, _converting, _target, _build, _threads),
     ),
     _Command(
         "tune",
         "search for faster schedules by measuring, into a folder that build reads",
-        (_model, _reading, _composing, _shapes, _target, _tune, _threads),
+        (_model, _reading, _composing, _converting, _target, _tune, _threads),
     ),
     _Command(
         "bench",
-        "measure the speed of a model, beside ONNX Runtime where it is one of ONNX",
-        (_model, _reading, _composing, _onnx_shapes, _inputs, _bench),
+        "measure the speed of a model, beside the library of its own format",
+        (_model, _reading, _composing, _converting, _inputs, _bench),
     ),
     _Command(
         "convert",
-        "write an ONNX model as a SkriptND model, or the other way",
-        (_convert, _onnx_shapes),
+        "write a model of another format as a SkriptND model, or the other way",
+        (_convert, _converting),
     ),
     _Command("ops", "list the standard operators, or describe one", (_ops, _reading)),
 )
@@ -346,7 +354,7 @@ _COMMANDS = (
 
 def add_model_options(parser: argparse._ActionsContainer) -> None:
     """Add the model and the options by which it is read and composed, those of every command."""
-    for add in (_model, _reading, _composing, _shapes):
+    for add in (_model, _reading, _composing, _converting):
         add(parser)
 
 
@@ -361,13 +369,18 @@ def compose_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def convert_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments of ``convert`` for an ONNX model that the command line gives."""
-    return {"input_shapes": dict(options.shape), "bounds": dict(options.bound) or 0}
+    """The keyword arguments of ``convert`` that the command line gives."""
+    given = {"input_shapes": dict(options.shape), "bounds": dict(options.bound)}
+    return {name: value for name, value in given.items() if value}
 
 
 def load_options(options: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of ``load_model`` that the command line gives."""
-    return {"dialect": options.dialect, "search_path": options.search_path}
+    reading = {"dialect": options.dialect, "search_path": options.search_path}
+    converting = {"format": getattr(options, "format", None)}
+    if getattr(options, "bound", None):
+        converting["bounds"] = dict(options.bound)
+    return {**reading, **converting}
 
 
 def plural(number: int, word: str) -> str:

@@ -1,7 +1,8 @@
 """``tvm-nnef bench MODEL``: how fast a model runs on this machine, by number of threads.
 
-A ``.onnx`` file is converted first, and runs in ONNX Runtime as well, in turns with ours. The
-outputs of the program that is timed are checked, by those of ONNX Runtime or of the reference.
+A model of another format is converted first, and runs in that format's library as well, in turns
+with ours. The outputs of the program that is timed are checked, by those of that library or of the
+reference.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from rich.table import Table
 from tvm_nnef.api import build, compose
 from tvm_nnef.cli.arguments import plural
 from tvm_nnef.cli.inputs import read_inputs, read_model
-from tvm_nnef.comparison.check import ProgramCheck, check_by_onnx_runtime, check_by_reference
+from tvm_nnef.comparison.check import ProgramCheck, check_by_reference, check_by_source
+from tvm_nnef.comparison.source import executable as executable_format
+from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import error
-from tvm_nnef.measurement.onnx_runtime import installed, open_session
 from tvm_nnef.measurement.turns import Times, timed_in_turns
 from tvm_nnef.runtime import Executable
 from tvm_nnef.tvm_support.threads import available_cores, default_threads
 from tvm_nnef.variables import check_variables
 
-_OURS, _THEIRS = "tvm-nnef", "onnxruntime"
+_OURS = "tvm-nnef"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,9 +37,7 @@ def run(options: argparse.Namespace) -> int:
     Raises NnefError where the outputs are wrong.
     """
     model, composing, source = read_model(options)
-    against = options.against
-    if against is None and installed():
-        against = source
+    against = _other(options.against, source)
     graph = compose(model, **composing)
     check_variables(model, graph)
     inputs = read_inputs(model, graph, options.input, options.seed)
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     executable = build(model, database=options.database, **composing)
     check = None
     if theirs is not None and against is not None and not options.no_check:
-        check = check_by_onnx_runtime(model, graph, inputs, against, theirs())
+        check = check_by_source(model, graph, inputs, against, theirs())
     elif not options.no_check:
         check = check_by_reference(model, graph, inputs)
     measured = {
@@ -75,16 +75,30 @@ def _counts(wanted: list[int] | None) -> list[int]:
     return sorted(set(wanted))
 
 
-def _session_call(against: str, threads: int, inputs: list[Any]) -> Callable[[], list[Any]]:
-    """What runs an ONNX model on inputs, in order; NnefError where it takes others."""
+def _other(given: str | None, source: OpenedSource) -> OpenedSource | None:
+    """The model that another library runs: the one given, else the source if it can be run."""
+    if given is not None:
+        opened = open_source(given)
+        executable_format(opened.format, opened.path)
+        return opened
+    form = source.format
+    return source if form.session and form.load(form.session).installed() else None
+
+
+def _session_call(against: OpenedSource, threads: int, inputs: list[Any]) -> Callable[[], Any]:
+    """What runs a model of another format on inputs, in order; NnefError where it takes others."""
     flat = [each for value in inputs for each in (value if isinstance(value, list) else [value])]
-    return open_session(Path(against), threads).prepared_in_order(flat)
+    sessions = against.format.load(against.format.session)
+    call: Callable[[], Any] = sessions.open_session(Path(against.path), threads).prepared_in_order(
+        flat
+    )
+    return call
 
 
 def _measured(
     executable: Executable,
     inputs: list[Any],
-    against: str | None,
+    against: OpenedSource | None,
     threads: int,
     seconds: float,
     check: ProgramCheck | None,
@@ -92,7 +106,7 @@ def _measured(
     executable.threads = threads
     calls = {_OURS: executable.prepared(*inputs)}
     if against is not None:
-        calls[_THEIRS] = _session_call(against, threads, inputs)
+        calls[against.format.route] = _session_call(against, threads, inputs)
     first = [call() for call in calls.values()]
     if check is not None:
         check.require(executable, [tensor.numpy() for tensor in first[0]])
@@ -117,11 +131,10 @@ def _print(measured: dict[int, dict[str, Times]]) -> None:
     rows = []
     for threads, found in measured.items():
         cells = [f"{1e3 * t:.3f}" for n in names for t in (found[n].minimum, found[n].median)]
-        if _THEIRS in found:
-            cells.append(f"{found[_THEIRS].minimum / found[_OURS].minimum:.2f}")
+        for other in names[1:]:
+            cells.append(f"{found[other].minimum / found[_OURS].minimum:.2f}")
         rows.append([str(threads), *cells])
-    if _THEIRS in names:
-        heads.append("ratio")
+    heads += ["ratio"] * len(names[1:])
     console = Console(highlight=False)
     if not console.is_terminal:
         print("\n".join("\t".join(row) for row in [heads, *rows]))

@@ -1,6 +1,6 @@
 """``tvm-nnef compare MODEL``: two routes through a model, up to the first tensor that differs.
 
-A ``.onnx`` file is converted first, and ONNX Runtime is one of the routes.
+A model of another format is converted first, and its own library is one of the routes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tvm_nnef.variables import check_variables
 
 def run(options: argparse.Namespace) -> int:
     """Prints the report; the exit status is 1 where the routes differ."""
-    model, composing, source = read_model(options)
+    model, composing, opened = read_model(options)
+    source = opened if opened.format.route else None
     inputs = []
     if options.input:
         graph = compose(model, **composing)

@@ -1,11 +1,12 @@
-"""``tvm-nnef convert SRC DST``: an ONNX model written as a SkriptND model, or the other way."""
+"""``tvm-nnef convert SRC DST``: a model written as SkriptND, or in another format."""
 
 from __future__ import annotations
 
 import argparse
 
 from tvm_nnef.cli.arguments import convert_options, plural
-from tvm_nnef.conversion import check_destination, convert, is_onnx
+from tvm_nnef.conversion import check_destination, convert
+from tvm_nnef.converters.common.formats import exported_format
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.model import Model, check, save_model
 
@@ -13,8 +14,7 @@ from tvm_nnef.model import Model, check, save_model
 def run(options: argparse.Namespace) -> int:
     """Converts a model and writes it, unless the result is not a valid model."""
     given = convert_options(options)
-    if is_onnx(options.destination):
-        del given["bounds"]
+    if exported_format(options.destination) is not None:
         model = convert(options.source, options.destination, format=options.format, **given)
     else:
         overwrite = options.overwrite

@@ -10,11 +10,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tvm_nnef.cli.arguments import compose_options, convert_options, load_options, plural
-from tvm_nnef.conversion import convert, holds_onnx
+from tvm_nnef.cli.arguments import compose_options, load_options, plural
+from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
-from tvm_nnef.model import Model, load_model
+from tvm_nnef.model import Model, load_to_compose
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.storage.image import load_image
 from tvm_nnef.symbolic import dimensions
@@ -95,14 +95,12 @@ def _read_npz(file: str, wanted: Sequence[tuple[str, Tensor]]) -> dict[str, Any]
         raise error(f"no readable .npz file: {cause}", file=file, hint=_NPZ_HINT) from None
 
 
-def read_model(options: argparse.Namespace) -> tuple[Model, dict[str, Any], str | None]:
-    """The model of a command, the options to compose it, and the ONNX file if it is one."""
-    composing = compose_options(options)
-    if not holds_onnx(options.model):
-        return load_model(options.model, **load_options(options)), composing, None
-    # The shapes that are given are those of the source, and the converted model has them.
-    composing["input_shapes"] = {}
-    return convert(options.model, **convert_options(options)), composing, options.model
+def read_model(options: argparse.Namespace) -> tuple[Model, dict[str, Any], OpenedSource]:
+    """The model of a command, the options that are left to compose it, and its source."""
+    given = {**load_options(options), **compose_options(options)}
+    opened = open_source(options.model, given.pop("format"))
+    model, composing = load_to_compose(opened, given)
+    return model, composing, opened
 
 
 def flat_tensors(ports: Sequence[Port]) -> list[tuple[str, Tensor]]:

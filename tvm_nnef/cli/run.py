@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.api import build, compose, evaluate
-from tvm_nnef.cli.arguments import compose_options, load_options, plural
-from tvm_nnef.cli.inputs import flat_tensors, read_inputs
+from tvm_nnef.cli.arguments import plural
+from tvm_nnef.cli.inputs import flat_tensors, read_inputs, read_model
 from tvm_nnef.diagnostics import error, printable
-from tvm_nnef.model import load_model
 from tvm_nnef.storage.output import STANDARD_OUTPUT, check_outputs, is_stream, write_file
 from tvm_nnef.variables import check_variables
 
@@ -26,8 +25,8 @@ MAX_PRINTED = 64
 def run(options: argparse.Namespace) -> int:
     """Runs the model and prints its outputs, as classes where ``model.json`` has labels."""
     _check_files(options)
-    model = load_model(options.model, **load_options(options))
-    graph = compose(model, **compose_options(options))
+    model, composing, _ = read_model(options)
+    graph = compose(model, **composing)
     inputs = read_inputs(model, graph, options.input, options.seed)
     if len(options.output) > len(flat_tensors(graph.outputs)):
         outputs = plural(len(flat_tensors(graph.outputs)), "output")
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
             route=options.route,
             threads=options.threads,
             checked=options.checked,
-            **compose_options(options),
+            **composing,
         )
         results = executable(*inputs)
     arrays = [array for result in results for array in _arrays(result)]

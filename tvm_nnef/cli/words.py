@@ -40,16 +40,8 @@ def _atom(text: str) -> bool | int | float | str:
     return word.strip("'\"")
 
 
-def static_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """The static shape of an input."""
-    name, shape = named_shape(text)
-    if any(isinstance(each, str) for each in shape):
-        raise argparse.ArgumentTypeError(f"expected INPUT=1,3,224,224, found '{text}'")
-    return name, tuple(each for each in shape if isinstance(each, int))
-
-
 def named_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
-    """The shape of an ONNX input, in which a name stands for a dynamic dimension."""
+    """The shape of an input, in which a name stands for a dynamic dimension."""
     name, value = pair(text)
     items = [item.strip() for item in value.strip("[]()").split(",") if item.strip()]
     if not all(item.isdecimal() or item.isidentifier() for item in items):

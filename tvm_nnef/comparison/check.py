@@ -17,6 +17,7 @@ from tvm_nnef.comparison.report import Report
 from tvm_nnef.comparison.routes import Setting, outputs
 from tvm_nnef.comparison.source import source_model
 from tvm_nnef.comparison.walk import compare_routes
+from tvm_nnef.converters.common.formats import OpenedSource
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.graph.nodes import Graph, Tensor, flatten
 from tvm_nnef.model import Model
@@ -24,26 +25,26 @@ from tvm_nnef.reference import evaluate
 from tvm_nnef.reference.inputs import bind_inputs
 from tvm_nnef.runtime import Executable
 
-_ONNX_RUNTIME, _REFERENCE = "onnxruntime", "reference"
+_REFERENCE = "reference"
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCheck:
     """What the outputs of a program have to be, and ``judge``: the route that computed them.
 
-    ``against`` is the ONNX model, if ONNX Runtime is the judge.
+    ``against`` is the model of another format, if its own library is the judge.
     """
 
     model: Model
     graph: Graph
     inputs: Sequence[Any]
-    against: str | None
+    against: OpenedSource | None
     expected: Mapping[Tensor, Array]
 
     @property
     def judge(self) -> str:
         """The route that computed what is expected."""
-        return _REFERENCE if self.against is None else _ONNX_RUNTIME
+        return _REFERENCE if self.against is None else self.against.format.route
 
     def require(self, executable: Executable, found: Sequence[Array]) -> None:
         """Raises NnefError if outputs of an executable, items of packs one by one, are wrong.
@@ -66,14 +67,14 @@ class ProgramCheck:
     def _report(self, executable: Executable) -> Report:
         """The comparison of the judge's operations with ours, and with this executable.
 
-        The reference is in the place of an ONNX model that ours was not converted from.
+        The reference is in the place of a model that ours was not converted from.
         """
         source = None
         if self.against is not None and self.model.metadata.source_names:
             source = source_model(self.model, self.against)
         bound, _ = bind_inputs(self.graph, self.inputs, self.graph.machine_types)
         setting = Setting(self.model.variables, {}, self.graph, bound, source, executable)
-        routes = (_REFERENCE if source is None else _ONNX_RUNTIME, "mapped")
+        routes = (_REFERENCE if source is None else source.route, "mapped")
         try:
             return compare_routes(self.graph, bound, setting, routes=routes)
         finally:
@@ -86,17 +87,17 @@ def check_by_reference(model: Model, graph: Graph, inputs: Sequence[Any]) -> Pro
     return ProgramCheck(model, graph, inputs, None, expected)
 
 
-def check_by_onnx_runtime(
-    model: Model, graph: Graph, inputs: Sequence[Any], against: str, arrays: Sequence[Any]
+def check_by_source(
+    model: Model, graph: Graph, inputs: Sequence[Any], against: OpenedSource, arrays: Sequence[Any]
 ) -> ProgramCheck:
-    """The check by the ``arrays`` that ONNX Runtime computed with the model ``against``.
+    """The check by the ``arrays`` that another library computed with the model ``against``.
 
     Raises NnefError for another number of outputs.
     """
     tensors = _output_tensors(graph)
     if len(tensors) != len(arrays):
-        message = f"'{against}' has {len(arrays)} outputs, but the model has {len(tensors)}"
-        raise error(message, hint="give the ONNX model that this one was converted from")
+        message = f"'{against.path}' has {len(arrays)} outputs, but the model has {len(tensors)}"
+        raise error(message, hint="give the model that this one was converted from")
     expected = {
         tensor: _within_kind(np.asarray(array), graph.machine_types[tensor])
         for tensor, array in zip(tensors, arrays, strict=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from tvm_nnef.comparison.differences import Array
 from tvm_nnef.comparison.source import SourceModel
+from tvm_nnef.converters.common.formats import FORMATS
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor, flatten, tensors
 
@@ -74,10 +75,11 @@ def _compiled(
     return {**outputs(graph, found), **_updated(graph, executable.state)}
 
 
-def _recorded(setting: Setting) -> Runner:
-    if setting.source is None or setting.graph is None:
-        hint = "give a .onnx file, as the model or against it: --against model.onnx"
-        raise error("the route 'onnxruntime' needs the ONNX model", hint=hint)
+def _recorded(route: str, setting: Setting) -> Runner:
+    if setting.source is None or setting.graph is None or setting.source.route != route:
+        (title,) = (each.title for each in FORMATS if each.route == route)
+        hint = f"give the {title} model, as the model or against it: --against FILE"
+        raise error(f"the route '{route}' needs the {title} model", hint=hint)
     found = setting.source.execute(setting.graph, setting.inputs)
     return lambda graph, _: {
         each: found[each]
@@ -114,17 +116,17 @@ def _updated(graph: Graph, state: Mapping[str, Array]) -> Arrays:
     return {tensor: state[tensor.name] for tensor in graph.variables if tensor.name in state}
 
 
+RECORDED = tuple(each.route for each in FORMATS if each.route)
+"""The routes that execute the model as a whole, and have the tensors that its source knows."""
+
 ROUTES: Mapping[str, Callable[[Setting], Runner]] = {
     "mapped": lambda setting: partial(_compiled, "mapped", setting),
     "formula": lambda setting: partial(_compiled, "formula", setting),
     "reference": lambda setting: partial(_reference, setting),
-    "onnxruntime": _recorded,
+    **{route: partial(_recorded, route) for route in RECORDED},
 }
 """Makes the runner of each route. A runner that can only execute the model as a whole (that of
 another library, for a converted model) runs it once and answers each graph from what it found."""
-
-RECORDED = ("onnxruntime",)
-"""The routes that execute the model as a whole, and have the tensors that its source knows."""
 
 COMPILED = ("mapped", "formula")
 """The routes whose kernels are fused when a graph is built as a whole."""

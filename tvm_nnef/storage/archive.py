@@ -55,6 +55,11 @@ class Member:
     size: int
 
 
+def is_archive(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of a tar archive or of a compressed file."""
+    return head.startswith(GZIP_MAGIC) or is_tar(head)
+
+
 def is_tar(head: bytes) -> bool:
     """Whether the first bytes of a file (512 are enough) are those of a tar archive."""
     if head[257:262] == b"ustar":

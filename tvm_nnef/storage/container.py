@@ -27,7 +27,7 @@ from tvm_nnef.storage.archive import (
     unpack_gzip,
 )
 from tvm_nnef.storage.manifest import MANIFEST
-from tvm_nnef.storage.names import MAIN_FILE, METADATA_FILE, NNEF1_FILE, member_name
+from tvm_nnef.storage.names import FOLDER_FILES, MAIN_FILE, NNEF1_FILE, member_name
 
 ModelPath: TypeAlias = "str | os.PathLike[str]"
 
@@ -202,8 +202,8 @@ class _Single(Container):
         return self.data[:count]
 
 
-def open_container(model: ModelPath) -> Container:
-    """Open an NNEF 2 model: a folder, an archive, a ``.sknd`` file, or SkriptND text.
+def open_container(model: ModelPath | Container) -> Container:
+    """Open a SkriptND model: a folder, an archive, a ``.sknd`` file, or SkriptND text.
 
     A ``str`` with a line break, or with a brace where no file has that name, is a text. The path
     of a file named ``main.sknd`` stands for the folder around it; any other single file is a model
@@ -211,7 +211,7 @@ def open_container(model: ModelPath) -> Container:
     folder. Raises :class:`NnefError` for a missing path, a damaged or hostile archive, and a place
     without ``main.sknd``.
     """
-    container = open_files(model)
+    container = model if isinstance(model, Container) else open_files(model)
     if container.main is None:
         raise _no_main(container)
     return container
@@ -222,7 +222,7 @@ def open_files(model: ModelPath) -> Container:
 
     ``main`` is None where there is no ``main.sknd``.
     """
-    if isinstance(model, str) and _is_text(model):
+    if isinstance(model, str) and is_text(model):
         return _Single(TEXT_PATH, MAIN_FILE, model.encode("utf-8", "surrogatepass"))
     path = Path(model)
     try:
@@ -265,7 +265,7 @@ def _open_folder(path: Path) -> Container:
 
 
 def _open_file(path: Path) -> Container:
-    if path.name == MAIN_FILE:
+    if path.name in FOLDER_FILES:
         return _open_folder(path.parent)
     size = path.stat().st_size
     with path.open("rb") as stream:
@@ -310,10 +310,6 @@ def _check_text(head: bytes, size: int, path: Path) -> None:
     hint = None
     if head.startswith(b"PK\3\4"):
         hint = "zip archives are not read; unpack it and give the folder, or pack it as '.tgz'"
-    elif path.suffix == ".onnx":
-        hint = f"convert it first: tvm-nnef convert {path.name} {path.stem}"
-    elif path.name == NNEF1_FILE:
-        hint = _nnef1_hint(str(path.parent))
     elif b"\0" in head or size > MAX_TEXT_SIZE:
         hint = _KINDS
     if hint:
@@ -328,8 +324,6 @@ def _no_main(container: Container) -> NnefError:
         hint = _nnef1_hint(container.path)
     elif inner:
         hint = f"did you mean '{container.place(inner)}'?"
-    elif METADATA_FILE not in names and any(name.endswith(".onnx") for name in names):
-        hint = "convert the ONNX model first: tvm-nnef convert MODEL.onnx FOLDER"
     return error(f"the model has no '{MAIN_FILE}'", hint=hint, file=container.path)
 
 
@@ -337,7 +331,8 @@ def _nnef1_hint(path: str) -> str:
     return f"'{path}' is an NNEF 1 model ({NNEF1_FILE}), which this version does not read"
 
 
-def _is_text(model: str) -> bool:
+def is_text(model: str) -> bool:
+    """Whether a model is given as text: with a line break, or with a brace and not a path."""
     if any(end in model for end in "\r\n"):
         return True
     # Path.exists raises an error for what is too long for a name.

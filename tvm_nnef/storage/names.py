@@ -12,6 +12,8 @@ from tvm_nnef.diagnostics import error
 MAIN_FILE = "main.sknd"
 METADATA_FILE = "model.json"
 NNEF1_FILE = "graph.nnef"
+FOLDER_FILES = (MAIN_FILE, NNEF1_FILE)
+"""Files that stand for the folder around them."""
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 

@@ -1,0 +1,107 @@
+"""How the format of a model is detected: from the content of files, never from a suffix alone.
+
+A candidate in, a yes or no out. No foreign library is imported for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_nnef.storage.container import Container
+from tvm_nnef.storage.names import MAIN_FILE
+
+HEAD = 1 << 12
+"""Bytes at the beginning of a file that are looked at."""
+
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
+_SKRIPTND = re.compile(rb"^\s*(@|(public\s+)?(graph|operator|import|enum|struct)\b)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a user calls a model, as far as its format can be detected from it.
+
+    ``head`` is the beginning of a file, of bytes or of a text, empty for anything else;
+    ``container`` holds the files of a folder or an archive.
+    """
+
+    source: Any
+    head: bytes = b""
+    container: Container | None = None
+
+    def has(self, name: str) -> bool:
+        """Whether a folder or an archive holds a file of this name."""
+        return self.container is not None and self.container.exists(name)
+
+    def is_from(self, package: str) -> bool:
+        """Whether the source is an object of a class that a package defines."""
+        home = type(self.source).__module__
+        return home == package or home.startswith((f"{package}.", f"{package}_"))
+
+    @property
+    def text(self) -> bytes | None:
+        """The beginning of a text in UTF-8, None for anything else."""
+        if not self.head or _CONTROL.search(self.head):
+            return None
+        # The last character may be cut off.
+        decoded = self.head.decode(errors="ignore").encode()
+        return self.head if len(self.head) - len(decoded) < 4 else None
+
+
+def is_skriptnd(candidate: Candidate) -> bool:
+    """A folder or archive with a main module, or a text with a definition or an import."""
+    if candidate.container is not None:
+        return candidate.has(MAIN_FILE)
+    return candidate.text is not None and bool(_SKRIPTND.search(candidate.text))
+
+
+_VARINT, _BYTES = 0, 2
+
+_MODEL_FIELDS: Mapping[int, int] = {
+    1: _VARINT, 2: _BYTES, 3: _BYTES, 4: _BYTES, 5: _VARINT, 6: _BYTES, 7: _BYTES, 8: _BYTES,
+    14: _BYTES, 20: _BYTES, 25: _BYTES, 26: _BYTES,
+}  # fmt: skip
+"""The fields of an ONNX ModelProto with their wire types: ir_version, producer_name, …, graph."""
+
+
+def is_onnx(candidate: Candidate) -> bool:
+    """An object of the package ``onnx``, or bytes that begin like a serialized ModelProto."""
+    if candidate.is_from("onnx"):
+        return True
+    if candidate.text is not None or not candidate.head:
+        return False
+    try:
+        return all(_MODEL_FIELDS.get(number) == kind for number, kind in _fields(candidate.head))
+    except ValueError:
+        return False
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int]]:
+    """The number and wire type of each field of a Protobuf message of which the beginning is given.
+
+    Raises ValueError for what is not one.
+    """
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        yield tag >> 3, tag & 7
+        length, position = _varint(data, position)
+        if tag & 7 == _BYTES:
+            position += length
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A number of at most 64 bits and the position after it; 0 where the data end."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            return 0, position
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position += 1
+        if byte < 0x80:
+            return value, position
+    raise ValueError("a number of more than 64 bits")
