@@ -140,6 +140,8 @@ def open_source(
     """
     if isinstance(model, OpenedSource):
         return model
+    if isinstance(model, (bytearray, memoryview)):
+        model = bytes(model)
     candidate = _candidate(model)
     chosen = _detected(candidate, formats) if format is None else format_named(format, formats)
     return OpenedSource(model, _name(candidate), chosen, candidate.container)
@@ -162,8 +164,8 @@ def exported_format(path: str | os.PathLike[str]) -> Format | None:
 
 
 def _candidate(model: Any) -> Candidate:
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        return Candidate(model, bytes(model[:HEAD]))
+    if isinstance(model, bytes):
+        return Candidate(model, model[:HEAD])
     if not isinstance(model, (str, os.PathLike)):
         return Candidate(model)
     if isinstance(model, str) and is_text(model):
@@ -237,7 +239,7 @@ def _unknown(candidate: Candidate, formats: Sequence[Format]) -> NnefError:
         hint = "zip archives are not read; unpack it and give the folder, or pack it as '.tgz'"
     else:
         hint = _kinds(formats)
-    if isinstance(candidate.source, (bytes, bytearray, memoryview)):
+    if isinstance(candidate.source, bytes):
         return error("the bytes are not a model of a known kind", hint=hint)
     if not isinstance(candidate.source, (str, os.PathLike)):
         return error(f"a {type(candidate.source).__name__} is not a model", hint=hint)

@@ -142,39 +142,27 @@ def made_names(steps: Sequence[Step], actual: Sequence[Step]) -> Iterator[tuple[
                 yield f"{step.label}.{name}", inner
 
 
-def inner_scopes(
-    steps: Iterable[Step], scope: str = "", inside: bool = False
-) -> Iterator[tuple[str, str]]:
-    """The names of tensors in branches and loops, and their scopes within the graph.
+def inner_scopes(steps: Iterable[Step], around: str = "") -> Iterator[tuple[str, str]]:
+    """The names of tensors inside branches and loops, and their scopes within the graph.
 
-    A branch or loop with a single result is called like it (section 2.10, labelling); a branch in
-    another block belongs to the scope of that block.
+    A branch or loop with a single result is called like it (section 2.10, labelling).
     """
     for step in steps:
-        if isinstance(step, (Call, Invocation)) or _is_never_run(step):
+        if isinstance(step, (Call, Invocation)):
             continue
-        label = _label(step)
+        scope = around + (_label(step) or (".loop" if isinstance(step, Loop) else ".if"))
         if isinstance(step, Loop):
-            inner = f"{scope}.{label or '.loop'}" if scope else label or ".loop"
-            locals_ = (*(each for each, _ in (*step.carried, *step.scans)), step.index)
-            yield from ((each.name, inner) for each in locals_ if each and each.name)
-        else:
-            inner = scope if inside else label or ".if"
+            own = (*(each for each, _ in (*step.carried, *step.scans)), step.index)
+            yield from ((each.name, scope) for each in own if each and each.name)
         for block in inner_blocks(step):
-            for made in block.steps:
-                for each in results(made):
-                    yield from ((name, inner) for name in item_names(each))
-            yield from inner_scopes(block.steps, inner, True)
+            made = (each for inner in block.steps for each in results(inner))
+            yield from ((name, scope) for each in made for name in item_names(each))
+            yield from inner_scopes(block.steps, f"{scope}.")
 
 
 def _label(step: Branch | Loop) -> str | None:
     (only, *others) = step.results or (None,)
     return only.name if isinstance(only, (Tensor, Pack)) and not others else None
-
-
-def _is_never_run(step: Branch | Loop) -> bool:
-    """Whether a loop has no iterations, so that composing leaves nothing of it."""
-    return isinstance(step, Loop) and isinstance(step.count, int) and step.count == 0
 
 
 def _own(step: Step) -> Iterator[Tensor | Pack]:
