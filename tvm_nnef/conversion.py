@@ -43,11 +43,11 @@ def convert(
         check_destination(source, path, overwrite=overwrite)
         if exported_format(path) is not None:
             return _exported(source, path, {**options, "format": format})
-    opened = open_source(source, format)
-    if not opened.format.is_foreign:
+    opened = None if isinstance(source, Model) else open_source(source, format)
+    if opened is None or not opened.format.is_foreign:
         written = " or ".join(each.exports for each in FORMATS if each.exports)
         hint = f"a SkriptND model is written in another format to a path that ends in {written}"
-        raise error("this is not a model of another format", hint=hint, file=opened.path)
+        raise error("this is not a model of another format", hint=hint, file=opened and opened.path)
     model = load_model(opened, **options)
     if path is not None:
         save_model(model, path, overwrite=overwrite)

@@ -57,7 +57,7 @@ _FUNCTIONS: Mapping[str, Interval] = {
 
 _OPERATORS: Mapping[str, Interval] = {
     "nn.l2_norm": (-1.0, 1.0),
-    "onnx.softsign": (-1.0, 1.0),
+    "extra.softsign": (-1.0, 1.0),
 }
 """Operators whose range their formulas do not show."""
 

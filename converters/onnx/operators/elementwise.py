@@ -19,7 +19,7 @@ _UNARY: Mapping[str, str] = {
     "Cosh": "math.cosh", "Tanh": "math.tanh", "Asin": "math.asin", "Acos": "math.acos",
     "Atan": "math.atan", "Asinh": "math.asinh", "Acosh": "math.acosh", "Atanh": "math.atanh",
     "Sign": "math.sign", "Not": "math.not", "Erf": "nn.erf", "Sigmoid": "nn.sigmoid",
-    "Softplus": "nn.softplus", "Round": "extra.round_even", "Softsign": "onnx.softsign",
+    "Softplus": "nn.softplus", "Round": "extra.round_even", "Softsign": "extra.softsign",
     "Mish": "onnx.mish", "HardSwish": "onnx.hard_swish", "IsNaN": "extra.is_nan",
     "BitwiseNot": "extra.bitwise_not",
 }  # fmt: skip

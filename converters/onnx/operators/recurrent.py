@@ -91,7 +91,7 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
         case "sigmoid":
             return _function("nn.sigmoid")
         case "softsign":
-            return _function("onnx.softsign")
+            return _function("extra.softsign")
         case "softplus":
             return _function("nn.softplus")
         case "leakyrelu":
