@@ -13,6 +13,9 @@ from tvm_nnef.converters.common.symbolic import Extent, Shape, Symbolic, largest
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, DTYPES
 
+MAX_RANK = 64
+"""The dimensions that a tensor may have; NumPy has the same limit."""
+
 Open: TypeAlias = "Extent | str | None"
 """An extent, the name of one, or nothing known."""
 OpenShape: TypeAlias = "tuple[Open, ...] | None"

@@ -10,9 +10,9 @@ from onnx import numpy_helper, shape_inference
 
 from tvm_nnef.converters.common.symbolic import Extent, Symbolic
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.types import Type
+from tvm_nnef.converters.common.types import MAX_RANK, Type
 from tvm_nnef.converters.common.unconvertible import Unconvertible
-from tvm_nnef.converters.onnx.limits import MAX_RANK, check_ranks
+from tvm_nnef.converters.onnx.limits import check_ranks
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, dimension_name
 
 SMALL = 1 << 10

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import onnx
 
 from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import MAX_RANK
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.inner_graphs import inner_graphs
 
-MAX_RANK = 64
-"""The dimensions that a tensor may have; NumPy has the same limit."""
 _MAX_LENGTH = 2 * MAX_RANK
 """Elements of a vector that has one for each dimension, or two, as the pads have."""
 
