@@ -47,7 +47,11 @@ def convert(
     if opened is None or not opened.format.is_foreign:
         written = " or ".join(each.exports for each in FORMATS if each.exports)
         hint = f"a SkriptND model is written in another format to a path that ends in {written}"
-        raise error("this is not a model of another format", hint=hint, file=opened and opened.path)
+        raise error(
+            "this is not a model of another format",
+            hint=hint,
+            file=None if opened is None else opened.path,
+        )
     model = load_model(opened, **options)
     if path is not None:
         save_model(model, path, overwrite=overwrite)
