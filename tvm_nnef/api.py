@@ -54,15 +54,16 @@ def compose(
     """
     given = {name: value for name, value in load_options.items() if value is not None}
     loaded, left = load_to_compose(model, {**given, "input_shapes": input_shapes})
+    shapes = left.pop("input_shapes", None)
+    load_model(loaded, **left)  # Raises NnefError for options that are left.
     composed = compose_graph(
         loaded.program,
         graph=graph,
         attributes=attributes,
         types=types,
-        input_shapes=left.pop("input_shapes", None),
+        input_shapes=shapes,
         quantize=quantize,
     )
-    load_model(loaded, **left)  # Raises NnefError for options that are left.
     return _typed(composed, loaded, machine_types or {})
 
 
@@ -372,9 +373,11 @@ def compare(
 
 def _judge(model: AnyModel, loaded: Model, against: object) -> OpenedSource | None:
     """The model that another library is to execute, if there is one."""
-    from tvm_nnef.comparison.source import source_names
+    from tvm_nnef.comparison.source import executable, source_names
 
     if against is not None:
         source_names(loaded)
-        return open_source(against)
+        opened = open_source(against)
+        executable(opened.format, opened.path)
+        return opened
     return model if isinstance(model, OpenedSource) and model.format.route else None

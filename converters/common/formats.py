@@ -208,7 +208,7 @@ def _by_suffix(candidate: Candidate, formats: Sequence[Format]) -> Format:
     is_path = isinstance(source, (str, os.PathLike)) and not _is_inline(source)
     suffix = Path(source).suffix if is_path else ""
     named = [each for each in formats if suffix in each.suffixes]
-    if named and candidate.container is None:
+    if named:
         return named[0]
     if candidate.text is not None and not isinstance(source, bytes):
         return SKRIPTND

@@ -141,6 +141,12 @@ def test_bounds_of_a_skriptnd_model_are_in_its_text(
     assert "no option 'bounds'" in capsys.readouterr().err
 
 
+def test_what_no_other_library_executes_is_not_compared_against(tmp_path: Path) -> None:
+    tvm_nnef.convert(proto(), tmp_path / "net.nnef2")
+    with pytest.raises(tvm_nnef.NnefError, match="no other library executes SkriptND models"):
+        tvm_nnef.compare(proto(), X, against=tmp_path / "net.nnef2", progress=False)
+
+
 SOURCES: tuple[Callable[[Path], Any], ...] = (
     lambda _: proto(),
     lambda _: proto().SerializeToString(),
