@@ -29,14 +29,14 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import above
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.functions import BINARY, cast, select
+from tvm_nnef.lower.functions import BINARY, cast, guarded, select
 from tvm_nnef.lower.held_indices import held_indices
 from tvm_nnef.lower.integers import sealed
 from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.padding import Padding, padded
 from tvm_nnef.lower.places import Place, extents, is_single, place
-from tvm_nnef.lower.scalars import ComputeTypes, Emitter, guarded
+from tvm_nnef.lower.scalars import ComputeTypes, Emitter
 from tvm_nnef.lower.unsigned import UNSIGNED, binary, signed, unsigned
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension

@@ -13,7 +13,7 @@ in the last place. TVM takes
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tvm import tirx
 
@@ -75,6 +75,15 @@ def select(
         otherwise = tirx.And(_opposite(condition), alternative)
         return tirx.Or(tirx.And(condition, consequent), otherwise)
     return tirx.Select(condition, consequent, alternative)
+
+
+def guarded(
+    conditions: Sequence[PrimExpression], value: PrimExpression, otherwise: PrimExpression
+) -> PrimExpression:
+    """``value`` where all conditions hold, tested in order; it is not evaluated elsewhere."""
+    for condition in reversed(conditions):
+        value = tirx.if_then_else(condition, value, otherwise)
+    return value
 
 
 def is_real(value: PrimExpression) -> bool:

@@ -23,6 +23,25 @@ from tvm_nnef.graph.formula import (
     parts,
     walk,
 )
+from tvm_nnef.tvm_support.compat import PrimExpression
+
+FAR_OUTSIDE = -(1 << 40)
+"""An index that is out of bounds in every buffer, whatever the other indices are."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldIndex:
+    """An index that was computed before, limited to what can be read.
+
+    In a checked module, ``checked`` is the same load of its buffer, made out of bounds if what the
+    index was computed from is out of bounds; and ``valid`` whether it is not, None if that is
+    certain.
+    """
+
+    value: PrimExpression
+    checked: PrimExpression
+    valid: PrimExpression | None = None
+
 
 MOST_REPEATED = 1 << 6
 """Statements that write at most so many nodes again hold no index, and can be scheduled."""

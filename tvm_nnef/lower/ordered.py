@@ -18,14 +18,12 @@ from tvm_nnef.graph.formula import Fill, Formula, Statement, Store, loads
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.lower.formula import FormulaTypes
 from tvm_nnef.lower.functions import cast
-from tvm_nnef.lower.held_indices import held_indices
+from tvm_nnef.lower.held_indices import FAR_OUTSIDE, HeldIndex, held_indices
 from tvm_nnef.lower.literals import INDEX_TYPE, literal
 from tvm_nnef.lower.named_locals import named_locals
 from tvm_nnef.lower.places import sweeps
 from tvm_nnef.lower.scalars import (
-    FAR_OUTSIDE,
     Emitter,
-    HeldIndex,
     is_empty,
 )
 from tvm_nnef.lower.symbols import Symbol

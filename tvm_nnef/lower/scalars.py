@@ -39,7 +39,8 @@ from tvm_nnef.graph.formula import (
 )
 from tvm_nnef.graph.intervals import Ranges, above, below, fits, interval, ranges_of, within
 from tvm_nnef.graph.nodes import Tensor
-from tvm_nnef.lower.functions import cast, select
+from tvm_nnef.lower.functions import cast, guarded, select
+from tvm_nnef.lower.held_indices import FAR_OUTSIDE, HeldIndex
 from tvm_nnef.lower.integers import (
     DIVISIONS,
     has_product,
@@ -57,25 +58,6 @@ from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
 
 ComputeTypes: TypeAlias = Mapping[ScalarType, str]
 """The dtypes in which a formula computes real, int and bool (``graph.machine_types``)."""
-
-
-FAR_OUTSIDE = -(1 << 40)
-"""An index that is out of bounds in every buffer, whatever the other indices are."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldIndex:
-    """An index that was computed before, limited to what can be read.
-
-    In a checked module, ``checked`` is the same load of its buffer, made out of bounds if what the
-    index was computed from is out of bounds; and ``valid`` whether it is not, None if that is
-    certain.
-    """
-
-    value: PrimExpression
-    checked: PrimExpression
-    valid: PrimExpression | None = None
-
 
 _GROWING = frozenset({"add", "sub", "mul", "pow", "floordiv", "ceildiv", "truncdiv", "awaydiv"})
 """Functions of two ints whose result may need more bits than the operands have."""
@@ -412,12 +394,3 @@ def _number(value: float | Dimension, dtype: str) -> PrimExpression:
 def is_empty(tensor: Tensor) -> bool:
     """Whether a tensor has certainly no element."""
     return any(dimensions.is_static(extent) and extent == 0 for extent in tensor.shape)
-
-
-def guarded(
-    conditions: Sequence[PrimExpression], value: PrimExpression, otherwise: PrimExpression
-) -> PrimExpression:
-    """``value`` where all conditions hold, tested in order; it is not evaluated elsewhere."""
-    for condition in reversed(conditions):
-        value = tirx.if_then_else(condition, value, otherwise)
-    return value
