@@ -20,7 +20,14 @@ from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
 from tvm_nnef.schedules.gpu import launch, tiles
-from tvm_nnef.schedules.gpu.contraction import Block, ContractionPlan, Index, Side, product_of
+from tvm_nnef.schedules.gpu.contraction import (
+    Block,
+    ContractionPlan,
+    Index,
+    Side,
+    number_like,
+    product_of,
+)
 from tvm_nnef.schedules.gpu.operands import MatrixProduct, runs_along
 from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
 from tvm_nnef.schedules.machine import GpuModel
@@ -102,28 +109,27 @@ class _Side(Side):
     run: int
     along_steps: bool
     vector: int
-    stride: int
     registers: tirx.Buffer
     fragments: tirx.Buffer
 
     def nth(self, thread: PrimExpression, number: PrimExpression) -> PrimExpression:
         """The positions of a thread, as the instructions have them."""
-        run, every = _number(self.run, number), _number(self.lanes * self.run, number)
+        run, every = number_like(self.run, number), number_like(self.lanes * self.run, number)
         warp, lane = tirx.floordiv(thread, self.lanes), tirx.floormod(thread, self.lanes)
         near = lane * run + tirx.floormod(number, run)
-        first = warp * _number(self.lanes * self.own, number)
+        first = warp * number_like(self.lanes * self.own, number)
         return first + tirx.floordiv(number, run) * every + near
 
     def offset(self, position: PrimExpression, step: PrimExpression) -> PrimExpression:
         """Where an element is in shared memory."""
         outer, inner = (position, step) if self.along_steps else (step, position)
-        return outer * _number(self.stride, outer) + inner
+        return outer * number_like(self.stride, outer) + inner
 
 
 class _Block(Block):
     """Writes what one block computes on tensor cores."""
 
-    _sides: Sequence[_Side]
+    _sides: tuple[_Side, _Side]
 
     def _side(self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index) -> _Side:
         product, shape = self._product, self._tile
@@ -140,7 +146,7 @@ class _Block(Block):
         staged = -(-length * shape.steps // vector // shape.threads) * vector
         buffer = launch.shared(rows * stride, dtype, name)
         return _Side(
-            factor, buffer, axes, tile, length, own, lanes, run, along_steps, vector, stride,
+            factor, buffer, axes, tile, length, own, stride, lanes, run, along_steps, vector,
             launch.local(staged, dtype, f"next_{name}"),
             launch.local(own * lanes // FRAGMENT * 8, dtype, f"{name}_fragments"),
         )  # fmt: skip
@@ -179,14 +185,14 @@ class _Block(Block):
         steps, total = self._tile.steps, side.length * self._tile.steps // side.vector
 
         def piece(number: PrimExpression) -> tirx.Stmt:
-            index = number * _number(self._tile.threads, number) + thread
+            index = number * number_like(self._tile.threads, number) + thread
             extents = [side.length, steps] if side.along_steps else [steps, side.length]
             extents[1] //= side.vector
             outer, inner = emit.decoded(index, extents, self._dtype)
-            inner = inner * _number(side.vector, inner)
+            inner = inner * number_like(side.vector, inner)
             at = (outer, inner) if side.along_steps else (inner, outer)
             limits = launch.limits((index, total, self._tile.threads))
-            own = number * _number(side.vector, number)
+            own = number * number_like(side.vector, number)
             return launch.guarded(limits, body(own, *at))
 
         return self._unrolled(sizes.static(-(-total // self._tile.threads)), piece)
@@ -194,13 +200,14 @@ class _Block(Block):
     def _loaded(self, turn: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
         """What a thread loads for a turn; zeros if there are no elements."""
         steps, count = self._product.steps, self._tile.steps
-        first = turn * _number(count, turn)
+        first = turn * number_like(count, turn)
 
         def load(side: _Side) -> tirx.Stmt:
             def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
                 ends = (first + step, launch.size(steps), count)
-                limits = launch.limits(self._batch_limit, side.limit(position), ends)
-                point = self._point((side, position)) | launch.point(steps, first + step)
+                limits = launch.limits(self._batch.limit, side.limit(position), ends)
+                own_point = {**self._batch.point, **side.point(position)}
+                point = own_point | launch.point(steps, first + step)
                 value, zero = substituted(side.factor, point), tirx.const(0, dtype_of(side.factor))
                 to = side.registers[(own,)]
                 if side.vector == 1:
@@ -231,7 +238,7 @@ class _Block(Block):
 
     def _multiplied(self, number: PrimExpression) -> tirx.Stmt:
         """The products of 16 steps: fragments are loaded, then multiplied."""
-        step = number * _number(FRAGMENT, number)
+        step = number * number_like(FRAGMENT, number)
 
         def load(row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
             return emit.sequence(
@@ -252,10 +259,10 @@ class _Block(Block):
         )
 
         def fragment(number: PrimExpression) -> tirx.Stmt:
-            position = warp * _number(side.lanes * side.own, number)
-            position += number * _number(FRAGMENT, number)
+            position = warp * number_like(side.lanes * side.own, number)
+            position += number * number_like(FRAGMENT, number)
             tile = side.buffer[(side.offset(position, step),)]
-            own = side.fragments[(number * _number(8, number),)]
+            own = side.fragments[(number * number_like(8, number),)]
             stride = tirx.const(side.stride, "int32")
             return cuda_call(name, source, tirx.address_of(own), tirx.address_of(tile), stride)
 
@@ -271,9 +278,9 @@ class _Block(Block):
 
         def row(i: PrimExpression) -> tirx.Stmt:
             def column(j: PrimExpression) -> tirx.Stmt:
-                two, eight = _number(2, i), _number(8, i)
-                low = i * two * _number(columns.own, i) + j * two
-                high = low + _number(columns.own, i)
+                two, eight = number_like(2, i), number_like(8, i)
+                low = i * two * number_like(columns.own, i) + j * two
+                high = low + number_like(columns.own, i)
                 right = tirx.floordiv(j, two) * eight + tirx.floormod(j, two) * two
                 return cuda_call(
                     f"multiply_{dtype}",
@@ -365,7 +372,3 @@ def _cleared(to: PrimExpression) -> tirx.Stmt:
 def _after_barrier(body: tirx.Stmt) -> tirx.Stmt:
     """The body after a barrier: TVM does not see that fragments are loaded from shared memory."""
     return emit.sequence([launch.barrier(), body])
-
-
-def _number(value: int, like: PrimExpression) -> PrimExpression:
-    return tirx.const(value, dtype_of(like))

@@ -1,0 +1,476 @@
+"""The strategy for attention: scores, their softmax, and the weighted sum of values in one launch.
+
+A block computes some rows of a batch. It goes through the keys a tile at a time: products of
+queries and keys in registers, the max of each row so far, weights relative to that in shared
+memory, and their products with the values, which are added in registers. When the max of a row
+grows, what was added before is scaled down (online softmax). Scores are nowhere in the memory of
+the GPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tvm import tirx
+
+from tvm_nnef.extremes import least
+from tvm_nnef.schedules import emit
+from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.attention import Attention, read_attention
+from tvm_nnef.schedules.analysis.expressions import substituted
+from tvm_nnef.schedules.analysis.kernel import Kernel, extent_product
+from tvm_nnef.schedules.gpu import launch, tiles
+from tvm_nnef.schedules.gpu.contraction import (
+    Batch,
+    Index,
+    Side,
+    Steps,
+    multiplied,
+    own_elements,
+    unrolled,
+)
+from tvm_nnef.schedules.gpu.plan import GpuPlan
+from tvm_nnef.schedules.gpu.tiles import Sizes, Tile
+from tvm_nnef.schedules.machine import GpuModel
+from tvm_nnef.tvm_support.compat import PrimExpression
+
+_REAL = "float32"
+"""The dtype of scores, weights and sums."""
+
+_WEIGHT_CYCLES = 24
+"""Instructions for a weight: its score, its exponential, and the scaling of sums, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionTile:
+    """A block computes rows for ``keys`` keys at a time; each thread ``own_rows`` of the rows.
+
+    Of the keys of a row a thread has ``own_keys``, of the columns of the result ``own_columns``.
+    ``steps`` of depth or keys are staged at a time. ``depth`` is that of the queries, rounded up.
+    """
+
+    rows: int
+    keys: int
+    steps: int
+    depth: int
+    own_rows: int
+    own_keys: int
+    own_columns: int
+
+    @property
+    def row_threads(self) -> int:
+        """The threads along the rows."""
+        return self.rows // self.own_rows
+
+    @property
+    def column_threads(self) -> int:
+        """The threads that share a row."""
+        return self.keys // self.own_keys
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return self.row_threads * self.column_threads
+
+    @property
+    def columns(self) -> int:
+        """The columns of the result, rounded up."""
+        return self.own_columns * self.column_threads
+
+    @property
+    def shared_bytes(self) -> int:
+        """The bytes in shared memory."""
+        staged = self.steps * (max(self.keys, self.columns) + 1)
+        rows = (self.depth + self.keys) * (self.rows + 1) + self.rows * self.column_threads
+        return 4 * (staged + rows)
+
+    @property
+    def products(self) -> tuple[Tile, Tile]:
+        """The tiles of the two products of a turn."""
+        return (
+            Tile(self.rows, self.keys, self.steps, self.own_rows, self.own_keys),
+            Tile(self.rows, self.columns, self.steps, self.own_rows, self.own_columns),
+        )
+
+    @property
+    def registers(self) -> int:
+        """The registers of a thread, about."""
+        scores, result = self.products
+        held = self.own_rows * (self.own_columns + 4)
+        return held + max(scores.registers, result.registers - held)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionPlan(GpuPlan):
+    """Attention in tiles of rows and keys."""
+
+    attention: Attention
+    tile: AttentionTile
+
+    strategy: ClassVar[str] = "gpu.attention"
+
+    @property
+    def cost(self) -> float:
+        """The estimated time in cycles."""
+        return _cost(self.tile, self.attention, self.machine)
+
+    def decisions(self) -> Mapping[str, int | str]:
+        """The tile of a block, and that of a thread."""
+        tile = self.tile
+        return {
+            "block tile": f"{tile.rows} rows x {tile.keys} keys",
+            "thread tile": f"{tile.own_rows}x{tile.own_keys} scores, "
+            f"{tile.own_rows}x{tile.own_columns} results",
+            "steps": tile.steps,
+        }
+
+    def statement(self) -> tirx.Stmt:
+        """The launch."""
+        attention, dtype = self.attention, self.kernel.index_type
+        counts = [
+            launch.size(attention.batches),
+            sizes.quotient_above(launch.size(attention.rows), self.tile.rows),
+        ]
+
+        def block(number: PrimExpression) -> tirx.Stmt:
+            return _Block(self, *emit.decoded(number, counts, dtype)).statement()
+
+        return launch.blocks(sizes.product(counts), block, dtype)
+
+
+class _Block:
+    """Writes what one block computes: some rows of a batch."""
+
+    def __init__(self, plan: AttentionPlan, batch: Index, row: Index) -> None:
+        """Takes the plan, the batch, and the number of the tile of rows."""
+        tile, it = plan.tile, plan.attention
+        self._attention, self._tile, self._dtype = it, tile, plan.kernel.index_type
+        self._batch = Batch.of(it.batches, batch)
+        queries = launch.shared(tile.depth * (tile.rows + 1), _REAL, "queries")
+        weights = launch.shared(tile.keys * (tile.rows + 1), _REAL, "weights")
+        wide = max(tile.keys, tile.columns) + 1
+        self._staged = launch.shared(tile.steps * wide, _REAL, "staged")
+        self._partial = launch.shared(tile.rows * tile.column_threads, _REAL, "partial")
+        rows = it.rows, row, tile.rows, tile.own_rows, tile.rows + 1
+        self._queries = Side(it.query, queries, *rows)
+        self._weights = Side(it.query, weights, *rows)
+        zero = self._number(0)
+        self._columns = Side(
+            it.value, self._staged, it.columns, zero, tile.columns, tile.own_columns, wide
+        )
+        self._scores = launch.local(tile.own_rows * tile.own_keys, _REAL, "scores")
+        self._sums = launch.local(tile.own_rows * tile.own_columns, _REAL, "sums")
+        self._highest = launch.local(tile.own_rows, _REAL, "highest")
+        self._total = launch.local(tile.own_rows, _REAL, "total")
+
+    def statement(self) -> tirx.Stmt:
+        """The phases: queries are staged, then tiles of keys in turns, then the results."""
+        tile, it = self._tile, self._attention
+        shared = [self._queries.buffer, self._weights.buffer, self._staged, self._partial]
+        local = [self._scores, self._sums, self._highest, self._total]
+        turns = sizes.quotient_above(launch.size(it.keys), tile.keys)
+        depth = Steps(it.depth, self._number(0), tile.depth)
+        return emit.sequence(
+            [
+                *map(tirx.AllocBuffer, [*shared, *local]),
+                self._phase(self._initialized),
+                self._stage(self._queries, depth),
+                emit.loop(turns, self._turn, name="turn", dtype=self._dtype),
+                self._phase(self._shared_total),
+                self._phase(self._stored),
+            ]
+        )
+
+    def _initialized(self, row: Index, column: Index) -> tirx.Stmt:
+        def cleared(i: Index) -> tirx.Stmt:
+            return emit.sequence(
+                [
+                    tirx.BufferStore(self._highest, least(_REAL), [i]),
+                    tirx.BufferStore(self._total, _real(0), [i]),
+                ]
+            )
+
+        return emit.sequence(
+            [self._unrolled(self._tile.own_rows, cleared), self._zeros(self._sums)]
+        )
+
+    def _turn(self, number: Index) -> tirx.Stmt:
+        """What a tile of keys adds to the results."""
+        tile, it = self._tile, self._attention
+        keys = Side(
+            it.key, self._staged, it.keys, number, tile.keys, tile.own_keys, self._columns.stride
+        )
+
+        def multiply(chunk: Index) -> tirx.Stmt:
+            depth = Steps(it.depth, chunk * self._number(tile.steps), tile.steps)
+            return self._product((self._queries, keys), depth, depth, self._scores)
+
+        def add(chunk: Index) -> tirx.Stmt:
+            own = Steps(it.keys, chunk * self._number(tile.steps), tile.steps)
+            first = number * self._number(tile.keys) + own.first
+            steps = Steps(it.keys, first, tile.steps)
+            return self._product((self._weights, self._columns), steps, own, self._sums)
+
+        return emit.sequence(
+            [
+                self._phase(lambda *_: self._zeros(self._scores)),
+                self._loop(tile.depth // tile.steps, multiply),
+                self._phase(lambda row, column: self._scored(keys, row, column)),
+                self._phase(lambda row, column: self._weighted(keys, row, column)),
+                self._loop(tile.keys // tile.steps, add),
+            ]
+        )
+
+    def _product(
+        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: tirx.Buffer
+    ) -> tirx.Stmt:
+        """Some steps of the right side are staged, and products with the left side added."""
+        return emit.sequence(
+            [
+                self._stage(sides[1], staged),
+                self._phase(lambda *position: multiplied(sides, position, own, sums)),
+            ]
+        )
+
+    def _scored(self, keys: Side, row: Index, column: Index) -> tirx.Stmt:
+        """The scores of a thread, and their max for each of its rows, for others to read."""
+        it, own = self._attention, self._tile.own_keys
+
+        def score(number: Index, i: Index, j: Index) -> tirx.Stmt:
+            at_row, at_key = self._queries.nth(row, i), keys.nth(column, j)
+            point = {**self._batch.point, **self._queries.point(at_row), **keys.point(at_key)}
+            value = substituted(it.score, point | {it.product: self._scores[(number,)]})
+            edges = self._queries.limit(at_row), keys.limit(at_key)
+            limits = launch.limits(self._batch.limit, *edges)
+            if limits:
+                value = tirx.if_then_else(launch.within(limits), value, least(_REAL))
+            return tirx.BufferStore(self._scores, value, [number])
+
+        def greatest(i: Index) -> tirx.Stmt:
+            values = [self._scores[(i * self._number(own) + j,)] for j in range(own)]
+            found = values[0]
+            for value in values[1:]:
+                found = tirx.Max(found, value)
+            return tirx.BufferStore(self._partial, found, [self._place(row, column, i)])
+
+        return emit.sequence(
+            [
+                own_elements(self._tile.own_rows, own, score, self._dtype),
+                self._unrolled(self._tile.own_rows, greatest),
+            ]
+        )
+
+    def _weighted(self, keys: Side, row: Index, column: Index) -> tirx.Stmt:
+        """The weights of a thread, relative to the max of each row so far; sums are scaled."""
+        tile, zero = self._tile, tirx.const(0, "int32")
+        base, scale = (launch.local(1, _REAL, name) for name in ("base", "scale"))
+        is_fixed = launch.local(1, "bool", "is_fixed")
+
+        def set_to(buffer: tirx.Buffer, value: PrimExpression) -> tirx.Stmt:
+            return tirx.BufferStore(buffer, value, [zero])
+
+        def scaled(buffer: tirx.Buffer, at: Index) -> tirx.Stmt:
+            return tirx.BufferStore(buffer, buffer[(at,)] * scale[(zero,)], [at])
+
+        def chosen(value: PrimExpression, other: PrimExpression) -> PrimExpression:
+            """The other value in rows of fixed weights."""
+            fixed = self._attention.fixed
+            return value if fixed is None else tirx.Select(is_fixed[(zero,)], other, value)
+
+        def greatest(i: Index, other: Index) -> tirx.Stmt:
+            value = self._partial[(self._place(row, other, i),)]
+            return set_to(base, tirx.Max(base[(zero,)], value))
+
+        def weight(i: Index, j: Index) -> tirx.Stmt:
+            score = self._scores[(i * self._number(tile.own_keys) + j,)]
+            value = chosen(tirx.exp(score - base[(zero,)]), self._fixed_value(row, i))
+            at = self._weights.offset(self._weights.nth(row, i), keys.nth(column, j))
+            stored = self._weights.buffer[(at,)]
+            total = self._total[(i,)] + stored
+            return emit.sequence(
+                [
+                    tirx.BufferStore(self._weights.buffer, value, [at]),
+                    tirx.BufferStore(self._total, total, [i]),
+                ]
+            )
+
+        def own_row(i: Index) -> tirx.Stmt:
+            highest, count = self._highest[(i,)], self._number(tile.own_columns)
+            # A row with no score above -inf so far has weights of 0.
+            is_empty = base[(zero,)] <= least(_REAL)
+            return emit.sequence(
+                [
+                    set_to(is_fixed, self._is_fixed(row, i)),
+                    set_to(base, highest),
+                    self._loop(tile.column_threads, lambda other: greatest(i, other)),
+                    set_to(scale, highest),
+                    tirx.BufferStore(self._highest, base[(zero,)], [i]),
+                    set_to(base, tirx.Select(is_empty, _real(0), base[(zero,)])),
+                    set_to(scale, chosen(tirx.exp(scale[(zero,)] - base[(zero,)]), _real(1))),
+                    scaled(self._total, i),
+                    self._unrolled(tile.own_columns, lambda j: scaled(self._sums, i * count + j)),
+                    self._unrolled(tile.own_keys, lambda j: weight(i, j)),
+                ]
+            )
+
+        buffers = map(tirx.AllocBuffer, [base, scale, is_fixed])
+        return emit.sequence([*buffers, self._unrolled(tile.own_rows, own_row)])
+
+    def _shared_total(self, row: Index, column: Index) -> tirx.Stmt:
+        """The sums of the weights of a thread, for the others of its rows to read."""
+
+        def total(i: Index) -> tirx.Stmt:
+            at = self._place(row, column, i)
+            return tirx.BufferStore(self._partial, self._total[(i,)], [at])
+
+        return self._unrolled(self._tile.own_rows, total)
+
+    def _stored(self, row: Index, column: Index) -> tirx.Stmt:
+        """The results of a thread: sums, divided by the sums of all weights."""
+        it, tile, zero = self._attention, self._tile, tirx.const(0, "int32")
+        total, keys = launch.local(1, _REAL, "row_total"), launch.size(it.keys)
+
+        def add(i: Index, other: Index) -> tirx.Stmt:
+            both = total[(zero,)] + self._partial[(self._place(row, other, i),)]
+            return tirx.BufferStore(total, both, [zero])
+
+        def result(i: Index, j: Index) -> tirx.Stmt:
+            at_row, at_column = self._queries.nth(row, i), self._columns.nth(column, j)
+            edges = self._queries.limit(at_row), self._columns.limit(at_column)
+            point = {
+                **self._batch.point, **self._queries.point(at_row), **self._columns.point(at_column)
+            }  # fmt: skip
+            value = self._sums[(i * self._number(tile.own_columns) + j,)] / total[(zero,)]
+            if not sizes.is_known(keys):
+                value = tirx.Select(keys > 0, value, _real(0))
+            value = substituted(it.epilogue, point | {it.accumulator: value})
+            indices = [substituted(index, point) for index in it.indices]
+            store = tirx.BufferStore(it.target, value, indices)
+            return launch.guarded(launch.limits(self._batch.limit, *edges), store)
+
+        def own_row(i: Index) -> tirx.Stmt:
+            value = total[(zero,)]
+            if it.fixed is not None:
+                value = tirx.Select(self._is_fixed(row, i), _real(1), value)
+            return emit.sequence(
+                [
+                    tirx.BufferStore(total, _real(0), [zero]),
+                    self._loop(tile.column_threads, lambda other: add(i, other)),
+                    tirx.BufferStore(total, value, [zero]),
+                    self._unrolled(tile.own_columns, lambda j: result(i, j)),
+                ]
+            )
+
+        return emit.sequence([tirx.AllocBuffer(total), self._unrolled(tile.own_rows, own_row)])
+
+    def _is_fixed(self, row: Index, i: Index) -> PrimExpression:
+        """Whether the weights of a row of a thread are fixed; not after the last row."""
+        if self._attention.fixed is None:
+            return tirx.const(False, "bool")
+        test = substituted(self._attention.fixed.test, self._row_point(row, i))
+        limits = launch.limits(self._batch.limit, self._queries.limit(self._queries.nth(row, i)))
+        other = tirx.const(False, "bool")
+        return tirx.if_then_else(launch.within(limits), test, other) if limits else test
+
+    def _fixed_value(self, row: Index, i: Index) -> PrimExpression:
+        """The fixed weight of a row of a thread."""
+        if self._attention.fixed is None:
+            return _real(0)
+        return substituted(self._attention.fixed.value, self._row_point(row, i))
+
+    def _row_point(self, row: Index, i: Index) -> launch.Point:
+        return {**self._batch.point, **self._queries.point(self._queries.nth(row, i))}
+
+    def _place(self, row: Index, column: Index, i: Index) -> PrimExpression:
+        """Where a thread's result for one of its rows is shared."""
+        return self._queries.nth(row, i) * self._number(self._tile.column_threads) + column
+
+    def _zeros(self, buffer: tirx.Buffer) -> tirx.Stmt:
+        count = int(buffer.shape[0])
+        return self._unrolled(count, lambda n: tirx.BufferStore(buffer, _real(0), [n]))
+
+    def _stage(self, side: Side, steps: Steps) -> tirx.Stmt:
+        """The phase that stages some steps of a side."""
+        threads = self._tile.threads
+        return launch.threads(
+            threads, lambda t: side.staged(steps, self._batch, t, threads), self._dtype
+        )
+
+    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
+        """The body for the position of each thread in its block; neighbours are in one row."""
+        counts = [self._tile.row_threads, self._tile.column_threads]
+
+        def own(thread: Index) -> tirx.Stmt:
+            return body(*emit.decoded(thread, counts, self._dtype))
+
+        return launch.threads(self._tile.threads, own, self._dtype)
+
+    def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
+        return unrolled(count, body, self._dtype)
+
+    def _loop(self, count: int, body: emit.Body) -> tirx.Stmt:
+        return emit.loop(count, body, name="step", dtype=self._dtype)
+
+    def _number(self, value: int) -> PrimExpression:
+        return tirx.const(value, self._dtype)
+
+
+def match(kernel: Kernel, machine: GpuModel) -> AttentionPlan | None:
+    """A plan for attention whose depth and columns are static and fit; None for other kernels."""
+    attention = read_attention(kernel)
+    if attention is None:
+        return None
+    depth, columns = launch.size(attention.depth), launch.size(attention.columns)
+    if not sizes.is_known(depth) or not sizes.is_known(columns):
+        return None
+    found = _tiles(depth, columns, attention, machine)
+    best = min(found, key=lambda tile: _cost(tile, attention, machine), default=None)
+    return None if best is None else AttentionPlan(kernel, machine, attention, best)
+
+
+def _tiles(
+    depth: int, columns: int, attention: Attention, machine: GpuModel
+) -> Iterator[AttentionTile]:
+    """All tiles that fit a GPU, with full warps and accumulators in registers."""
+    dynamic = not (sizes.is_known(launch.size(attention.rows)) and attention.keys[0].is_known)
+    available = machine.tile_registers // (2 if dynamic else 1)
+    block = (1, 8, 16, 32, 64), (16, 32, 64)
+    for rows, keys in itertools.product(*block):
+        for own_rows, own_keys, steps in itertools.product((1, 2, 4, 8), (1, 2, 4), (8, 16, 32)):
+            if own_rows > rows or steps > keys:
+                continue
+            whole = -(-depth // steps) * steps
+            own_columns = -(-columns // (keys // own_keys))
+            tile = AttentionTile(rows, keys, steps, whole, own_rows, own_keys, own_columns)
+            if (
+                machine.warp <= tile.threads <= machine.block_threads
+                and tile.threads % machine.warp == 0
+                and own_rows * (own_keys + own_columns) <= available
+                and tile.shared_bytes <= machine.block_shared_bytes
+                and machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes)
+            ):
+                yield tile
+
+
+def _cost(tile: AttentionTile, attention: Attention, machine: GpuModel) -> float:
+    """The estimated cycles: whole waves of blocks, each as long as its two products and weights."""
+    batches, rows, keys = map(extent_product, (attention.batches, attention.rows, attention.keys))
+    resident = machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes)
+    together, waves = tiles.waves_of(batches * -(-rows // tile.rows), resident, machine)
+    scores, sums = tile.products
+    product = Sizes(batches, rows, keys, tile.depth, 4)
+    cycles = sum(
+        count * tiles.turn_cycles(each, product, together, machine)
+        for each, count in ((scores, tile.depth // tile.steps), (sums, tile.keys // tile.steps))
+    )
+    weights = tile.rows * tile.keys * _WEIGHT_CYCLES / min(machine.multiply_adds, tile.threads)
+    shared = tile.rows * tile.column_threads * tile.column_threads / machine.shared_loads
+    turn = cycles + (weights + shared) * together + 4 * machine.barrier_cycles
+    return machine.launch_cycles + waves * -(-keys // tile.keys) * turn
+
+
+def _real(value: float) -> PrimExpression:
+    return tirx.const(value, _REAL)
