@@ -8,7 +8,7 @@ reductions: the scores, their max, the sum of their exponentials, and the weight
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tvm import sym, tirx
 from tvm.ir import Call
@@ -25,9 +25,7 @@ from tvm_nnef.schedules.analysis.expressions import (
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 from tvm_nnef.schedules.analysis.reducers import MAX, SUM, UNORDERED_MAX
 from tvm_nnef.schedules.analysis.reduction import epilogue_of
-from tvm_nnef.tvm_support.compat import PrimExpression, choice_of, dtype_of
-
-Stages = Mapping[tirx.Var, Stage]
+from tvm_nnef.tvm_support.compat import PrimExpression, choice_of
 
 REDUCERS = (SUM, MAX, SUM, SUM)
 """How the stages with a reduction combine, in their order; a max may be one that loses NaN."""
@@ -80,167 +78,147 @@ def read_attention(kernel: Kernel) -> Attention | None:
     reductions = [stage for stage in kernel.stages if stage.reduced]
     if len(reductions) != len(REDUCERS) or not may_end_attention(kernel):
         return None
-    products, *others, mixed = reductions
-    keys = mixed.reduced
-    same = (len(s.reduced) == 1 and _same(s.reduced[0], keys[0]) for s in (*others, mixed))
+    keys = reductions[-1].reduced
+    same = (
+        len(s.reduced) == 1 and sizes.same(s.reduced[0].extent, keys[0].extent)
+        for s in reductions[1:]
+    )
     if not all(same) or any(stage.dtype != "float32" for stage in reductions):
         return None
-    inside = {stage.buffer: stage for stage in kernel.stages if not stage.reduced}
-    accumulator = tirx.Var("accumulator", mixed.dtype)
-    epilogue = epilogue_of(mixed, kernel.results[0], inside, accumulator)
-    weighted = _weighted_by_softmax(mixed, others, inside)
-    if weighted is None or epilogue is None:
-        return None
-    score, fixed, value = weighted
-    factors = _products(score, products, inside, keys[0])
-    if factors is None:
-        return None
-    product = tirx.Var("product", products.dtype)
-    score = with_loads(score, products.buffer, lambda load: product)
-    fixes = [] if fixed is None else [fixed.test, fixed.value]
-    columns = [a for a in mixed.axes if not mentions_any([*factors, score, *fixes], [a])]
-    rows = [
-        a for a in mixed.axes if a not in columns and not mentions_any([factors[1], value], [a])
-    ]
-    left = [stage.buffer for stage in reductions]
-    if not rows or not columns or mentions_any(fixes, keys):
-        return None
-    if any(
-        loads(each, buffer)
-        for each in (*factors, score, value, epilogue, *fixes)
-        for buffer in left
-    ):
-        return None
-    found = Attention(
-        batches=tuple(a for a in mixed.axes if a not in rows and a not in columns),
-        rows=tuple(rows),
-        columns=tuple(columns),
-        keys=keys,
-        depth=products.reduced,
-        query=factors[0],
-        key=factors[1],
-        value=value,
-        product=product,
-        score=score,
-        fixed=fixed,
-        target=kernel.results[0].buffer,
-        indices=tuple(axis.var for axis in mixed.axes),
-        accumulator=accumulator,
-        epilogue=epilogue,
-    )
-    return _with_simple_indices(found)
+    return _Reader(kernel, reductions).read()
 
 
-def _weighted_by_softmax(
-    mixed: Stage, reductions: Sequence[Stage], inside: Stages
-) -> tuple[PrimExpression, FixedWeights | None, PrimExpression] | None:
-    """The score, and the value that its softmax is multiplied by in a sum; None for others."""
-    highest, total = reductions
-    term = inlined(mixed.value, inside)
-    if not isinstance(term, tirx.Mul):
-        return None
-    weight, value = (term.a, term.b) if loads(term.a, total.buffer) else (term.b, term.a)
-    weight, fixed = _without_casts(weight), None
-    choice = choice_of(weight)
-    if choice is not None:
-        test, chosen, other = choice
-        if loads(chosen, total.buffer):
-            test, chosen, other = tirx.Not(test), other, chosen
-        weight, fixed = _without_casts(other), FixedWeights(test, chosen)
-    parts = _quotient(weight)
-    if parts is None or not _reads(parts[1], total, mixed.reduced):
-        return None
-    power = parts[0]
-    if not isinstance(power, Call) or str(power.op.name) != "tirx.exp":
-        return None
-    difference = _without_casts(power.args[0])
-    if not isinstance(difference, tirx.Sub) or not _reads(difference.b, highest, mixed.reduced):
-        return None
-    is_softmax = structural_equal(_term_at(total, parts[1], inside, mixed), power)
-    if not is_softmax or not structural_equal(
-        _term_at(highest, difference.b, inside, mixed), _without_casts(difference.a)
-    ):
-        return None
-    return difference.a, fixed, value
+class _Reader:
+    """Reads the stages of a kernel as expressions over the axes of the weighted sum."""
 
+    def __init__(self, kernel: Kernel, reductions: Sequence[Stage]) -> None:
+        """Takes the kernel and its four stages with a reduction."""
+        self._result, self._reductions = kernel.results[0], reductions
+        self._products, self._highest, self._total, self._mixed = reductions
+        self._inside = {stage.buffer: stage for stage in kernel.stages if not stage.reduced}
+        self._analyzer = sym.Analyzer()
+        for axis in (*self._mixed.axes, *self._mixed.reduced, *self._products.reduced):
+            self._analyzer.bind(axis.var, sizes.range_of(axis.var, 0, axis.extent))
 
-def _products(
-    score: PrimExpression, products: Stage, inside: Stages, key: Axis
-) -> tuple[PrimExpression, PrimExpression] | None:
-    """The two factors of the product that a score reads; the second one depends on the key."""
-    first, *others = loads(score, products.buffer) or [None]
-    if first is None or not all(structural_equal(first, other) for other in others):
-        return None
-    pairs = zip(products.axes, first.indices, strict=True)
-    term = substituted(inlined(products.value, inside), {axis.var: at for axis, at in pairs})
-    if not isinstance(term, tirx.Mul):
-        return None
-    query, factor = (term.b, term.a) if mentions(term.a, [key.var]) else (term.a, term.b)
-    return None if mentions(query, [key.var]) else (query, factor)
+    def read(self) -> Attention | None:
+        """The attention; None if the expressions are others."""
+        mixed, products = self._mixed, self._products
+        accumulator = tirx.Var("accumulator", mixed.dtype)
+        product = tirx.Var("product", products.dtype)
+        epilogue = epilogue_of(mixed, self._result, self._inside, accumulator)
+        weighted = self._weighted_by_softmax()
+        if weighted is None or epilogue is None:
+            return None
+        score, fixed, value = weighted
+        factors = self._factors(score)
+        if factors is None:
+            return None
+        query, key = factors
+        score = with_loads(score, products.buffer, lambda load: product)
+        fixes = [] if fixed is None else [fixed.test, fixed.value]
+        others = [a for a in mixed.axes if _mention([query, key, score, *fixes], [a])]
+        rows = [a for a in others if not _mention([key, value], [a])]
+        columns = [a for a in mixed.axes if a not in others]
+        read = {each.source for every in (query, key, score, value, epilogue, *fixes)
+                for each in loads(every)}  # fmt: skip
+        if not rows or not columns or _mention([query, *fixes], mixed.reduced):
+            return None
+        if any(stage.buffer in read for stage in self._reductions):
+            return None
+        return Attention(
+            batches=tuple(a for a in others if a not in rows),
+            rows=tuple(rows),
+            columns=tuple(columns),
+            keys=mixed.reduced,
+            depth=products.reduced,
+            query=query,
+            key=key,
+            value=value,
+            product=product,
+            score=score,
+            fixed=fixed,
+            target=self._result.buffer,
+            indices=tuple(axis.var for axis in mixed.axes),
+            accumulator=accumulator,
+            epilogue=epilogue,
+        )
+
+    def _weighted_by_softmax(
+        self,
+    ) -> tuple[PrimExpression, FixedWeights | None, PrimExpression] | None:
+        """The score, and the value that its softmax is multiplied by; None for others."""
+        term = self._term(self._mixed, {})
+        if not isinstance(term, tirx.Mul):
+            return None
+        sides = (term.a, term.b)
+        weight, value = sides if loads(term.a, self._total.buffer) else reversed(sides)
+        weight, fixed = _without_casts(weight), None
+        choice = choice_of(weight)
+        if choice is not None:
+            test, chosen, other = choice
+            if loads(chosen, self._total.buffer):
+                test, chosen, other = tirx.Not(test), other, chosen
+            weight, fixed = _without_casts(other), FixedWeights(test, chosen)
+        parts = _quotient(weight)
+        if parts is None or not self._is_combined(self._total, *reversed(parts)):
+            return None
+        power = parts[0]
+        if not isinstance(power, Call) or str(power.op.name) != "tirx.exp":
+            return None
+        shifted = _without_casts(power.args[0])
+        if not isinstance(shifted, tirx.Sub):
+            return None
+        is_softmax = self._is_combined(self._highest, shifted.b, shifted.a)
+        return (shifted.a, fixed, value) if is_softmax else None
+
+    def _is_combined(self, stage: Stage, load: PrimExpression, term: PrimExpression) -> bool:
+        """Whether a load reads what a stage combines of a term over all keys."""
+        load, keys = _without_casts(load), self._mixed.reduced
+        if loads(load) != [load] or load.source != stage.buffer or _mention([load], keys):
+            return False
+        pairs = zip(stage.axes, load.indices, strict=True)
+        point = {axis.var: index for axis, index in pairs} | {stage.reduced[0].var: keys[0].var}
+        own = _without_casts(self._term(stage, point))
+        return bool(structural_equal(own, _without_casts(term)))
+
+    def _factors(self, score: PrimExpression) -> tuple[PrimExpression, PrimExpression] | None:
+        """The factors of the product that a score reads; the second one depends on the key."""
+        found = loads(score, self._products.buffer)
+        if not found or not all(structural_equal(found[0], other) for other in found):
+            return None
+        pairs = zip(self._products.axes, found[0].indices, strict=True)
+        term = self._term(self._products, {axis.var: index for axis, index in pairs})
+        if not isinstance(term, tirx.Mul):
+            return None
+        is_first = _mention([term.a], self._mixed.reduced)
+        return (term.b, term.a) if is_first else (term.a, term.b)
+
+    def _term(self, stage: Stage, point: Mapping[tirx.Var, PrimExpression]) -> PrimExpression:
+        """What a stage with a reduction combines at a point."""
+        term = substituted(inlined(stage.value, self._inside), point)
+        return with_simple_indices(term, self._analyzer)
 
 
 def _quotient(weight: PrimExpression) -> tuple[PrimExpression, PrimExpression] | None:
     """Numerator and denominator of a quotient, or of a product with a reciprocal."""
+    if isinstance(weight, tirx.Div):
+        return _without_casts(weight.a), weight.b
     if isinstance(weight, tirx.Mul):
         for side, other in ((weight.a, weight.b), (weight.b, weight.a)):
-            quotient = _without_casts(other)
-            if isinstance(quotient, tirx.Div) and isinstance(quotient.a, tirx.FloatImm):
-                if float(quotient.a.value) == 1:
-                    return _without_casts(side), _without_casts(quotient.b)
-    if isinstance(weight, tirx.Div):
-        return _without_casts(weight.a), _without_casts(weight.b)
+            part = _without_casts(other)
+            if isinstance(part, tirx.Div) and _is_one(part.a):
+                return _without_casts(side), part.b
     return None
 
 
-def _reads(value: PrimExpression, stage: Stage, keys: Sequence[Axis]) -> bool:
-    """Whether a value is an element of a stage, the same one for all keys."""
-    value = _without_casts(value)
-    return (
-        bool(loads(value, stage.buffer))
-        and loads(value) == [value]
-        and not mentions_any([value], keys)
-    )
-
-
-def _term_at(stage: Stage, load: PrimExpression, inside: Stages, mixed: Stage) -> PrimExpression:
-    """What a stage combines for the element that is loaded, over the axes of the weighted sum."""
-    pairs = zip(stage.axes, _without_casts(load).indices, strict=True)
-    point = {axis.var: index for axis, index in pairs}
-    point[stage.reduced[0].var] = mixed.reduced[0].var
-    return _without_casts(substituted(inlined(stage.value, inside), point))
+def _is_one(value: PrimExpression) -> bool:
+    return isinstance(value, tirx.FloatImm) and float(value.value) == 1
 
 
 def _without_casts(value: PrimExpression) -> PrimExpression:
-    while isinstance(value, tirx.Cast):
-        value = value.value
-    return value
+    return _without_casts(value.value) if isinstance(value, tirx.Cast) else value
 
 
-def _same(first: Axis, second: Axis) -> bool:
-    return sizes.same(first.extent, second.extent)
-
-
-def mentions_any(values: Sequence[PrimExpression], axes: Sequence[Axis]) -> bool:
+def _mention(values: Sequence[PrimExpression], axes: Sequence[Axis]) -> bool:
     """Whether one of some values depends on one of some axes."""
     return any(mentions(value, [axis.var for axis in axes]) for value in values)
-
-
-def _with_simple_indices(attention: Attention) -> Attention:
-    """The attention with the indices of all loads in their simplest form."""
-    analyzer, it = sym.Analyzer(), attention
-    for axis in (*it.batches, *it.rows, *it.columns, *it.keys, *it.depth):
-        analyzer.bind(axis.var, sizes.range_of(axis.var, 0, axis.extent))
-
-    def simple(value: PrimExpression) -> PrimExpression:
-        return with_simple_indices(value, analyzer)
-
-    fixed = it.fixed and FixedWeights(simple(it.fixed.test), simple(it.fixed.value))
-    return replace(
-        it,
-        query=simple(it.query),
-        key=simple(it.key),
-        value=simple(it.value),
-        score=simple(it.score),
-        epilogue=simple(it.epilogue),
-        fixed=fixed,
-    )

@@ -285,15 +285,15 @@ class _Block:
             return set_to(base, tirx.Max(base[(zero,)], value))
 
         def weight(i: Index, j: Index) -> tirx.Stmt:
-            score = self._scores[(i * self._number(tile.own_keys) + j,)]
+            number = i * self._number(tile.own_keys) + j
+            score = self._scores[(number,)]
             value = chosen(tirx.exp(score - base[(zero,)]), self._fixed_value(row, i))
             at = self._weights.offset(self._weights.nth(row, i), keys.nth(column, j))
-            stored = self._weights.buffer[(at,)]
-            total = self._total[(i,)] + stored
             return emit.sequence(
                 [
-                    tirx.BufferStore(self._weights.buffer, value, [at]),
-                    tirx.BufferStore(self._total, total, [i]),
+                    tirx.BufferStore(self._scores, value, [number]),
+                    tirx.BufferStore(self._weights.buffer, score, [at]),
+                    tirx.BufferStore(self._total, self._total[(i,)] + score, [i]),
                 ]
             )
 

@@ -2,13 +2,15 @@
 
 Input: a module whose kernels are fused (:mod:`reduction_fusion`). Output: the same, with one kernel
 for the products of queries and keys, their softmax and the weighted sum of values, if a strategy of
-the target takes it. Copies of queries, keys and values that nothing else reads become part of it.
+the target takes it. What else is computed of queries, keys and values without functions becomes part
+of it if nothing else reads it, such as transpositions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tvm_nnef.schedules.analysis.accesses import is_cheap
 from tvm_nnef.schedules.analysis.attention import may_end_attention
 from tvm_nnef.schedules.analysis.kernel import Kernel, is_plain
 from tvm_nnef.schedules.graph.reduction_fusion import (
@@ -39,24 +41,24 @@ def with_fused_attention(mod: Module, is_taken: Callable[[Kernel], bool]) -> Mod
 def _attention(
     chain: Chain, free: Sequence[KernelCall], users: Users, is_taken: Callable[[Kernel], bool]
 ) -> Chain | None:
-    """The shortest chain that a strategy takes, with the copies that it reads; None for none."""
+    """The shortest chain that a strategy takes, with cheap kernels before it; None for none."""
     if not may_end_attention(chain.kernel) or len(chain.calls) > _MOST_CALLS:
         return None
     if is_taken(chain.kernel):
-        return _with_copies(chain, free, users, is_taken)
+        return _with_cheap(chain, free, users, is_taken)
     larger = (combined(calls, chain.kind) for calls in longer(chain, free, users))
     found = (_attention(each, free, users, is_taken) for each in larger)
     return next((each for each in found if each is not None), None)
 
 
-def _with_copies(
+def _with_cheap(
     chain: Chain, free: Sequence[KernelCall], users: Users, is_taken: Callable[[Kernel], bool]
 ) -> Chain:
-    """The chain with kernels before it that only copy elements."""
+    """The chain with the kernels before it that cost no more than loading their results."""
     for calls in longer(chain, free, users):
         added = next(call for call in calls if call not in chain.calls)
-        if all(is_plain(stage.value) for stage in added.kernel.stages):
+        if all(is_plain(s.value) or is_cheap(s.value) for s in added.kernel.stages):
             larger = combined(calls, chain.kind)
             if is_taken(larger.kernel):
-                return _with_copies(larger, free, users, is_taken)
+                return _with_cheap(larger, free, users, is_taken)
     return chain

@@ -11,6 +11,7 @@ import tvm_nnef
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import STRATEGY
+from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support.compat import prim_functions
 
 HEADS, DEPTH = 3, 20
@@ -133,17 +134,27 @@ def test_half_precision(real: str, simulated_gpu: Any) -> None:
     np.testing.assert_allclose(found.astype("float64"), attention(*wide), tolerance, tolerance)
 
 
+SCORES = "a = linalg.matmul(q, k); s = math.div(a, 3.0);"
+MIXED = "z = linalg.matmul(p, q);"
 WRITTEN = {
-    "softmax of its own": """
-        greatest = math.max_reduce{axes=[-1]}(s); e = math.exp(math.sub(s, greatest));
-        total = math.sum_reduce{axes=[-1]}(e); p = math.div(e, total);""",
-    "reciprocal": """
-        greatest = math.max_reduce{axes=[-1]}(s); d = math.sub(s, greatest); e = math.exp(d);
-        total = math.sum_reduce{axes=[-1]}(e); r = math.rcp(total); p = math.mul(e, r);""",
+    "softmax of its own": f"""{SCORES}
+        greatest = math.max_reduce{{axes=[-1]}}(s); d = math.sub(s, greatest); e = math.exp(d);
+        total = math.sum_reduce{{axes=[-1]}}(e); p = math.div(e, total); {MIXED}""",
+    "reciprocal": f"""{SCORES}
+        greatest = math.max_reduce{{axes=[-1]}}(s); d = math.sub(s, greatest); e = math.exp(d);
+        total = math.sum_reduce{{axes=[-1]}}(e); r = math.rcp(total); p = math.mul(e, r); {MIXED}""",
+    "scaled queries": f"""
+        c = math.div(q, 3.0); s = linalg.matmul(c, k); p = nn.softmax{{axes=[3]}}(s); {MIXED}""",
+    "batches and heads in one dimension": """
+        q3 = layout.reshape{shape=[8,33,10]}(q); k3 = layout.reshape{shape=[8,10,33]}(k);
+        a = linalg.matmul(q3, k3); a4 = layout.reshape{shape=[2,4,33,33]}(a);
+        s = math.div(a4, 3.0); p4 = nn.softmax{axes=[-1]}(s);
+        p = layout.reshape{shape=[8,33,33]}(p4); z3 = linalg.matmul(p, q3);
+        z = layout.reshape{shape=[2,4,33,10]}(z3);""",
 }  # fmt: skip
 
 
-def written(softmax: str) -> str:
+def written(body: str) -> str:
     return f"""
     import math; import layout; import linalg; import nn;
     graph G {{
@@ -151,9 +162,80 @@ def written(softmax: str) -> str:
         @compose {{
             h = layout.reshape{{shape=[2,33,4,10]}}(x);
             q = layout.transpose{{perm=[0,2,1,3]}}(h); k = layout.transpose{{perm=[0,2,3,1]}}(h);
-            a = linalg.matmul(q, k); s = math.div(a, 3.0); {softmax}
-            z = linalg.matmul(p, q); t = layout.transpose{{perm=[0,2,1,3]}}(z);
-            y = layout.reshape{{shape=[2,33,40]}}(t);
+            {body}
+            t = layout.transpose{{perm=[0,2,1,3]}}(z); y = layout.reshape{{shape=[2,33,40]}}(t);
         }}
     }}
     """
+
+
+def heads_of(x: Any) -> Any:
+    return x.reshape(2, 33, 4, 10).transpose(0, 2, 1, 3)
+
+
+@pytest.mark.parametrize("body", WRITTEN.values(), ids=WRITTEN)
+@pytest.mark.parametrize("route", ["mapped", "formula"])
+def test_any_way_to_write_it(body: str, route: Any, simulated_gpu: Any) -> None:
+    model = written(body)
+    assert "gpu.attention" in strategies_of(model, route=route)
+    assert not any("reduction" in each for each in strategies_of(model, route=route))
+    simulated_gpu()
+    executable = tvm_nnef.build(tvm_nnef.from_nnef(model, route=route), progress=False)
+    x = np.random.default_rng(0).standard_normal((2, 33, 40)).astype("float32")
+    q = heads_of(x).astype("float64")
+    powers = np.exp(q @ q.swapaxes(-1, -2) / 3)
+    expected = (powers / powers.sum(-1, keepdims=True) @ q).transpose(0, 2, 1, 3)
+    np.testing.assert_allclose(executable(x)[0], expected.reshape(x.shape), 2e-5, 2e-6)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("rows", ["n", 37])
+def test_attention_of_onnx(rows: Any, groups: int, simulated_gpu: Any) -> None:
+    """Causal, with a mask that leaves some rows nothing (they are 0), and with shared heads."""
+    helper = pytest.importorskip("onnx").helper
+    shapes = {"q": [2, 4, rows, 8], "k": [2, groups, rows, 8], "v": [2, groups, rows, 8]}
+    inputs = {**shapes, "m": [rows, rows]}
+    infos = [helper.make_tensor_value_info(name, 1, shape) for name, shape in inputs.items()]
+    node = helper.make_node("Attention", [*inputs], ["y"], is_causal=1)
+    graph = helper.make_graph([node], "g", infos, [helper.make_tensor_value_info("y", 1, None)])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)])
+    bounds = {"n": 100} if rows == "n" else {}
+    model = tvm_nnef.convert(proto.SerializeToString(), bounds=bounds)
+    assert "gpu.attention" in strategies_of(model)
+    simulated_gpu()
+    generator = np.random.default_rng(0)
+    given = [
+        generator.standard_normal([37 if each == "n" else each for each in shape])
+        for shape in shapes.values()
+    ]
+    q, k, v = (each.astype("float32") for each in given)
+    mask = np.where(generator.random((37, 37)) < 0.3, -np.inf, 0).astype("float32")
+    mask[5] = -np.inf
+    (found,) = tvm_nnef.build(model, progress=False)(q, k, v, mask)
+    k, v = (np.repeat(each, 4 // groups, 1).astype("float64") for each in (k, v))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(8) + mask + np.where(np.tri(37), 0, -np.inf)
+    powers = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e30))
+    expected = powers / np.maximum(powers.sum(-1, keepdims=True), 1e-30) @ v
+    np.testing.assert_allclose(found, expected, 2e-5, 2e-6)
+    assert not found[:, :, 5].any()
+
+
+def test_what_others_read_is_stored() -> None:
+    """Weights that are a result of the model too stay in a kernel of their own."""
+    model = text(2, 50, 50).replace("y: real[~,~,~,~];", "y: real[~,~,~,~]; p: real[~,~,~,~];")
+    assert "gpu.attention" not in strategies_of(model)
+
+
+@pytest.mark.parametrize("target", [{"kind": "cuda", "arch": "sm_75"}, "vulkan"])
+@pytest.mark.parametrize("rows", [1, 512, "rows|512"])
+def test_launches_are_within_the_limits(rows: Any, target: Any, gpu: Any) -> None:
+    resolved = resolve(target)
+    module = tvm_nnef.from_nnef(text(2, rows, rows))
+    scheduled = prim_functions(run_phases(module, resolved, "bind", "schedule"))
+    gpu.check_limits(scheduled, gpu_model(resolved))
+    assert [str(f.attrs[STRATEGY]) for f in scheduled.values()] == ["gpu.attention"]
+
+
+def test_heads_that_do_not_fit_stay_apart() -> None:
+    model = text(1, 64, 64).replace(f",{DEPTH}]", ",5000]")
+    assert "gpu.attention" not in strategies_of(model)
