@@ -25,7 +25,11 @@ from tvm_nnef.schedules.analysis.expressions import (
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 from tvm_nnef.schedules.analysis.reducers import MAX, SUM, UNORDERED_MAX
 from tvm_nnef.schedules.analysis.reduction import epilogue_of
+from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import PrimExpression, choice_of
+
+_REAL = "float32"
+"""The dtype of scores, their exponentials and sums."""
 
 REDUCERS = (SUM, MAX, SUM, SUM)
 """How the stages with a reduction combine, in their order; a max may be one that loses NaN."""
@@ -33,8 +37,12 @@ REDUCERS = (SUM, MAX, SUM, SUM)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedWeights:
-    """Weights that are ``value`` in the rows for which ``test`` holds, whatever their scores."""
+    """Weights that are ``value`` in the rows for which ``test`` holds, whatever their scores.
 
+    The test may mention the variable ``total``, the sum of the exponentials of a row.
+    """
+
+    total: tirx.Var
     test: PrimExpression
     value: PrimExpression
 
@@ -83,7 +91,7 @@ def read_attention(kernel: Kernel) -> Attention | None:
         len(s.reduced) == 1 and sizes.same(s.reduced[0].extent, keys[0].extent)
         for s in reductions[1:]
     )
-    if not all(same) or any(stage.dtype != "float32" for stage in reductions):
+    if not all(same) or any(stage.dtype != _REAL for stage in reductions):
         return None
     return _Reader(kernel, reductions).read()
 
@@ -158,7 +166,9 @@ class _Reader:
             test, chosen, other = choice
             if loads(chosen, self._total.buffer):
                 test, chosen, other = tirx.Not(test), other, chosen
-            weight, fixed = _without_casts(other), FixedWeights(test, chosen)
+            weight, total = other, tirx.Var("total", _REAL)
+            fixed = FixedWeights(total, _test_of_total(test, weight, total), chosen)
+            weight = _without_casts(weight)
         parts = _quotient(weight)
         if parts is None or not self._is_combined(self._total, *reversed(parts)):
             return None
@@ -197,6 +207,16 @@ class _Reader:
         """What a stage with a reduction combines at a point."""
         term = substituted(inlined(stage.value, self._inside), point)
         return with_simple_indices(term, self._analyzer)
+
+
+def _test_of_total(test: PrimExpression, weight: PrimExpression, total: tirx.Var) -> PrimExpression:
+    """A test with the sum of a row instead of a weight, if it asks whether the weight is NaN."""
+
+    def is_number(node: PrimExpression) -> PrimExpression:
+        same = all(structural_equal(side, weight) for side in (node.a, node.b))
+        return total > 0.0 if same else node
+
+    return traversal.mapped(test, [(kind, is_number) for kind in (tirx.LE, tirx.GE, tirx.EQ)])
 
 
 def _quotient(weight: PrimExpression) -> tuple[PrimExpression, PrimExpression] | None:

@@ -10,7 +10,7 @@ the GPU.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -267,18 +267,12 @@ class _Block:
         """The weights of a thread, relative to the max of each row so far; sums are scaled."""
         tile, zero = self._tile, tirx.const(0, "int32")
         base, scale = (launch.local(1, _REAL, name) for name in ("base", "scale"))
-        is_fixed = launch.local(1, "bool", "is_fixed")
 
         def set_to(buffer: tirx.Buffer, value: PrimExpression) -> tirx.Stmt:
             return tirx.BufferStore(buffer, value, [zero])
 
         def scaled(buffer: tirx.Buffer, at: Index) -> tirx.Stmt:
             return tirx.BufferStore(buffer, buffer[(at,)] * scale[(zero,)], [at])
-
-        def chosen(value: PrimExpression, other: PrimExpression) -> PrimExpression:
-            """The other value in rows of fixed weights."""
-            fixed = self._attention.fixed
-            return value if fixed is None else tirx.Select(is_fixed[(zero,)], other, value)
 
         def greatest(i: Index, other: Index) -> tirx.Stmt:
             value = self._partial[(self._place(row, other, i),)]
@@ -287,7 +281,7 @@ class _Block:
         def weight(i: Index, j: Index) -> tirx.Stmt:
             number = i * self._number(tile.own_keys) + j
             score = self._scores[(number,)]
-            value = chosen(tirx.exp(score - base[(zero,)]), self._fixed_value(row, i))
+            value = tirx.exp(score - base[(zero,)])
             at = self._weights.offset(self._weights.nth(row, i), keys.nth(column, j))
             return emit.sequence(
                 [
@@ -303,20 +297,19 @@ class _Block:
             is_empty = base[(zero,)] <= least(_REAL)
             return emit.sequence(
                 [
-                    set_to(is_fixed, self._is_fixed(row, i)),
                     set_to(base, highest),
                     self._loop(tile.column_threads, lambda other: greatest(i, other)),
                     set_to(scale, highest),
                     tirx.BufferStore(self._highest, base[(zero,)], [i]),
                     set_to(base, tirx.Select(is_empty, _real(0), base[(zero,)])),
-                    set_to(scale, chosen(tirx.exp(scale[(zero,)] - base[(zero,)]), _real(1))),
+                    set_to(scale, tirx.exp(scale[(zero,)] - base[(zero,)])),
                     scaled(self._total, i),
                     self._unrolled(tile.own_columns, lambda j: scaled(self._sums, i * count + j)),
                     self._unrolled(tile.own_keys, lambda j: weight(i, j)),
                 ]
             )
 
-        buffers = map(tirx.AllocBuffer, [base, scale, is_fixed])
+        buffers = map(tirx.AllocBuffer, [base, scale])
         return emit.sequence([*buffers, self._unrolled(tile.own_rows, own_row)])
 
     def _shared_total(self, row: Index, column: Index) -> tirx.Stmt:
@@ -352,37 +345,50 @@ class _Block:
             return launch.guarded(launch.limits(self._batch.limit, *edges), store)
 
         def own_row(i: Index) -> tirx.Stmt:
-            value = total[(zero,)]
-            if it.fixed is not None:
-                value = tirx.Select(self._is_fixed(row, i), _real(1), value)
             return emit.sequence(
                 [
                     tirx.BufferStore(total, _real(0), [zero]),
                     self._loop(tile.column_threads, lambda other: add(i, other)),
-                    tirx.BufferStore(total, value, [zero]),
+                    *self._with_fixed_weights(row, column, i, total),
                     self._unrolled(tile.own_columns, lambda j: result(i, j)),
                 ]
             )
 
         return emit.sequence([tirx.AllocBuffer(total), self._unrolled(tile.own_rows, own_row)])
 
-    def _is_fixed(self, row: Index, i: Index) -> PrimExpression:
-        """Whether the weights of a row of a thread are fixed; not after the last row."""
-        if self._attention.fixed is None:
-            return tirx.const(False, "bool")
-        test = substituted(self._attention.fixed.test, self._row_point(row, i))
-        limits = launch.limits(self._batch.limit, self._queries.limit(self._queries.nth(row, i)))
-        other = tirx.const(False, "bool")
-        return tirx.if_then_else(launch.within(limits), test, other) if limits else test
+    def _with_fixed_weights(
+        self, row: Index, column: Index, i: Index, total: tirx.Buffer
+    ) -> Iterator[tirx.Stmt]:
+        """The sums of a row of a thread once more, if its weights are fixed."""
+        it, own, fixed = self._attention, self._tile.own_columns, self._attention.fixed
+        zero, queries = tirx.const(0, "int32"), self._queries
+        if fixed is None:
+            return
+        place = queries.nth(row, i)
+        point = {**self._batch.point, **queries.point(place), fixed.total: total[(zero,)]}
+        test, weight = (substituted(each, point) for each in (fixed.test, fixed.value))
+        limits = launch.limits(self._batch.limit, queries.limit(place))
+        if limits:
+            test = tirx.if_then_else(launch.within(limits), test, tirx.const(False, "bool"))
 
-    def _fixed_value(self, row: Index, i: Index) -> PrimExpression:
-        """The fixed weight of a row of a thread."""
-        if self._attention.fixed is None:
-            return _real(0)
-        return substituted(self._attention.fixed.value, self._row_point(row, i))
+        def add(key: Index, j: Index) -> tirx.Stmt:
+            at, position = i * self._number(own) + j, self._columns.nth(column, j)
+            value = substituted(
+                it.value,
+                point | self._columns.point(position) | launch.point(it.keys, key),
+            )
+            store = tirx.BufferStore(self._sums, self._sums[(at,)] + weight * value, [at])
+            return launch.guarded(launch.limits(self._columns.limit(position)), store)
 
-    def _row_point(self, row: Index, i: Index) -> launch.Point:
-        return {**self._batch.point, **self._queries.point(self._queries.nth(row, i))}
+        def cleared(j: Index) -> tirx.Stmt:
+            return tirx.BufferStore(self._sums, _real(0), [i * self._number(own) + j])
+
+        def key_step(key: Index) -> tirx.Stmt:
+            return self._unrolled(own, lambda j: add(key, j))
+
+        keys = emit.loop(launch.size(it.keys), key_step, name="key", dtype=self._dtype)
+        again = [self._unrolled(own, cleared), keys, tirx.BufferStore(total, _real(1), [zero])]
+        yield tirx.IfThenElse(test, emit.sequence(again), None)
 
     def _place(self, row: Index, column: Index, i: Index) -> PrimExpression:
         """Where a thread's result for one of its rows is shared."""

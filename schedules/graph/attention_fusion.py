@@ -2,8 +2,8 @@
 
 Input: a module whose kernels are fused (:mod:`reduction_fusion`). Output: the same, with one kernel
 for the products of queries and keys, their softmax and the weighted sum of values, if a strategy of
-the target takes it. What else is computed of queries, keys and values without functions becomes part
-of it if nothing else reads it, such as transpositions.
+the target takes it. What is cheap and read by nothing else, such as the transposition of keys,
+becomes part of it.
 """
 
 from __future__ import annotations

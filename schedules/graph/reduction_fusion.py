@@ -84,6 +84,7 @@ class Chain:
 
     @property
     def name(self) -> str:
+        """The name of the kernel."""
         return "_".join([self.kind, *(call.name.removeprefix("fused_") for call in self.calls)])
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +17,8 @@ from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules import STRATEGY
 from tvm_nnef.schedules.machine import gpu_model
-from tvm_nnef.tvm_support.compat import prim_functions
+from tvm_nnef.tvm_support import cuda
+from tvm_nnef.tvm_support.compat import buffers_of, prim_functions
 
 HEADS, DEPTH = 3, 20
 
@@ -142,7 +148,8 @@ WRITTEN = {
         total = math.sum_reduce{{axes=[-1]}}(e); p = math.div(e, total); {MIXED}""",
     "reciprocal": f"""{SCORES}
         greatest = math.max_reduce{{axes=[-1]}}(s); d = math.sub(s, greatest); e = math.exp(d);
-        total = math.sum_reduce{{axes=[-1]}}(e); r = math.rcp(total); p = math.mul(e, r); {MIXED}""",
+        total = math.sum_reduce{{axes=[-1]}}(e); r = math.rcp(total); p = math.mul(e, r);
+        {MIXED}""",
     "scaled queries": f"""
         c = math.div(q, 3.0); s = linalg.matmul(c, k); p = nn.softmax{{axes=[3]}}(s); {MIXED}""",
     "batches and heads in one dimension": """
@@ -220,6 +227,38 @@ def test_attention_of_onnx(rows: Any, groups: int, simulated_gpu: Any) -> None:
     assert not found[:, :, 5].any()
 
 
+@pytest.mark.parametrize("replacement", [0, 0.5])
+def test_weights_that_are_nan_replaced(replacement: float, simulated_gpu: Any) -> None:
+    """As PyTorch's exporter writes it for masks of booleans."""
+    onnx = pytest.importorskip("onnx")
+    make = onnx.helper.make_node
+    shapes = {"q": [1, 2, 9, 16], "k": [1, 2, 16, 70], "v": [1, 2, 70, 16], "m": [9, 70]}
+    infos = [onnx.helper.make_tensor_value_info(name, 1, each) for name, each in shapes.items()]
+    nodes = [
+        make("MatMul", ["q", "k"], ["a"]), make("Add", ["a", "m"], ["s"]),
+        make("Softmax", ["s"], ["p"], axis=-1), make("IsNaN", ["p"], ["c"]),
+        make("Where", ["c", "z", "p"], ["w"]), make("MatMul", ["w", "v"], ["y"]),
+    ]  # fmt: skip
+    zero = onnx.numpy_helper.from_array(np.float32(replacement), "z")
+    result = onnx.helper.make_tensor_value_info("y", 1, None)
+    graph = onnx.helper.make_graph(nodes, "g", infos, [result], [zero])
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)])
+    model = tvm_nnef.convert(proto.SerializeToString())
+    assert strategies_of(model) == ["gpu.attention"]
+    simulated_gpu()
+    generator = np.random.default_rng(0)
+    q, k, v, _ = (generator.standard_normal(each).astype("float32") for each in shapes.values())
+    mask = np.zeros((9, 70), "float32")
+    mask[3], mask[4, :68], mask[6, 7] = -np.inf, -np.inf, np.nan
+    (found,) = tvm_nnef.build(model, progress=False)(q, k, v, mask)
+    scores = (q.astype("float64") @ k + mask).astype("float64")
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        weights = powers / powers.sum(-1, keepdims=True)
+    weights = np.where(np.isnan(weights), replacement, weights)
+    np.testing.assert_allclose(found, weights @ v, 2e-5, 1e-5)
+
+
 def test_what_others_read_is_stored() -> None:
     """Weights that are a result of the model too stay in a kernel of their own."""
     model = text(2, 50, 50).replace("y: real[~,~,~,~];", "y: real[~,~,~,~]; p: real[~,~,~,~];")
@@ -227,7 +266,7 @@ def test_what_others_read_is_stored() -> None:
 
 
 @pytest.mark.parametrize("target", [{"kind": "cuda", "arch": "sm_75"}, "vulkan"])
-@pytest.mark.parametrize("rows", [1, 512, "rows|512"])
+@pytest.mark.parametrize("rows", [2, 512, "rows|512"])
 def test_launches_are_within_the_limits(rows: Any, target: Any, gpu: Any) -> None:
     resolved = resolve(target)
     module = tvm_nnef.from_nnef(text(2, rows, rows))
@@ -239,3 +278,65 @@ def test_launches_are_within_the_limits(rows: Any, target: Any, gpu: Any) -> Non
 def test_heads_that_do_not_fit_stay_apart() -> None:
     model = text(1, 64, 64).replace(f",{DEPTH}]", ",5000]")
     assert "gpu.attention" not in strategies_of(model)
+
+
+@pytest.fixture(scope="module")
+def layers() -> Any:
+    """Makes a layer of a network, small but for its vocabulary."""
+    pytest.importorskip("onnx")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[3] / "scripts"))
+        models = importlib.import_module("bench_models")
+
+    @functools.cache
+    def made(name: str) -> Any:
+        proto = getattr(models, name)(rows=48, width=64, heads=2, layers=1)
+        return tvm_nnef.convert(proto.SerializeToString())
+
+    return made
+
+
+@pytest.mark.parametrize("target", [{"kind": "cuda", "arch": "sm_80"}, "vulkan"])
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_layers_of_transformers_store_no_scores(name: str, target: Any, layers: Any) -> None:
+    module = tvm_nnef.from_nnef(layers(name), keep_params_in_input=True)
+    functions = prim_functions(run_phases(module, resolve(target), "bind", "schedule"))
+    taken = [str(function.attrs[STRATEGY]) for function in functions.values()]
+    assert taken.count("gpu.attention") == 1
+    tensors = [list(buffer.shape) for f in functions.values() for buffer in buffers_of(f)]
+    assert [1, 48, 64] in tensors and [1, 2, 48, 48] not in tensors
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_layers_of_transformers_give_what_the_cpu_gives(
+    name: str, layers: Any, simulated_gpu: Any
+) -> None:
+    ids = np.arange(48).reshape(1, 48) * 17
+    wanted = tvm_nnef.build(layers(name), progress=False)(ids)[0]
+    simulated_gpu()
+    found = tvm_nnef.build(layers(name), progress=False)(ids)[0]
+    np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
+
+
+SPILLS = [
+    ("sm_75", 64, 512, "float32"),
+    ("sm_80", 128, "rows|512", "float32"),
+    ("sm_90a", 64, "rows|512", "float16"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not cuda.has_compiler(), reason="needs nvcc")
+@pytest.mark.parametrize(("arch", "depth", "rows", "real"), SPILLS)
+def test_registers_suffice(arch: str, depth: int, rows: Any, real: str, tmp_path: Path) -> None:
+    model = text(2, rows, rows, mask="added").replace(f",{DEPTH}]", f",{depth}]")
+    target = resolve({"kind": "cuda", "arch": arch})
+    module = tvm_nnef.from_nnef(model, machine_types={"real": real})
+    code = run_phases(module, target, "bind", "code")
+    source = tmp_path / "kernels.cu"
+    source.write_text(code.mod.imports[0].imports[0].inspect_source())
+    command = [cuda.find_compiler(), f"-arch={arch}", "-cubin", "-Xptxas", "-v", source]
+    done = subprocess.run(
+        [*command, "-o", tmp_path / "out"], check=True, capture_output=True, text=True
+    )
+    assert {*re.findall(r"(\d+) bytes spill", done.stderr)} == {"0"}
