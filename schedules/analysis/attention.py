@@ -124,9 +124,9 @@ class _Reader:
         query, key = factors
         score = with_loads(score, products.buffer, lambda load: product)
         fixes = [] if fixed is None else [fixed.test, fixed.value]
-        others = [a for a in mixed.axes if _mention([query, key, score, *fixes], [a])]
-        rows = [a for a in others if not _mention([key, value], [a])]
-        columns = [a for a in mixed.axes if a not in others]
+        others = [query, key, score, *fixes]
+        rows = [a for a in mixed.axes if not _mention([key, value], [a])]
+        columns = [a for a in mixed.axes if a not in rows and not _mention(others, [a])]
         read = {each.source for every in (query, key, score, value, epilogue, *fixes)
                 for each in loads(every)}  # fmt: skip
         if not rows or not columns or _mention([query, *fixes], mixed.reduced):
@@ -134,7 +134,7 @@ class _Reader:
         if any(stage.buffer in read for stage in self._reductions):
             return None
         return Attention(
-            batches=tuple(a for a in others if a not in rows),
+            batches=tuple(a for a in mixed.axes if a not in rows and a not in columns),
             rows=tuple(rows),
             columns=tuple(columns),
             keys=mixed.reduced,

@@ -21,15 +21,18 @@ from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel
 from tvm_nnef.schedules.gpu import launch, tiles
 from tvm_nnef.schedules.gpu.contraction import (
+    Batch,
     Block,
     ContractionPlan,
     Index,
     Side,
+    Steps,
     number_like,
     product_of,
+    unrolled,
 )
 from tvm_nnef.schedules.gpu.operands import MatrixProduct, runs_along
-from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
+from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING, Tile
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
 
@@ -97,20 +100,50 @@ class TensorCorePlan(ContractionPlan):
         return _Block(self, *position).statement()
 
 
+_Piece = Callable[[Index, Index, Index], tirx.Stmt]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class _Side(Side):
+class TensorSide(Side):
     """The rows or columns of a tile, which are staged along steps or along positions.
 
     Each of ``lanes`` threads of a warp has ``run`` neighbours of every ``lanes * run``. In shared
-    memory rows are ``stride`` apart; ``registers`` holds what a thread stages next.
+    memory rows are ``stride`` apart; ``vector`` neighbours are loaded at once.
     """
 
     lanes: int
     run: int
     along_steps: bool
     vector: int
-    registers: tirx.Buffer
     fragments: tirx.Buffer
+
+    @classmethod
+    def of(
+        cls,
+        factor: PrimExpression,
+        buffer: tirx.Buffer,
+        place: tuple[Sequence[Axis], PrimExpression, int, int],
+        steps: tuple[Sequence[Axis], int],
+        others: Sequence[Axis],
+        *,
+        is_left: bool,
+    ) -> TensorSide:
+        """A side at a place: axes, number of the tile, its length, and that of a thread.
+
+        ``steps`` are the axes of steps and how many are staged, ``others`` those of the batch.
+        """
+        axes, tile, length, own = place
+        lanes, run = (8, 1) if is_left else (4, 2)
+        along_steps, width = runs_along(factor, steps[0], axes), steps[1]
+        along = steps[0] if along_steps else axes
+        vector = _LANES if _is_aligned(factor, along, (*others, *axes, *steps[0])) else 1
+        stride = (width if along_steps else length) + PADDING
+        name = "left" if is_left else "right"
+        fragments = launch.local(own * lanes // FRAGMENT * 8, dtype_of(factor), f"{name}_fragments")
+        return cls(
+            factor, buffer, axes, tile, length, own, stride, lanes, run, along_steps, vector,
+            fragments,
+        )  # fmt: skip
 
     def nth(self, thread: PrimExpression, number: PrimExpression) -> PrimExpression:
         """The positions of a thread, as the instructions have them."""
@@ -125,37 +158,154 @@ class _Side(Side):
         outer, inner = (position, step) if self.along_steps else (step, position)
         return outer * number_like(self.stride, outer) + inner
 
+    def staged(self, steps: Steps, batch: Batch, thread: PrimExpression, threads: int) -> tirx.Stmt:
+        """What one of some threads stages; zeros where there are no elements."""
+
+        def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
+            to = self.buffer, self.offset(position, step)
+            return self.filled(to, position, step, steps, batch)
+
+        return self.pieces(steps.count, thread, threads, piece)
+
+    def pieces(self, steps: int, thread: PrimExpression, threads: int, body: _Piece) -> tirx.Stmt:
+        """The body for each vector that a thread stages: its number, position and step."""
+        total, dtype = self.length * steps // self.vector, dtype_of(thread)
+
+        def piece(number: PrimExpression) -> tirx.Stmt:
+            index = number * number_like(threads, number) + thread
+            extents = [self.length, steps] if self.along_steps else [steps, self.length]
+            extents[1] //= self.vector
+            outer, inner = emit.decoded(index, extents, dtype)
+            inner = inner * number_like(self.vector, inner)
+            at = (outer, inner) if self.along_steps else (inner, outer)
+            limits = launch.limits((index, total, threads))
+            own = number * number_like(self.vector, number)
+            return launch.guarded(limits, body(own, *at))
+
+        return unrolled(-(-total // threads), piece, dtype)
+
+    def filled(
+        self,
+        to: tuple[tirx.Buffer, Index],
+        position: Index,
+        step: Index,
+        steps: Steps,
+        batch: Batch,
+    ) -> tirx.Stmt:
+        """A vector of the factor, stored at an index of a buffer; zeros after the last element."""
+        buffer, index = to
+        at = steps.first + step
+        ends = (at, launch.size(steps.axes), steps.count)
+        limits = launch.limits(batch.limit, self.limit(position), ends)
+        point = {**batch.point, **self.point(position), **launch.point(steps.axes, at)}
+        value, zero = substituted(self.factor, point), tirx.const(0, dtype_of(self.factor))
+        if self.vector == 1:
+            inside = launch.within(limits) if limits else None
+            stored = value if inside is None else tirx.if_then_else(inside, value, zero)
+            return tirx.BufferStore(buffer, stored, [index])
+        first = buffer[(index,)]
+        if not limits:
+            return _copied(first, value)
+        return tirx.IfThenElse(launch.within(limits), _copied(first, value), _cleared(first))
+
+    def loaded(self, thread: PrimExpression, step: PrimExpression) -> tirx.Stmt:
+        """The fragments of a warp for 16 steps from one on."""
+        warp, dtype = tirx.floordiv(thread, self.lanes), dtype_of(thread)
+        name, source = (
+            ("load_along_steps", _ALONG_STEPS)
+            if self.along_steps
+            else ("load_along_positions", _ALONG_POSITIONS)
+        )
+
+        def fragment(number: PrimExpression) -> tirx.Stmt:
+            position = warp * number_like(self.lanes * self.own, number)
+            position += number * number_like(FRAGMENT, number)
+            tile = self.buffer[(self.offset(position, step),)]
+            own = self.fragments[(number * number_like(8, number),)]
+            stride = tirx.const(self.stride, "int32")
+            return cuda_call(name, source, tirx.address_of(own), tirx.address_of(tile), stride)
+
+        return unrolled(self.own * self.lanes // FRAGMENT, fragment, dtype)
+
+
+def multiplied_fragments(
+    rows: TensorSide, columns: TensorSide, accumulators: tirx.Buffer, dtype: str
+) -> tirx.Stmt:
+    """The products of the fragments of two sides, added to accumulators."""
+    kind = dtype_of(rows.factor)
+    source = _MULTIPLY.format(dtype=kind, kind=_KINDS[kind])
+
+    def at(buffer: tirx.Buffer, index: PrimExpression) -> PrimExpression:
+        return tirx.address_of(buffer[(index,)])
+
+    def row(i: PrimExpression) -> tirx.Stmt:
+        def column(j: PrimExpression) -> tirx.Stmt:
+            two, eight = number_like(2, i), number_like(8, i)
+            low = i * two * number_like(columns.own, i) + j * two
+            high = low + number_like(columns.own, i)
+            right = tirx.floordiv(j, two) * eight + tirx.floormod(j, two) * two
+            return cuda_call(
+                f"multiply_{kind}",
+                source,
+                at(accumulators, low),
+                at(accumulators, high),
+                at(rows.fragments, i * eight),
+                at(columns.fragments, right),
+            )
+
+        return unrolled(columns.own // 2, column, dtype)
+
+    return unrolled(rows.own // 2, row, dtype)
+
+
+def warp_phase(tile: Tile, body: Callable[[Index, Index], tirx.Stmt], dtype: str) -> tirx.Stmt:
+    """The body for the position of each thread in its block; a warp is 8 x 4 threads."""
+    counts = [tile.row_threads // 8, tile.column_threads // 4, 8, 4]
+
+    def own(thread: PrimExpression) -> tirx.Stmt:
+        warp_row, warp_column, row, column = emit.decoded(thread, counts, dtype)
+        return body(warp_row * 8 + row, warp_column * 4 + column)
+
+    return launch.threads(tile.threads, own, dtype)
+
 
 class _Block(Block):
     """Writes what one block computes on tensor cores."""
 
-    _sides: tuple[_Side, _Side]
+    _sides: tuple[TensorSide, TensorSide]
 
-    def _side(self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index) -> _Side:
+    def __init__(self, plan: ContractionPlan, *position: PrimExpression) -> None:
+        super().__init__(plan, *position)
+        threads, steps = self._tile.threads, self._tile.steps
+        self._next = [
+            launch.local(
+                -(-side.length * steps // side.vector // threads) * side.vector,
+                dtype_of(side.factor),
+                f"next_{side.buffer.name}",
+            )
+            for side in self._sides
+        ]
+
+    def _side(
+        self, factor: PrimExpression, name: str, axes: Sequence[Axis], tile: Index
+    ) -> TensorSide:
         product, shape = self._product, self._tile
-        length, own, lanes, run = (
-            (shape.rows, shape.thread_rows, 8, 1)
-            if name == "left"
-            else (shape.columns, shape.thread_columns, 4, 2)
+        is_left = name == "left"
+        length, own = (
+            (shape.rows, shape.thread_rows) if is_left else (shape.columns, shape.thread_columns)
         )
         along_steps = runs_along(factor, product.steps, axes)
-        run_axes, rows = (product.steps, length) if along_steps else (axes, shape.steps)
-        vector = _LANES if _is_aligned(factor, run_axes, product) else 1
-        stride = (shape.steps if along_steps else length) + PADDING
-        dtype = dtype_of(factor)
-        staged = -(-length * shape.steps // vector // shape.threads) * vector
-        buffer = launch.shared(rows * stride, dtype, name)
-        return _Side(
-            factor, buffer, axes, tile, length, own, stride, lanes, run, along_steps, vector,
-            launch.local(staged, dtype, f"next_{name}"),
-            launch.local(own * lanes // FRAGMENT * 8, dtype, f"{name}_fragments"),
-        )  # fmt: skip
+        outer, inner = (length, shape.steps) if along_steps else (shape.steps, length)
+        buffer = launch.shared(outer * (inner + PADDING), dtype_of(factor), name)
+        steps, others = (product.steps, shape.steps), product.batches
+        return TensorSide.of(
+            factor, buffer, (axes, tile, length, own), steps, others, is_left=is_left
+        )
 
     @property
     def _buffers(self) -> list[tirx.Buffer]:
-        sides = self._sides
-        found = [b for side in sides for b in (side.buffer, side.registers, side.fragments)]
-        return [*found, self._accumulators]
+        found = [b for side in self._sides for b in (side.buffer, side.fragments)]
+        return [*found, *self._next, self._accumulators]
 
     def _products(self, count: sizes.Extent) -> list[tirx.Stmt]:
         """Staging and products in turns; what a turn stages was loaded in the one before."""
@@ -165,9 +315,9 @@ class _Block(Block):
             more = [(following, count)]
             return emit.sequence(
                 [
-                    self._threads(lambda thread: _after_barrier(self._staged(thread))),
+                    self._threads(lambda thread: after_barrier(self._staged(thread))),
                     self._threads(
-                        lambda thread: _after_barrier(
+                        lambda thread: after_barrier(
                             launch.guarded(more, self._loaded(following, thread))
                         )
                     ),
@@ -180,137 +330,50 @@ class _Block(Block):
         loads = self._threads(lambda thread: launch.guarded(first, self._loaded(zero, thread)))
         return [loads, emit.loop(count, turn, name="turn", dtype=self._dtype)]
 
-    def _pieces(self, side: _Side, thread: PrimExpression, body: _Piece) -> tirx.Stmt:
-        """The body for each vector that a thread stages: its registers, position and step."""
-        steps, total = self._tile.steps, side.length * self._tile.steps // side.vector
-
-        def piece(number: PrimExpression) -> tirx.Stmt:
-            index = number * number_like(self._tile.threads, number) + thread
-            extents = [side.length, steps] if side.along_steps else [steps, side.length]
-            extents[1] //= side.vector
-            outer, inner = emit.decoded(index, extents, self._dtype)
-            inner = inner * number_like(side.vector, inner)
-            at = (outer, inner) if side.along_steps else (inner, outer)
-            limits = launch.limits((index, total, self._tile.threads))
-            own = number * number_like(side.vector, number)
-            return launch.guarded(limits, body(own, *at))
-
-        return self._unrolled(sizes.static(-(-total // self._tile.threads)), piece)
-
     def _loaded(self, turn: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
         """What a thread loads for a turn; zeros if there are no elements."""
-        steps, count = self._product.steps, self._tile.steps
-        first = turn * number_like(count, turn)
+        count, threads = self._tile.steps, self._tile.threads
+        steps = Steps(self._product.steps, turn * number_like(count, turn), count)
 
-        def load(side: _Side) -> tirx.Stmt:
-            def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
-                ends = (first + step, launch.size(steps), count)
-                limits = launch.limits(self._batch.limit, side.limit(position), ends)
-                own_point = {**self._batch.point, **side.point(position)}
-                point = own_point | launch.point(steps, first + step)
-                value, zero = substituted(side.factor, point), tirx.const(0, dtype_of(side.factor))
-                to = side.registers[(own,)]
-                if side.vector == 1:
-                    inside = launch.within(limits) if limits else None
-                    stored = value if inside is None else tirx.if_then_else(inside, value, zero)
-                    return tirx.BufferStore(side.registers, stored, [own])
-                if not limits:
-                    return _copied(to, value)
-                return tirx.IfThenElse(launch.within(limits), _copied(to, value), _cleared(to))
+        def load(side: TensorSide, registers: tirx.Buffer) -> tirx.Stmt:
+            def piece(own: Index, *at: Index) -> tirx.Stmt:
+                return side.filled((registers, own), *at, steps, self._batch)
 
-            return self._pieces(side, thread, piece)
+            return side.pieces(count, thread, threads, piece)
 
-        return emit.sequence([load(side) for side in self._sides])
+        return emit.sequence([*map(load, self._sides, self._next)])
 
     def _staged(self, thread: PrimExpression) -> tirx.Stmt:
         """What a thread has loaded, into shared memory."""
 
-        def stage(side: _Side) -> tirx.Stmt:
-            def piece(own: Index, position: Index, step: Index) -> tirx.Stmt:
-                offset, value = side.offset(position, step), side.registers[(own,)]
+        def stage(side: TensorSide, registers: tirx.Buffer) -> tirx.Stmt:
+            def piece(own: Index, *at: Index) -> tirx.Stmt:
+                offset, value = side.offset(*at), registers[(own,)]
                 if side.vector == 1:
                     return tirx.BufferStore(side.buffer, value, [offset])
                 return _copied(side.buffer[(offset,)], value)
 
-            return self._pieces(side, thread, piece)
+            return side.pieces(self._tile.steps, thread, self._tile.threads, piece)
 
-        return emit.sequence([stage(side) for side in self._sides])
+        return emit.sequence([*map(stage, self._sides, self._next)])
 
     def _multiplied(self, number: PrimExpression) -> tirx.Stmt:
         """The products of 16 steps: fragments are loaded, then multiplied."""
-        step = number * number_like(FRAGMENT, number)
+        step, (rows, columns) = number * number_like(FRAGMENT, number), self._sides
 
         def load(row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
-            return emit.sequence(
-                [
-                    self._fragments(side, thread, step)
-                    for side, thread in zip(self._sides, (row, column), strict=True)
-                ]
-            )
+            return emit.sequence([rows.loaded(row, step), columns.loaded(column, step)])
 
-        return emit.sequence([self._phase(load), self._phase(lambda *_: self._multiply())])
+        def multiply(*_: PrimExpression) -> tirx.Stmt:
+            return multiplied_fragments(rows, columns, self._accumulators, self._dtype)
 
-    def _fragments(self, side: _Side, thread: PrimExpression, step: Index) -> tirx.Stmt:
-        warp = tirx.floordiv(thread, side.lanes)
-        name, source = (
-            ("load_along_steps", _ALONG_STEPS)
-            if side.along_steps
-            else ("load_along_positions", _ALONG_POSITIONS)
-        )
-
-        def fragment(number: PrimExpression) -> tirx.Stmt:
-            position = warp * number_like(side.lanes * side.own, number)
-            position += number * number_like(FRAGMENT, number)
-            tile = side.buffer[(side.offset(position, step),)]
-            own = side.fragments[(number * number_like(8, number),)]
-            stride = tirx.const(side.stride, "int32")
-            return cuda_call(name, source, tirx.address_of(own), tirx.address_of(tile), stride)
-
-        return self._unrolled(side.own * side.lanes // FRAGMENT, fragment)
-
-    def _multiply(self) -> tirx.Stmt:
-        rows, columns = self._sides
-        dtype = dtype_of(rows.factor)
-        source = _MULTIPLY.format(dtype=dtype, kind=_KINDS[dtype])
-
-        def at(buffer: tirx.Buffer, index: PrimExpression) -> PrimExpression:
-            return tirx.address_of(buffer[(index,)])
-
-        def row(i: PrimExpression) -> tirx.Stmt:
-            def column(j: PrimExpression) -> tirx.Stmt:
-                two, eight = number_like(2, i), number_like(8, i)
-                low = i * two * number_like(columns.own, i) + j * two
-                high = low + number_like(columns.own, i)
-                right = tirx.floordiv(j, two) * eight + tirx.floormod(j, two) * two
-                return cuda_call(
-                    f"multiply_{dtype}",
-                    source,
-                    at(self._accumulators, low),
-                    at(self._accumulators, high),
-                    at(rows.fragments, i * eight),
-                    at(columns.fragments, right),
-                )
-
-            return self._unrolled(columns.own // 2, column)
-
-        return self._unrolled(rows.own // 2, row)
+        return emit.sequence([self._phase(load), self._phase(multiply)])
 
     def _threads(self, body: emit.Body) -> tirx.Stmt:
         return launch.threads(self._tile.threads, body, self._dtype)
 
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
-        """The body for the position of each thread in its block; a warp is 8 x 4 threads."""
-        tile = self._tile
-        counts = [tile.row_threads // 8, tile.column_threads // 4, 8, 4]
-
-        def own(thread: PrimExpression) -> tirx.Stmt:
-            warp_row, warp_column, row, column = emit.decoded(thread, counts, self._dtype)
-            return body(warp_row * 8 + row, warp_column * 4 + column)
-
-        return self._threads(own)
-
-
-_Piece = Callable[[Index, Index, Index], tirx.Stmt]
+        return warp_phase(self._tile, body, self._dtype)
 
 
 def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:
@@ -340,12 +403,11 @@ def _half_precision(product: MatrixProduct) -> MatrixProduct | None:
     return replace(product, left=left, right=right, guard=None)
 
 
-def _is_aligned(factor: PrimExpression, along: Sequence[Axis], product: MatrixProduct) -> bool:
+def _is_aligned(factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Axis]) -> bool:
     """Whether vectors of a factor along some axes are neighbours in memory, and aligned."""
     if not isinstance(factor, TensorLoad):
         return False
-    groups = (product.batches, product.rows, product.columns, product.steps)
-    strides = {axis: stride_of(factor, axis.var) for group in groups for axis in group}
+    strides = {axis: stride_of(factor, axis.var) for axis in axes}
     zeros = {axis.var: tirx.const(0, dtype_of(axis.var)) for axis in strides}
     first = [sizes.extent(substituted(index, zeros)) for index in factor.indices]
     run: sizes.Extent = 1
@@ -369,6 +431,6 @@ def _cleared(to: PrimExpression) -> tirx.Stmt:
     return cuda_call("clear_vector", _CLEAR, tirx.address_of(to))
 
 
-def _after_barrier(body: tirx.Stmt) -> tirx.Stmt:
+def after_barrier(body: tirx.Stmt) -> tirx.Stmt:
     """The body after a barrier: TVM does not see that fragments are loaded from shared memory."""
     return emit.sequence([launch.barrier(), body])
