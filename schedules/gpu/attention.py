@@ -10,9 +10,9 @@ the GPU.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeAlias
 
 from tvm import tirx
 
@@ -21,7 +21,7 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.attention import Attention, read_attention
 from tvm_nnef.schedules.analysis.expressions import substituted
-from tvm_nnef.schedules.analysis.kernel import Kernel, extent_product
+from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, extent_product
 from tvm_nnef.schedules.gpu import launch, tiles
 from tvm_nnef.schedules.gpu.contraction import (
     Batch,
@@ -33,12 +33,25 @@ from tvm_nnef.schedules.gpu.contraction import (
     unrolled,
 )
 from tvm_nnef.schedules.gpu.plan import GpuPlan
-from tvm_nnef.schedules.gpu.tiles import Sizes, Tile
+from tvm_nnef.schedules.gpu.tensor_cores import (
+    TensorSide,
+    after_barrier,
+    half_precision,
+    multiplied_fragments,
+    warp_phase,
+)
+from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING, Sizes, Tile
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression
 
 _REAL = "float32"
 """The dtype of scores, weights and sums."""
+
+Place: TypeAlias = "tuple[Sequence[Axis], PrimExpression, int, int]"
+"""Axes, the number of the tile along them, its length, and that of a thread."""
+
+StepCount: TypeAlias = "tuple[Sequence[Axis], int]"
+"""The axes of steps, and how many are staged."""
 
 _WEIGHT_CYCLES = 24
 """Instructions for a weight: its score, its exponential, and the scaling of sums, about."""
@@ -59,6 +72,7 @@ class AttentionTile:
     own_rows: int
     own_keys: int
     own_columns: int
+    is_tensor: bool = False
 
     @property
     def row_threads(self) -> int:
@@ -81,19 +95,39 @@ class AttentionTile:
         return self.own_columns * self.column_threads
 
     @property
+    def elements(self) -> tuple[int, int, int]:
+        """The elements of shared memory for queries, for weights, and for what is staged."""
+        wide = max(self.keys, self.columns)
+        if not self.is_tensor:
+            return (
+                self.depth * (self.rows + 1),
+                self.keys * (self.rows + 1),
+                self.steps * (wide + 1),
+            )
+        return (
+            self.rows * self.depth + PADDING * max(self.rows, self.depth),
+            self.rows * (self.keys + PADDING),
+            self.steps * wide + PADDING * max(self.steps, wide),
+        )
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of what is multiplied."""
+        return 2 if self.is_tensor else 4
+
+    @property
     def shared_bytes(self) -> int:
         """The bytes in shared memory."""
-        staged = self.steps * (max(self.keys, self.columns) + 1)
-        rows = (self.depth + self.keys) * (self.rows + 1) + self.rows * self.column_threads
-        return 4 * (staged + rows)
+        return sum(self.elements) * self.bytes + 4 * self.rows * self.column_threads
 
     @property
     def products(self) -> tuple[Tile, Tile]:
         """The tiles of the two products of a turn."""
-        return (
-            Tile(self.rows, self.keys, self.steps, self.own_rows, self.own_keys),
-            Tile(self.rows, self.columns, self.steps, self.own_rows, self.own_columns),
+        scores, sums = (
+            Tile(self.rows, total, self.steps, self.own_rows, own, self.is_tensor)
+            for total, own in ((self.keys, self.own_keys), (self.columns, self.own_columns))
         )
+        return scores, sums
 
     @property
     def registers(self) -> int:
@@ -105,10 +139,11 @@ class AttentionTile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionPlan(GpuPlan):
-    """Attention in tiles of rows and keys."""
+    """Attention in tiles of rows and keys; on tensor cores if factors are of ``half`` precision."""
 
     attention: Attention
     tile: AttentionTile
+    half: str | None = None
 
     strategy: ClassVar[str] = "gpu.attention"
 
@@ -125,6 +160,7 @@ class AttentionPlan(GpuPlan):
             "thread tile": f"{tile.own_rows}x{tile.own_keys} scores, "
             f"{tile.own_rows}x{tile.own_columns} results",
             "steps": tile.steps,
+            "products": "float32" if self.half is None else f"{self.half} on tensor cores",
         }
 
     def statement(self) -> tirx.Stmt:
@@ -136,7 +172,8 @@ class AttentionPlan(GpuPlan):
         ]
 
         def block(number: PrimExpression) -> tirx.Stmt:
-            return _Block(self, *emit.decoded(number, counts, dtype)).statement()
+            kind = _Block if self.half is None else _TensorBlock
+            return kind(self, *emit.decoded(number, counts, dtype)).statement()
 
         return launch.blocks(sizes.product(counts), block, dtype)
 
@@ -148,19 +185,17 @@ class _Block:
         """Takes the plan, the batch, and the number of the tile of rows."""
         tile, it = plan.tile, plan.attention
         self._attention, self._tile, self._dtype = it, tile, plan.kernel.index_type
-        self._batch = Batch.of(it.batches, batch)
-        queries = launch.shared(tile.depth * (tile.rows + 1), _REAL, "queries")
-        weights = launch.shared(tile.keys * (tile.rows + 1), _REAL, "weights")
-        wide = max(tile.keys, tile.columns) + 1
-        self._staged = launch.shared(tile.steps * wide, _REAL, "staged")
-        self._partial = launch.shared(tile.rows * tile.column_threads, _REAL, "partial")
-        rows = it.rows, row, tile.rows, tile.own_rows, tile.rows + 1
-        self._queries = Side(it.query, queries, *rows)
-        self._weights = Side(it.query, weights, *rows)
-        zero = self._number(0)
-        self._columns = Side(
-            it.value, self._staged, it.columns, zero, tile.columns, tile.own_columns, wide
+        self._batch, self._half = Batch.of(it.batches, batch), plan.half or _REAL
+        queries, weights, self._staged = (
+            launch.shared(count, plan.half or _REAL, name)
+            for count, name in zip(tile.elements, ("queries", "weights", "staged"), strict=True)
         )
+        self._partial = launch.shared(tile.rows * tile.column_threads, _REAL, "partial")
+        rows, zero = (it.rows, row, tile.rows, tile.own_rows), self._number(0)
+        self._queries = self._side(it.query, queries, rows, (it.depth, tile.depth))
+        self._weights = self._weights_like(self._queries, weights)
+        columns = it.columns, zero, tile.columns, tile.own_columns
+        self._columns = self._side(it.value, self._staged, columns, (it.keys, tile.steps))
         self._scores = launch.local(tile.own_rows * tile.own_keys, _REAL, "scores")
         self._sums = launch.local(tile.own_rows * tile.own_columns, _REAL, "sums")
         self._highest = launch.local(tile.own_rows, _REAL, "highest")
@@ -171,6 +206,7 @@ class _Block:
         tile, it = self._tile, self._attention
         shared = [self._queries.buffer, self._weights.buffer, self._staged, self._partial]
         local = [self._scores, self._sums, self._highest, self._total]
+        local += [*self._fragments(self._queries), *self._fragments(self._columns)]
         turns = sizes.quotient_above(launch.size(it.keys), tile.keys)
         depth = Steps(it.depth, self._number(0), tile.depth)
         return emit.sequence(
@@ -200,9 +236,8 @@ class _Block:
     def _turn(self, number: Index) -> tirx.Stmt:
         """What a tile of keys adds to the results."""
         tile, it = self._tile, self._attention
-        keys = Side(
-            it.key, self._staged, it.keys, number, tile.keys, tile.own_keys, self._columns.stride
-        )
+        place = it.keys, number, tile.keys, tile.own_keys
+        keys = self._side(it.key, self._staged, place, (it.depth, tile.steps))
 
         def multiply(chunk: Index) -> tirx.Stmt:
             depth = Steps(it.depth, chunk * self._number(tile.steps), tile.steps)
@@ -216,6 +251,7 @@ class _Block:
 
         return emit.sequence(
             [
+                *map(tirx.AllocBuffer, self._fragments(keys)),
                 self._phase(lambda *_: self._zeros(self._scores)),
                 self._loop(tile.depth // tile.steps, multiply),
                 self._phase(lambda row, column: self._scored(keys, row, column)),
@@ -223,6 +259,20 @@ class _Block:
                 self._loop(tile.keys // tile.steps, add),
             ]
         )
+
+    def _side(
+        self, factor: PrimExpression, buffer: tirx.Buffer, place: Place, steps: StepCount
+    ) -> Side:
+        """A side of a product whose steps are staged in a buffer."""
+        return Side(factor, buffer, *place, place[2] + 1)
+
+    def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
+        """The weights as a side: its rows are those of the queries."""
+        return replace(queries, buffer=buffer)
+
+    def _fragments(self, side: Side) -> list[tirx.Buffer]:
+        """The buffers of a side besides that in shared memory."""
+        return []
 
     def _product(
         self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: tirx.Buffer
@@ -286,7 +336,7 @@ class _Block:
             return emit.sequence(
                 [
                     tirx.BufferStore(self._scores, value, [number]),
-                    tirx.BufferStore(self._weights.buffer, score, [at]),
+                    tirx.BufferStore(self._weights.buffer, _cast(score, self._half), [at]),
                     tirx.BufferStore(self._total, self._total[(i,)] + score, [i]),
                 ]
             )
@@ -424,6 +474,56 @@ class _Block:
         return tirx.const(value, self._dtype)
 
 
+class _TensorBlock(_Block):
+    """Writes what one block computes, with products on tensor cores."""
+
+    def _side(
+        self, factor: PrimExpression, buffer: tirx.Buffer, place: Place, steps: StepCount
+    ) -> TensorSide:
+        assert isinstance(factor, tirx.Cast)
+        others, is_left = self._attention.batches, place[0] is self._attention.rows
+        return TensorSide.of(factor.value, buffer, place, steps, others, is_left=is_left)
+
+    def _weights_like(self, queries: Side, buffer: tirx.Buffer) -> Side:
+        stride = self._tile.keys + PADDING
+        return replace(queries, buffer=buffer, along_steps=True, stride=stride)
+
+    def _fragments(self, side: Side) -> list[tirx.Buffer]:
+        return [side.fragments] if isinstance(side, TensorSide) else []
+
+    def _product(
+        self, sides: tuple[Side, Side], staged: Steps, own: Steps, sums: tirx.Buffer
+    ) -> tirx.Stmt:
+        left, right = sides
+        assert isinstance(left, TensorSide) and isinstance(right, TensorSide)
+        threads = self._tile.threads
+
+        def stage(thread: Index) -> tirx.Stmt:
+            return after_barrier(right.staged(staged, self._batch, thread, threads))
+
+        def step(number: Index) -> tirx.Stmt:
+            first = number * self._number(FRAGMENT)
+
+            def load(row: Index, column: Index) -> tirx.Stmt:
+                both = left.loaded(row, own.first + first), right.loaded(column, first)
+                return emit.sequence(both)
+
+            products = multiplied_fragments(left, right, sums, self._dtype)
+            return emit.sequence([self._phase(load), self._phase(lambda *_: products)])
+
+        return emit.sequence(
+            [
+                launch.threads(threads, stage, self._dtype),
+                launch.threads(threads, lambda _: launch.barrier(), self._dtype),
+                self._loop(own.count // FRAGMENT, step),
+            ]
+        )
+
+    def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
+        tile = self._tile
+        return warp_phase(tile.row_threads, tile.column_threads, body, self._dtype)
+
+
 def match(kernel: Kernel, machine: GpuModel) -> AttentionPlan | None:
     """A plan for attention whose depth and columns are static and fit; None for other kernels."""
     attention = read_attention(kernel)
@@ -432,33 +532,40 @@ def match(kernel: Kernel, machine: GpuModel) -> AttentionPlan | None:
     depth, columns = launch.size(attention.depth), launch.size(attention.columns)
     if not sizes.is_known(depth) or not sizes.is_known(columns):
         return None
-    found = _tiles(depth, columns, attention, machine)
+    half = half_precision([attention.query, attention.key, attention.value], machine)
+    found = _tiles(depth, columns, attention, machine, is_tensor=half is not None)
     best = min(found, key=lambda tile: _cost(tile, attention, machine), default=None)
-    return None if best is None else AttentionPlan(kernel, machine, attention, best)
+    return None if best is None else AttentionPlan(kernel, machine, attention, best, half)
 
 
 def _tiles(
-    depth: int, columns: int, attention: Attention, machine: GpuModel
+    depth: int, columns: int, attention: Attention, machine: GpuModel, *, is_tensor: bool
 ) -> Iterator[AttentionTile]:
     """All tiles that fit a GPU, with full warps and accumulators in registers."""
     dynamic = not (sizes.is_known(launch.size(attention.rows)) and attention.keys[0].is_known)
     available = machine.tile_registers // (2 if dynamic else 1)
-    block = (1, 8, 16, 32, 64), (16, 32, 64)
-    for rows, keys in itertools.product(*block):
-        for own_rows, own_keys, steps in itertools.product((1, 2, 4, 8), (1, 2, 4), (8, 16, 32)):
-            if own_rows > rows or steps > keys:
-                continue
-            whole = -(-depth // steps) * steps
-            own_columns = -(-columns // (keys // own_keys))
-            tile = AttentionTile(rows, keys, steps, whole, own_rows, own_keys, own_columns)
-            if (
-                machine.warp <= tile.threads <= machine.block_threads
-                and tile.threads % machine.warp == 0
-                and own_rows * (own_keys + own_columns) <= available
-                and tile.shared_bytes <= machine.block_shared_bytes
-                and machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes)
-            ):
-                yield tile
+    # Of the rows, keys, own rows, own keys and steps; the columns of a thread are in groups.
+    choices, group = (((1, 8, 16, 32, 64), (16, 32, 64), (1, 2, 4, 8), (1, 2, 4), (8, 16, 32)), 1)
+    if is_tensor:
+        choices, group = (((16, 32, 64, 128), (32, 64, 128), (2, 4), (4, 8, 16), (16, 32, 64)), 4)
+    for rows, keys, own_rows, own_keys, steps in itertools.product(*choices):
+        whole = (
+            rows % (8 * own_rows) == 0 == keys % (4 * own_keys) if is_tensor else rows >= own_rows
+        )
+        if not whole or steps > keys:
+            continue
+        depth_steps, sharing = -(-depth // steps) * steps, keys // own_keys
+        own_columns = -(-columns // (sharing * group)) * group
+        own = own_rows, own_keys, own_columns
+        tile = AttentionTile(rows, keys, steps, depth_steps, *own, is_tensor)
+        if (
+            machine.warp <= tile.threads <= machine.block_threads
+            and tile.threads % machine.warp == 0
+            and own_rows * (own_keys + own_columns) <= available
+            and tile.shared_bytes <= machine.block_shared_bytes
+            and machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes)
+        ):
+            yield tile
 
 
 def _cost(tile: AttentionTile, attention: Attention, machine: GpuModel) -> float:
@@ -467,7 +574,7 @@ def _cost(tile: AttentionTile, attention: Attention, machine: GpuModel) -> float
     resident = machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes)
     together, waves = tiles.waves_of(batches * -(-rows // tile.rows), resident, machine)
     scores, sums = tile.products
-    product = Sizes(batches, rows, keys, tile.depth, 4)
+    product = Sizes(batches, rows, keys, tile.depth, tile.bytes)
     cycles = sum(
         count * tiles.turn_cycles(each, product, together, machine)
         for each, count in ((scores, tile.depth // tile.steps), (sums, tile.keys // tile.steps))
@@ -476,6 +583,10 @@ def _cost(tile: AttentionTile, attention: Attention, machine: GpuModel) -> float
     shared = tile.rows * tile.column_threads * tile.column_threads / machine.shared_loads
     turn = cycles + (weights + shared) * together + 4 * machine.barrier_cycles
     return machine.launch_cycles + waves * -(-keys // tile.keys) * turn
+
+
+def _cast(value: PrimExpression, dtype: str) -> PrimExpression:
+    return value if dtype == _REAL else tirx.Cast(dtype, value)
 
 
 def _real(value: float) -> PrimExpression:

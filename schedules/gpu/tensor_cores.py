@@ -32,7 +32,7 @@ from tvm_nnef.schedules.gpu.contraction import (
     unrolled,
 )
 from tvm_nnef.schedules.gpu.operands import MatrixProduct, runs_along
-from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING, Tile
+from tvm_nnef.schedules.gpu.tiles import FRAGMENT, PADDING
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, cuda_call, dtype_of
 
@@ -258,15 +258,17 @@ def multiplied_fragments(
     return unrolled(rows.own // 2, row, dtype)
 
 
-def warp_phase(tile: Tile, body: Callable[[Index, Index], tirx.Stmt], dtype: str) -> tirx.Stmt:
-    """The body for the position of each thread in its block; a warp is 8 x 4 threads."""
-    counts = [tile.row_threads // 8, tile.column_threads // 4, 8, 4]
+def warp_phase(
+    rows: int, columns: int, body: Callable[[Index, Index], tirx.Stmt], dtype: str
+) -> tirx.Stmt:
+    """The body for the position of each of ``rows x columns`` threads; a warp is 8 x 4."""
+    counts = [rows // 8, columns // 4, 8, 4]
 
     def own(thread: PrimExpression) -> tirx.Stmt:
         warp_row, warp_column, row, column = emit.decoded(thread, counts, dtype)
         return body(warp_row * 8 + row, warp_column * 4 + column)
 
-    return launch.threads(tile.threads, own, dtype)
+    return launch.threads(rows * columns, own, dtype)
 
 
 class _Block(Block):
@@ -373,7 +375,8 @@ class _Block(Block):
         return launch.threads(self._tile.threads, body, self._dtype)
 
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
-        return warp_phase(self._tile, body, self._dtype)
+        tile = self._tile
+        return warp_phase(tile.row_threads, tile.column_threads, body, self._dtype)
 
 
 def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:
@@ -382,22 +385,27 @@ def match(kernel: Kernel, machine: GpuModel) -> TensorCorePlan | None:
     if found is None:
         return None
     reduction, product = found
-    sides = _half_precision(product)
-    if sides is None or reduction.dtype != "float32" or not machine.tensor_multiply_adds:
+    if half_precision([product.left, product.right], machine) is None:
         return None
-    if dtype_of(sides.left) == "bfloat16" and not machine.has_bfloat16:
+    if reduction.dtype != "float32":
         return None
+    sides = _without_casts(product)
     tile = tiles.best_on_tensor_cores(tiles.sizes_of(reduction, sides), machine)
     return TensorCorePlan(kernel, machine, reduction, sides, tile)
 
 
-def _half_precision(product: MatrixProduct) -> MatrixProduct | None:
-    """The product of what is cast to float32; where the guard does not hold, zeros."""
-    if not isinstance(product.left, tirx.Cast) or not isinstance(product.right, tirx.Cast):
-        return None
+def half_precision(factors: Sequence[PrimExpression], machine: GpuModel) -> str | None:
+    """The dtype that all factors are cast from, if tensor cores multiply it; None for others."""
+    kinds = {dtype_of(each.value) if isinstance(each, tirx.Cast) else None for each in factors}
+    kind = kinds.pop()
+    known = not kinds and kind in _KINDS and machine.tensor_multiply_adds
+    return kind if known and (kind != "bfloat16" or machine.has_bfloat16) else None
+
+
+def _without_casts(product: MatrixProduct) -> MatrixProduct:
+    """The product of what is cast; where the guard does not hold, zeros."""
+    assert isinstance(product.left, tirx.Cast) and isinstance(product.right, tirx.Cast)
     left, right = product.left.value, product.right.value
-    if dtype_of(left) != dtype_of(right) or dtype_of(left) not in _KINDS:
-        return None
     if product.guard is not None:
         right = tirx.if_then_else(product.guard, right, tirx.const(0, dtype_of(right)))
     return replace(product, left=left, right=right, guard=None)
