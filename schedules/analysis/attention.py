@@ -26,7 +26,7 @@ from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 from tvm_nnef.schedules.analysis.reducers import MAX, SUM, UNORDERED_MAX
 from tvm_nnef.schedules.analysis.reduction import epilogue_of
 from tvm_nnef.tvm_support import traversal
-from tvm_nnef.tvm_support.compat import PrimExpression, choice_of
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, PrimExpression, choice_of
 
 _REAL = "float32"
 """The dtype of scores, their exponentials and sums."""
@@ -184,7 +184,9 @@ class _Reader:
     def _is_combined(self, stage: Stage, load: PrimExpression, term: PrimExpression) -> bool:
         """Whether a load reads what a stage combines of a term over all keys."""
         load, keys = _without_casts(load), self._mixed.reduced
-        if loads(load) != [load] or load.source != stage.buffer or _mention([load], keys):
+        if not isinstance(load, BUFFER_LOAD) or load.source != stage.buffer:
+            return False
+        if _mention([load], keys):
             return False
         pairs = zip(stage.axes, load.indices, strict=True)
         point = {axis.var: index for axis, index in pairs} | {stage.reduced[0].var: keys[0].var}
@@ -212,7 +214,7 @@ class _Reader:
 def _test_of_total(test: PrimExpression, weight: PrimExpression, total: tirx.Var) -> PrimExpression:
     """A test with the sum of a row instead of a weight, if it asks whether the weight is NaN."""
 
-    def is_number(node: PrimExpression) -> PrimExpression:
+    def is_number(node: tirx.CmpExpr) -> PrimExpression:
         same = all(structural_equal(side, weight) for side in (node.a, node.b))
         return total > 0.0 if same else node
 
