@@ -338,3 +338,11 @@ def test_registers_suffice(arch: str, depth: int, rows: Any, real: str, tmp_path
         [*command, "-o", tmp_path / "out"], check=True, capture_output=True, text=True
     )
     assert {*re.findall(r"(\d+) bytes spill", done.stderr)} == {"0"}
+
+
+def test_the_kernel_is_verified_against_its_definition(simulated_gpu: Any) -> None:
+    simulated_gpu()
+    reported: list[Any] = []
+    model = text(1, 20, 40, mask="added")
+    tvm_nnef.build(model, progress=False, verify=True, verbose=reported.append)
+    assert "gpu.attention: block tile" in str(reported[0])
