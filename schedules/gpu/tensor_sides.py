@@ -14,7 +14,7 @@ from tvm.ir import TensorLoad
 
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.accesses import stride_of
+from tvm_nnef.schedules.analysis.accesses import slope, stride_of
 from tvm_nnef.schedules.analysis.expressions import substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
 from tvm_nnef.schedules.gpu import launch
@@ -270,9 +270,20 @@ def _is_aligned(factor: PrimExpression, along: Sequence[Axis], axes: Sequence[Ax
             run = sizes.product([run, axis.extent])
     return (
         sizes.is_divisible(run, _LANES)
-        and all(stride is not None and stride % _LANES == 0 for stride in strides.values())
+        and all(_moves_by_vectors(factor, axis.var) for axis in strides)
         and all(sizes.is_known(index) and index == 0 for index in first)
     )
+
+
+def _moves_by_vectors(load: TensorLoad, var: tirx.Var) -> bool:
+    """Whether a load certainly moves by whole vectors if a variable grows; sizes may be dynamic."""
+    inner: list[sizes.Extent] = []
+    for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
+        growth = slope(index, var)
+        if growth is None or not sizes.is_divisible(sizes.product([growth, *inner]), _LANES):
+            return False
+        inner.append(sizes.extent(extent))
+    return True
 
 
 def copied(to: PrimExpression, value: PrimExpression) -> tirx.Stmt:

@@ -20,7 +20,7 @@ from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support import cuda
 from tvm_nnef.tvm_support.compat import buffers_of, prim_functions
 
-HEADS, DEPTH = 3, 20
+HEADS, DEPTH = 3, 24
 
 
 def text(batch: Any, rows: Any, keys: Any, *, mask: str = "") -> str:
@@ -124,10 +124,12 @@ def test_scores_that_are_not_finite(simulated_gpu: Any) -> None:
         np.testing.assert_allclose(found, attention(q, k, v, mask), 2e-5, 2e-6)
 
 
-@pytest.mark.parametrize("real", ["float16", "bfloat16"])
-def test_half_precision(real: str, simulated_gpu: Any) -> None:
+@pytest.mark.parametrize(
+    ("real", "rows", "keys"), [("float16", "rows|90", "keys|90"), ("bfloat16", 40, 70)]
+)
+def test_half_precision(real: str, rows: Any, keys: Any, simulated_gpu: Any) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    model, kind = text(2, 40, 70, mask="added"), getattr(ml_dtypes, real, real)
+    model, kind = text(2, rows, keys, mask="added"), getattr(ml_dtypes, real, real)
     assert strategies_of(model, machine_types={"real": real}) == ["gpu.attention"]
     simulated_gpu()
     inputs = values(2, 40, 70, "added", kind)
@@ -314,6 +316,15 @@ def test_layers_of_transformers_give_what_the_cpu_gives(
     simulated_gpu()
     found = tvm_nnef.build(layers(name), progress=False)(ids)[0]
     np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
+
+
+def test_dynamic_sizes_of_half_precision_are_loaded_as_vectors() -> None:
+    model = text("batch|3", "rows|200", "keys|200").replace(f",{DEPTH}]", ",64]")
+    module = tvm_nnef.from_nnef(model, machine_types={"real": "float16"})
+    code = run_phases(module, resolve({"kind": "cuda", "arch": "sm_80"}), "bind", "code")
+    source = code.mod.imports[0].imports[0].inspect_source()
+    for name in "qkv":
+        assert re.search(rf"copy_vector\(.*&\({name}_ptr", source)
 
 
 SPILLS = [
