@@ -91,7 +91,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     position = kernel.stages.index(stage)
     before, after = kernel.stages[:position], kernel.stages[position + 1 :]
     accumulator = tirx.Var("accumulator", stage.dtype)
-    epilogue = _epilogue(stage, result, {s.buffer: s for s in (*before, *after)}, accumulator)
+    epilogue = epilogue_of(stage, result, {s.buffer: s for s in (*before, *after)}, accumulator)
     if epilogue is None or stage.reducer is None or stage.init is None:
         return None
     inputs, copies = _prologue(stage, before)
@@ -117,7 +117,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     return _with_merged_axes(_without_unit_axes(found, kernel.index_type), kernel)
 
 
-def _epilogue(
+def epilogue_of(
     stage: Stage, result: Stage, others: Mapping[tirx.Var, Stage], accumulator: tirx.Var
 ) -> PrimExpression | None:
     """The result as an expression of the accumulator, at the axes of the reduction."""

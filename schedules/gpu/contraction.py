@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 from tvm import tirx
 
@@ -26,14 +26,20 @@ from tvm_nnef.schedules.gpu.operands import (
     MatrixProduct,
     inlined_reduction,
     read_product,
-    runs_along,
 )
 from tvm_nnef.schedules.gpu.plan import GpuPlan
+from tvm_nnef.schedules.gpu.sides import (
+    Batch,
+    Index,
+    Side,
+    Steps,
+    multiplied,
+    own_elements,
+    unrolled,
+)
 from tvm_nnef.schedules.gpu.tiles import Tile
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.tvm_support.compat import PrimExpression, dtype_of
-
-Index: TypeAlias = PrimExpression
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,33 +85,6 @@ class ContractionPlan(GpuPlan):
         return _CoreBlock(self, *position).statement()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Side:
-    """The rows or columns of a tile: their axes, the index of the tile, and its length.
-
-    Each thread has ``own`` of them. Their ``factor`` is staged in a ``buffer``.
-    """
-
-    factor: PrimExpression
-    buffer: tirx.Buffer
-    axes: Sequence[Axis]
-    tile: PrimExpression
-    length: int
-    own: int
-
-    def index(self, position: PrimExpression) -> PrimExpression:
-        """The row or column at a position in the tile."""
-        return self.tile * _number(self.length, position) + position
-
-    def limit(self, position: PrimExpression) -> tuple[PrimExpression, sizes.Extent, int]:
-        """What limits a position in the tile."""
-        return self.index(position), launch.size(self.axes), self.length
-
-    def nth(self, thread: PrimExpression, number: PrimExpression) -> PrimExpression:
-        """The positions of a thread lie apart, so that the threads of a warp read neighbours."""
-        return number * _number(self.length // self.own, number) + thread
-
-
 class Block(ABC):
     """Writes what one block computes: a tile of a batch."""
 
@@ -113,10 +92,10 @@ class Block(ABC):
         """Takes the plan, the batch, and the position of the tile in tiles."""
         product, tile = plan.product, plan.tile
         self._reduction, self._product, self._tile = plan.reduction, product, tile
-        self._dtype, self._batch = plan.kernel.index_type, batch
+        self._dtype, self._batch = plan.kernel.index_type, Batch.of(product.batches, batch)
         rows = self._side(product.left, "left", product.rows, row)
         columns = self._side(product.right, "right", product.columns, column)
-        self._sides: Sequence[Side] = [rows, columns]
+        self._sides: tuple[Side, Side] = (rows, columns)
         own = tile.thread_rows * tile.thread_columns
         self._accumulators = launch.local(own, plan.reduction.dtype, "accumulators")
 
@@ -157,40 +136,23 @@ class Block(ABC):
         reduction, (rows, columns) = self._reduction, self._sides
 
         def element(own: PrimExpression, i: PrimExpression, j: PrimExpression) -> tirx.Stmt:
-            own_row = (rows, rows.nth(row, i))
-            own_column = (columns, columns.nth(column, j))
-            point = self._point(own_row, own_column)
+            own_row, own_column = rows.nth(row, i), columns.nth(column, j)
+            point = {**self._batch.point, **rows.point(own_row), **columns.point(own_column)}
             accumulator = {reduction.accumulator: self._accumulators[(own,)]}
             value = substituted(reduction.epilogue, point | accumulator)
             indices = [substituted(index, point) for index in reduction.indices]
-            edges = (side.limit(position) for side, position in (own_row, own_column))
-            limits = launch.limits(self._batch_limit, *edges)
+            edges = rows.limit(own_row), columns.limit(own_column)
+            limits = launch.limits(self._batch.limit, *edges)
             return launch.guarded(limits, tirx.BufferStore(reduction.target, value, indices))
 
         return self._elements(element)
 
-    def _point(self, *positions: tuple[Side, PrimExpression]) -> dict[tirx.Var, PrimExpression]:
-        """The values of the axes of the batch, and of sides at positions in the tile."""
-        point = launch.point(self._product.batches, self._batch)
-        for side, position in positions:
-            point |= launch.point(side.axes, side.index(position))
-        return point
-
-    @property
-    def _batch_limit(self) -> tuple[PrimExpression, sizes.Extent, int]:
-        return self._batch, launch.size(self._product.batches), 1
-
     def _elements(self, body: Callable[[Index, Index, Index], tirx.Stmt]) -> tirx.Stmt:
         """The body for each element of a thread, unrolled: its number, its row, its column."""
-        columns = self._tile.thread_columns
-
-        def row(i: PrimExpression) -> tirx.Stmt:
-            return self._unrolled(columns, lambda j: body(i * _number(columns, i) + j, i, j))
-
-        return self._unrolled(self._tile.thread_rows, row)
+        return own_elements(self._tile.thread_rows, self._tile.thread_columns, body, self._dtype)
 
     def _unrolled(self, count: int, body: emit.Body) -> tirx.Stmt:
-        return emit.loop(count, body, name="u", kind=tirx.ForKind.UNROLLED, dtype=self._dtype)
+        return unrolled(count, body, self._dtype)
 
 
 class _CoreBlock(Block):
@@ -199,7 +161,7 @@ class _CoreBlock(Block):
     def __init__(self, plan: ContractionPlan, *position: PrimExpression) -> None:
         super().__init__(plan, *position)
         columns, guard = self._sides[1], plan.product.guard
-        self._guards = []
+        self._guards: list[Side] = []
         if guard is not None:
             guards = launch.shared(self._tile.steps * columns.length, "bool", "guards")
             self._guards.append(replace(columns, factor=guard, buffer=guards))
@@ -212,7 +174,7 @@ class _CoreBlock(Block):
             else (shape.columns, shape.thread_columns)
         )
         buffer = launch.shared(shape.steps * length, dtype_of(factor), name)
-        return Side(factor, buffer, axes, tile, length, own)
+        return Side(factor, buffer, axes, tile, length, own, length)
 
     @property
     def _buffers(self) -> list[tirx.Buffer]:
@@ -224,71 +186,19 @@ class _CoreBlock(Block):
 
     def _turn(self, number: PrimExpression) -> tirx.Stmt:
         """A turn stages some steps of the product, and adds their products."""
-        first = number * tirx.const(self._tile.steps, self._dtype)
+        count, threads = self._tile.steps, self._tile.threads
+        staged = Steps(self._product.steps, number * tirx.const(count, self._dtype), count)
+        own = Steps(self._product.steps, tirx.const(0, self._dtype), count)
 
         def stage(thread: PrimExpression) -> tirx.Stmt:
-            return emit.sequence(
-                [self._staged(each, first, thread) for each in (*self._sides, *self._guards)]
-            )
+            sides = (*self._sides, *self._guards)
+            return emit.sequence([s.staged(staged, self._batch, thread, threads) for s in sides])
 
-        stages = launch.threads(self._tile.threads, stage, self._dtype)
-        return emit.sequence([stages, self._phase(self._multiplied)])
+        def multiply(row: Index, column: Index) -> tirx.Stmt:
+            return multiplied(self._sides, (row, column), own, self._accumulators, self._guards)
 
-    def _staged(self, side: Side, first: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
-        """What one thread stages of a matrix; zeros where there are no elements.
-
-        Neighbouring threads load neighbours in memory.
-        """
-        product, tile = self._product, self._tile
-        by_step = runs_along(side.factor, product.steps, side.axes)
-
-        def element(number: PrimExpression) -> tirx.Stmt:
-            extents = [side.length, tile.steps] if by_step else [tile.steps, side.length]
-            outer, inner = emit.decoded(number, extents, self._dtype)
-            position, step = (outer, inner) if by_step else (inner, outer)
-            point = self._point((side, position)) | launch.point(product.steps, first + step)
-            steps = (first + step, launch.size(product.steps), tile.steps)
-            limits = launch.limits(self._batch_limit, side.limit(position), steps)
-            value = substituted(side.factor, point)
-            if limits:
-                zero = tirx.const(0, dtype_of(value))
-                value = tirx.if_then_else(launch.within(limits), value, zero)
-            offset = step * tirx.const(side.length, self._dtype) + position
-            return tirx.BufferStore(side.buffer, value, [offset])
-
-        return launch.strided(tile.steps * side.length, tile.threads, thread, element)
-
-    def _multiplied(self, row: PrimExpression, column: PrimExpression) -> tirx.Stmt:
-        """What one thread adds to its accumulators for the steps in shared memory."""
-        (rows, columns), accumulators = self._sides, self._accumulators
-        lefts = launch.local(rows.own, rows.buffer.dtype, "left_values")
-        rights = launch.local(columns.own, columns.buffer.dtype, "right_values")
-
-        def step(number: PrimExpression) -> tirx.Stmt:
-            def staged(side: Side, thread: PrimExpression, i: PrimExpression) -> PrimExpression:
-                offset = number * tirx.const(side.length, self._dtype) + side.nth(thread, i)
-                value: PrimExpression = side.buffer[(offset,)]
-                return value
-
-            def multiply(own: PrimExpression, i: PrimExpression, j: PrimExpression) -> tirx.Stmt:
-                value = lefts[(i,)] * rights[(j,)]
-                for guard in self._guards:
-                    zero = tirx.const(0, accumulators.dtype)
-                    value = tirx.Select(staged(guard, column, j), value, zero)
-                return tirx.BufferStore(accumulators, accumulators[(own,)] + value, [own])
-
-            def load(side: Side, values: tirx.Buffer, thread: PrimExpression) -> tirx.Stmt:
-                def element(i: PrimExpression) -> tirx.Stmt:
-                    return tirx.BufferStore(values, staged(side, thread, i), [i])
-
-                return self._unrolled(side.own, element)
-
-            loads = [load(rows, lefts, row), load(columns, rights, column)]
-            return emit.sequence([*loads, self._elements(multiply)])
-
-        # The compiler for CUDA unrolls this loop.
-        steps = emit.loop(self._tile.steps, step, name="step", dtype=self._dtype)
-        return emit.sequence([tirx.AllocBuffer(lefts), tirx.AllocBuffer(rights), steps])
+        stages = launch.threads(threads, stage, self._dtype)
+        return emit.sequence([stages, self._phase(multiply)])
 
     def _phase(self, body: Callable[[Index, Index], tirx.Stmt]) -> tirx.Stmt:
         """The body for the position of each thread in its block; neighbours are in one row."""
@@ -314,7 +224,3 @@ def product_of(kernel: Kernel) -> tuple[Reduction, MatrixProduct] | None:
     """The sum of products of a kernel; None for other kernels."""
     reduction = inlined_reduction(kernel)
     return None if reduction is None else read_product(reduction, kernel.index_type)
-
-
-def _number(value: int, like: PrimExpression) -> PrimExpression:
-    return tirx.const(value, dtype_of(like))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import Kernel, read_kernel
 from tvm_nnef.schedules.gpu import (
+    attention,
     compaction,
     contraction,
     elementwise,
@@ -28,6 +29,7 @@ from tvm_nnef.tvm_support.compat import PrimFunction, Target
 Match = Callable[[Kernel, GpuModel], GpuPlan | None]
 
 STRATEGIES: tuple[Match, ...] = (
+    attention.match,
     row_reduction.match,
     tensor_cores.match,
     contraction.match,
@@ -41,6 +43,12 @@ def apply(function: PrimFunction, target: Target) -> tuple[PrimFunction, Choice]
     """The scheduled function, and the plan that it was scheduled by."""
     choice = choose(function, gpu_model(target))
     return choice.plan.emit(function), choice
+
+
+def takes_attention(target: Target) -> Callable[[Kernel], bool]:
+    """Returns whether a kernel is attention that a GPU computes in one launch."""
+    machine = gpu_model(target)
+    return lambda kernel: attention.match(with_numbers(kernel), machine) is not None
 
 
 def choose(function: PrimFunction, machine: GpuModel) -> Choice:

@@ -140,6 +140,18 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
     blocks = sizes.batches * _turns(sizes.rows, tile.rows) * _turns(sizes.columns, tile.columns)
     resident = machine.resident_blocks(tile.threads, tile.registers, tile.shared_bytes(sizes))
     turns = _turns(sizes.steps, tile.steps)
+    together, waves = waves_of(blocks, resident, machine)
+    return machine.launch_cycles + waves * turns * turn_cycles(tile, sizes, together, machine)
+
+
+def waves_of(blocks: int, resident: int, machine: GpuModel) -> tuple[int, int]:
+    """How many blocks a multiprocessor has at a time, at most ``resident``, and how often."""
+    together = min(resident, max(1, _turns(blocks, machine.multiprocessors)))
+    return together, _turns(blocks, machine.multiprocessors * together)
+
+
+def turn_cycles(tile: Tile, sizes: Sizes, together: int, machine: GpuModel) -> float:
+    """The cycles of a turn of the blocks that a multiprocessor has at a time."""
     products = tile.rows * tile.columns * tile.steps
     if tile.is_tensor:
         warp_sides = 8 * tile.thread_rows + 4 * tile.thread_columns
@@ -157,11 +169,7 @@ def cost(tile: Tile, sizes: Sizes, machine: GpuModel) -> float:
     busiest = max(
         arithmetic, loads / machine.shared_loads, staged * sizes.bytes / machine.memory_bytes
     )
-    together = min(resident, max(1, _turns(blocks, machine.multiprocessors)))
-    waves = _turns(blocks, machine.multiprocessors * together)
-    return machine.launch_cycles + waves * turns * max(
-        busiest * together, busiest + machine.load_cycles
-    )
+    return max(busiest * together, busiest + machine.load_cycles)
 
 
 def best(sizes: Sizes, machine: GpuModel) -> Tile:

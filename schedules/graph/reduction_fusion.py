@@ -8,8 +8,9 @@ formula does. A kernel is only fused if no other kernel reads its result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import tvm_ffi
 from tvm import relax
@@ -43,11 +44,16 @@ _MOST_STAGES = 24
 
 def with_fused_reductions(mod: Module) -> Module:
     """The module with one kernel for all kernels of a chain over the same rows."""
+    return with_chains(mod, _grown)
+
+
+def with_chains(mod: Module, grown: Grown) -> Module:
+    """The module with one kernel for each chain of calls."""
     functions = prim_functions(mod)
     walk = _Walk(mod)
     for variable, function in list(mod.functions.items()):
         if isinstance(function, relax.Function):
-            walk.chains = dict(_chains(function, functions))
+            walk.chains = dict(_chains(function, functions, grown))
             if walk.chains:
                 walk.builder_.update_func(variable, walk.visit_expr(function))
     canonical = relax.transform.CanonicalizeBindings()(walk.builder_.get())
@@ -55,7 +61,7 @@ def with_fused_reductions(mod: Module) -> Module:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class KernelCall:
     """A call of a kernel: the variable of its result, what it reads, and the kernel."""
 
     variable: Var
@@ -65,21 +71,33 @@ class _Call:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chain:
-    """Calls one after the other, of which only the last result is read by others."""
+class Chain:
+    """Calls one after the other, of which only the last result is read by others.
 
-    calls: list[_Call]
+    The name of their kernel begins with the ``kind``.
+    """
+
+    kind: str
+    calls: list[KernelCall]
     kernel: Kernel
     arguments: list[RelaxExpression]
 
     @property
     def name(self) -> str:
-        return "_".join(["rows", *(call.name.removeprefix("fused_") for call in self.calls)])
+        """The name of the kernel."""
+        return "_".join([self.kind, *(call.name.removeprefix("fused_") for call in self.calls)])
+
+
+Users: TypeAlias = "Mapping[Var, Sequence[Var | None]]"
+"""The variables whose bindings read a variable; None stands for the result of the function."""
+
+Grown: TypeAlias = "Callable[[KernelCall, Sequence[KernelCall], Users], Chain | None]"
+"""The chain that ends with a call, of calls that are in no other chain; None for none."""
 
 
 def _chains(
-    function: relax.Function, functions: Mapping[str, PrimFunction]
-) -> Iterator[tuple[Var, _Chain]]:
+    function: relax.Function, functions: Mapping[str, PrimFunction], grown: Grown
+) -> Iterator[tuple[Var, Chain]]:
     """Chains of kernels by the variable of the last one; each kernel is in at most one."""
     users, taken = _users(function), set[Var]()
     for block in function.body.blocks:
@@ -91,7 +109,7 @@ def _chains(
         for last in reversed(calls):
             if last.variable not in taken:
                 free = [call for call in calls if call.variable not in taken]
-                chain = _grown([last], free, users)
+                chain = grown(last, free, users)
                 if chain is not None:
                     taken.update(call.variable for call in chain.calls)
                     yield last.variable, chain
@@ -99,7 +117,7 @@ def _chains(
 
 def _called(
     variable: Var, value: RelaxExpression | None, functions: Mapping[str, PrimFunction]
-) -> _Call | None:
+) -> KernelCall | None:
     """A call of a kernel with one result; None for another binding."""
     if not isinstance(value, CALL) or operator_name(value) != "call_tir":
         return None
@@ -109,11 +127,11 @@ def _called(
     kernel = kernel_at_call(with_own_symbols(functions[name]), arguments)
     if kernel is None or len(kernel.results) != 1:
         return None
-    return _Call(variable, arguments, kernel, name)
+    return KernelCall(variable, arguments, kernel, name)
 
 
-def _users(function: relax.Function) -> dict[Var, list[Var | None]]:
-    """The variables whose bindings read a variable; None stands for the result of the function."""
+def _users(function: relax.Function) -> Users:
+    """The users of each variable of a function."""
     users: dict[Var, list[Var | None]] = {}
     read = [(b.value, b.var) for block in function.body.blocks for b in block.bindings]
     for expression, reader in [*read, (function.body.body, None)]:
@@ -122,29 +140,29 @@ def _users(function: relax.Function) -> dict[Var, list[Var | None]]:
     return users
 
 
-def _grown(
-    calls: list[_Call], free: Sequence[_Call], users: Mapping[Var, list[Var | None]]
-) -> _Chain | None:
-    """The calls with all before them that only they read, and that run over the same rows."""
-    whole: _Chain | None = None
-    chain = _over_rows(calls)
+def _grown(last: KernelCall, free: Sequence[KernelCall], users: Users) -> Chain | None:
+    """A call with all before it that only they read, and that run over the same rows."""
+    whole: Chain | None = None
+    chain = _over_rows([last])
     while chain is not None:
         whole = chain if any(stage.reduced for stage in chain.kernel.stages) else None
-        calls, inside = chain.calls, {call.variable for call in chain.calls}
-        candidates = [
-            call
-            for argument in chain.arguments
-            for call in free
-            if call.variable.same_as(argument) and inside.issuperset(users[call.variable])
-        ]
-        larger = ([c for c in free if c is each or c in calls] for each in candidates)
+        larger = longer(chain, free, users)
         chain = next((found for each in larger if (found := _over_rows(each))), None)
     return whole if whole is not None and len(whole.calls) > 1 else None
 
 
-def _over_rows(calls: Sequence[_Call]) -> _Chain | None:
+def longer(chain: Chain, free: Sequence[KernelCall], users: Users) -> Iterator[list[KernelCall]]:
+    """The calls of a chain with one more, whose result only they read."""
+    inside = {call.variable for call in chain.calls}
+    for argument in chain.arguments:
+        for each in free:
+            if each.variable.same_as(argument) and inside.issuperset(users[each.variable]):
+                yield [call for call in free if call is each or call in chain.calls]
+
+
+def _over_rows(calls: Sequence[KernelCall]) -> Chain | None:
     """The chain of some calls, if they run over the same rows or have no reduction."""
-    chain = _combined(calls)
+    chain = combined(calls, "rows")
     stages = chain.kernel.stages
     if len(stages) > _MOST_STAGES:
         return None
@@ -158,7 +176,7 @@ def _over_rows(calls: Sequence[_Call]) -> _Chain | None:
     return chain if count >= _FEWEST_ROWS or longest <= _SHORT else None
 
 
-def _combined(calls: Sequence[_Call]) -> _Chain:
+def combined(calls: Sequence[KernelCall], kind: str) -> Chain:
     """The stages of all calls as one kernel, and what it reads."""
     buffers: dict[RelaxExpression, Buffer] = {}
     stages: list[Stage] = []
@@ -170,7 +188,7 @@ def _combined(calls: Sequence[_Call]) -> _Chain:
     inside = {call.variable for call in calls}
     read = {value: buffer for value, buffer in buffers.items() if value not in inside}
     kernel = Kernel((*read.values(), result), tuple(stages), calls[0].kernel.index_type)
-    return _Chain(list(calls), kernel, list(read))
+    return Chain(kind, list(calls), kernel, list(read))
 
 
 def _on_buffers(stage: Stage, buffers: Mapping[Buffer, Buffer]) -> Stage:
@@ -190,7 +208,7 @@ class _Walk(PyExprMutator):  # type: ignore[misc]
 
     def __init__(self, mod: Module) -> None:
         super().__init__(mod)
-        self.chains: dict[Var, _Chain] = {}
+        self.chains: dict[Var, Chain] = {}
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         chain = self.chains.get(binding.var)

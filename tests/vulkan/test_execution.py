@@ -74,6 +74,35 @@ def test_dynamic_dimensions() -> None:
         np.testing.assert_allclose(z, product.max(1), 1e-4, 1e-5)
 
 
+ATTENTION = """
+import nn; import math; import linalg;
+graph G {
+    @input { q: real[2,3,rows|99,20]; k: real[2,3,keys|99,20]; v: real[2,3,keys|99,20];
+             mask: real[1,1,rows|99,keys|99]; }
+    @output { y: real[~,~,~,~]; }
+    @compose {
+        a = linalg.matmul{transB=true}(q, k); s = math.add(a, mask);
+        p = nn.softmax{axes=[-1]}(s); y = linalg.matmul(p, v);
+    }
+}
+"""
+
+
+@pytest.mark.usefixtures("runs")
+def test_attention() -> None:
+    """Rows without any score above -inf are NaN, as in NumPy."""
+    executable = built(ATTENTION)
+    for rows, keys in ((1, 1), (5, 64), (65, 65), (64, 99), (0, 7)):
+        q, k, v = values((2, 3, rows, 20), (2, 3, keys, 20), (2, 3, keys, 20))
+        mask = np.where(np.tri(rows, keys, keys - rows - 1, bool), 0, -np.inf)[None, None]
+        (found,) = executable(q, k, v, mask.astype("float32"))
+        with np.errstate(invalid="ignore"):
+            scores = q.astype("float64") @ k.swapaxes(2, 3) + mask
+            powers = np.exp(scores - scores.max(-1, keepdims=True))
+        np.testing.assert_allclose(found, powers / powers.sum(-1, keepdims=True) @ v, 1e-4, 1e-5)
+        assert np.isnan(found).any() == (0 < keys <= rows)
+
+
 @pytest.mark.usefixtures("runs")
 def test_more_blocks_than_a_launch_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "MOST_BLOCKS", 3)

@@ -28,7 +28,9 @@ from tvm_nnef.schedules.codegen.named_values import with_named_values
 from tvm_nnef.schedules.codegen.stack import on_stack
 from tvm_nnef.schedules.codegen.strided_loads import sorted_in_registers
 from tvm_nnef.schedules.dimension_names import with_named_dimensions
+from tvm_nnef.schedules.gpu.strategies import takes_attention
 from tvm_nnef.schedules.graph import packing
+from tvm_nnef.schedules.graph.attention_fusion import with_fused_attention
 from tvm_nnef.schedules.graph.layout import channels_last
 from tvm_nnef.schedules.graph.legalization import LEGALIZATIONS, with_plain_shapes
 from tvm_nnef.schedules.graph.loop_kernels import with_loop_kernels
@@ -118,6 +120,10 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
             ("fuse_reductions", with_fused_reductions),
+            *_if(
+                not is_cpu,
+                ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
+            ),
         ],
         "schedule": [
             ("name_dimensions", _on_functions(with_named_dimensions, unscheduled)),
