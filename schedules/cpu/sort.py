@@ -17,6 +17,7 @@ from tvm import tirx
 from tvm_nnef.function_attributes import Sort, read_sort
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
+from tvm_nnef.schedules.analysis.sort_keys import key_of, key_type_of
 from tvm_nnef.schedules.cpu.row_accumulation import joined
 from tvm_nnef.schedules.machine import CpuModel, bits_of
 from tvm_nnef.schedules.plan import Plan
@@ -56,7 +57,7 @@ def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
         return None
     data, indices = buffers_of(function)
     *outer, length = map(sizes.extent, data.shape)
-    key_type = "int64" if bits_of(str(data.dtype)) == 64 else "int32"
+    key_type = key_type_of(str(data.dtype))
     lanes = machine.lanes(bits_of(key_type))
     work = sizes.product((*outer, length))
     parallel = not sizes.is_known(work) or work >= machine.parallel_work(_STEP_CYCLES)
@@ -96,7 +97,7 @@ class SortPlan(Plan):
 
         def row(at: Sequence[PrimExpression]) -> tirx.Stmt:
             def key(index: PrimExpression) -> PrimExpression:
-                return _key(tirx.BufferLoad(data, [*at, index]), self.key_type, self.sort)
+                return key_of(tirx.BufferLoad(data, [*at, index]), self.key_type, self.sort)
 
             def put(rank: PrimExpression, index: PrimExpression) -> None:
                 IR.buffer_store(indices, tirx.Cast(_INDEX, index), [*at, rank])
@@ -306,30 +307,3 @@ class _Records:
         shifted = tirx.shift_right(unsigned, tirx.Cast(self.key_type, digit * _DIGIT))
         masked = tirx.bitwise_and(shifted, tirx.const((1 << _DIGIT) - 1, self.key_type))
         return tirx.Cast("int64", masked)
-
-
-def _key(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
-    """The key of an element: the first one has the least, NaN has the max."""
-    dtype = dtype_of(value)
-    if dtype.startswith("float"):
-        named = tirx.Var("element", dtype)
-        return tirx.Let(named, value, _real_key(named, key_type, sort))
-    whole = value if dtype == key_type else tirx.Cast(key_type, value)
-    if dtype in ("uint32", "uint64"):
-        whole = tirx.bitwise_xor(whole, tirx.min_value(key_type))
-    return tirx.bitwise_not(whole) if sort.largest else whole
-
-
-def _real_key(value: PrimExpression, key_type: str, sort: Sort) -> PrimExpression:
-    """The key of a real: its bits are in order but for the sign; -0.0 equals 0.0."""
-    dtype, bits = dtype_of(value), tirx.reinterpret(key_type, value)
-    sign = tirx.shift_right(bits, tirx.const(bits_of(key_type) - 1, key_type))
-    ordered = tirx.bitwise_xor(bits, tirx.bitwise_and(sign, tirx.max_value(key_type)))
-    is_zero = value.equal(tirx.const(0, dtype))
-    ordered = tirx.Select(is_zero, tirx.const(0, key_type), ordered)
-    if sort.largest:
-        ordered = tirx.bitwise_not(ordered)
-    last = tirx.max_value(key_type)
-    if sort.above is None:
-        return tirx.Select(tirx.isnan(value), last, ordered)
-    return tirx.Select(value > tirx.const(sort.above, dtype), ordered, last)
