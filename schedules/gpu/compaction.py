@@ -1,6 +1,6 @@
 """The strategy for loops that store what a condition holds for, one after the other, and count it.
 
-Each thread of a block has one point of the loops; a prefix sum over the block says where it stores.
+Each thread has one point of the loops; a prefix sum over all points says where it stores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.expressions import loads, mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
-from tvm_nnef.schedules.gpu import launch
+from tvm_nnef.schedules.analysis.reducers import SUM
+from tvm_nnef.schedules.gpu import launch, scan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, with_opaque_body
@@ -25,129 +26,72 @@ from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompactionPlan(Plan):
-    """A launch of one block, whose threads take points in turns.
+    """A scan over the points of loops, of 1 where the ``condition`` holds and 0 elsewhere.
 
-    ``stores`` are made where the ``condition`` holds; they load ``counter``, which starts as
-    ``init``.
+    ``stores`` are made where it holds; they load ``counter``, which starts as ``init``.
     """
 
-    threads: int
     axes: tuple[Axis, ...]
     condition: PrimExpression
     stores: tuple[tirx.BufferStore, ...]
     counter: tirx.Buffer
     init: PrimExpression
+    machine: GpuModel
 
     strategy: ClassVar[str] = "gpu.compaction"
     cost: ClassVar[float] = float("inf")
 
     def decisions(self) -> Mapping[str, int | str]:
-        """The threads of the block."""
-        return {"threads": self.threads}
+        """The threads of a block, and whether there are chunks."""
+        scan = self._scan()
+        return {"threads": scan.threads, "launches": str(scan)}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with its loops bound to threads."""
-        dtype = dtype_of(self.axes[0].var)
-        written = {each.buffer for each in (*self.stores,)} | {self.counter}
+        scan, total = self._scan(), launch.size(self.axes)
+        first = launch.elements((), 1, lambda _: self._counted(self.init), scan.index_type)
+        empty = [] if sizes.is_known(total) and total else [first]
+        body = emit.sequence([*empty, *([] if total == 0 else [scan.statement()])])
+        written = {each.buffer for each in self.stores} | {self.counter}
         results = [parameter for parameter in function.params if parameter in written]
-        body = launch.blocks(1, lambda _: _Block(self, dtype).statement(), dtype)
-        return with_opaque_body(function, results, [], body)
+        return with_opaque_body(function, results, scan.allocated, body)
 
+    def _counted(self, count: PrimExpression) -> tirx.Stmt:
+        return tirx.BufferStore(self.counter, count, [0] * len(self.counter.shape))
 
-class _Block:
-    """Writes what the block computes."""
+    def _scan(self) -> scan.Scan:
+        kind, total = str(self.counter.dtype), launch.size(self.axes)
+        one, nothing = tirx.const(1, kind), tirx.const(0, kind)
 
-    def __init__(self, plan: CompactionPlan, dtype: str) -> None:
-        self._plan, self._dtype = plan, dtype
-        kind = str(plan.counter.dtype)
-        self._sums = [launch.shared(plan.threads, "int32", f"sums{n}") for n in range(2)]
-        self._count = launch.shared(1, kind, "count")
-        # Conditions must not load from shared memory: TVM would insert no barrier before.
-        self._taken = launch.local(1, "int32", "taken")
-        self._place = launch.local(1, kind, "place")
-        self._zero, self._kind = tirx.const(0, "int32"), kind
+        def taken(_: PrimExpression, number: PrimExpression) -> PrimExpression:
+            holds = substituted(self.condition, launch.point(self.axes, number))
+            return tirx.if_then_else(holds, one, nothing)
 
-    def statement(self) -> tirx.Stmt:
-        """The phases: the first count, the turns, the last count."""
-        plan = self._plan
-        turns = sizes.quotient_above(launch.size(plan.axes), plan.threads)
-        start = tirx.BufferStore(self._count, plan.init, [self._zero])
-        end = tirx.BufferStore(
-            plan.counter, self._count[(self._zero,)], [0] * len(plan.counter.shape)
-        )
-        return emit.sequence(
-            [
-                *map(tirx.AllocBuffer, (*self._sums, self._count, self._taken, self._place)),
-                self._first_thread(start),
-                emit.loop(turns, self._turn, name="turn", dtype=self._dtype),
-                self._first_thread(end),
-            ]
-        )
-
-    def _turn(self, number: PrimExpression) -> tirx.Stmt:
-        plan, threads = self._plan, self._plan.threads
-        first = number * tirx.const(threads, self._dtype)
-        one, nothing = tirx.const(1, "int32"), tirx.const(0, "int32")
-
-        def is_taken(thread: PrimExpression) -> PrimExpression:
-            index = first + thread
-            holds = substituted(plan.condition, launch.point(plan.axes, index))
-            limits = launch.limits((index, launch.size(plan.axes), threads))
-            inside = [launch.within(limits)] if limits else []
-            return tirx.if_then_else(tirx.all(*inside, holds), one, nothing)
-
-        def flag(thread: PrimExpression) -> tirx.Stmt:
-            taken = tirx.BufferStore(self._taken, is_taken(thread), [self._zero])
-            return emit.sequence(
-                [taken, tirx.BufferStore(self._sums[0], self._taken[(self._zero,)], [thread])]
-            )
-
-        widths = [1 << n for n in range(threads.bit_length() - 1)]
-        sums = self._sums[len(widths) % 2]
-
-        def stored(thread: PrimExpression) -> tirx.Stmt:
-            before = tirx.if_then_else(thread > 0, sums[(thread - 1,)], nothing)
-            place = self._count[(self._zero,)] + tirx.Cast(self._kind, before)
-            point = launch.point(plan.axes, first + thread)
-            stores = emit.sequence([self._at(store, point) for store in plan.stores])
+        def stored(
+            _: PrimExpression, number: PrimExpression, own: PrimExpression, count: PrimExpression
+        ) -> tirx.Stmt:
+            point, after = launch.point(self.axes, number), self.init + count
+            stores = [self._at(store, point, after - one) for store in self.stores]
+            last = number >= sizes.number(total - 1, dtype_of(number))
             return emit.sequence(
                 [
-                    tirx.BufferStore(self._place, place, [self._zero]),
-                    tirx.IfThenElse(self._taken[(self._zero,)] > 0, stores, None),
+                    tirx.IfThenElse(own > 0, emit.sequence(stores), None),
+                    tirx.IfThenElse(last, self._counted(after), None),
                 ]
             )
 
-        last = tirx.Cast(self._kind, sums[(tirx.const(threads - 1, self._dtype),)])
-        more = tirx.BufferStore(self._count, self._count[(self._zero,)] + last, [self._zero])
-        levels = [self._level(level, width) for level, width in enumerate(widths)]
-        phases = [self._phase(flag), *levels, self._phase(stored), self._first_thread(more)]
-        return emit.sequence(phases)
+        index_type = dtype_of(self.axes[0].var)
+        return scan.scan_of(1, total, SUM, taken, stored, kind, index_type, self.machine)
 
-    def _level(self, level: int, width: int) -> tirx.Stmt:
-        """A step of the prefix sum, from one buffer to the other."""
-        source, target = self._sums[level % 2], self._sums[(level + 1) % 2]
-
-        def summed(thread: PrimExpression) -> tirx.Stmt:
-            nothing, own = tirx.const(0, "int32"), source[(thread,)]
-            before = tirx.if_then_else(thread >= width, source[(thread - width,)], nothing)
-            return tirx.BufferStore(target, own + before, [thread])
-
-        return self._phase(summed)
-
-    def _at(self, store: tirx.BufferStore, point: launch.Point) -> tirx.Stmt:
-        """A store of a point, with its place as the value of the counter."""
-        place = self._place[(self._zero,)]
+    def _at(
+        self, store: tirx.BufferStore, point: launch.Point, position: PrimExpression
+    ) -> tirx.Stmt:
+        """A store of a point, with its position as the value of the counter."""
 
         def counted(load: TensorLoad) -> PrimExpression:
-            return place if load.source.same_as(self._plan.counter) else load
+            return position if load.source.same_as(self.counter) else load
 
         return tvm_ffi.structural_map(substituted(store, point), (TensorLoad, counted))
-
-    def _first_thread(self, statement: tirx.Stmt) -> tirx.Stmt:
-        return self._phase(lambda thread: launch.guarded([(thread, 1)], statement))
-
-    def _phase(self, body: emit.Body) -> tirx.Stmt:
-        return launch.threads(self._plan.threads, body, self._dtype)
 
 
 def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:
@@ -177,9 +121,8 @@ def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:
     *stores, count = found
     if not _is_increment(count, first.buffer) or not _are_apart(nest.condition, stores, count):
         return None
-    threads = machine.block_threads
     return CompactionPlan(
-        threads, tuple(axes), nest.condition, tuple(stores), first.buffer, first.value
+        tuple(axes), nest.condition, tuple(stores), first.buffer, first.value, machine
     )
 
 

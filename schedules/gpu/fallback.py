@@ -22,7 +22,8 @@ from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
 from tvm_nnef.schedules.analysis.expressions import mentions, nodes, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis
-from tvm_nnef.schedules.gpu import launch
+from tvm_nnef.schedules.analysis.scans import read_scan
+from tvm_nnef.schedules.gpu import launch, scan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
@@ -48,8 +49,10 @@ def match(function: PrimFunction, machine: GpuModel) -> Plan:
     nests = read_nests(function)
     buffers = [] if nests is None else [b for n in nests for b in nodes(n.body, tirx.AllocBuffer)]
     if nests is not None and all(sizes.is_known(sizes.elements(each.buffer)) for each in buffers):
-        groups = [_steps_of_nests(*group) for group in grouped(nests)]
-        return FallbackPlan(threads, tuple(groups), tuple(_block_buffers(function)), True)
+        launches = _launches_of_nests(nests, machine)
+        totals = [b for each in launches if isinstance(each, scan.Scan) for b in each.allocated]
+        allocated = (*_block_buffers(function), *totals)
+        return FallbackPlan(threads, tuple(launches), allocated, True)
     independent = _independent_steps(function)
     if independent is not None:
         return FallbackPlan(threads, *independent, True)
@@ -66,6 +69,9 @@ class Steps:
     body: Callable[[launch.Point], tirx.Stmt]
     dtype: str
 
+    def __str__(self) -> str:
+        return str(len(self.axes))
+
     def statement(self, threads: int) -> tirx.Stmt:
         """The launch, with a thread for each step."""
         return launch.elements(self.axes, threads, self.body, self.dtype)
@@ -79,7 +85,7 @@ class FallbackPlan(Plan):
     """
 
     threads: int
-    launches: tuple[Steps, ...]
+    launches: tuple[Steps | scan.Scan, ...]
     allocated: tuple[tirx.Buffer, ...]
     is_ordered: bool = False
 
@@ -92,16 +98,19 @@ class FallbackPlan(Plan):
 
     def decisions(self) -> Mapping[str, int | str]:
         """The number of dimensions along which the steps of each launch are threads."""
-        dimensions = "/".join(str(len(each.axes)) for each in self.launches)
+        dimensions = "/".join(map(str, self.launches))
         return {"threads": self.threads, "parallel dimensions": dimensions}
 
     def emit(self, function: PrimFunction) -> PrimFunction:
         """The function with its loops bound to blocks and threads."""
         polls = [poll_signals()] if POLLS_SIGNALS in (function.attrs or {}) else []
-        body = emit.sequence([*polls, *(each.statement(self.threads) for each in self.launches)])
+        body = emit.sequence([*polls, *map(self._launched, self.launches)])
         written = {store.buffer for store in nodes(body, tirx.BufferStore)}
         results = [parameter for parameter in function.params if parameter in written]
         return with_opaque_body(function, results, self.allocated, body)
+
+    def _launched(self, each: Steps | scan.Scan) -> tirx.Stmt:
+        return each.statement(self.threads) if isinstance(each, Steps) else each.statement()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +268,21 @@ def _steps_of_block(nest: tirx.Stmt) -> Steps | None:
 
     spatial = tuple(axis for axis in axes if axis not in reduced)
     return Steps(spatial, step, dtype_of(axes[0].var) if axes else "int64")
+
+
+def _launches_of_nests(nests: Sequence[Nest], machine: GpuModel) -> list[Steps | scan.Scan]:
+    """The launches of ordered loop nests: one for each scan, others for groups of nests."""
+    found: list[Steps | scan.Scan] = []
+    between: list[Nest] = []
+    for nest in nests:
+        read = read_scan(nest)
+        scanned = None if read is None else scan.match(read, machine)
+        if scanned is None:
+            between.append(nest)
+            continue
+        found += [*(_steps_of_nests(*group) for group in grouped(between)), scanned]
+        between = []
+    return [*found, *(_steps_of_nests(*group) for group in grouped(between))]
 
 
 def _steps_of_nests(nests: Sequence[Nest], dimensions: Mapping[int, sizes.Extent]) -> Steps:

@@ -119,16 +119,13 @@ class SortPlan(Plan):
 
     def _merge(self, side: int, width: PrimExpression) -> tirx.Stmt:
         """The launch that merges pairs of runs of a width, from one side of the records."""
-        length, used = sizes.number(self.length, _DTYPE), tirx.min(width, self.kept)
-        runs = tirx.floordiv(length + width - 1, width)
-        extents = [sizes.product(self.outer), runs, used]
-        axes = [Axis(tirx.Var("i", _DTYPE), extent) for extent in extents]
+        axes = _axes(sizes.product(self.outer), self.length)
 
         def record(point: launch.Point) -> tirx.Stmt:
-            row, run, offset = (point[axis.var] for axis in axes)
-            return launch.guarded(
-                [(run * width + offset, length)], self._merged(side, width, row, run, offset)
-            )
+            row, position = (point[axis.var] for axis in axes)
+            offset = tirx.bitwise_and(position, width - 1)
+            merged = self._merged(side, width, row, position - offset, offset)
+            return launch.guarded([(offset, self.kept)], merged)
 
         return launch.elements(axes, self.threads, record, _DTYPE)
 
@@ -137,49 +134,51 @@ class SortPlan(Plan):
         side: int,
         width: PrimExpression,
         row: PrimExpression,
-        run: PrimExpression,
+        start: PrimExpression,
         offset: PrimExpression,
     ) -> tirx.Stmt:
-        """What stores a record of a run where it is in the merged one."""
+        """What stores the record at an offset in the run at a start where the merged run has it."""
         assert self.records is not None
         keys, indices = self.records
         own = _Record(self.key_type)
         low, high = (launch.local(1, _DTYPE, name) for name in ("low", "high"))
-        other = tirx.bitwise_xor(run, tirx.const(1, _DTYPE)) * width
-        length = sizes.number(self.length, _DTYPE)
-        count = tirx.max(tirx.min(tirx.min(width, self.kept), length - other), 0)
+        other = tirx.bitwise_xor(start, width)
+        rest = tirx.max(sizes.number(self.length, _DTYPE) - other, tirx.const(0, _DTYPE))
         middle = tirx.shift_right(low[0] + high[0], tirx.const(1, _DTYPE))
         tried = side, row, other + middle
-        is_before = _is_before(keys[tried], indices[tried], own.key, own.index)
         search = tirx.IfThenElse(
-            is_before, tirx.BufferStore(low, middle + 1, [0]), tirx.BufferStore(high, middle, [0])
+            _is_before(keys[tried], indices[tried], own.key, own.index),
+            tirx.BufferStore(low, middle + 1, [0]),
+            tirx.BufferStore(high, middle, [0]),
         )
-        rank = offset + low[0]
-        target = [1 - side, row, tirx.min(run * width, other) + rank]
+        rank, at = offset + low[0], (side, row, start + offset)
+        target = [1 - side, row, tirx.min(start, other) + rank]
         return emit.sequence(
             [
-                *own.loaded(keys[side, row, run * width + offset],
-                            indices[side, row, run * width + offset]),
+                *own.loaded(keys[at], indices[at]),
                 *map(tirx.AllocBuffer, (low, high)),
                 tirx.BufferStore(low, tirx.const(0, _DTYPE), [0]),
-                tirx.BufferStore(high, count, [0]),
+                tirx.BufferStore(high, tirx.min(tirx.min(width, self.kept), rest), [0]),
                 tirx.While(low[0] < high[0], search),
                 launch.guarded([(rank, self.kept)], own.stored(keys, indices, target)),
             ]
-        )  # fmt: skip
+        )
 
     def _first_records(self) -> tirx.Stmt:
         """The launch that stores the indices of the first records."""
         assert self.records is not None
         _, indices = self.records
-        extents = [sizes.product(self.outer), self.kept]
-        axes = [Axis(tirx.Var("i", _DTYPE), sizes.simplified(extent)) for extent in extents]
+        axes = _axes(sizes.product(self.outer), sizes.simplified(self.kept))
 
         def record(point: launch.Point) -> tirx.Stmt:
             row, rank = (point[axis.var] for axis in axes)
             return tirx.BufferStore(self.result, indices[0, row, rank], self.at(row, rank))
 
         return launch.elements(axes, self.threads, record, _DTYPE)
+
+
+def _axes(*extents: sizes.Extent) -> list[Axis]:
+    return [Axis(tirx.Var("i", _DTYPE), extent) for extent in extents]
 
 
 class _Record:

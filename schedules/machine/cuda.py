@@ -32,6 +32,7 @@ class GpuModel:
     memory_bytes: int
     tensor_multiply_adds: int = 0
     has_bfloat16: bool = True
+    has_float64: bool = True
     registers: int = 64 * KIB
     block_threads: int = 1024
     block_shared_bytes: int = 48 * KIB

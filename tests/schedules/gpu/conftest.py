@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import s_tir, sym, tirx
 from tvm.ir import Call, StringImm
 
 from tvm_nnef.compilation import pipeline
 from tvm_nnef.compilation.passes import PHASES, Pass
 from tvm_nnef.compilation.target import resolve
+from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD
 from tvm_nnef.schedules.machine import GpuModel, bits_of
 from tvm_nnef.tvm_support.compat import (
@@ -36,15 +37,23 @@ from tvm_nnef.tvm_support.compat import (
 @pytest.fixture
 def gpu() -> SimpleNamespace:
     """The helpers of this file."""
-    return SimpleNamespace(simulated=simulated, launches=launches, check_limits=check_limits)
+    return SimpleNamespace(
+        simulated=simulated,
+        launches=launches,
+        check_limits=check_limits,
+        steps_of_a_thread=steps_of_a_thread,
+        steps=steps,
+    )
 
 
 @pytest.fixture
 def simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """After a call, builds for this CPU have the schedules of a GPU, as serial loops."""
 
+    original = pipeline.passes
+
     def start(arch: str = "sm_80", *, reverse: bool = False) -> None:
-        cuda, original = resolve({"kind": "cuda", "arch": arch}), pipeline.passes
+        cuda = resolve({"kind": "cuda", "arch": arch})
 
         def serial(module: Any) -> Any:
             functions = prim_functions(module)
@@ -241,6 +250,56 @@ def check_limits(functions: Mapping[str, Any], machine: GpuModel) -> None:
         for launch in found:
             assert 1 <= launch.threads <= machine.block_threads, name
             assert launch.shared_bytes <= machine.block_shared_bytes, name
+
+
+def steps_of_a_thread(function: Any, size: int) -> int:
+    """The steps of the longest thread of a function, if each dynamic dimension has a size."""
+    return _steps(function.body, {}, size, bound=1)
+
+
+def steps(function: Any, size: int) -> int:
+    """The steps of all threads of a function, if each dynamic dimension has a size.
+
+    A loop as long as a condition holds counts as a binary search: as long as a number has bits.
+    """
+    return _steps(function.body, {}, size, bound=None)
+
+
+def _steps(node: Any, values: dict[Any, int], size: int, bound: int | None) -> int:
+    if isinstance(node, tirx.While):
+        return size.bit_length() * _steps(node.body, values, size, bound)
+    if isinstance(node, tirx.IfThenElse):
+        test = _value(node.condition, values, size)
+        cases = [node.then_case, node.else_case]
+        found = [0 if each is None else _steps(each, values, size, bound) for each in cases]
+        return max(found) if test is None else found[0 if test else 1]
+    if isinstance(node, tirx.For):
+        extent = _value(node.extent, values, size)
+        assert extent is not None, node.extent
+        if node.thread_binding is not None:
+            inside = _steps(node.body, values, size, bound)
+            return inside * (extent if bound is None else bound)
+        return sum(
+            _steps(node.body, {**values, node.loop_var: number}, size, bound)
+            for number in range(extent)
+        )
+    if isinstance(node, (tirx.BufferStore, tirx.Bind)):
+        return 1
+    return sum(_steps(part, values, size, bound) for part in _parts(node))
+
+
+def _value(expression: Any, values: dict[Any, int], size: int) -> int | None:
+    """The value of an expression of serial loops and dynamic dimensions; None for others."""
+
+    def known(var: Any) -> Any:
+        return tirx.const(values.get(var, size), dtype_of(var))
+
+    if nodes(expression, BUFFER_LOAD) or any(
+        "thread" in str(v.name) or "block" in str(v.name) for v in variables(expression)
+    ):
+        return None
+    found = sym.Analyzer().simplify(tvm_ffi.structural_map(expression, (tirx.Var, known)))
+    return int(found.value) if isinstance(found, tirx.IntImm) else None
 
 
 def _launch_loops(node: Any) -> Iterator[Any]:
