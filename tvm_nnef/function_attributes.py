@@ -45,9 +45,6 @@ KEEPS_BUFFERS = "keeps_buffers"
 POLLS_SIGNALS = "polls_signals"
 """Of a PrimFunc that polls for signals while it runs."""
 
-INDEPENDENT = "independent"
-"""Of a serial loop: no step reads or writes what another one writes."""
-
 PANEL_WIDTH = "panel_width"
 """Of a block with a reduction: the width of the panels in which an operand stores the columns (the
 last axis) of the result, ``[..., N/width, ..., width]``. The last panel is filled with zeros.
@@ -95,3 +92,33 @@ def read_sort(attributes: Mapping[str, object] | None) -> Sort | None:
     """How a PrimFunc with some attributes sorts; None if it does not."""
     text = (attributes or {}).get(SORT)
     return None if text is None else Sort(**json.loads(str(text)))
+
+
+SUPPRESSION = "suppression"
+"""Of a PrimFunc that chooses boxes which overlap no better one: how, a :class:`Suppression` in
+JSON. Its body does that in loops with an order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """``(boxes, scores, order, chosen, counts)``: the first boxes in order that do not overlap.
+
+    A box is given by its ``center`` or by corners, overlaps another one from more than ``overlap``
+    on as intersection over union, and is only chosen if its score exceeds ``score``, if there is
+    one. ``chosen`` are those of each row, ``counts`` how many they are.
+    """
+
+    center: bool
+    overlap: float
+    score: float | None
+
+
+def suppression_attributes(suppression: Suppression) -> dict[str, str | int]:
+    """The attributes of a PrimFunc that chooses boxes; it is fused with nothing."""
+    return {SUPPRESSION: json.dumps(asdict(suppression)), OP_PATTERN: int(FusionPattern.OPAQUE)}
+
+
+def read_suppression(attributes: Mapping[str, object] | None) -> Suppression | None:
+    """How a PrimFunc with some attributes chooses boxes; None if it does not."""
+    text = (attributes or {}).get(SUPPRESSION)
+    return None if text is None else Suppression(**json.loads(str(text)))

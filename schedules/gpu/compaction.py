@@ -28,7 +28,8 @@ from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, 
 class CompactionPlan(Plan):
     """A scan over the points of loops, of 1 where the ``condition`` holds and 0 elsewhere.
 
-    ``stores`` are made where it holds; they load ``counter``, which starts as ``init``.
+    ``stores`` are made where it holds; they load ``counter``, which starts as ``init``, and may be
+    a result itself.
     """
 
     axes: tuple[Axis, ...]
@@ -36,6 +37,7 @@ class CompactionPlan(Plan):
     stores: tuple[tirx.BufferStore, ...]
     counter: tirx.Buffer
     init: PrimExpression
+    is_result: bool
     machine: GpuModel
 
     strategy: ClassVar[str] = "gpu.compaction"
@@ -50,8 +52,9 @@ class CompactionPlan(Plan):
         """The function with its loops bound to threads."""
         scan, total = self._scan(), launch.size(self.axes)
         first = launch.elements((), 1, lambda _: self._counted(self.init), scan.index_type)
-        empty = [] if sizes.is_known(total) and total else [first]
-        body = emit.sequence([*empty, *([] if total == 0 else [scan.statement()])])
+        is_empty = self.is_result and not (sizes.is_known(total) and total)
+        filled = [] if sizes.same(total, 0) else [scan.statement()]
+        body = emit.sequence([*([first] if is_empty else []), *filled])
         written = {each.buffer for each in self.stores} | {self.counter}
         results = [parameter for parameter in function.params if parameter in written]
         return with_opaque_body(function, results, scan.allocated, body)
@@ -72,13 +75,10 @@ class CompactionPlan(Plan):
         ) -> tirx.Stmt:
             point, after = launch.point(self.axes, number), self.init + count
             stores = [self._at(store, point, after - one) for store in self.stores]
+            made = tirx.IfThenElse(own > 0, emit.sequence(stores), None)
             last = number >= sizes.number(total - 1, dtype_of(number))
-            return emit.sequence(
-                [
-                    tirx.IfThenElse(own > 0, emit.sequence(stores), None),
-                    tirx.IfThenElse(last, self._counted(after), None),
-                ]
-            )
+            counted = tirx.IfThenElse(last, self._counted(after), None)
+            return emit.sequence([made, counted]) if self.is_result else made
 
         index_type = dtype_of(self.axes[0].var)
         return scan.scan_of(1, total, SUM, taken, stored, kind, index_type, self.machine)
@@ -97,7 +97,9 @@ class CompactionPlan(Plan):
 def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:
     """The plan for a function that stores and counts under a condition; None for others."""
     body = function.body
-    while isinstance(body, s_tir.SBlockRealize) and not len(body.block.alloc_buffers):
+    allocated: list[tirx.Buffer] = []
+    while isinstance(body, s_tir.SBlockRealize):
+        allocated += body.block.alloc_buffers
         body = body.block.body
     if not isinstance(body, tirx.SeqStmt) or len(body.seq) != 2:
         return None
@@ -112,6 +114,9 @@ def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:
         nest = nest.body
     if not axes or not isinstance(first, tirx.BufferStore) or loads(first.value):
         return None
+    empty = any(sizes.same(axis.extent, 0) for axis in axes)
+    if allocated and (empty or not all(each.same_as(first.buffer) for each in allocated)):
+        return None
     if not isinstance(nest, tirx.IfThenElse) or nest.else_case is not None:
         return None
     step = list(nest.then_case.seq) if isinstance(nest.then_case, tirx.SeqStmt) else []
@@ -122,8 +127,9 @@ def match(function: PrimFunction, machine: GpuModel) -> CompactionPlan | None:
     if not _is_increment(count, first.buffer) or not _are_apart(nest.condition, stores, count):
         return None
     return CompactionPlan(
-        tuple(axes), nest.condition, tuple(stores), first.buffer, first.value, machine
-    )
+        tuple(axes), nest.condition, tuple(stores), first.buffer, first.value,
+        is_result=not allocated, machine=machine,
+    )  # fmt: skip
 
 
 def _is_increment(store: tirx.BufferStore, counter: tirx.Buffer) -> bool:

@@ -14,9 +14,8 @@ from typing import ClassVar
 
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import TensorLoad
 
-from tvm_nnef.function_attributes import INDEPENDENT, POLLS_SIGNALS
+from tvm_nnef.function_attributes import POLLS_SIGNALS
 from tvm_nnef.schedules import emit
 from tvm_nnef.schedules.analysis import sizes
 from tvm_nnef.schedules.analysis.dependences import Nest, grouped, read_nests
@@ -27,7 +26,6 @@ from tvm_nnef.schedules.gpu import launch, scan
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
-    PrimExpression,
     PrimFunction,
     dtype_of,
     poll_signals,
@@ -53,9 +51,6 @@ def match(function: PrimFunction, machine: GpuModel) -> Plan:
         totals = [b for each in launches if isinstance(each, scan.Scan) for b in each.allocated]
         allocated = (*_block_buffers(function), *totals)
         return FallbackPlan(threads, tuple(launches), allocated, True)
-    independent = _independent_steps(function)
-    if independent is not None:
-        return FallbackPlan(threads, *independent, True)
     # Buffers of one thread may lie in the memory of the GPU, where they have any size.
     body, lifted = _in_memory(*_with_lifted_buffers(function.body))
     return FallbackPlan(1, (Steps((), lambda point: body, "int32"),), tuple(lifted), True)
@@ -163,50 +158,6 @@ def _in_memory(body: tirx.Stmt, buffers: list[tirx.Buffer]) -> tuple[tirx.Stmt, 
     }
     body = tvm_ffi.structural_map(body, (tirx.Var, lambda var: moved.get(var, var)))
     return body, [moved.get(buffer, buffer) for buffer in buffers]
-
-
-def _independent_steps(
-    function: PrimFunction,
-) -> tuple[tuple[Steps], tuple[tirx.Buffer, ...]] | None:
-    """The steps of loops that say that they are independent, and their buffers; None for others.
-
-    Buffers of a step are elements of those of all steps, in the memory of the GPU, but for single
-    numbers, which are in registers.
-    """
-    body, axes = function.body, list[Axis]()
-    while isinstance(body, s_tir.SBlockRealize) and not len(body.block.alloc_buffers):
-        body = body.block.body
-    while isinstance(body, tirx.For) and INDEPENDENT in body.annotations:
-        axes.append(Axis(body.loop_var, sizes.extent(body.extent)))
-        body = body.body
-    if not axes:
-        return None
-    step, lifted = _with_lifted_buffers(body)
-    registers = [buffer for buffer in lifted if str(buffer.scope()) == "local"]
-    total, dtype = launch.size(axes), dtype_of(axes[0].var)
-    whole = {
-        buffer: tirx.decl_buffer((total, *buffer.shape), buffer.dtype, buffer.name)
-        for buffer in lifted
-        if buffer not in registers
-    }
-    number: PrimExpression = tirx.const(0, dtype)
-    for axis in axes:
-        number = number * sizes.number(axis.extent, dtype) + axis.var
-
-    def loaded(load: TensorLoad) -> PrimExpression:
-        found, indices = whole.get(load.source), (number, *load.indices)
-        return load if found is None else found[indices]
-
-    def stored(store: tirx.BufferStore) -> tirx.Stmt:
-        found = whole.get(store.buffer)
-        if found is None:
-            return store
-        return tirx.BufferStore(found, store.value, [number, *store.indices])
-
-    rewrites = [(TensorLoad, loaded), (tirx.BufferStore, stored)]
-    own = tvm_ffi.structural_map(step, rewrites, order="post")
-    body = emit.sequence([*map(tirx.AllocBuffer, registers), own])
-    return (Steps(tuple(axes), lambda at: substituted(body, at), dtype),), tuple(whole.values())
 
 
 def _without_polls(function: PrimFunction) -> PrimFunction:

@@ -18,6 +18,7 @@ from tvm_nnef.schedules.gpu import (
     parts,
     row_reduction,
     sort,
+    suppression,
     tensor_cores,
     thread_reduction,
 )
@@ -62,7 +63,8 @@ def choose(function: PrimFunction, machine: GpuModel) -> Choice:
         plan = parts.match(kernel, machine, _part)
         if plan is not None:
             return Choice(plan, "no strategy matches the whole kernel")
-    for other in (sort.match(function, machine), compaction.match(function, machine)):
+    for match in (sort.match, suppression.match, compaction.match):
+        other = match(function, machine)
         if other is not None:
             return Choice(other, "the only strategy that matches")
     return Choice(fallback.match(function, machine), "no other strategy matches")

@@ -11,6 +11,8 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_nnef.box_geometry import area, corners, intersection_over_union
+from tvm_nnef.function_attributes import Suppression, suppression_attributes
 from tvm_nnef.lower.loops import (
     INDEX,
     Buffer,
@@ -58,9 +60,9 @@ def boxes_apart(
 
         def body(count: Buffer, number: Buffer, step: Buffer, hits: Buffer, held: Buffer) -> Any:
             place, read = bound("place", order[batch, kind, number[0]])
-            corners = _corners([boxes[batch, place, item] for item in range(4)], center)
-            pairs = [bound("side", side) for side in corners]
-            pairs.append(bound("area", _area([side for side, _ in pairs])))
+            sides = corners([boxes[batch, place, item] for item in range(4)], center)
+            pairs = [bound("side", side) for side in sides]
+            pairs.append(bound("area", area([side for side, _ in pairs])))
             box = [side for side, _ in pairs]
             taken = [store(held, side, item, count[0]) for item, side in enumerate(box)]
             offer = sequence(
@@ -89,7 +91,8 @@ def boxes_apart(
         return allocating([*([((1,), INDEX)] * 4), (room, boxes_type)], body)
 
     parameters = [boxes, scores, order, chosen, counts]
-    return function("boxes_apart", parameters, 2, nest(rows, row, parallel=True))
+    made = function("boxes_apart", parameters, 2, nest(rows, row, parallel=True))
+    return made.with_attr(suppression_attributes(Suppression(center, overlap, score)))
 
 
 def _compared(
@@ -104,7 +107,7 @@ def _compared(
 
     def compare(lane: PrimExpression) -> Statement:
         other = [held[item, step[0] * _LANES + lane] for item in range(5)]
-        ratio = _intersection_over_union(box, other)
+        ratio = intersection_over_union(box, other)
         hit = tirx.Select(ratio > tirx.const(overlap, dtype_of(ratio)), wide(1), wide(0))
         return store(hits, hits[0] + hit, 0)
 
@@ -112,38 +115,6 @@ def _compared(
     vector = (loop(_LANES, compare), store(step, step[0] + 1, 0))
     start = (store(step, wide(0), 0), store(hits, wide(0), 0))
     return sequence(*start, repeated(going, *vector))
-
-
-def _corners(box: Sequence[PrimExpression], center: bool) -> list[PrimExpression]:
-    """Least and greatest coordinates of a box, along both axes."""
-    first, second, third, fourth = box
-    if not center:
-        return [
-            *(tirx.min(first, third), tirx.max(first, third)),
-            *(tirx.min(second, fourth), tirx.max(second, fourth)),
-        ]
-    half = tirx.const(0.5, dtype_of(first))
-    return [
-        *(first - third * half, first + third * half),
-        *(second - fourth * half, second + fourth * half),
-    ]
-
-
-def _area(box: Sequence[PrimExpression]) -> PrimExpression:
-    return (box[1] - box[0]) * (box[3] - box[2])
-
-
-def _intersection_over_union(
-    box: Sequence[PrimExpression], other: Sequence[PrimExpression]
-) -> PrimExpression:
-    """Of two boxes, of which the corners are followed by the area."""
-    zero = tirx.const(0, dtype_of(box[0]))
-    sides = [
-        tirx.max(tirx.min(box[n + 1], other[n + 1]) - tirx.max(box[n], other[n]), zero)
-        for n in (0, 2)
-    ]
-    common = sides[0] * sides[1]
-    return common / (box[4] + other[4] - common)
 
 
 def box_rows(index_type: str) -> PrimFunction:
@@ -156,17 +127,16 @@ def box_rows(index_type: str) -> PrimFunction:
     rows = buffer("rows", (None, 3), index_type)
 
     def body(found: Buffer) -> Statement:
-        def copy(places: Sequence[PrimExpression], number: PrimExpression) -> Statement:
-            box = tirx.BufferLoad(chosen, [*places, number])
+        def listed(places: Sequence[PrimExpression]) -> Statement:
+            *row, number = places
+            values = (*row, tirx.BufferLoad(chosen, [*places]))
             stores = [
                 store(rows, tirx.Cast(index_type, value), found[0], column)
-                for column, value in enumerate((*places, box))
+                for column, value in enumerate(values)
             ]
-            return sequence(*stores, store(found, found[0] + 1, 0))
+            is_chosen = number < counts[tuple(row)]
+            return when(is_chosen, *stores, store(found, found[0] + 1, 0))
 
-        def class_of(places: Sequence[PrimExpression]) -> Statement:
-            return loop(counts[tuple(places)], lambda number: copy(places, number))
-
-        return sequence(store(found, wide(0), 0), nest(counts.shape, class_of))
+        return sequence(store(found, wide(0), 0), nest(chosen.shape, listed))
 
     return function("box_rows", [chosen, counts, rows], 1, allocating([((1,), INDEX)], body))

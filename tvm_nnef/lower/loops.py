@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from tvm import s_tir, tirx
 
-from tvm_nnef.function_attributes import INDEPENDENT, OP_PATTERN, FusionPattern
+from tvm_nnef.function_attributes import OP_PATTERN, FusionPattern
 from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of, opaque_function
 
 Buffer: TypeAlias = Any
@@ -91,9 +91,7 @@ def nest(
         if not parallel:
             return made
         kind = tirx.ForKind.PARALLEL if depth == long else made.kind
-        independent = {INDEPENDENT: 1}
-        heads = (made.loop_var, made.min, made.extent, kind)
-        return tirx.For(*heads, made.body, annotations=independent)
+        return tirx.For(made.loop_var, made.min, made.extent, kind, made.body)
 
     return inner(())
 
