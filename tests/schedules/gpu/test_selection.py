@@ -1,0 +1,97 @@
+"""ONNX models that sort, count and choose, for CUDA: simulated threads against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_nnef
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+INDEX, REAL, BOOL = (onnx.TensorProto.DataType.Value(name) for name in ("INT64", "FLOAT", "BOOL"))
+
+
+def scores(*shape: int) -> Any:
+    """Numbers with ties, infinities, and both zeros."""
+    x = (np.random.default_rng(len(shape)).integers(-40, 41, shape) / 8).astype("float32")
+    if x.size > 9:
+        x.flat[:9] = [0.0, -0.0, np.inf, -np.inf, np.inf, 5e-39, -5e-39, 3e38, -3e38]
+    return x
+
+
+def boxes(*shape: int) -> Any:
+    x = np.random.default_rng(2).random((*shape, 4)).astype("float32")
+    x[..., 2:] = x[..., :2] + 0.3 * x[..., 2:]
+    return x
+
+
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int]] = {
+    "top-k": ("TopK", {"x": scores(3, 700)}, {"k": [10]}, {"axis": 1}, 2),
+    "all, ascending": ("TopK", {"x": scores(2, 2500)}, {"k": [2500]}, {"largest": 0}, 2),
+    "along an outer axis": ("TopK", {"x": scores(300, 3)}, {"k": [7]}, {"axis": 0}, 2),
+    "prefix sums": ("CumSum", {"x": scores(2, 700).round()[:, 9:]}, {"axis": 1}, {}, 1),
+    "prefix sums from the end": (
+        "CumSum", {"x": np.arange(3000, dtype="int64")}, {"axis": 0},
+        {"exclusive": 1, "reverse": 1}, 1,
+    ),
+    "nonzero": ("NonZero", {"x": scores(40, 61)}, {}, {}, 1),
+    "nothing that is nonzero": ("NonZero", {"x": np.zeros((70, 9), "float32")}, {}, {}, 1),
+    "unique": ("Unique", {"x": scores(1500)}, {}, {}, 4),
+    "unique in order of occurrence": ("Unique", {"x": scores(700)}, {}, {"sorted": 0}, 4),
+    "compressed": ("Compress", {"x": scores(900, 2), "c": scores(900) > 0}, {}, {"axis": 0}, 1),
+    "suppressed": (
+        "NonMaxSuppression", {"b": boxes(2, 600), "s": scores(2, 3, 600)},
+        {"n": [20], "i": [0.25], "t": [0.5]}, {}, 1,
+    ),
+    "suppressed by center": (
+        "NonMaxSuppression", {"b": boxes(1, 300), "s": scores(1, 2, 300)},
+        {"n": [2**40], "i": [0.5]}, {"center_point_box": 1}, 1,
+    ),
+    "suppressed by dynamic thresholds": (
+        "NonMaxSuppression",
+        {
+            "b": boxes(2, 30), "s": scores(2, 3, 30), "n": np.array([5]),
+            "i": np.array([0.25], "float32"), "t": np.array([0.0], "float32"),
+        },
+        {}, {}, 1,
+    ),
+}  # fmt: skip
+
+
+def model(name: str) -> Any:
+    """The model of a case, whose results have no declared shape."""
+    kind, inputs, constants, attributes, results = CASES[name]
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    types = {"float32": REAL, "int64": INDEX, "bool": BOOL}
+    given = [
+        helper.make_tensor_value_info(key, types[str(x.dtype)], x.shape)
+        for key, x in inputs.items()
+    ]
+    fixed = [
+        numpy_helper.from_array(np.array(value, "float32" if "." in str(value) else "int64"), key)
+        for key, value in constants.items()
+    ]
+    names = [f"y{n}" for n in range(results)]
+    found = [helper.make_empty_tensor_value_info(each) for each in names]
+    node = helper.make_node(kind, [*inputs, *constants], names, **attributes)
+    graph = helper.make_graph([node], "g", given, found, fixed)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_converted_models(name: str, simulated_gpu: Any, tmp_path: Path) -> None:
+    made = model(name)
+    onnx.save(made, tmp_path / "model.onnx")
+    inputs = CASES[name][1]
+    wanted = runtime.InferenceSession(made.SerializeToString()).run(None, inputs)
+    simulated_gpu(reverse=len(name) % 2 == 1)
+    found = tvm_nnef.build(tvm_nnef.convert(tmp_path / "model.onnx"), progress=False)(
+        *inputs.values()
+    )
+    for actual, expected in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(actual, expected)
