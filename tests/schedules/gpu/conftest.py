@@ -9,8 +9,12 @@ other numbers if it is reversed.
 from __future__ import annotations
 
 import math
+import re
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,11 +24,12 @@ from tvm import s_tir, sym, tirx
 from tvm.ir import Call, StringImm
 
 from tvm_nnef.compilation import pipeline
-from tvm_nnef.compilation.passes import PHASES, Pass
+from tvm_nnef.compilation.passes import PHASES, Pass, compile_kernel
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.analysis.expressions import nodes, variables
 from tvm_nnef.schedules.gpu.launch import BLOCK, THREAD
 from tvm_nnef.schedules.machine import GpuModel, bits_of
+from tvm_nnef.tvm_support import build, cuda
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     dtype_of,
@@ -41,6 +46,7 @@ def gpu() -> SimpleNamespace:
         simulated=simulated,
         launches=launches,
         check_limits=check_limits,
+        check_compiled=check_compiled,
         steps_of_a_thread=steps_of_a_thread,
         steps=steps,
     )
@@ -250,6 +256,30 @@ def check_limits(functions: Mapping[str, Any], machine: GpuModel) -> None:
         for launch in found:
             assert 1 <= launch.threads <= machine.block_threads, name
             assert launch.shared_bytes <= machine.block_shared_bytes, name
+
+
+def check_compiled(function: Any, target: Any) -> None:
+    """An AssertionError if nvcc does not compile a function, or it spills registers."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        sources: list[str] = []
+        original = build._generated
+
+        def generated(functions: Any, kind: Any) -> Any:
+            module = original(functions, kind)
+            if str(kind.kind.name) == "cuda":
+                sources.append(str(module.inspect_source()))
+            return module
+
+        patch.setattr(build, "_generated", generated)
+        compile_kernel(function, target)
+        file = Path(folder, "kernel.cu")
+        file.write_text("".join(sources))
+        command = [cuda.find_compiler(), f"-arch={target.attrs['arch']}", "-cubin", "-Xptxas", "-v"]
+        done = subprocess.run(
+            [*command, file, "-o", Path(folder, "out")], check=False, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    assert {*re.findall(r"(\d+) bytes spill", done.stderr)} == {"0"}
 
 
 def steps_of_a_thread(function: Any, size: int) -> int:

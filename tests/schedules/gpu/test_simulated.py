@@ -12,8 +12,6 @@ from tvm import te, tirx, topi
 
 from tvm_nnef.compilation.passes import compile_kernel
 from tvm_nnef.compilation.target import resolve
-from tvm_nnef.function_attributes import Sort
-from tvm_nnef.lower.sorting import sorting_function
 from tvm_nnef.schedules.analysis.conditions import with_numbers
 from tvm_nnef.schedules.analysis.kernel import read_kernel
 from tvm_nnef.schedules.gpu import contraction, strategies, tensor_cores
@@ -328,28 +326,6 @@ def test_tensor_cores_multiply_what_a_gpu_has_them_for(
     function = te.create_prim_func(made, index_dtype_override="int64")
     _, choice = strategies.apply(function, resolve({"kind": "cuda", "arch": arch}))
     assert choice.plan.strategy == strategy
-
-
-@pytest.mark.parametrize("largest", [False, True])
-@pytest.mark.parametrize(("length", "kept"), [(50, 50), (300, 7), (None, None)])
-def test_rows_are_sorted(length: int | None, kept: int | None, largest: bool, gpu: Any) -> None:
-    function = sorting_function((2, 3, length), kept, "float32", Sort(largest))
-    found, choice = strategies.apply(with_own_symbols(function), resolve(TARGET))
-    assert choice.plan.strategy == "gpu.sort" and len(gpu.launches(found)) == 1
-    compile_kernel(found, resolve(TARGET))
-    kernel = compile_kernel(
-        with_own_symbols(gpu.simulated(found, reverse=True)), resolve(), scheduled=False
-    )
-    generator = np.random.default_rng(0)
-    for size in (length,) if length is not None else (1, 7, 200):
-        x = generator.integers(-5, 5, (2, 3, size)).astype("float32")
-        x[:, :, size // 2] = np.nan
-        indices = np.zeros((2, 3, size if kept is None else kept), "int32")
-        tensors = [runtime_tensor(x), runtime_tensor(indices)]
-        kernel(*tensors)
-        # NaN comes last, equal elements in their order.
-        wanted = np.argsort(-x if largest else x, axis=-1, kind="stable")
-        np.testing.assert_array_equal(tensors[1].numpy(), wanted[..., : indices.shape[-1]])
 
 
 @pytest.mark.gpu
