@@ -47,7 +47,6 @@ def gpu() -> SimpleNamespace:
         launches=launches,
         check_limits=check_limits,
         check_compiled=check_compiled,
-        steps_of_a_thread=steps_of_a_thread,
         steps=steps,
     )
 
@@ -282,53 +281,47 @@ def check_compiled(function: Any, target: Any) -> None:
     assert {*re.findall(r"(\d+) bytes spill", done.stderr)} == {"0"}
 
 
-def steps_of_a_thread(function: Any, size: int) -> int:
-    """The steps of the longest thread of a function, if each dynamic dimension has a size."""
-    return _steps(function.body, {}, size, bound=1)
-
-
-def steps(function: Any, size: int) -> int:
-    """The steps of all threads of a function, if each dynamic dimension has a size.
+def steps(function: Any, size: int, *, of_a_thread: bool = False) -> int:
+    """The steps of all threads of a function or of one, if each dynamic dimension has a size.
 
     A loop as long as a condition holds counts as a binary search: as long as a number has bits.
     """
-    return _steps(function.body, {}, size, bound=None)
+    return _steps(function.body, {}, size, bound=1 if of_a_thread else None)
 
 
-def _steps(node: Any, values: dict[Any, int], size: int, bound: int | None) -> int:
+def _steps(node: Any, values: dict[Any, int | None], size: int, bound: int | None) -> int:
+    """The steps of a statement, given the values of loops; None for those of blocks and threads."""
+
+    def steps_of(each: Any, more: dict[Any, int | None]) -> int:
+        return 0 if each is None else _steps(each, {**values, **more}, size, bound)
+
     if isinstance(node, tirx.While):
-        return size.bit_length() * _steps(node.body, values, size, bound)
+        return size.bit_length() * steps_of(node.body, {})
     if isinstance(node, tirx.IfThenElse):
         test = _value(node.condition, values, size)
-        cases = [node.then_case, node.else_case]
-        found = [0 if each is None else _steps(each, values, size, bound) for each in cases]
+        found = [steps_of(each, {}) for each in (node.then_case, node.else_case)]
         return max(found) if test is None else found[0 if test else 1]
     if isinstance(node, tirx.For):
         extent = _value(node.extent, values, size)
         assert extent is not None, node.extent
         if node.thread_binding is not None:
-            inside = _steps(node.body, values, size, bound)
-            return inside * (extent if bound is None else bound)
-        return sum(
-            _steps(node.body, {**values, node.loop_var: number}, size, bound)
-            for number in range(extent)
-        )
+            return steps_of(node.body, {node.loop_var: None}) * (extent if bound is None else bound)
+        return sum(steps_of(node.body, {node.loop_var: number}) for number in range(extent))
     if isinstance(node, (tirx.BufferStore, tirx.Bind)):
         return 1
-    return sum(_steps(part, values, size, bound) for part in _parts(node))
+    return sum(steps_of(part, {}) for part in _parts(node))
 
 
-def _value(expression: Any, values: dict[Any, int], size: int) -> int | None:
+def _value(expression: Any, values: dict[Any, int | None], size: int) -> int | None:
     """The value of an expression of serial loops and dynamic dimensions; None for others."""
-
-    def known(var: Any) -> Any:
-        return tirx.const(values.get(var, size), dtype_of(var))
-
-    if nodes(expression, BUFFER_LOAD) or any(
-        "thread" in str(v.name) or "block" in str(v.name) for v in variables(expression)
-    ):
+    known = {var: values.get(var, size) for var in variables(expression)}
+    if nodes(expression, BUFFER_LOAD) or None in known.values():
         return None
-    found = sym.Analyzer().simplify(tvm_ffi.structural_map(expression, (tirx.Var, known)))
+
+    def number(var: Any) -> Any:
+        return tirx.const(known[var], dtype_of(var))
+
+    found = sym.Analyzer().simplify(tvm_ffi.structural_map(expression, (tirx.Var, number)))
     return int(found.value) if isinstance(found, tirx.IntImm) else None
 
 
