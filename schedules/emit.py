@@ -14,7 +14,7 @@ from enum import Enum
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression, Statement
+from tvm_nnef.tvm_support.compat import IR, Buffer, PrimExpression, Statement, dtype_of
 
 Body = Callable[[PrimExpression], Statement]
 """Returns the statement for an index."""
@@ -24,6 +24,10 @@ AtPoint = Callable[[list[PrimExpression]], Statement]
 
 TileBody = Callable[[PrimExpression, sizes.Extent], Statement]
 """Returns the statement for a tile: its first element, and how many it has."""
+
+
+Write = Callable[[PrimExpression], None]
+"""Writes statements for an index by the functions of ``IR``."""
 
 
 class Tail(Enum):
@@ -247,6 +251,13 @@ def staged(
     """A buffer that is allocated in a scope, filled, and used."""
     buffer = tirx.decl_buffer(shape, dtype, name, scope=scope)
     return sequence([tirx.AllocBuffer(buffer), fill(buffer), use(buffer)])
+
+
+def variable(value: PrimExpression) -> Buffer:
+    """A buffer of one element, which has a value; written by the functions of ``IR``."""
+    buffer: Buffer = IR.alloc_buffer((1,), dtype_of(value), scope="local")
+    IR.buffer_store(buffer, value, [0])
+    return buffer
 
 
 def sequence(statements: Sequence[Statement]) -> Statement:

@@ -36,7 +36,9 @@ def read_scan(nest: Nest) -> PrefixScan | None:
     if not isinstance(nest.body, tirx.IfThenElse) or nest.body.else_case is not None:
         return None
     guard, store = nest.body.condition, nest.body.then_case
-    combined = reducers.read_combined(store.value) if isinstance(store, tirx.BufferStore) else None
+    if not isinstance(store, tirx.BufferStore):
+        return None
+    combined = reducers.read_combined(store.value)
     if combined is None or combined[0] not in _ASSOCIATIVE:
         return None
     reducer, *operands = combined

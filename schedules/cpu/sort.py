@@ -27,7 +27,6 @@ from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
     buffers_of,
-    dtype_of,
     statements,
     with_opaque_body,
 )
@@ -112,13 +111,6 @@ def _number(value: sizes.Extent) -> PrimExpression:
     return sizes.number(value, "int64")
 
 
-def _variable(value: PrimExpression) -> Buffer:
-    """A buffer of one element, which has a value."""
-    buffer: Buffer = IR.alloc_buffer((1,), dtype_of(value), scope="local")
-    IR.buffer_store(buffer, value, [0])
-    return buffer
-
-
 class _Row:
     """Writes the statements for one row.
 
@@ -140,7 +132,7 @@ class _Row:
 
     def write(self) -> None:
         """Select, collect, sort and store."""
-        bound = _variable(tirx.max_value(self.plan.key_type))
+        bound = emit.variable(tirx.max_value(self.plan.key_type))
         with IR.If(tirx.And(self.kept < self.length, self.length > _SHORT)), IR.Then():
             self._select(bound)
         records, filled = self._collect(IR.Bind(bound[0]))
@@ -187,7 +179,7 @@ class _Row:
         """Find the first key that is not wanted: at most the wanted number of keys are below it."""
         key_type = self.plan.key_type
         # Bits are set from the most significant one on; the sign is inverted.
-        found, below = _variable(tirx.const(0, key_type)), _variable(_number(0))
+        found, below = emit.variable(tirx.const(0, key_type)), emit.variable(_number(0))
         with (
             IR.serial(_number(bits_of(key_type))) as step,
             IR.If(below[0] < self.kept),
@@ -206,7 +198,7 @@ class _Row:
         """Put the elements with the bound as key, collect those below; their number."""
         lanes, width = self.plan.lanes, self.plan.width
         records = _Records(tirx.max(self.kept, _number(_SHORT)) + 1, self.plan.key_type)
-        rank, filled = _variable(self._count_below(bound)), _variable(_number(0))
+        rank, filled = emit.variable(self._count_below(bound)), emit.variable(_number(0))
         keys = IR.alloc_buffer((width,), self.plan.key_type, scope="local")
 
         def take(index: PrimExpression) -> None:
@@ -249,7 +241,7 @@ class _Records:
 
     def sort(self, count: PrimExpression) -> PrimExpression:
         """Sort the first records, which are on side 0; returns the side where they are then."""
-        side = _variable(_number(0))
+        side = emit.variable(_number(0))
         with IR.If(count <= _FEW):
             with IR.Then():
                 self._sort_few(count)
@@ -261,7 +253,7 @@ class _Records:
     def _sort_few(self, count: PrimExpression) -> None:
         """Each record goes where the number of those before it says."""
         with IR.serial(count) as record:
-            key, rank = IR.Bind(self.keys[0, record]), _variable(tirx.const(0, _INDEX))
+            key, rank = IR.Bind(self.keys[0, record]), emit.variable(tirx.const(0, _INDEX))
             with IR.serial(count) as other:
                 theirs = self.keys[0, other]
                 is_before = tirx.Or(theirs < key, tirx.And(theirs.equal(key), other < record))
@@ -287,7 +279,7 @@ class _Records:
         with IR.serial(_number(digits)) as digit:
             shared = counters[digit, self._digit(self.keys[side[0], 0], digit)]
             with IR.If(shared < tirx.Cast(_INDEX, count)), IR.Then():
-                before = _variable(tirx.const(0, _INDEX))
+                before = emit.variable(tirx.const(0, _INDEX))
                 with IR.serial(_number(values)) as value:
                     found = IR.Bind(counters[digit, value])
                     IR.buffer_store(counters, before[0], [digit, value])
