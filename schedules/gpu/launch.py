@@ -98,7 +98,7 @@ def limits(*indices: tuple[PrimExpression, sizes.Extent, int]) -> list[Limit]:
 def within(indices: Sequence[Limit]) -> PrimExpression:
     """Whether each index is below its limit."""
     tests = (index < sizes.number(limit, dtype_of(index)) for index, limit in indices)
-    return tirx.all(*tests)
+    return tirx.all(*tests) if indices else tirx.const(True, "bool")
 
 
 def guarded(indices: Sequence[Limit], body: tirx.Stmt) -> tirx.Stmt:

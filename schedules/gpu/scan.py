@@ -121,7 +121,8 @@ class _Block:
         totals = self._scan.totals
         assert totals is not None
         store = tirx.BufferStore(totals, self._result[self._last], [self._row, chunk])
-        total = self._phase(lambda thread: launch.guarded([(thread, 1), *self._limits()], store))
+        limits = [(chunk, sizes.extent(totals.shape[1])), *self._limits()]
+        total = self._phase(lambda thread: launch.guarded([(thread, 1), *limits], store))
         return self._allocating(*self._scanned(chunk), total)
 
     def continued(self, chunk: PrimExpression) -> tirx.Stmt:

@@ -22,10 +22,12 @@ from tvm_nnef.schedules.gpu import launch
 from tvm_nnef.schedules.machine import GpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import (
+    IR,
     PrimExpression,
     PrimFunction,
     buffers_of,
     dtype_of,
+    statements,
     with_opaque_body,
 )
 
@@ -61,9 +63,9 @@ class SuppressionPlan(Plan):
 
         def part(number: PrimExpression) -> tirx.Stmt:
             def block(row: PrimExpression) -> tirx.Stmt:
-                indices = [*launch.point(rows, row).values()]
                 inside = launch.limits((row, launch.size(rows), 1))
-                return _Block(self, buffers_of(function), indices, inside).statement(number)
+                indices = [*launch.point(rows, row).values()]
+                return _Block(self, buffers_of(function), indices).statement(number, inside)
 
             return launch.blocks(launch.size(rows), block, _DTYPE)
 
@@ -77,131 +79,104 @@ class _Block:
     """Writes what a block does: some boxes of a row, one for each thread."""
 
     def __init__(
-        self,
-        plan: SuppressionPlan,
-        buffers: Sequence[tirx.Buffer],
-        row: Sequence[PrimExpression],
-        inside: Sequence[launch.Limit],
+        self, plan: SuppressionPlan, buffers: Sequence[tirx.Buffer], row: Sequence[PrimExpression]
     ) -> None:
-        """Takes the parameters of the function, the indices of the row, and their limits."""
-        self._plan, self._row, self._inside = plan, row, inside
+        """Takes the parameters of the function and the indices of the row."""
+        self._plan, self._row, self._threads = plan, row, plan.threads
         self._boxes, self._scores, self._order, self._chosen, self._counts = buffers
+        self._width = sizes.number(sizes.extent(self._chosen.shape[-1]), _DTYPE)
         dtype = str(self._boxes.dtype)
-        self._shared = launch.shared(_BOX * plan.threads, dtype, "corners")
-        self._is_left = launch.shared(plan.threads, "int32", "is_left")
-        self._own, self._other = (launch.local(_BOX, dtype, name) for name in ("own", "other"))
-        self._index, self._left, self._taken = (
-            launch.local(1, "int32", name) for name in ("index", "left", "taken")
-        )
+        self._all = launch.shared(_BOX * self._threads, dtype, "boxes")
+        self._left = launch.shared(self._threads, "int32", "left")
+        self._own = launch.local(_BOX, dtype, "own")
+        self._box, self._is_left = (launch.local(1, "int32", name) for name in ("box", "is_left"))
         self._count, self._rank = (launch.local(1, _DTYPE, name) for name in ("count", "rank"))
 
-    def statement(self, part: PrimExpression) -> tirx.Stmt:
+    def statement(self, part: PrimExpression, inside: Sequence[launch.Limit]) -> tirx.Stmt:
         """The phases: compare with the chosen ones, with each other, and store."""
-        shared = (self._shared, self._is_left)
-        numbers = (self._index, self._left, self._taken, self._count, self._rank)
-        threads = self._plan.threads
-        steps = emit.loop(threads, self._compared, name="step", dtype=_DTYPE)
-        loaded = self._phase(lambda thread: self._loaded(part * threads + thread, thread))
-        phases = [loaded, steps, self._phase(self._stored)]
-        return emit.sequence(
-            [*map(tirx.AllocBuffer, (*shared, self._own, self._other, *numbers)), *phases]
-        )
+        buffers = (self._all, self._left, self._own, self._box, self._is_left)
+        first = part * self._threads
 
-    def _loaded(self, position: PrimExpression, thread: PrimExpression) -> tirx.Stmt:
+        def loaded(thread: PrimExpression) -> None:
+            for buffer in (self._box, self._is_left, self._rank):
+                _set(buffer, 0)
+            count, nothing = self._counts[tuple(self._row)], tirx.const(0, _DTYPE)
+            _set(self._count, tirx.if_then_else(launch.within(inside), count, nothing))
+            limits = [*inside, (first + thread, sizes.extent(self._scores.shape[-1]))]
+            with IR.If(launch.within(limits)), IR.Then():
+                self._load(first + thread)
+            IR.buffer_store(self._left, self._is_left[0], [thread])
+            for n in range(_BOX):
+                IR.buffer_store(self._all, self._own[n], [n * self._threads + thread])
+
+        def stored(thread: PrimExpression) -> None:
+            with IR.If(launch.within([(thread, self._threads), *inside])), IR.Then():
+                self._store(thread)
+
+        def step(number: PrimExpression) -> tirx.Stmt:
+            return self._phase(lambda thread: self._compare(number, thread))
+
+        steps = emit.loop(self._threads, step, name="step", dtype=_DTYPE)
+        allocated = map(tirx.AllocBuffer, (*buffers, self._count, self._rank))
+        return emit.sequence([*allocated, self._phase(loaded), steps, self._phase(stored)])
+
+    def _load(self, position: PrimExpression) -> None:
         """Load the box at a position in order, and compare it with the chosen ones."""
-        other = self._chosen[(*self._row, self._rank[0])]
-        comparison = [
-            *self._box(self._other, other),
-            tirx.IfThenElse(self._overlaps(), _set(self._left, 0), None),
-            _set(self._rank, self._rank[0] + 1),
-        ]
-        left = self._count[0] < self._chosen.shape[-1]
-        if self._plan.suppression.score is not None:
-            score = self._scores[(*self._row, self._index[0])]
-            left = tirx.And(left, score > tirx.const(self._plan.suppression.score, dtype_of(score)))
-        candidate = [
-            _set(self._index, self._order[(*self._row, position)]),
-            *self._box(self._own, self._index[0]),
-            _set(self._left, tirx.Cast("int32", left)),
-            tirx.While(
-                tirx.And(self._rank[0] < self._count[0], self._left[0] > 0),
-                emit.sequence(comparison),
-            ),
-        ]
-        limits = [*self._inside, (position, sizes.extent(self._scores.shape[-1]))]
-        return emit.sequence(
-            [
-                *(_set(buffer, 0) for buffer in (self._index, self._left, self._count, self._rank)),
-                launch.guarded(self._inside, _set(self._count, self._counts[tuple(self._row)])),
-                launch.guarded(limits, emit.sequence(candidate)),
-                _set(self._rank, 0),
-                tirx.BufferStore(self._is_left, self._left[0], [thread]),
-                *(
-                    tirx.BufferStore(self._shared, self._own[n], [n * self._plan.threads + thread])
-                    for n in range(_BOX)
-                ),
-            ]
-        )
+        row, suppression = tuple(self._row), self._plan.suppression
+        _set(self._box, self._order[(*row, position)])
+        left = self._count[0] < self._width
+        if suppression.score is not None:
+            score = self._scores[(*row, self._box[0])]
+            left = tirx.And(left, score > tirx.const(suppression.score, dtype_of(score)))
+        _set(self._is_left, tirx.Cast("int32", left))
+        for n, value in enumerate(self._corners(self._box[0])):
+            _set(self._own, value, n)
+        _set(self._own, area([self._own[n] for n in range(_BOX)]), _BOX - 1)
+        number = emit.variable(tirx.const(0, _DTYPE))
+        with IR.While(tirx.And(number[0] < self._count[0], self._is_left[0] > 0)):
+            corner = [emit.variable(value)[0] for value in
+                      self._corners(self._chosen[(*row, number[0])])]  # fmt: skip
+            with IR.If(self._overlaps([*corner, area(corner)])), IR.Then():
+                _set(self._is_left, 0)
+            _set(number, number[0] + 1)
 
-    def _compared(self, step: PrimExpression) -> tirx.Stmt:
-        """The phase that compares the boxes with the one of a step, if that is chosen."""
+    def _compare(self, step: PrimExpression, thread: PrimExpression) -> None:
+        """Compare the box of a thread with the one of a step, if that is chosen."""
+        # Conditions must not load from shared memory: TVM would insert no barrier before.
+        chosen = emit.variable(self._left[step])[0]
+        other = [emit.variable(self._all[n * self._threads + step])[0] for n in range(_BOX)]
+        with IR.If(tirx.And(chosen > 0, step < thread)), IR.Then():
+            _set(self._rank, self._rank[0] + 1)
+            with IR.If(self._overlaps(other)), IR.Then():
+                _set(self._is_left, 0)
+                IR.buffer_store(self._left, tirx.const(0, "int32"), [thread])
 
-        def compared(thread: PrimExpression) -> tirx.Stmt:
-            gone = [_set(self._left, 0), tirx.BufferStore(self._is_left, 0, [thread])]
-            follows = [
-                _set(self._rank, self._rank[0] + 1),
-                tirx.IfThenElse(self._overlaps(), emit.sequence(gone), None),
-            ]
-            # Conditions must not load from shared memory: TVM would insert no barrier before.
-            return emit.sequence(
-                [
-                    _set(self._taken, self._is_left[step]),
-                    *(
-                        _set(self._other, self._shared[n * self._plan.threads + step], n)
-                        for n in range(_BOX)
-                    ),
-                    tirx.IfThenElse(
-                        tirx.And(self._taken[0] > 0, step < thread), emit.sequence(follows), None
-                    ),
-                ]
-            )
-
-        return self._phase(compared)
-
-    def _stored(self, thread: PrimExpression) -> tirx.Stmt:
+    def _store(self, thread: PrimExpression) -> None:
         """Store the box of a thread if it is chosen; the last thread stores how many are."""
-        width = sizes.number(sizes.extent(self._chosen.shape[-1]), _DTYPE)
-        place = self._count[0] + self._rank[0]
-        store = tirx.BufferStore(self._chosen, self._index[0], [*self._row, place])
-        total = tirx.min(place + tirx.Cast(_DTYPE, self._left[0]), width)
-        count = tirx.BufferStore(self._counts, total, [*self._row])
-        is_chosen = tirx.And(self._left[0] > 0, place < width)
-        statements = [
-            tirx.IfThenElse(is_chosen, store, None),
-            tirx.IfThenElse(thread >= self._plan.threads - 1, count, None),
-        ]
-        return launch.guarded(self._inside, emit.sequence(statements))
+        place = emit.variable(self._count[0] + self._rank[0])[0]
+        with IR.If(tirx.And(self._is_left[0] > 0, place < self._width)), IR.Then():
+            IR.buffer_store(self._chosen, self._box[0], [*self._row, place])
+        with IR.If(thread >= self._threads - 1), IR.Then():
+            total = tirx.min(place + tirx.Cast(_DTYPE, self._is_left[0]), self._width)
+            IR.buffer_store(self._counts, total, [*self._row])
 
-    def _box(self, target: tirx.Buffer, index: PrimExpression) -> list[tirx.Stmt]:
-        """What stores the corners of a box and its area."""
-        given = [self._boxes[self._row[0], index, n] for n in range(4)]
-        found = corners(given, self._plan.suppression.center)
-        sides = [target[n] for n in range(_BOX - 1)]
-        return [_set(target, value, n) for n, value in enumerate([*found, area(sides)])]
+    def _corners(self, box: PrimExpression) -> list[PrimExpression]:
+        sides = [self._boxes[self._row[0], box, n] for n in range(4)]
+        return corners(sides, self._plan.suppression.center)
 
-    def _overlaps(self) -> PrimExpression:
-        own, other = ([box[n] for n in range(_BOX)] for box in (self._own, self._other))
-        ratio = intersection_over_union(own, other)
+    def _overlaps(self, other: Sequence[PrimExpression]) -> PrimExpression:
+        ratio = intersection_over_union([self._own[n] for n in range(_BOX)], other)
         return ratio > tirx.const(self._plan.suppression.overlap, dtype_of(ratio))
 
-    def _phase(self, body: emit.Body) -> tirx.Stmt:
-        return launch.threads(self._plan.threads, body, _DTYPE)
+    def _phase(self, write: emit.Write) -> tirx.Stmt:
+        return launch.threads(
+            self._threads, lambda thread: statements(lambda: write(thread)), _DTYPE
+        )
 
 
-def _set(buffer: tirx.Buffer, value: PrimExpression | int, offset: int = 0) -> tirx.Stmt:
-    """The store of a number into a buffer of one thread."""
+def _set(buffer: tirx.Buffer, value: PrimExpression | int, offset: int = 0) -> None:
     number = tirx.const(value, str(buffer.dtype)) if isinstance(value, int) else value
-    return tirx.BufferStore(buffer, number, [tirx.const(offset, "int32")])
+    IR.buffer_store(buffer, number, [offset])
 
 
 def match(function: PrimFunction, machine: GpuModel) -> SuppressionPlan | None:

@@ -33,6 +33,7 @@ from tvm_nnef.tvm_support import build, cuda
 from tvm_nnef.tvm_support.compat import (
     BUFFER_LOAD,
     dtype_of,
+    poll_signals,
     prim_functions,
     update_functions,
     with_mapped_body,
@@ -117,6 +118,9 @@ def _serial(loop: Any, buffers: dict[Any, Any], reverse: bool) -> Any:
     if reverse:
         back = {thread: last - thread}
         body = tvm_ffi.structural_map(body, (tirx.Var, lambda var: back.get(var, var)))
+        # LLVM makes vectors of no loop with a call. In reversed ones it takes the address of a load
+        # from a lane for which the condition of the load does not hold.
+        body = tirx.SeqStmt([body, poll_signals()])
     return tirx.For(thread, loop.min, loop.extent, tirx.ForKind.SERIAL, body)
 
 
