@@ -8,7 +8,7 @@ many of the other run come before it. Of a run no more records are kept than are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,6 +36,9 @@ _INDEX, _DTYPE = "int32", "int64"
 
 _LONGEST = 1 << 31
 """No row is longer, as an index is an int32."""
+
+_Write = Callable[[PrimExpression, PrimExpression], None]
+"""Writes what is done for a row and a position."""
 
 _Records = tuple[tirx.Buffer, tirx.Buffer]
 """The buffers of keys and of indices."""
@@ -106,10 +109,15 @@ class SortPlan(Plan):
         """The indices of a position in the row that has a number."""
         return (*emit.decoded(row, self._outer, _DTYPE), position)
 
-    def _each(self, length: sizes.Extent, body: emit.AtPoint) -> tirx.Stmt:
+    def _each(self, length: sizes.Extent, write: _Write) -> tirx.Stmt:
         """A launch with a thread for each row and position below a length."""
         axes = [Axis(tirx.Var("i", _DTYPE), size) for size in (sizes.product(self._outer), length)]
-        return launch.elements(axes, self.threads, lambda point: body([*point.values()]), _DTYPE)
+
+        def body(point: launch.Point) -> tirx.Stmt:
+            row, position = point.values()
+            return statements(lambda: write(row, position))
+
+        return launch.elements(axes, self.threads, body, _DTYPE)
 
     def _sorted_runs(self) -> tirx.Stmt:
         """The launch in which each block sorts its rows, or its run."""
@@ -198,7 +206,7 @@ class SortPlan(Plan):
         """The launch that merges pairs of runs of a width, from one side of the records."""
         length = sizes.number(self._length, _DTYPE)
 
-        def write(row: PrimExpression, position: PrimExpression) -> None:
+        def merge(row: PrimExpression, position: PrimExpression) -> None:
             offset = tirx.bitwise_and(position, width - 1)
             other = tirx.bitwise_xor(position - offset, width)
             own = [emit.variable(each[side, row, position])[0] for each in records]
@@ -214,22 +222,21 @@ class SortPlan(Plan):
                         IR.buffer_store(high, middle, [0])
             rank = offset + low[0]
             with IR.If(rank < self._kept), IR.Then():
-                start = tirx.min(position - offset, other)
-                _put(records, own, [1 - side, row, start + rank])
+                _put(records, own, [1 - side, row, tirx.min(position - offset, other) + rank])
 
-        def record(at: Sequence[PrimExpression]) -> tirx.Stmt:
-            offset = tirx.bitwise_and(at[1], width - 1)
-            return launch.guarded([(offset, self._kept)], statements(lambda: write(*at)))
+        def write(row: PrimExpression, position: PrimExpression) -> None:
+            with IR.If(tirx.bitwise_and(position, width - 1) < self._kept), IR.Then():
+                merge(row, position)
 
-        return self._each(self._length, record)
+        return self._each(self._length, write)
 
     def _first_records(self, records: _Records) -> tirx.Stmt:
         """The launch that stores the indices of the first records."""
 
-        def record(at: Sequence[PrimExpression]) -> tirx.Stmt:
-            return tirx.BufferStore(self.result, records[1][(0, *at)], [*self._at(*at)])
+        def write(row: PrimExpression, rank: PrimExpression) -> None:
+            IR.buffer_store(self.result, records[1][0, row, rank], [*self._at(row, rank)])
 
-        return self._each(sizes.simplified(self._kept), record)
+        return self._each(sizes.simplified(self._kept), write)
 
 
 def _put(

@@ -122,11 +122,11 @@ class _Block:
 
     def _load(self, position: PrimExpression) -> None:
         """Load the box at a position in order, and compare it with the chosen ones."""
-        row, suppression = tuple(self._row), self._plan.suppression
-        _set(self._box, self._order[(*row, position)])
+        suppression = self._plan.suppression
+        _set(self._box, self._of_row(self._order, position))
         left = self._count[0] < self._width
         if suppression.score is not None:
-            score = self._scores[(*row, self._box[0])]
+            score = self._of_row(self._scores, self._box[0])
             left = tirx.And(left, score > tirx.const(suppression.score, dtype_of(score)))
         _set(self._is_left, tirx.Cast("int32", left))
         for n, value in enumerate(self._corners(self._box[0])):
@@ -134,8 +134,8 @@ class _Block:
         _set(self._own, area([self._own[n] for n in range(_BOX)]), _BOX - 1)
         number = emit.variable(tirx.const(0, _DTYPE))
         with IR.While(tirx.And(number[0] < self._count[0], self._is_left[0] > 0)):
-            corner = [emit.variable(value)[0] for value in
-                      self._corners(self._chosen[(*row, number[0])])]  # fmt: skip
+            other = self._corners(self._of_row(self._chosen, number[0]))
+            corner = [emit.variable(value)[0] for value in other]
             with IR.If(self._overlaps([*corner, area(corner)])), IR.Then():
                 _set(self._is_left, 0)
             _set(number, number[0] + 1)
@@ -159,6 +159,11 @@ class _Block:
         with IR.If(thread >= self._threads - 1), IR.Then():
             total = tirx.min(place + tirx.Cast(_DTYPE, self._is_left[0]), self._width)
             IR.buffer_store(self._counts, total, [*self._row])
+
+    def _of_row(self, buffer: tirx.Buffer, number: PrimExpression) -> PrimExpression:
+        indices = (*self._row, number)
+        element: PrimExpression = buffer[indices]
+        return element
 
     def _corners(self, box: PrimExpression) -> list[PrimExpression]:
         sides = [self._boxes[self._row[0], box, n] for n in range(4)]

@@ -310,10 +310,23 @@ def _steps(node: Any, values: dict[Any, int | None], size: int, bound: int | Non
         assert extent is not None, node.extent
         if node.thread_binding is not None:
             return steps_of(node.body, {node.loop_var: None}) * (extent if bound is None else bound)
+        if not _decides(node.loop_var, node.body, values):
+            return extent * steps_of(node.body, {node.loop_var: 0})
         return sum(steps_of(node.body, {node.loop_var: number}) for number in range(extent))
     if isinstance(node, (tirx.BufferStore, tirx.Bind)):
         return 1
     return sum(steps_of(part, {}) for part in _parts(node))
+
+
+def _decides(var: Any, body: Any, values: dict[Any, int | None]) -> bool:
+    """Whether the number of steps of a statement depends on the value of a variable."""
+    loops = nodes(body, tirx.For)
+    unknown = {each.loop_var for each in loops if each.thread_binding is not None}
+    unknown |= {each for each, value in values.items() if value is None}
+    tests = [each.condition for each in nodes(body, tirx.IfThenElse)]
+    found = [set(variables(each)) for each in (*tests, *(each.extent for each in loops))
+             if not nodes(each, BUFFER_LOAD)]  # fmt: skip
+    return any(var in each and not each & unknown for each in found)
 
 
 def _value(expression: Any, values: dict[Any, int | None], size: int) -> int | None:
