@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.target import resolve
+from tvm_nnef.tvm_support.compat import prim_functions
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -63,9 +66,19 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int]
 }  # fmt: skip
 
 
-def model(name: str) -> Any:
-    """The model of a case, whose results have no declared shape."""
-    kind, inputs, constants, attributes, results = CASES[name]
+def model(
+    kind: str,
+    inputs: dict[str, Any],
+    constants: dict[str, Any],
+    attributes: dict[str, Any],
+    results: int,
+    *,
+    count: int | None = None,
+) -> Any:
+    """A model of one node; its results have no declared shape, or columns of which there are some.
+
+    ``results`` is how many there are.
+    """
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
     types = {"float32": REAL, "int64": INDEX, "bool": BOOL}
     given = [
@@ -77,7 +90,12 @@ def model(name: str) -> Any:
         for key, value in constants.items()
     ]
     names = [f"y{n}" for n in range(results)]
-    found = [helper.make_empty_tensor_value_info(each) for each in names]
+    found = [
+        helper.make_empty_tensor_value_info(each)
+        if count is None
+        else helper.make_tensor_value_info(each, INDEX, [1, count])
+        for each in names
+    ]
     node = helper.make_node(kind, [*inputs, *constants], names, **attributes)
     graph = helper.make_graph([node], "g", given, found, fixed)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -85,9 +103,8 @@ def model(name: str) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_converted_models(name: str, simulated_gpu: Any, tmp_path: Path) -> None:
-    made = model(name)
+    made, inputs = model(*CASES[name]), CASES[name][1]
     onnx.save(made, tmp_path / "model.onnx")
-    inputs = CASES[name][1]
     wanted = runtime.InferenceSession(made.SerializeToString()).run(None, inputs)
     simulated_gpu(reverse=len(name) % 2 == 1)
     found = tvm_nnef.build(tvm_nnef.convert(tmp_path / "model.onnx"), progress=False)(
@@ -95,3 +112,28 @@ def test_converted_models(name: str, simulated_gpu: Any, tmp_path: Path) -> None
     )
     for actual, expected in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(actual, expected)
+
+
+LONG = {"x": np.zeros(4096, "float32")}
+
+
+@pytest.mark.parametrize(
+    ("case", "count"),
+    [
+        (("NonZero", LONG, {}, {}, 1), None),
+        (("NonZero", LONG, {}, {}, 1), 5),
+        (("CumSum", LONG, {"axis": 0}, {}, 1), None),
+        (("TopK", LONG, {"k": [4000]}, {}, 2), None),
+        (("Unique", LONG, {}, {}, 4), None),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else value,
+)
+def test_the_work_on_long_inputs_is_not_quadratic(
+    case: Any, count: int | None, gpu: Any, tmp_path: Path
+) -> None:
+    onnx.save(model(*case, count=count), tmp_path / "model.onnx")
+    module = tvm_nnef.from_nnef(tvm_nnef.convert(tmp_path / "model.onnx"))
+    target = resolve({"kind": "cuda", "arch": "sm_80"})
+    scheduled = run_phases(module, target, "bind", "schedule")
+    for name, function in prim_functions(scheduled).items():
+        assert gpu.steps(function, 4096) < 4096 * 12 * 13 * 8, name
