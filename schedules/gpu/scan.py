@@ -210,7 +210,7 @@ def scan_of(
     machine: GpuModel,
 ) -> Scan:
     """The scan of rows, in chunks if there are few long ones."""
-    most = machine.block_threads // 2
+    most = 1 << (machine.block_threads.bit_length() - 2)
     if sizes.is_known(length):
         most = min(most, max(machine.warp, 1 << max(0, length - 1).bit_length()))
     scan = Scan(rows, length, reducer, load, store, dtype, index_type, most)

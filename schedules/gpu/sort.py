@@ -260,7 +260,7 @@ def match(function: PrimFunction, machine: GpuModel) -> SortPlan | None:
     *outer, length = map(sizes.extent, data.shape)
     key_type = key_type_of(str(data.dtype))
     fitting = machine.block_shared_bytes * 8 // (bits_of(key_type) + bits_of(_INDEX))
-    longest = min(2 * machine.block_threads, 1 << (fitting.bit_length() - 1))
+    longest = 1 << (min(2 * machine.block_threads, fitting).bit_length() - 1)
     if not sizes.is_known(length) or length > longest:
         shape = (2, sizes.product(outer), length)
         kinds = {"keys": key_type, "indices": _INDEX}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.passes import compile_kernel, run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.tvm_support import cuda
-from tvm_nnef.tvm_support.compat import prim_functions
+from tvm_nnef.tvm_support.compat import prim_functions, runtime_tensor
 
 TARGETS = ({"kind": "cuda", "arch": "sm_80"}, {"kind": "vulkan"})
 
@@ -136,6 +136,19 @@ def test_no_thread_runs_along_a_long_row(shape: str, target: Any, gpu: Any) -> N
     scheduled = run_phases(tvm_nnef.from_nnef(text), resolve(target), "bind", "schedule")
     for name, function in prim_functions(scheduled).items():
         assert gpu.steps(function, 4096, of_a_thread=True) <= 64, name
+
+
+@pytest.mark.parametrize("length", [40, 700])
+def test_blocks_of_any_number_of_threads(length: int, gpu: Any) -> None:
+    target = resolve({"kind": "vulkan", "max_threads_per_block": 100})
+    text = graph(f"3,{length}", {"maxima": FORWARD["maxima"]})
+    scheduled = run_phases(tvm_nnef.from_nnef(text), target, "bind", "schedule")
+    (function,) = prim_functions(scheduled).values()
+    kernel = compile_kernel(gpu.simulated(function), resolve(), scheduled=False)
+    x = whole(3, length)
+    found = runtime_tensor(np.zeros_like(x))
+    kernel(runtime_tensor(x), found)
+    np.testing.assert_array_equal(found.numpy(), np.maximum.accumulate(x, 1))
 
 
 @pytest.mark.slow

@@ -82,7 +82,11 @@ def check(
 
 @pytest.mark.parametrize(
     ("target", "length"),
-    [*((VULKAN, n) for n in (1, 2, 3, 33, 511, 512, 513, 4096)), (CUDA, 2048), (CUDA, 2049)],
+    [
+        *((VULKAN, n) for n in (1, 2, 3, 33, 511, 512, 513, 4096)),
+        *((CUDA, 2048), (CUDA, 2049)),
+        ({"kind": "vulkan", "max_threads_per_block": 100}, 700),
+    ],
 )
 def test_rows_of_any_length(length: int, target: Any, gpu: Any) -> None:
     check(gpu, target, "float32", Sort(largest=length % 2 == 0), length, length)
