@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 from tvm_nnef.diagnostics import Span
 
@@ -19,7 +19,7 @@ class Tensor:
     label: str
 
 
-Value: TypeAlias = Union[Tensor, float, int, str, bool, None, tuple["Value", ...]]
+Value: TypeAlias = "Tensor | float | int | str | bool | tuple[Value, ...] | None"
 """What an argument can be; arrays and tuples are both tuples."""
 
 

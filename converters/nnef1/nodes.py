@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 from tvm_nnef.converters.nnef1.types import Type
 from tvm_nnef.diagnostics import Span
@@ -129,11 +129,10 @@ class Invocation(Node):
     arguments: tuple[Argument, ...]
 
 
-Expression: TypeAlias = Union[
-    Literal, Name, Array, Tuple, Unary, Binary, Select, Comprehension, Subscript, Slice, Builtin,
-    Invocation,
-]  # fmt: skip
-Target: TypeAlias = Union[Name, Array, Tuple]
+Expression: TypeAlias = (
+    "Literal | Name | Array | Tuple | Unary | Binary | Select | Comprehension | Subscript | Slice"
+    " | Builtin | Invocation"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 GENERIC = "?"
 PRIMITIVES = ("integer", "scalar", "logical", "string")
@@ -50,7 +50,7 @@ class TupleType:
         return f"({', '.join(map(str, self.items))})"
 
 
-Type: TypeAlias = Union[Primitive, TensorType, ArrayType, TupleType]
+Type: TypeAlias = "Primitive | TensorType | ArrayType | TupleType"
 
 INTEGER, SCALAR, LOGICAL, STRING = map(Primitive, PRIMITIVES)
 EMPTY_ARRAY = ArrayType(None)
