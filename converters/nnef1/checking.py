@@ -5,11 +5,12 @@ A tree becomes a :class:`Checked` document, or an error that lists everything th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tvm_nnef.converters.nnef1 import nodes
-from tvm_nnef.converters.nnef1.fragments import Signatures, declare
+from tvm_nnef.converters.nnef1.fragments import Signatures, declare, standard
 from tvm_nnef.converters.nnef1.types import ArrayType, TensorType, TupleType, Type, castable
 from tvm_nnef.converters.nnef1.typing import Scope, Typing
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, did_you_mean
@@ -69,9 +70,10 @@ def _header_problems(document: nodes.Document, extensions: Collection[str]) -> I
         for word in extension.words:
             enabled.add(word.name)
             if word.name not in known:
-                hint = did_you_mean(word.name, known, 0.8)
-                hint = hint or "remove it if nothing needs it; a dialect has extensions of its own"
-                yield Diagnostic(f"the extension '{word.name}' is not known", word.span, hint)
+                near = did_you_mean(word.name, known, 0.8)
+                other = "remove it if nothing needs it; a dialect has extensions of its own"
+                message = f"the extension '{word.name}' is not known"
+                yield Diagnostic(message, word.span, near or other)
     if document.fragments and FRAGMENTS not in enabled:
         yield _not_enabled("fragments need", FRAGMENTS, document.fragments[0].name)
     first = next(_operator_expressions(document), None)
@@ -145,7 +147,7 @@ def _check_fragment(fragment: nodes.Fragment, typing: Typing) -> None:
             if type_ is not None and wanted is not None and not castable(type_, wanted):
                 message = f"the result '{name.name}' is of type {wanted}, got {type_}"
                 typing.report(message, statement.value.span, f"give a value of type {wanted}")
-    for result in fragment.results:
+    for result in fragment.results if fragment.body is not None else ():
         if result.name.name not in names:
             message = f"the result '{result.name.name}' is not assigned"
             hint = f"assign it in the body of '{fragment.name.name}'"
@@ -292,3 +294,13 @@ def _unconditional(fragment: nodes.Fragment) -> Iterator[nodes.Invocation]:
                 pending.append(left)
             case _:
                 pending += reversed(children(node))
+
+
+@functools.cache
+def standard_generics() -> Mapping[nodes.Invocation, str | None]:
+    """The generic types of the invocations in the bodies of standard fragments."""
+    typing = Typing(standard(), [])
+    for signature in standard().values():
+        _check_fragment(signature.node, typing)
+    assert not typing.problems, typing.problems
+    return typing.generics

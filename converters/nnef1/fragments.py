@@ -188,7 +188,8 @@ def _interface(signature: Signature) -> object:
 def _problems(fragment: nodes.Fragment) -> Iterator[Diagnostic]:
     """What is wrong with a declaration."""
     names: set[str] = set()
-    for each in (*fragment.parameters, *fragment.results):
+    declared: tuple[nodes.Parameter | nodes.Result, ...] = (*fragment.parameters, *fragment.results)
+    for each in declared:
         if each.name.name in names:
             message = f"'{each.name.name}' is declared twice in fragment '{fragment.name.name}'"
             yield Diagnostic(message, each.name.span, "rename one of them")
@@ -202,7 +203,7 @@ def _problems(fragment: nodes.Fragment) -> Iterator[Diagnostic]:
             message = f"the result '{result.name.name}' is of type {result.type}, not a tensor type"
             hint = "results are tensors of a type such as tensor<scalar>, or arrays of them"
             yield Diagnostic(message, result.span, hint)
-    generic = any(is_generic(each.type) for each in (*fragment.parameters, *fragment.results))
+    generic = any(is_generic(each.type) for each in declared)
     if generic and not fragment.generic:
         hint = f"write 'fragment {fragment.name.name}<?>(...)'"
         yield Diagnostic("'?' in a fragment that is not generic", fragment.name.span, hint)

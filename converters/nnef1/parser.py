@@ -186,7 +186,7 @@ def _explain(failure: lark.UnexpectedInput, source: Source, kind: str) -> Diagno
     if text:
         found = f"unexpected {text}" if text[0] in "'\"" else f"unexpected '{text}'"
     message = f"{found}; expected {expected}" if expected else found
-    notes = ()
+    notes: tuple[Note, ...] = ()
     if not text or text in ("fragment", "graph"):
         notes = tuple(
             Note(f"this '{each.text}' is not closed", each) for each in open_brackets(read)
