@@ -49,11 +49,11 @@ class Sink(Protocol):
     def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
         """The shape of a tensor that an operation gave, None if it is not known."""
 
-    def begin(self, fragment: str, label: str) -> None:
+    def begin(self, fragment: str, label: str, arguments: Mapping[str, Value]) -> None:
         """The operations up to the next ``end`` are those of a fragment of the document."""
 
-    def end(self) -> None:
-        """The fragment begun last is complete."""
+    def end(self, results: Mapping[str, Value]) -> None:
+        """The fragment begun last is complete, and has these results."""
 
 
 class _Exhausted(NnefError):
@@ -87,7 +87,9 @@ def expand(checked: Checked, operations: Container[str], sink: Sink) -> None:
     ``operations`` are those that are not expanded although they have a body. Raises NnefError with
     what is wrong in all statements of the graph that do not depend on a wrong one.
     """
-    expansion = _Expansion(checked, operations, sink)
+    expansion = _Expansion(checked.signatures, checked.generics, operations, sink)
+    for statement in checked.document.graph.body:
+        expansion.labels |= {each.name for each in targets(statement.target)}
     problems: list[Diagnostic] = []
     reported: set[tuple[str, Span | None]] = set()
     for statement in checked.document.graph.body:
@@ -107,9 +109,35 @@ def expand(checked: Checked, operations: Container[str], sink: Sink) -> None:
         raise NnefError(problems)
 
 
+def expand_call(
+    checked: Checked,
+    operations: Container[str],
+    sink: Sink,
+    call: Call,
+    operand: Tensor,
+    label: str,
+) -> None:
+    """Hand an operation of a tensor to a sink, expanded if it has a body; its result has a label.
+
+    The call has all arguments but the first.
+    """
+    expansion = _Expansion(checked.signatures, checked.generics, operations, sink)
+    expansion.labels |= {label}
+    signature = checked.signatures[call.operation]
+    given = {signature.parameters[0].name.name: operand, **call.arguments}
+    frame = _Frame({}, checked.signatures, label)
+    value = expansion.run(
+        expansion.invoke(signature, given, call.item_type, frame, label, call.place)
+    )
+    if value != Tensor(label):
+        message = f"'{call.operation}' does not compute a tensor of its own"
+        raise error(message, call.place, hint="use another quantization")
+
+
 @dataclass
 class _Expansion:
-    checked: Checked
+    signatures: Signatures
+    generics: Mapping[nodes.Invocation, str | None]
     operations: Container[str]
     sink: Sink
     names: dict[str, Value] = field(default_factory=dict)
@@ -119,16 +147,12 @@ class _Expansion:
     work: int = 0
     calls: int = 0
 
-    def __post_init__(self) -> None:
-        for statement in self.checked.document.graph.body:
-            self.labels |= {each.name for each in targets(statement.target)}
-
     def statement(self, statement: nodes.Assignment) -> None:
         """Expand a statement of the graph."""
         wanted = _labels(statement.target, lambda name: name)
         (base, *_) = (*_leaves(wanted), "")
-        frame = _Frame(self.names, self.checked.signatures, base)
-        value = self._run(self._evaluate(statement.value, frame, wanted))
+        frame = _Frame(self.names, self.signatures, base)
+        value = self.run(self.evaluate(statement.value, frame, wanted))
         for name, each in self._unpacked(statement.target, value, frame):
             self.names[name.name] = self._named(name, each, frame)
 
@@ -148,7 +172,7 @@ class _Expansion:
         self.item_types[name.name] = item
         return result
 
-    def _run(self, evaluation: Evaluation) -> Value:
+    def run(self, evaluation: Evaluation) -> Value:
         """The value of an evaluation, on a stack of our own."""
         stack = [evaluation]
         value: Value = None
@@ -171,7 +195,7 @@ class _Expansion:
     def _error(self, message: str, span: Span, hint: str, frame: _Frame) -> NnefError:
         return _with_chain(error(message, span, hint=hint), frame)
 
-    def _evaluate(self, node: nodes.Expression, frame: _Frame, wanted: Labels = None) -> Evaluation:
+    def evaluate(self, node: nodes.Expression, frame: _Frame, wanted: Labels = None) -> Evaluation:
         """The value of an expression, its tensors called as wanted if they are made by it."""
         self._spend(1, node.span, frame)
         match node:
@@ -186,19 +210,19 @@ class _Expansion:
                 found: list[Value] = []
                 for number, item in enumerate(items):
                     label = parts[number] if number < len(parts) else None
-                    found.append((yield self._evaluate(item, frame, label)))
+                    found.append((yield self.evaluate(item, frame, label)))
                 return tuple(found)
             case nodes.Unary(operator=sign):
-                operand = yield self._evaluate(node.operand, frame)
+                operand = yield self.evaluate(node.operand, frame)
                 if isinstance(operand, Tensor):
                     return (yield self._operation(node, UNARY[sign], (operand,), frame, wanted))
                 return constants.unary(sign, operand)
             case nodes.Binary():
                 return (yield self._binary(node, frame, wanted))
             case nodes.Select():
-                condition = yield self._evaluate(node.condition, frame)
+                condition = yield self.evaluate(node.condition, frame)
                 chosen = node.consequent if condition else node.alternative
-                return (yield self._evaluate(chosen, frame, wanted))
+                return (yield self.evaluate(chosen, frame, wanted))
             case nodes.Comprehension():
                 return (yield self._comprehension(node, frame, wanted))
             case nodes.Subscript():
@@ -206,17 +230,17 @@ class _Expansion:
             case nodes.Slice():
                 return (yield self._slice(node, frame))
             case nodes.Builtin():
-                operand = yield self._evaluate(node.operand, frame)
+                operand = yield self.evaluate(node.operand, frame)
                 return self._builtin(node, operand, frame)
             case nodes.Invocation():
                 return (yield self._invocation(node, frame, wanted))
 
     def _binary(self, node: nodes.Binary, frame: _Frame, wanted: Labels) -> Evaluation:
         sign = node.operator
-        left = yield self._evaluate(node.left, frame)
+        left = yield self.evaluate(node.left, frame)
         if isinstance(left, bool) and sign in ("&&", "||") and left == (sign == "||"):
             return left
-        right = yield self._evaluate(node.right, frame)
+        right = yield self.evaluate(node.right, frame)
         if sign == "in":
             assert isinstance(right, tuple)
             self._spend(len(right), node.span, frame)
@@ -262,7 +286,7 @@ class _Expansion:
         }
         (first, *_) = (each for each in operands if isinstance(each, Tensor))
         item = self.item_types[first.label] if signature.is_generic else None
-        return (yield self._invoke(signature, given, item, frame, wanted, node.span))
+        return (yield self.invoke(signature, given, item, frame, wanted, node.span))
 
     def _comprehension(
         self, node: nodes.Comprehension, frame: _Frame, wanted: Labels
@@ -270,7 +294,7 @@ class _Expansion:
         names = [each.name.name for each in node.iterators]
         sources: list[tuple[Value, ...]] = []
         for each in node.iterators:
-            source = yield self._evaluate(each.source, frame)
+            source = yield self.evaluate(each.source, frame)
             assert isinstance(source, tuple)
             sources.append(source)
         lengths = [len(each) for each in sources]
@@ -285,15 +309,15 @@ class _Expansion:
                 frame, names=ChainMap(dict(zip(names, items, strict=True)), frame.names)
             )
             self._spend(1, node.span, frame)
-            if node.condition is not None and not (yield self._evaluate(node.condition, inner)):
+            if node.condition is not None and not (yield self.evaluate(node.condition, inner)):
                 continue
             label = labels[len(found)] if len(found) < len(labels) else None
-            found.append((yield self._evaluate(node.item, inner, label)))
+            found.append((yield self.evaluate(node.item, inner, label)))
         return tuple(found)
 
     def _subscript(self, node: nodes.Subscript, frame: _Frame) -> Evaluation:
-        value = yield self._evaluate(node.value, frame)
-        index = yield self._evaluate(node.index, frame)
+        value = yield self.evaluate(node.value, frame)
+        index = yield self.evaluate(node.index, frame)
         assert isinstance(value, (tuple, str)) and isinstance(index, int)
         if not 0 <= index < len(value):
             message = f"the subscript {index} of an array with {len(value)} items"
@@ -302,14 +326,14 @@ class _Expansion:
         return value[index]
 
     def _slice(self, node: nodes.Slice, frame: _Frame) -> Evaluation:
-        value = yield self._evaluate(node.value, frame)
+        value = yield self.evaluate(node.value, frame)
         assert isinstance(value, (tuple, str))
         begin: Value = 0
         end: Value = len(value)
         if node.begin is not None:
-            begin = yield self._evaluate(node.begin, frame)
+            begin = yield self.evaluate(node.begin, frame)
         if node.end is not None:
-            end = yield self._evaluate(node.end, frame)
+            end = yield self.evaluate(node.end, frame)
         assert isinstance(begin, int) and isinstance(end, int)
         if not (0 <= begin <= len(value) and 0 <= end <= len(value)):
             message = f"the range {begin}:{end} of an array with {len(value)} items"
@@ -352,16 +376,16 @@ class _Expansion:
         given: dict[str, Value] = {}
         for number, argument in enumerate(node.arguments):
             name = argument.name or signature.parameters[number].name
-            given[name.name] = yield self._evaluate(argument.value, frame)
+            given[name.name] = yield self.evaluate(argument.value, frame)
         generic = self._generic(node, frame)
-        return (yield self._invoke(signature, given, generic, frame, wanted, node.span))
+        return (yield self.invoke(signature, given, generic, frame, wanted, node.span))
 
     def _generic(self, node: nodes.Invocation, frame: _Frame) -> str | None:
-        table = self.checked.generics if node in self.checked.generics else standard_generics()
-        found = table[node]
+        table = self.generics if node in self.generics else standard_generics()
+        found = table.get(node)
         return frame.generic if found == "?" else found
 
-    def _invoke(
+    def invoke(
         self,
         signature: Signature,
         given: Mapping[str, Value],
@@ -383,16 +407,18 @@ class _Expansion:
             message = f"fragments are invoked inside each other more than {MAX_DEPTH} times"
             hint = "does the recursion have an end, as in '… if length_of(x) > 0 else 0.0'?"
             raise self._error(message, span, hint, frame)
-        signatures = standard() if signature.is_standard else self.checked.signatures
+        signatures = standard() if signature.is_standard else self.signatures
         prefix = next(_leaves(tuple(labels.values())), signature.name)
         inner = _Frame(
             {}, signatures, prefix, generic, (*frame.chain, (signature.name, span)), labels, prefix
         )
         if not signature.is_standard:
-            self.sink.begin(signature.name, prefix)
+            self.sink.begin(signature.name, prefix, arguments)
         results = yield self._body(signature, body, arguments, inner)
         if not signature.is_standard:
-            self.sink.end()
+            values = results if len(labels) > 1 else (results,)
+            assert isinstance(values, tuple)
+            self.sink.end(dict(zip(labels, values, strict=True)))
         return results
 
     def _body(
@@ -407,7 +433,7 @@ class _Expansion:
             wanted = _labels(statement.target, lambda name: self._local_label(name, frame))
             base = next(_leaves(wanted), frame.prefix)
             inner = replace(frame, names=names, base=base)
-            value = yield self._evaluate(statement.value, inner, wanted)
+            value = yield self.evaluate(statement.value, inner, wanted)
             for name, each in self._unpacked(statement.target, value, inner):
                 names[name.name] = each
         for result in signature.results:
@@ -531,3 +557,24 @@ def _with_chain(problem: NnefError, frame: _Frame) -> NnefError:
     for name, span in chain:
         problem = problem.with_note(Note(f"in the expansion of '{name}'", span))
     return problem
+
+
+class _Nowhere:
+    """Where only attributes are computed."""
+
+    def call(self, call: Call) -> None:
+        hint = "write numbers"
+        raise error("an operation in a compile-time expression", call.place, hint=hint)
+
+    def shape(self, tensor: Tensor) -> None:
+        return None
+
+    def begin(self, fragment: str, label: str, arguments: Mapping[str, Value]) -> None: ...
+
+    def end(self, results: Mapping[str, Value]) -> None: ...
+
+
+def evaluated(node: nodes.Expression) -> Value:
+    """The value of an expression without tensors, fragments or names, whose types were checked."""
+    expansion = _Expansion(standard(), {}, (), _Nowhere())
+    return expansion.run(expansion.evaluate(node, _Frame({}, standard())))
