@@ -25,8 +25,8 @@ from tvm_nnef.model import Model
 
 LIBRARY = Library("nnef1", "tvm_nnef.converters.nnef1", "Operations of NNEF 1")
 
-DIALECTS: Mapping[str, Collection[str]] = MappingProxyType({})
-"""The extensions of a dialect besides those of the specification, by its name."""
+VENDORS: Mapping[str, Collection[str]] = MappingProxyType({})
+"""The extensions of a vendor besides those of the specification, by its name."""
 
 
 def convert(
@@ -35,7 +35,7 @@ def convert(
     dtypes: Mapping[str, Any] | None = None,
     converters: Mapping[str, OperatorFunction] | None = None,
     outline: bool = True,
-    dialect: str | None = None,
+    vendor: str | None = None,
 ) -> Model:
     """Convert an NNEF 1.0.4 model to a SkriptND model.
 
@@ -51,8 +51,8 @@ def convert(
     outline
         Whether repeated blocks become operators of the model's own. Fragments of the document
         that have a body always do.
-    dialect
-        The name of a dialect whose extensions the document may use.
+    vendor
+        A vendor whose extensions the document may use; none is known yet.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def convert(
     >>> print(convert(text).text)  # doctest: +SKIP
     """
     model = read(source)
-    checked = check(model.document, _extensions(dialect))
+    checked = check(model.document, _extensions(vendor))
     table = _table(checked, converters or {})
     graph, groups = convert_graph(
         checked,
@@ -90,14 +90,13 @@ def convert(
     )
 
 
-def _extensions(dialect: str | None) -> Collection[str]:
-    if dialect is None:
+def _extensions(vendor: str | None) -> Collection[str]:
+    if vendor is None:
         return ()
-    if dialect not in DIALECTS:
-        known = ", ".join(sorted(DIALECTS)) or "there are none yet"
-        hint = did_you_mean(dialect, DIALECTS) or f"dialects: {known}"
-        raise error(f"unknown dialect '{dialect}'", hint=hint)
-    return DIALECTS[dialect]
+    if vendor not in VENDORS:
+        known = f"vendors are {', '.join(VENDORS)}" if VENDORS else "no vendor's are known yet"
+        raise error(f"unknown extensions of '{vendor}'", hint=known)
+    return VENDORS[vendor]
 
 
 def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Table:
