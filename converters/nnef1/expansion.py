@@ -23,8 +23,11 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Span, error
 MAX_DEPTH = 500
 """Fragments that may be inside each other."""
 
-MAX_WORK = 4_000_000
-"""Expressions evaluated, items of arrays and characters of strings made, in all."""
+MAX_WORK = 1_000_000
+"""Expressions that may be evaluated in all; items and characters that are made count as parts."""
+
+_ITEMS = 8
+"""Items of arrays and characters of strings that take as long as an expression."""
 
 _SHOWN = 3
 """Fragments that are shown at either end of a long chain."""
@@ -243,7 +246,7 @@ class _Expansion:
         right = yield self.evaluate(node.right, frame)
         if sign == "in":
             assert isinstance(right, tuple)
-            self._spend(len(right), node.span, frame)
+            self._spend(len(right) // _ITEMS, node.span, frame)
             return left in right
         if isinstance(left, Tensor) or isinstance(right, Tensor):
             return (yield self._operation(node, BINARY[sign], (left, right), frame, wanted))
@@ -264,10 +267,10 @@ class _Expansion:
             if right < 0:
                 hint = "the number of copies is 0 or more"
                 raise self._error(f"{right} copies of an array", node.span, hint, frame)
-            self._spend(len(left) * right, node.span, frame)
+            self._spend(len(left) * right // _ITEMS, node.span, frame)
             return left * right
         assert isinstance(right, (tuple, str))
-        self._spend(len(left) + len(right), node.span, frame)
+        self._spend((len(left) + len(right)) // _ITEMS, node.span, frame)
         return left + right  # type: ignore[operator]
 
     def _operation(
@@ -339,7 +342,7 @@ class _Expansion:
             message = f"the range {begin}:{end} of an array with {len(value)} items"
             hint = f"ranges are within 0:{len(value)}"
             raise self._error(message, node.span, hint, frame)
-        self._spend(max(0, end - begin), node.span, frame)
+        self._spend(max(0, end - begin) // _ITEMS, node.span, frame)
         return value[begin:end]
 
     def _builtin(self, node: nodes.Builtin, operand: Value, frame: _Frame) -> Value:
@@ -351,14 +354,14 @@ class _Expansion:
                 return len(operand)
             case "range_of":
                 assert isinstance(operand, (tuple, str))
-                self._spend(len(operand), node.span, frame)
+                self._spend(len(operand) // _ITEMS, node.span, frame)
                 return tuple(range(len(operand)))
         try:
             found = constants.cast(node.name, operand)
         except constants.Undefined as problem:
             raise self._error(problem.reason, node.span, problem.hint, frame) from None
         if isinstance(found, str):
-            self._spend(len(found), node.span, frame)
+            self._spend(len(found) // _ITEMS, node.span, frame)
         return found
 
     def _shape(self, node: nodes.Builtin, operand: Value, frame: _Frame) -> Value:
