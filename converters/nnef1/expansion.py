@@ -29,6 +29,9 @@ MAX_WORK = 1_000_000
 _ITEMS = 8
 """Items of arrays and characters of strings that take as long as an expression."""
 
+_FRAGMENT = 16
+"""Expressions that take as long as preparing the expansion of a fragment."""
+
 _SHOWN = 3
 """Fragments that are shown at either end of a long chain."""
 
@@ -410,6 +413,7 @@ class _Expansion:
             message = f"fragments are invoked inside each other more than {MAX_DEPTH} times"
             hint = "does the recursion have an end, as in '… if length_of(x) > 0 else 0.0'?"
             raise self._error(message, span, hint, frame)
+        self._spend(_FRAGMENT, span, frame)
         signatures = standard() if signature.is_standard else self.signatures
         prefix = next(_leaves(tuple(labels.values())), signature.name)
         inner = _Frame(

@@ -49,6 +49,10 @@ def check_label(call: Call) -> str:
         message = f"the label '{label}' of a variable is not valid" if label else "an empty label"
         hint = "a label consists of letters, digits, '_', '-', '.', '/' and '\\'"
         raise error(message, call.place, hint=hint)
+    parts = re.split(r"[/\\]", label)
+    if ".." in parts or not parts[0]:
+        message = f"the label '{label}' leads outside of the model"
+        raise error(message, call.place, hint="a label is relative, without '..'")
     return label
 
 

@@ -126,7 +126,7 @@ def test_deep_nesting_is_an_error() -> None:
 
 
 def test_lines_of_a_quantization_file() -> None:
-    text = '"a": linear_quantize(min = -2.0, max = 2.5, bits = 8);\n\'b\': f(x = [1]);'
+    text = "\"a\": linear_quantize(min = -2.0, max = 2.5, bits = 8);\n'b': f(x = [1]);"
     lines = parser.parse_quantization(Source("graph.quant", text))
     assert [each.tensor for each in lines] == ["a", "b"]
     assert lines[0].quantizer.name.name == "linear_quantize"

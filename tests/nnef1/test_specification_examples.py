@@ -146,7 +146,9 @@ def test_branching_is_lazy(flatten: Flatten) -> None:
         "y/sum_n = add(u, y = 0.0)",
         "y = add(x, y/sum_n)",
     ]
-    assert flatten("y = sum_n([]);", fragment) == ["y = constant<scalar>(shape = [], value = [0.0])"]
+    assert flatten("y = sum_n([]);", fragment) == [
+        "y = constant<scalar>(shape = [], value = [0.0])"
+    ]
 
 
 def test_looping(flatten: Flatten) -> None:
@@ -242,7 +244,16 @@ def test_every_operation_of_chapter_4_is_declared() -> None:
     names = set(standard())
     assert len(names) == 118
     primitive = {name for name, each in standard().items() if each.node.body is None}
-    assert {"conv", "deconv", "box", "debox", "argmax_pool", "cast", "gather", "update"} <= primitive
+    assert {
+        "conv",
+        "deconv",
+        "box",
+        "debox",
+        "argmax_pool",
+        "cast",
+        "gather",
+        "update",
+    } <= primitive
     assert standard()["softmax"].defaults == {"axes": (1,)}
     assert standard()["reshape"].defaults == {"axis_start": 0, "axis_count": -1}
     assert standard()["conv"].defaults == {
