@@ -81,7 +81,9 @@ def _cropped(
     shape = [extent - a - b for a, extent, b in zip(first, x.shape, last, strict=True)]
     for axis in axes:
         if shape[axis] < 0:
-            reason = f"the paddings of dimension {axis} remove more than its {x.shape[axis]} elements"
+            reason = (
+                f"the paddings of dimension {axis} remove more than its {x.shape[axis]} elements"
+            )
             raise Unconvertible(reason, "use larger paddings", mismatch=True)
     return builder.call(
         "layout.slice", x, as_shape=shape, axes=axes, begin=[first[axis] for axis in axes],

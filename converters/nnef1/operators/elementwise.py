@@ -86,7 +86,9 @@ def add_n(operation: Operation, builder: Builder) -> Tensor:
         return builder.constant(0.0, "float32")
     shape = broadcasting.broadcast_shape(*operands)
     if len(operands) > 2 and all(each.shape == shape for each in operands):
-        return builder.call("math.sum_n", tuple(operands), as_type=operands[0].dtype, as_shape=shape)
+        return builder.call(
+            "math.sum_n", tuple(operands), as_type=operands[0].dtype, as_shape=shape
+        )
     total = operands[0]
     for each in operands[1:]:
         total = broadcasting.binary("math.add", total, each, builder)

@@ -104,12 +104,12 @@ def split(operation: Operation, builder: Builder) -> list[list[Tensor]]:
     if min(ratios, default=0) < 1:
         raise Unconvertible(f"'ratios' is {ratios}", "give positive numbers")
     if extent % total != 0:
-        reason = f"dimension {axis} is {extent}, which {total}, the sum of the ratios, does not divide"
+        reason = (
+            f"dimension {axis} is {extent}, which {total}, the sum of the ratios, does not divide"
+        )
         raise Unconvertible(reason, "correct the ratios", mismatch=True)
     sizes = [extent // total * ratio for ratio in ratios]
-    parts = [
-        Tensor(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes
-    ]
+    parts = [Tensor(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes]
     builder.add("layout.split", (x,), (tuple(parts),), axis=axis, sizes=sizes)
     return [parts]
 

@@ -80,7 +80,9 @@ def _divided(operation: Operation, x: Tensor, sigma: Tensor, builder: Builder) -
 @operation("local_contrast_normalization")
 def local_contrast_normalization(operation: Operation, builder: Builder) -> Tensor:
     """Both of these, one after the other."""
-    return _standardized(operation, _centered(operation, operation.tensor("input"), builder), builder)
+    return _standardized(
+        operation, _centered(operation, operation.tensor("input"), builder), builder
+    )
 
 
 def _norm(name: str, operation: Operation, builder: Builder) -> Tensor:
@@ -89,13 +91,13 @@ def _norm(name: str, operation: Operation, builder: Builder) -> Tensor:
     axes = operation.axes(x.rank)
     bias, epsilon = operation.real("bias"), operation.real("epsilon")
     if axes and min(bias, epsilon) >= 0.0:
-        return builder.call(
-            f"nn.{name}", x, axes=axes, bias=bias or None, epsilon=epsilon or None
-        )
+        return builder.call(f"nn.{name}", x, axes=axes, bias=bias or None, epsilon=epsilon or None)
     if name == "l1_norm":
         sigma = reduced("sum", builder.call("math.abs", x), axes, builder)
     else:
-        sigma = builder.call("math.sqrt", reduced("sum", builder.call("math.sqr", x), axes, builder))
+        sigma = builder.call(
+            "math.sqrt", reduced("sum", builder.call("math.sqr", x), axes, builder)
+        )
     return _divided(operation, x, sigma, builder)
 
 

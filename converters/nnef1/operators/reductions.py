@@ -29,10 +29,7 @@ def _reduce(kind: str, operation: Operation, builder: Builder) -> Tensor:
 
 
 REDUCTIONS = table_of(
-    {
-        f"{kind}_reduce": partial(_reduce, kind)
-        for kind in ("max", "min", "mean", "any", "all")
-    }
+    {f"{kind}_reduce": partial(_reduce, kind) for kind in ("max", "min", "mean", "any", "all")}
 )
 
 

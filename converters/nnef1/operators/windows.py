@@ -99,9 +99,7 @@ def window_size(operation: Operation, rank: int) -> list[int]:
     return size
 
 
-def scaling_down(
-    operation: Operation, x: Tensor, size: Sequence[int], first: int = 0
-) -> Window:
+def scaling_down(operation: Operation, x: Tensor, size: Sequence[int], first: int = 0) -> Window:
     """The window over the dimensions of an input from ``first`` on."""
     inside = x.shape[first:]
     stride, dilation = (_steps(operation, name, len(inside)) for name in ("stride", "dilation"))
@@ -155,7 +153,9 @@ def scaling_up(operation: Operation, x: Tensor, size: Sequence[int], first: int 
         elif not least <= target < least + step:
             reason = f"'output_shape' has {target} in dimension {axis + first}, and the reverse of "
             message = f"{reason}the operation would not make {extent} of it"
-            raise Unconvertible(message, f"use at least {least}, below {least + step}", mismatch=True)
+            raise Unconvertible(
+                message, f"use at least {least}, below {least + step}", mismatch=True
+            )
         if target < 1:
             reason = f"its paddings leave nothing of dimension {axis + first}"
             raise Unconvertible(reason, "use smaller paddings", mismatch=True)
@@ -197,9 +197,7 @@ def _paddings(operation: Operation, rank: int) -> list[tuple[int, int]] | None:
     return pairs
 
 
-def with_border(
-    x: Tensor, window: Window, border: str, builder: Builder
-) -> tuple[Tensor, Window]:
+def with_border(x: Tensor, window: Window, border: str, builder: Builder) -> tuple[Tensor, Window]:
     """An input with its border as elements, and the window that is on it without paddings.
 
     Negative paddings stay those of the window.
@@ -232,7 +230,9 @@ def with_reverse_border(
     )
     return wide, replace(
         window,
-        before=tuple(a + b * s for a, b, s in zip(window.before, front, window.stride, strict=True)),
+        before=tuple(
+            a + b * s for a, b, s in zip(window.before, front, window.stride, strict=True)
+        ),
         after=tuple(a + b * s for a, b, s in zip(window.after, back, window.stride, strict=True)),
         inside=tuple(wide.shape[axis] for axis in window.axes),
     )
