@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
@@ -36,26 +38,49 @@ def zero_point_linear_quantize(operation: Operation, builder: Builder) -> Tensor
 @operation("min_max_linear_quantize")
 def min_max_linear_quantize(operation: Operation, builder: Builder) -> Tensor:
     """The range of values in as many steps as the bits can hold."""
-    narrow = operation.flag("signed") and operation.flag("symmetric")
-    return _in_steps(operation, (1 << _bits(operation)) - 1 - int(narrow), builder)
+    signed, symmetric = operation.flag("signed"), operation.flag("symmetric")
+    return _in_steps(operation, signed, symmetric, builder)
 
 
 @operation("linear_quantize")
 def linear_quantize(operation: Operation, builder: Builder) -> Tensor:
     """The same without a sign."""
-    return _in_steps(operation, (1 << _bits(operation)) - 1, builder)
+    return _in_steps(operation, False, False, builder)
 
 
-def _in_steps(operation: Operation, steps: int, builder: Builder) -> Tensor:
+def _in_steps(operation: Operation, signed: bool, symmetric: bool, builder: Builder) -> Tensor:
     x, low, high = operation.operands("x", "min", "max")
+    bits = _bits(operation)
+    steps = (1 << bits) - 1 - int(signed and symmetric)
     if steps == 0:
         raise Unconvertible("its bits leave a single value", "use more bits")
+    limits = [_by_channel(each, x) for each in (low, high)]
+    if None not in limits and np.all(np.less(*limits)):
+        least, most = limits
+        return builder.call(
+            "quant.min_max_linear_quantize", x, min=least, max=most, bits=bits, signed=signed,
+            symmetric=symmetric,
+        )  # fmt: skip
     clamped = binary("math.max", binary("math.min", x, high, builder), low, builder)
     extent = binary("math.sub", high, low, builder)
     part = binary("math.div", binary("math.sub", clamped, low, builder), extent, builder)
     code = builder.call("nnef1.round", with_number("math.mul", part, steps, builder))
     back = binary("math.mul", with_number("math.div", code, steps, builder), extent, builder)
     return binary("math.add", back, low, builder)
+
+
+def _by_channel(limit: Tensor, x: Tensor) -> list[float] | None:
+    """A known limit of each channel, as SkriptND's attribute; None if it is another tensor."""
+    if limit.value is None or limit.rank > x.rank:
+        return None
+    channels = limit.shape[1] if limit.rank > 1 else 1
+    if limit.size != channels or channels not in (1, *x.shape[1:2]):
+        return None
+    count = x.shape[1] if x.rank > 1 else 1
+    if not isinstance(count, int):
+        return None
+    values = [float(str(each)) for each in limit.value.reshape(-1)]
+    return values if len(values) == count else values * count
 
 
 @operation("logarithmic_quantize")
