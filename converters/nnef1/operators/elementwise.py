@@ -50,14 +50,15 @@ def select(operation: Operation, builder: Builder) -> Tensor:
 @operation("clamp")
 def clamp(operation: Operation, builder: Builder) -> Tensor:
     """The elements within limits; the lower one counts if they cross."""
-    return clamped(*operation.operands("x", "a", "b"), builder)
+    x, low, high = operation.operands("x", "a", "b")
+    least, most = (operation.call.arguments[name] for name in ("a", "b"))
+    if isinstance(least, (int, float)) and isinstance(most, (int, float)) and least <= most:
+        return builder.call("math.clamp", x, low, high)
+    return clamped(x, low, high, builder)
 
 
 def clamped(x: Tensor, low: Tensor, high: Tensor, builder: Builder) -> Tensor:
     """``max(min(x, high), low)``."""
-    if low.value is not None and high.value is not None and not low.rank and not high.rank:
-        if low.value <= high.value:
-            return builder.call("math.clamp", x, low, high)
     capped = broadcasting.binary("math.min", x, high, builder)
     return broadcasting.binary("math.max", capped, low, builder)
 

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, product, quotient
+from tvm_nnef.converters.common.symbolic import Extent, Shape, quotient
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import BORDERS, padded
@@ -56,12 +56,8 @@ def _resolved(wanted: Sequence[int], shape: Shape, start: int, count: int) -> li
         shape[start + position] if item == 0 else item for position, item in enumerate(wanted)
     ]
     if -1 in wanted:
+        # A remainder makes the volumes differ, which Builder.reshape reports.
         known = [item for item in found if item != -1]
-        volume, divisor = product(replaced), product(known)
-        if isinstance(volume, int) and isinstance(divisor, int):
-            if divisor == 0 or volume % divisor:
-                reason = f"{volume} elements cannot be reshaped to {list(wanted)}"
-                raise Unconvertible(reason, "correct the shape", mismatch=True)
         found[wanted.index(-1)] = quotient(replaced, known)
     return found
 

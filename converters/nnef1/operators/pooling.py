@@ -42,9 +42,9 @@ def pooled(kind: str, x: Tensor, window: Window, border: str, builder: Builder) 
     zeros_are_skipped = border == "constant" and kind != "max_pool"
     if border != "ignore" and not zeros_are_skipped:
         x, window = with_border(x, window, border, builder)
-    if window.volume == 1 and not any((*window.before, *window.after)) and kind == "sum_pool":
-        if all(step == 1 for step in window.stride):
-            return builder.call("math.iden", x)
+    same = window.volume == 1 and not any(window.before) and window.inside == window.out
+    if same and kind != "rms_pool":
+        return builder.call("math.iden", x)
     counted = None if kind in ("sum_pool", "max_pool") or border == "ignore" else False
     return builder.call(
         f"nn.{kind}", x, as_shape=window.shape(x), axes=list(window.axes),

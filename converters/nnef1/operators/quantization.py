@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from operator import lt
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.operators.broadcasting import binary, with_number
+from tvm_nnef.converters.nnef1.operators.elementwise import clamped
 from tvm_nnef.converters.nnef1.operators.operation import Operation
 from tvm_nnef.converters.nnef1.operators.registry import operation
 
@@ -54,16 +55,15 @@ def _in_steps(operation: Operation, signed: bool, symmetric: bool, builder: Buil
     steps = (1 << bits) - 1 - int(signed and symmetric)
     if steps == 0:
         raise Unconvertible("its bits leave a single value", "use more bits")
-    limits = [_by_channel(each, x) for each in (low, high)]
-    if None not in limits and np.all(np.less(*limits)):
-        least, most = limits
+    least, most = _by_channel(low, x), _by_channel(high, x)
+    if least and most and all(map(lt, least, most)):
         return builder.call(
             "quant.min_max_linear_quantize", x, min=least, max=most, bits=bits, signed=signed,
             symmetric=symmetric,
         )  # fmt: skip
-    clamped = binary("math.max", binary("math.min", x, high, builder), low, builder)
+    inside = clamped(x, low, high, builder)
     extent = binary("math.sub", high, low, builder)
-    part = binary("math.div", binary("math.sub", clamped, low, builder), extent, builder)
+    part = binary("math.div", binary("math.sub", inside, low, builder), extent, builder)
     code = builder.call("nnef1.round", with_number("math.mul", part, steps, builder))
     back = binary("math.mul", with_number("math.div", code, steps, builder), extent, builder)
     return binary("math.add", back, low, builder)
@@ -90,6 +90,6 @@ def logarithmic_quantize(operation: Operation, builder: Builder) -> Tensor:
     highest = builder.call("math.ceil", builder.call("math.log2", largest))
     lowest = with_number("math.sub", highest, (1 << _bits(operation)) - 1, builder)
     exponent = builder.call("math.log2", builder.call("math.abs", x))
-    clamped = binary("math.max", binary("math.min", exponent, highest, builder), lowest, builder)
-    power = builder.call("nnef1.power_of_two", builder.call("nnef1.round", clamped))
+    inside = clamped(exponent, lowest, highest, builder)
+    power = builder.call("nnef1.power_of_two", builder.call("nnef1.round", inside))
     return binary("math.mul", builder.call("math.sign", x), power, builder)

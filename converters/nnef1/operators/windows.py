@@ -109,13 +109,12 @@ def scaling_down(operation: Operation, x: Tensor, size: Sequence[int], first: in
     out: list[Extent] = []
     for axis, extent in enumerate(inside):
         reach, step = (size[axis] - 1) * dilation[axis] + 1, stride[axis]
-        if pairs is None:
-            front, back = _automatic(extent, -(-extent // step), reach, step)
-        else:
-            front, back = pairs[axis]
+        front, back = (
+            _automatic(extent, -(-extent // step), reach, step) if pairs is None else pairs[axis]
+        )
         if front + extent + back < reach:
             reason = f"its window covers {reach} elements of dimension {axis + first}, which has "
-            message = f"{reason}{extent + front + back}"
+            message = f"{reason}{front + extent + back} with its paddings"
             raise Unconvertible(message, "use larger inputs or paddings", mismatch=True)
         before.append(front)
         after.append(back)
@@ -135,38 +134,47 @@ def scaling_up(operation: Operation, x: Tensor, size: Sequence[int], first: int 
     if wanted and len(wanted) != x.rank:
         reason = f"'output_shape' has {len(wanted)} items for {x.rank} dimensions"
         raise Unconvertible(reason, "give one for each dimension, or none", mismatch=True)
-    before: list[Extent] = []
-    after: list[Extent] = []
-    out: list[Extent] = []
-    for axis, extent in enumerate(inside):
-        reach, step = (size[axis] - 1) * dilation[axis] + 1, stride[axis]
-        target = wanted[axis + first] if wanted else None
-        if pairs is not None:
-            front, back = pairs[axis]
-        elif target is not None:
-            front, back = _automatic(target, extent, reach, step)
-        else:
-            front, back = _halves(max(reach - step, 0))
-        least = (extent - 1) * step + reach - front - back
-        if target is None:
-            target = least
-        elif not least <= target < least + step:
-            reason = f"'output_shape' has {target} in dimension {axis + first}, and the reverse of "
-            message = f"{reason}the operation would not make {extent} of it"
-            raise Unconvertible(
-                message, f"use at least {least}, below {least + step}", mismatch=True
-            )
-        if target < 1:
-            reason = f"its paddings leave nothing of dimension {axis + first}"
-            raise Unconvertible(reason, "use smaller paddings", mismatch=True)
-        before.append(front)
-        # Elements beyond the last window are the same as less padding.
-        after.append(back - (target - least))
-        out.append(target)
+    found = [
+        _enlarged(
+            extent, (size[axis] - 1) * dilation[axis] + 1, stride[axis],
+            None if pairs is None else pairs[axis], wanted[axis + first] if wanted else None,
+            axis + first,
+        )
+        for axis, extent in enumerate(inside)
+    ]  # fmt: skip
     return Window(
-        tuple(range(first, x.rank)), tuple(size), stride, dilation, tuple(before), tuple(after),
-        inside, tuple(out),
+        tuple(range(first, x.rank)), tuple(size), stride, dilation,
+        tuple(each[0] for each in found), tuple(each[1] for each in found), inside,
+        tuple(each[2] for each in found),
     )  # fmt: skip
+
+
+def _enlarged(
+    extent: Extent, reach: int, stride: int, pads: tuple[int, int] | None, wanted: int | None,
+    axis: int,
+) -> tuple[Extent, Extent, Extent]:  # fmt: skip
+    """The paddings of a dimension that is scaled up, and its size."""
+    front: Extent
+    back: Extent
+    if pads is not None:
+        front, back = pads
+    elif wanted is not None:
+        front, back = _automatic(wanted, extent, reach, stride)
+    else:
+        front, back = _halves(max(reach - stride, 0))
+    least = (extent - 1) * stride + reach - front - back
+    out = least if wanted is None else wanted
+    if not least <= out < least + stride:
+        reason = (
+            f"'output_shape' has {wanted} in dimension {axis}, and the reverse of the operation"
+        )
+        hint = f"use at least {least}, and less than {least + stride}"
+        raise Unconvertible(f"{reason} would not make {extent} of it", hint, mismatch=True)
+    if out < 1:
+        reason = f"its paddings leave nothing of dimension {axis}"
+        raise Unconvertible(reason, "use smaller paddings", mismatch=True)
+    # Elements beyond the last window are the same as less padding.
+    return front, back - (out - least), out
 
 
 def _automatic(large: Extent, small: Extent, reach: int, stride: int) -> tuple[Extent, Extent]:

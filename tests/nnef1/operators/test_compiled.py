@@ -52,7 +52,8 @@ CASES: dict[str, dict[str, np.ndarray]] = {
     f"y = argmax_pool(x, {ALL}, border = 'reflect')": {"x": X},
     f"y = sample(x, i, {TWOS})": {"x": X, "i": INDEX},
     f"y = sample(x, i, {TWOS}, border = 'replicate')": {"x": X, "i": INDEX},
-    f"y = desample(x, i, {TWOS}, output_shape = [2, 3, 6, 5])": {"x": reals(2, 3, 3, 3), "i": INDEX},
+    f"y = desample(x, i, {TWOS}, output_shape = [2, 3, 6, 5])":
+        {"x": reals(2, 3, 3, 3), "i": INDEX},
     f"y = avg_pool(x, {WINDOW})": {"x": X},
     f"y = rms_pool(x, {WINDOW}, border = 'replicate')": {"x": X},
     "y = nearest_downsample(x, factor = [3, 5])": {"x": X},
@@ -127,7 +128,9 @@ CASES: dict[str, dict[str, np.ndarray]] = {
     "symmetric = false)": {"x": X},
     "y = logarithmic_quantize(x, m, bits = 3)": {"x": X, "m": CHANNELS},
 }  # fmt: skip
-QUICK = [text for text in CASES if text.split(" = ")[1].split("(")[0] in ("deconv", "debox", "sample")]
+QUICK = [
+    text for text in CASES if text.split(" = ")[1].split("(")[0] in ("deconv", "debox", "sample")
+]
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,13 @@ def test_linear(run: Any) -> None:
     x, w, b = (random.standard_normal(each).astype("f") for each in ((3, 5), (4, 5), (1, 4)))
     np.testing.assert_allclose(run("y = linear(x, w, b)", x=x, w=w, b=b)[0], x @ w.T + b, rtol=1e-4)
     np.testing.assert_allclose(run("y = linear(x, w)", x=x, w=w)[0], x @ w.T, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(run("y = linear(x, w, 0.5)", x=x, w=w)[0], x @ w.T + 0.5, rtol=1e-4, atol=1e-6)
-    x, w = random.standard_normal((2, 3, 5)).astype("f"), random.standard_normal((1, 4, 5)).astype("f")
+    np.testing.assert_allclose(
+        run("y = linear(x, w, 0.5)", x=x, w=w)[0], x @ w.T + 0.5, rtol=1e-4, atol=1e-6
+    )
+    x, w = (
+        random.standard_normal((2, 3, 5)).astype("f"),
+        random.standard_normal((1, 4, 5)).astype("f"),
+    )
     (y,) = run("y = linear(x, w)", x=x, w=w)
     np.testing.assert_allclose(y, x @ w.swapaxes(1, 2), rtol=1e-4, atol=1e-5)
 
@@ -155,7 +160,9 @@ def halves_up(x: Array) -> Array:
 def test_zero_point_linear_quantize(run: Any, signed: bool, symmetric: bool) -> None:
     x = np.linspace(-80, 80, 321, dtype="f")  # quarters, with halves of the scale among them
     for zero, scale, bits in ((0, 0.5, 8), (3, 0.5, 4), (-5, 1.0, 6), (0, 0.5, 2)):
-        text = f"bits = {bits}, signed = {str(signed).lower()}, symmetric = {str(symmetric).lower()}"
+        text = (
+            f"bits = {bits}, signed = {str(signed).lower()}, symmetric = {str(symmetric).lower()}"
+        )
         (y,) = run(
             f"y = zero_point_linear_quantize(x, zero_point = {zero}, scale = {scale}, {text})", x=x
         )
@@ -165,7 +172,9 @@ def test_zero_point_linear_quantize(run: Any, signed: bool, symmetric: bool) -> 
         np.testing.assert_array_equal(y, (np.clip(z, low, r) - zero) * scale)
 
 
-def judged_steps(x: Array, low: Array, high: Array, bits: int, signed: bool, symmetric: bool) -> Array:
+def judged_steps(
+    x: Array, low: Array, high: Array, bits: int, signed: bool, symmetric: bool
+) -> Array:
     r = float(2**bits - 1 - int(signed and symmetric))
     z = np.maximum(np.minimum(x, high), low)
     p = 2 ** (bits - 1) - int(symmetric) if signed else 0
@@ -184,9 +193,13 @@ def test_min_max_linear_quantize(
 ) -> None:
     random = np.random.default_rng(6)
     arrays = {
-        "x": X, "a": (-random.random(low) - 0.5).astype("f"), "b": (random.random(high) + 0.5).astype("f"),
-    }  # fmt: skip
-    a, b = (each.reshape((*each.shape, *[1] * (4 - each.ndim))) for each in (arrays["a"], arrays["b"]))
+        "x": X,
+        "a": (-random.random(low) - 0.5).astype("f"),
+        "b": (random.random(high) + 0.5).astype("f"),
+    }
+    a, b = (
+        each.reshape((*each.shape, *[1] * (4 - each.ndim))) for each in (arrays["a"], arrays["b"])
+    )
     flags = f"signed = {str(signed).lower()}, symmetric = {str(symmetric).lower()}"
     known = ("a", "b") if constant else ()
     (y,) = run(f"y = min_max_linear_quantize(x, a, b, bits = 4, {flags})", known, **arrays)

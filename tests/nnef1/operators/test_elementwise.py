@@ -134,7 +134,9 @@ def test_clamp_aligns_its_limits(run: Any) -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(1, 3), (1, 3, 1, 1), (2, 3), (2, 3, 4, 5), (1, 1), (2,)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 3), (1, 3, 1, 1), (2, 3), (2, 3, 4, 5), (1, 1), (2,)], ids=str
+)
 def test_prelu(run: Any, shape: Any) -> None:
     random = np.random.default_rng(5)
     x, alpha = (random.standard_normal(each).astype("f") for each in ((2, 3, 4, 5), shape))

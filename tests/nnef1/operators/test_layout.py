@@ -15,9 +15,11 @@ X = np.arange(120, dtype="f").reshape(2, 3, 4, 5)
     ("text", "shape"),
     [
         ("shape = [6, 20]", (6, 20)), ("shape = [0, -1]", (2, 60)), ("shape = [-1]", (120,)),
-        ("shape = [0, 0, 20]", (2, 3, 20)), ("shape = [12], axis_start = 1, axis_count = 2", (2, 12, 5)),
-        ("shape = [-1], axis_start = 1", (2, 60)), ("shape = [2, -1], axis_start = 2, axis_count = 1", (2, 3, 2, 2, 5)),
-        ("shape = [0, 20], axis_start = 1", (2, 3, 20)), ("shape = [1, 1], axis_start = 4", (2, 3, 4, 5, 1, 1)),
+        ("shape = [0, 0, 20]", (2, 3, 20)), ("shape = [-1], axis_start = 1", (2, 60)),
+        ("shape = [12], axis_start = 1, axis_count = 2", (2, 12, 5)),
+        ("shape = [2, -1], axis_start = 2, axis_count = 1", (2, 3, 2, 2, 5)),
+        ("shape = [0, 20], axis_start = 1", (2, 3, 20)),
+        ("shape = [1, 1], axis_start = 4", (2, 3, 4, 5, 1, 1)),
         ("shape = [1], axis_start = 2, axis_count = 0", (2, 3, 1, 4, 5)),
     ],
 )  # fmt: skip
@@ -30,7 +32,9 @@ def test_squeeze_and_unsqueeze(run: Any) -> None:
     x = X.reshape(1, 6, 1, 20)
     np.testing.assert_array_equal(run("y = squeeze(x, axes = [0, 2])", x=x)[0], x[0, :, 0])
     np.testing.assert_array_equal(run("y = squeeze(x, axes = [2])", x=x)[0], x[:, :, 0])
-    np.testing.assert_array_equal(run("y = unsqueeze(x, axes = [0, 5])", x=X)[0], X[None, ..., None])
+    np.testing.assert_array_equal(
+        run("y = unsqueeze(x, axes = [0, 5])", x=X)[0], X[None, ..., None]
+    )
     (y,) = run("y = unsqueeze(x, axes = [3, 1])", x=x[0, :, 0])
     np.testing.assert_array_equal(y, x[0, :, 0][:, None, :, None])
 
@@ -67,8 +71,9 @@ SLICES = [
     # begin, end, stride, indices of a dimension of 7
     (1, 5, None, [1, 2, 3, 4]), (2, 0, None, [2, 3, 4, 5, 6]), (-3, 0, None, [4, 5, 6]),
     (1, -1, None, [1, 2, 3, 4, 5]), (0, 99, None, [0, 1, 2, 3, 4, 5, 6]), (-99, 3, None, [0, 1, 2]),
-    (1, 0, 1, [1, 2, 3, 4, 5, 6]), (0, 6, 2, [0, 2, 4]), (1, 7, 3, [1, 4]), (-1, 0, -1, [6, 5, 4, 3, 2, 1]),
-    (-1, -99, -1, [6, 5, 4, 3, 2, 1, 0]), (5, 1, -2, [5, 3]), (6, -99, -7, [6]), (99, 2, -1, [6, 5, 4, 3]),
+    (1, 0, 1, [1, 2, 3, 4, 5, 6]), (0, 6, 2, [0, 2, 4]), (1, 7, 3, [1, 4]), (6, -99, -7, [6]),
+    (-1, 0, -1, [6, 5, 4, 3, 2, 1]), (-1, -99, -1, [6, 5, 4, 3, 2, 1, 0]), (5, 1, -2, [5, 3]),
+    (99, 2, -1, [6, 5, 4, 3]),
     # the number of elements is rounded down (section 4.5.4)
     (0, 7, 2, [0, 2, 4]), (0, 5, 3, [0]), (6, 1, -2, [6, 4]),
 ]  # fmt: skip
@@ -89,7 +94,13 @@ def test_slice_of_several_dimensions(run: Any) -> None:
     np.testing.assert_array_equal(y, X)
 
 
-PADDINGS = [((0, 0), (1, 2)), ((2, 1), (0, 1)), ((-1, 2), (1, -1)), ((-1, 0), (0, -2)), ((0, 0), (0, 0))]
+PADDINGS = [
+    ((0, 0), (1, 2)),
+    ((2, 1), (0, 1)),
+    ((-1, 2), (1, -1)),
+    ((-1, 0), (0, -2)),
+    ((0, 0), (0, 0)),
+]
 
 
 @pytest.mark.parametrize("padding", PADDINGS, ids=str)
@@ -119,17 +130,21 @@ def test_pad(run: Any, border: str, padding: Any) -> None:
 
 def test_tile_and_gather(run: Any) -> None:
     x = X[:, :, 0]
-    np.testing.assert_array_equal(run("y = tile(x, repeats = [2, 1, 3])", x=x)[0], np.tile(x, (2, 1, 3)))
+    np.testing.assert_array_equal(
+        run("y = tile(x, repeats = [2, 1, 3])", x=x)[0], np.tile(x, (2, 1, 3))
+    )
     np.testing.assert_array_equal(run("y = tile(x, repeats = [1, 1, 1])", x=x)[0], x)
     index = np.int32([[2, 0], [1, 1]])
     np.testing.assert_array_equal(run("y = gather(x, i, axis = 1)", x=x, i=index)[0], x[:, index])
-    np.testing.assert_array_equal(run("y = gather(x, i)", x=x[:, 0], i=index % 2)[0], x[index % 2, 0])
+    np.testing.assert_array_equal(
+        run("y = gather(x, i)", x=x[:, 0], i=index % 2)[0], x[index % 2, 0]
+    )
 
 
 def test_constants(run: Any) -> None:
     x = np.float32([[1, 2], [3, 4]])
     (y,) = run("c = constant(shape = [2, 2], value = [1.0, 2.0, 3.0, 5.0]); y = add(x, c)", x=x)
-    np.testing.assert_array_equal(y, x + [[1, 2], [3, 5]])
+    np.testing.assert_array_equal(y, x + np.float32([[1, 2], [3, 5]]))
     (y,) = run("c = constant(shape = [1, 2], value = [0.5]); y = mul(x, c)", x=x)
     np.testing.assert_array_equal(y, x / 2)
     (y,) = run("c = constant<integer>(shape = [2], value = [1, 0]); y = gather(x, c)", x=x)

@@ -21,7 +21,9 @@ def test_nearest_and_area(run: Any, factor: tuple[int, int]) -> None:
     f, g = factor
     x = _data(1, 2, 3, 6, 6)
     text = f"factor = [{f}, {g}]"
-    np.testing.assert_array_equal(run(f"y = nearest_downsample(x, {text})", x=x)[0], x[:, :, ::f, ::g])
+    np.testing.assert_array_equal(
+        run(f"y = nearest_downsample(x, {text})", x=x)[0], x[:, :, ::f, ::g]
+    )
     (y,) = run(f"y = area_downsample(x, {text})", x=x)
     blocks = x.reshape(2, 3, 6 // f, f, 6 // g, g)
     np.testing.assert_allclose(y, blocks.mean((3, 5)), rtol=1e-5, atol=1e-6)
@@ -105,7 +107,9 @@ def judged_resample(x: Array, size: tuple[int, int], method: str) -> Array:
     for n, roi in enumerate(ROIS):
         for i, j in itertools.product(range(size[0]), range(size[1])):
             weights = []
-            for k, begin, end, h, z in zip((i, j), roi[:2], roi[2:], size, x.shape[2:], strict=True):
+            for k, begin, end, h, z in zip(
+                (i, j), roi[:2], roi[2:], size, x.shape[2:], strict=True
+            ):
                 extent = float(end - begin)
                 if method == "symmetric":
                     r = begin + (k + 0.5) * extent / h - 0.5
@@ -134,7 +138,9 @@ def test_roi_resample(run: Any, size: tuple[int, int], method: str) -> None:
 def test_a_region_of_the_whole_input_is_upsampled(run: Any, method: str) -> None:
     x = _data(5, 1, 2, 3, 4)
     roi, item = np.float32([[0, 0, 3, 4]]), np.int32([[0]])
-    (y,) = run(f"y = roi_resample(x, r, i, output_size = [6, 12], method = '{method}')", x=x, r=roi, i=item)
+    (y,) = run(
+        f"y = roi_resample(x, r, i, output_size = [6, 12], method = '{method}')", x=x, r=roi, i=item
+    )
     (z,) = run(f"y = multilinear_upsample(x, factor = [2, 3], method = '{method}')", x=x)
     np.testing.assert_allclose(y, z, rtol=1e-4, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Sliding windows (sections 4.3.1 to 4.3.3 and 4.9.3) against loops over the formulas of the text."""
+"""Sliding windows (sections 4.3.1 to 4.3.3 and 4.9.3) against loops over the text's formulas."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 Array = np.ndarray
+NONE = ((0, 0), (0, 0))
 BORDERS = ("constant", "ignore", "replicate", "reflect", "reflect-even")
 
 
@@ -97,7 +98,10 @@ class Geometry:
         """The indices of the input in a window, in row-major order."""
         stride, dilation, _ = self.steps()
         for j in itertools.product(*map(range, self.size)):
-            yield [a * s + b * d - p[0] for a, s, b, d, p in zip(i, stride, j, dilation, pads)]
+            yield [
+                a * s + b * d - p[0]
+                for a, s, b, d, p in zip(i, stride, j, dilation, pads, strict=True)
+            ]
 
     def sources(
         self, i: Sequence[int], pads: Sequence[tuple[int, int]]
@@ -105,9 +109,12 @@ class Geometry:
         """The positions in a window that reach an element from above, with their windows."""
         stride, dilation, _ = self.steps()
         for number, j in enumerate(itertools.product(*map(range, self.size))):
-            above = [a + p[0] - b * d for a, p, b, d in zip(i, pads, j, dilation)]
-            if all(each % s == 0 for each, s in zip(above, stride)):
-                yield number, [each // s for each, s in zip(above, stride)]
+            above = [a + p[0] - b * d for a, p, b, d in zip(i, pads, j, dilation, strict=True)]
+            if all(each % s == 0 for each, s in zip(above, stride, strict=True)):
+                yield number, [each // s for each, s in zip(above, stride, strict=True)]
+
+
+G = Geometry
 
 
 def over(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -119,7 +126,9 @@ def judged_box(x: Array, g: Geometry, border: str, normalize: bool) -> Array:
     y = np.zeros(out)
     for i in over(out):
         values = [v for at_ in g.window(i, pads) if (v := at(x, at_, border)) is not None]
-        y[i] = sum(values) / ((len(values) if border == "ignore" else prod(g.size)) if normalize else 1)
+        y[i] = sum(values) / (
+            (len(values) if border == "ignore" else prod(g.size)) if normalize else 1
+        )
     return y
 
 
@@ -197,15 +206,15 @@ def judged_deconv(x: Array, w: Array, g: Geometry, border: str, groups: int) -> 
 # --- convolution ------------------------------------------------------------------------------
 
 CONVOLUTIONS = {
-    "automatic": ((5, 6), Geometry((3, 2))),
-    "automatic, strided": ((7, 6), Geometry((3, 4), (2, 3))),
-    "automatic, stride above size": ((7, 8), Geometry((1, 2), (3, 3))),
-    "explicit": ((5, 6), Geometry((3, 2), (), (), ((1, 0), (0, 1)))),
-    "strided": ((8, 7), Geometry((3, 3), (2, 3), (), ((1, 1), (2, 0)))),
-    "dilated": ((9, 8), Geometry((3, 2), (1, 2), (2, 3), ((2, 1), (1, 2)))),
-    "negative": ((8, 9), Geometry((3, 2), (2, 1), (), ((-1, 1), (1, -2)))),
-    "one dimension": ((9,), Geometry((4,), (2,), (2,))),
-    "three dimensions": ((3, 4, 5), Geometry((2, 3, 2), (1, 2, 1))),
+    "automatic": ((5, 6), G((3, 2))),
+    "automatic, strided": ((7, 6), G((3, 4), (2, 3))),
+    "automatic, stride above size": ((7, 8), G((1, 2), (3, 3))),
+    "explicit": ((5, 6), G((3, 2), (), (), ((1, 0), (0, 1)))),
+    "strided": ((8, 7), G((3, 3), (2, 3), (), ((1, 1), (2, 0)))),
+    "dilated": ((9, 8), G((3, 2), (1, 2), (2, 3), ((2, 1), (1, 2)))),
+    "negative": ((8, 9), G((3, 2), (2, 1), (), ((-1, 1), (1, -2)))),
+    "one dimension": ((9,), G((4,), (2,), (2,))),
+    "three dimensions": ((3, 4, 5), G((2, 3, 2), (1, 2, 1))),
 }
 GROUPS = {"one group": (4, 6, 1), "two groups": (4, 6, 2), "depthwise": (3, 6, 0)}
 
@@ -231,7 +240,10 @@ def test_groups(run: Any, operation: str, name: str) -> None:
     channels, outputs, groups = GROUPS[name]
     g = Geometry((3, 2), (2, 1), (), ((1, 0), (1, 1)))
     if operation == "conv":
-        x, w = _data(1, 1, channels, 5, 4), _data(2, outputs, channels // (groups or channels), 3, 2)
+        x, w = (
+            _data(1, 1, channels, 5, 4),
+            _data(2, outputs, channels // (groups or channels), 3, 2),
+        )
         expected = judged_conv(x, w, g, "constant", groups)
     else:
         rows = channels if groups == 0 else 6
@@ -251,16 +263,16 @@ def test_a_depthwise_deconvolution_takes_its_channels_from_the_output_shape(run:
 
 
 DECONVOLUTIONS = {
-    "automatic": ((4, 3), Geometry((3, 2))),
-    "automatic, strided": ((4, 3), Geometry((3, 4), (2, 3))),
-    "automatic, stride above size": ((3, 2), Geometry((1, 2), (3, 3))),
-    "explicit": ((4, 3), Geometry((3, 2), (), (), ((1, 0), (0, 1)))),
-    "strided": ((4, 3), Geometry((3, 3), (2, 3), (), ((1, 1), (2, 0)))),
-    "dilated": ((5, 6), Geometry((3, 2), (1, 2), (2, 3), ((2, 1), (1, 2)))),
-    "negative": ((3, 4), Geometry((3, 2), (2, 1), (), ((-1, 1), (1, -2)))),
-    "one dimension": ((5,), Geometry((4,), (2,), (2,))),
-    "output shape": ((4, 3), Geometry((3, 3), (2, 3), (), ((1, 1), (1, 1)), (8, 9))),
-    "output shape, automatic": ((4, 3), Geometry((3, 2), (2, 3), (), (), (7, 9))),
+    "automatic": ((4, 3), G((3, 2))),
+    "automatic, strided": ((4, 3), G((3, 4), (2, 3))),
+    "automatic, stride above size": ((3, 2), G((1, 2), (3, 3))),
+    "explicit": ((4, 3), G((3, 2), (), (), ((1, 0), (0, 1)))),
+    "strided": ((4, 3), G((3, 3), (2, 3), (), ((1, 1), (2, 0)))),
+    "dilated": ((5, 6), G((3, 2), (1, 2), (2, 3), ((2, 1), (1, 2)))),
+    "negative": ((3, 4), G((3, 2), (2, 1), (), ((-1, 1), (1, -2)))),
+    "one dimension": ((5,), G((4,), (2,), (2,))),
+    "output shape": ((4, 3), G((3, 3), (2, 3), (), ((1, 1), (1, 1)), (8, 9))),
+    "output shape, automatic": ((4, 3), G((3, 2), (2, 3), (), (), (7, 9))),
 }
 
 
@@ -288,14 +300,19 @@ def test_separable(run: Any, border: str) -> None:
         x=x, p=plane, q=point, b=bias,
     )  # fmt: skip
     middle = judged_conv(x, plane, g, border, 0)
-    expected = judged_conv(middle, point, Geometry((1, 1)), "constant", 1) + bias[..., None, None]
+    expected = judged_conv(middle, point, G((1, 1)), "constant", 1) + bias[..., None, None]
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
-    z, plane, point, bias = _data(5, 1, 4, 3, 2), _data(6, 6, 1, 3, 3), _data(7, 4, 6, 1, 1), _data(8, 1, 6)
+    z, plane, point, bias = (
+        _data(5, 1, 4, 3, 2),
+        _data(6, 6, 1, 3, 3),
+        _data(7, 4, 6, 1, 1),
+        _data(8, 1, 6),
+    )
     (y,) = run(
         f"y = separable_deconv(x, p, q, b, border = '{border}', {g.text()})",
         x=z, p=plane, q=point, b=bias,
     )  # fmt: skip
-    middle = judged_deconv(z, point, Geometry((1, 1)), "constant", 1)
+    middle = judged_deconv(z, point, G((1, 1)), "constant", 1)
     expected = judged_deconv(middle, plane, g, border, 0) + bias[..., None, None]
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
 
@@ -303,15 +320,15 @@ def test_separable(run: Any, border: str) -> None:
 # --- windows over all dimensions ----------------------------------------------------------------
 
 WINDOWS = {
-    "automatic": ((1, 2, 5, 6), Geometry((1, 1, 3, 2))),
-    "automatic, strided": ((1, 2, 7, 6), Geometry((1, 1, 3, 3), (1, 1, 2, 3))),
-    "over channels": ((2, 5, 3), Geometry((1, 3, 1))),
-    "all dimensions": ((2, 3, 4), Geometry((2, 2, 3), (1, 2, 1), (), ((1, 0), (0, 1), (1, 1)))),
-    "strided": ((1, 1, 8, 7), Geometry((1, 1, 3, 3), (1, 1, 2, 3), (), ((0, 0),) * 2 + ((1, 1), (2, 0)))),
-    "dilated": ((1, 1, 9, 8), Geometry((1, 1, 3, 2), (1, 1, 1, 2), (1, 1, 2, 3), ((0, 0),) * 2 + ((2, 1), (1, 2)))),
-    "negative": ((1, 1, 8, 9), Geometry((1, 1, 3, 2), (1, 1, 2, 1), (), ((0, 0),) * 2 + ((-1, 1), (1, -2)))),
-    "single elements": ((1, 2, 5, 6), Geometry((1, 1, 1, 1), (1, 1, 2, 3), (), ((0, 0),) * 4)),
-    "nothing": ((2, 3), Geometry((1, 1))),
+    "automatic": ((1, 2, 5, 6), G((1, 1, 3, 2))),
+    "automatic, strided": ((1, 2, 7, 6), G((1, 1, 3, 3), (1, 1, 2, 3))),
+    "over channels": ((2, 5, 3), G((1, 3, 1))),
+    "all dimensions": ((2, 3, 4), G((2, 2, 3), (1, 2, 1), (), ((1, 0), (0, 1), (1, 1)))),
+    "strided": ((1, 1, 8, 7), G((1, 1, 3, 3), (1, 1, 2, 3), (), (*NONE, (1, 1), (2, 0)))),
+    "dilated": ((1, 1, 9, 8), G((1, 1, 3, 2), (1, 1, 1, 2), (1, 1, 2, 3), (*NONE, (2, 1), (1, 2)))),
+    "negative": ((1, 1, 8, 9), G((1, 1, 3, 2), (1, 1, 2, 1), (), (*NONE, (-1, 1), (1, -2)))),
+    "single elements": ((1, 2, 5, 6), G((1, 1, 1, 1), (1, 1, 2, 3), (), NONE * 2)),
+    "nothing": ((2, 3), G((1, 1))),
 }  # fmt: skip
 EVERY = [(name, border) for name in WINDOWS for border in BORDERS]
 
@@ -353,7 +370,7 @@ def test_the_first_of_equal_maxima_counts(run: Any) -> None:
     (i,) = run("i = argmax_pool(x, size = [1, 1, 2, 2], stride = [1, 1, 2, 2])", x=x)
     assert not i.any()
     (i,) = run("i = argmax_pool(x, size = [1, 1, 3, 3], border = 'ignore')", x=x)
-    np.testing.assert_array_equal(i, judged_max(x, Geometry((1, 1, 3, 3)), "ignore")[1])
+    np.testing.assert_array_equal(i, judged_max(x, G((1, 1, 3, 3)), "ignore")[1])
 
 
 @pytest.mark.parametrize(("name", "border"), [each for each in EVERY if each[1] != "ignore"])
@@ -369,14 +386,14 @@ def test_sample(run: Any, name: str, border: str) -> None:
 
 
 REVERSED = {
-    "automatic": ((1, 2, 3, 4), Geometry((1, 1, 3, 2))),
-    "automatic, strided": ((1, 2, 3, 2), Geometry((1, 1, 3, 3), (1, 1, 2, 3))),
-    "upsampling": ((1, 2, 3, 2), Geometry((1, 1, 2, 3), (1, 1, 2, 3), (), ((0, 0),) * 4)),
-    "all dimensions": ((2, 3, 3), Geometry((2, 2, 3), (1, 2, 1), (), ((1, 0), (0, 1), (1, 1)))),
-    "dilated": ((1, 1, 5, 4), Geometry((1, 1, 3, 2), (1, 1, 1, 2), (1, 1, 2, 3), ((0, 0),) * 2 + ((2, 1), (1, 2)))),
-    "negative": ((1, 1, 3, 4), Geometry((1, 1, 3, 2), (1, 1, 2, 1), (), ((0, 0),) * 2 + ((-1, 1), (1, -2)))),
-    "output shape": ((1, 2, 3, 3), Geometry((1, 1, 2, 2), (1, 1, 2, 2), (), ((0, 0),) * 4, (1, 2, 7, 6))),
-    "output shape, automatic": ((1, 2, 3, 3), Geometry((1, 1, 3, 3), (1, 1, 2, 2), (), (), (1, 2, 5, 6))),
+    "automatic": ((1, 2, 3, 4), G((1, 1, 3, 2))),
+    "automatic, strided": ((1, 2, 3, 2), G((1, 1, 3, 3), (1, 1, 2, 3))),
+    "upsampling": ((1, 2, 3, 2), G((1, 1, 2, 3), (1, 1, 2, 3), (), NONE * 2)),
+    "all dimensions": ((2, 3, 3), G((2, 2, 3), (1, 2, 1), (), ((1, 0), (0, 1), (1, 1)))),
+    "dilated": ((1, 1, 5, 4), G((1, 1, 3, 2), (1, 1, 1, 2), (1, 1, 2, 3), (*NONE, (2, 1), (1, 2)))),
+    "negative": ((1, 1, 3, 4), G((1, 1, 3, 2), (1, 1, 2, 1), (), (*NONE, (-1, 1), (1, -2)))),
+    "output shape": ((1, 2, 3, 3), G((1, 1, 2, 2), (1, 1, 2, 2), (), NONE * 2, (1, 2, 7, 6))),
+    "output shape, automatic": ((1, 2, 3, 3), G((1, 1, 3, 3), (1, 1, 2, 2), (), (), (1, 2, 5, 6))),
 }  # fmt: skip
 
 
