@@ -26,8 +26,8 @@ def constant(operation: Operation, builder: Builder) -> Tensor:
     if array.size != 1 and array.size != prod(shape):
         reason = f"it has {array.size} values for the shape {shape}"
         raise Unconvertible(reason, f"give {prod(shape)} values, or one", mismatch=True)
-    filled = np.broadcast_to(array, shape) if array.size == 1 else array.reshape(shape)
-    return builder.constant(np.ascontiguousarray(filled).reshape(shape))
+    filled = np.full(shape, array.reshape(-1)[0]) if array.size == 1 else array.reshape(shape)
+    return builder.constant(filled)
 
 
 @operation("reshape")
