@@ -87,11 +87,11 @@ def _deconv(
     channels = wanted[1] if len(wanted) == x.rank and x.rank > 1 else x.shape[1]
     groups = _groups(groups, channels)
     _check_filter(x, weight, groups, transposed=True)
+    window = scaling_up(operation, x, numbers(weight.shape[2:]), 2)
     shape = [x.shape[0], weight.shape[1] * groups]
     if wanted and list(wanted[:2]) != shape:
         reason = f"'output_shape' begins with {wanted[:2]}, and the result with {shape}"
         raise Unconvertible(reason, "correct one of them", mismatch=True)
-    window = scaling_up(operation, x, numbers(weight.shape[2:]), 2)
     border = operation.choice("border", _BORDERS)
     if border != "constant":
         x, window = with_reverse_border(x, window, border, builder)
