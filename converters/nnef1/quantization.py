@@ -5,6 +5,7 @@ The lines of the file become calls by the names of tensors; what is wrong is rep
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from tvm_nnef.converters.common.tensors import Call as Step
@@ -16,6 +17,8 @@ from tvm_nnef.converters.nnef1.fragments import Signatures
 from tvm_nnef.converters.nnef1.types import TensorType, castable
 from tvm_nnef.converters.nnef1.typing import Scope, Typing
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, did_you_mean, error
+
+_MAX_BITS = 32
 
 _TENSOR = "tensor to quantize"
 """The name of the operand while types are checked; no identifier has blanks."""
@@ -88,24 +91,36 @@ def _call(line: nodes.Quantized, signatures: Signatures) -> Call:
         assert argument.name is not None
         arguments[argument.name.name] = evaluated(argument.value)
     ordered = {each.name.name: arguments[each.name.name] for each in signature.parameters[1:]}
-    return Call(node.name.name, ordered, {}, typing.generics[whole], (), line.span)
+    call = Call(node.name.name, ordered, {}, typing.generics[whole], (), line.span)
+    if signature.is_standard:
+        _check(call)
+    return call
+
+
+def _check(call: Call) -> None:
+    """Raise NnefError for arguments of a standard quantization that leave no values."""
+    bits = call.arguments.get("bits", 1)
+    assert isinstance(bits, int)
+    if not 1 <= bits <= _MAX_BITS:
+        raise error(f"'bits' is {bits}", call.place, hint=f"give 1 to {_MAX_BITS} bits")
+    if bits == 1 and call.arguments.get("signed") and call.arguments.get("symmetric"):
+        raise error("a single bit leaves a single value", call.place, hint="use more bits")
+    if call.arguments.get("scale") == 0.0:
+        raise error("'scale' is 0", call.place, hint="give another number")
+    low, high = call.arguments.get("min", 0.0), call.arguments.get("max", 1.0)
+    assert isinstance(low, float) and isinstance(high, float)
+    if not low < high or not math.isfinite(high - low):
+        hint = "give a range from a smaller number to a larger one"
+        raise error(f"the range from {low} to {high} is empty", call.place, hint=hint)
 
 
 def as_operator(call: Call) -> Step | None:
-    """The operator of SkriptND that quantizes as an operation does, if there is one.
-
-    Raises NnefError for a range that is empty.
-    """
+    """The operator of SkriptND that quantizes as an operation does, if there is one."""
     arguments: Mapping[str, Value] = call.arguments
     if call.operation == "linear_quantize":
         arguments = {**arguments, "signed": False, "symmetric": False}
     elif call.operation != "min_max_linear_quantize":
         return None
-    low, high = arguments["min"], arguments["max"]
-    assert isinstance(low, float) and isinstance(high, float)
-    if not low < high:
-        hint = "give a range from a smaller number to a larger one"
-        raise error(f"the range from {low} to {high} is empty", call.place, hint=hint)
     attributes = {name: _plain(value) for name, value in arguments.items()}
     return Step("quant.min_max_linear_quantize", (), attributes, (), ())
 

@@ -162,3 +162,39 @@ def candidates(parameter: Type, argument: Type) -> Iterator[str]:
         case TupleType(items), TupleType(given_items):
             for each, other in zip(items, given_items, strict=False):
                 yield from candidates(each, other)
+
+
+def binary_type(sign: str, left: Type, right: Type) -> Type | None:
+    """The type of an operator on compile-time values, None if it does not take them."""
+    if sign in ("&&", "||"):
+        return LOGICAL if left == right == LOGICAL else None
+    if sign in ("==", "!="):
+        return LOGICAL if left == right and isinstance(left, Primitive) else None
+    if sign == "+" and isinstance(left, ArrayType) and isinstance(right, ArrayType):
+        return common(left, right)
+    if sign == "*" and (isinstance(left, ArrayType) or left == STRING):
+        return left if right == INTEGER else None
+    if sign == "+" and left == right == STRING:
+        return STRING
+    if left != right or left not in (INTEGER, SCALAR):
+        return None
+    return LOGICAL if sign in ("<", "<=", ">", ">=") else left
+
+
+def cast_hint(found: Type, wanted: Type | None = None) -> str:
+    """How a value of one type becomes one of another."""
+    if wanted is None:
+        return "see table 1 of the specification, section 3.3.3"
+    if found == INTEGER and wanted in (SCALAR, TensorType("scalar")):
+        return "write the number as a scalar, as in '1.0', or cast it: 'scalar(i)'"
+    if isinstance(found, Primitive) and isinstance(wanted, Primitive):
+        return f"cast it, as in '{wanted}(x)'" if wanted.name != GENERIC else "use the type '?'"
+    if isinstance(found, Primitive) and isinstance(wanted, ArrayType):
+        return "write an array, as in '[1, 2]'"
+    if isinstance(found, TensorType) and isinstance(wanted, TensorType) and wanted.item:
+        return f"cast it, as in 'cast<{wanted.item}>(x)'"
+    if isinstance(found, TensorType) and not has_tensor(wanted):
+        return "an attribute is known before the graph runs; give a literal"
+    if found == EMPTY_ARRAY:
+        return "give items"
+    return f"give a value of type {wanted}"

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.fragments import Signature, Signatures, array_type, literal_type
 from tvm_nnef.converters.nnef1.types import (
-    EMPTY_ARRAY,
     GENERIC,
     INTEGER,
     LOGICAL,
@@ -24,8 +23,10 @@ from tvm_nnef.converters.nnef1.types import (
     TensorType,
     TupleType,
     Type,
+    binary_type,
     bound,
     candidates,
+    cast_hint,
     castable,
     common,
     has_tensor,
@@ -143,7 +144,7 @@ class Typing:
         if (operand in (INTEGER, SCALAR)) if sign != "!" else operand == LOGICAL:
             return operand
         wanted = "a logical value" if sign == "!" else "an integer or a scalar"
-        self.report(f"'{sign}' takes {wanted}, got {operand}", node.span, _cast_hint(operand))
+        self.report(f"'{sign}' takes {wanted}, got {operand}", node.span, cast_hint(operand))
         return None
 
     def _binary(self, node: nodes.Binary, left: Type | None, right: Type | None) -> Type | None:
@@ -154,9 +155,9 @@ class Typing:
             return self._contains(node, left, right)
         if isinstance(left, TensorType) or isinstance(right, TensorType):
             return self._operation(node, BINARY[sign], [left, right])
-        found = _binary_type(sign, left, right)
+        found = binary_type(sign, left, right)
         if found is None:
-            hint = _cast_hint(left) if left in (INTEGER, SCALAR) else ""
+            hint = cast_hint(left) if left in (INTEGER, SCALAR) else ""
             if {left, right} == {INTEGER, SCALAR}:
                 hint = "write the integer as a scalar, as in '2.0', or cast it: 'scalar(i)'"
             hint = hint or "see table 1 of the specification, section 3.3.3"
@@ -183,7 +184,7 @@ class Typing:
         for operand, parameter in zip(operands, wanted, strict=True):
             if not castable(operand, parameter):
                 message = f"'{node.operator}' is '{name}', which takes {parameter}; got {operand}"
-                self.report(message, node.span, _cast_hint(operand, parameter))
+                self.report(message, node.span, cast_hint(operand, parameter))
                 return None
         return bound(signature.result_type, item or GENERIC)
 
@@ -203,7 +204,7 @@ class Typing:
         """Report an expression that is not of a type."""
         found = self.type_of(node, scope)
         if found is not None and found != wanted:
-            hint = _cast_hint(found, wanted)
+            hint = cast_hint(found, wanted)
             self.report(f"{what} is of type {wanted}, got {found}", node.span, hint)
 
     def _comprehension(self, node: nodes.Comprehension, scope: Scope) -> Type | None:
@@ -304,7 +305,7 @@ class Typing:
             wanted = bound(parameter.type, generic or GENERIC)
             if type_ is not None and not castable(type_, wanted):
                 message = f"'{parameter.name.name}' of '{name}' is of type {wanted}, got {type_}"
-                hint = _cast_hint(type_, wanted)
+                hint = cast_hint(type_, wanted)
                 self.report(message, argument.value.span, hint)
         return bound(signature.result_type, generic or GENERIC)
 
@@ -386,39 +387,3 @@ class Typing:
         hint = f"write it, as in '{name}<scalar>(...)'; arguments of one type need no cast"
         self.report(f"the generic type of '{name}' {what}", node.span, hint)
         return None
-
-
-def _binary_type(sign: str, left: Type, right: Type) -> Type | None:
-    """The type of an operator on compile-time values, None if it does not take them."""
-    if sign in ("&&", "||"):
-        return LOGICAL if left == right == LOGICAL else None
-    if sign in ("==", "!="):
-        return LOGICAL if left == right and isinstance(left, Primitive) else None
-    if sign == "+" and isinstance(left, ArrayType) and isinstance(right, ArrayType):
-        return common(left, right)
-    if sign == "*" and (isinstance(left, ArrayType) or left == STRING):
-        return left if right == INTEGER else None
-    if sign == "+" and left == right == STRING:
-        return STRING
-    if left != right or left not in (INTEGER, SCALAR):
-        return None
-    return LOGICAL if sign in ("<", "<=", ">", ">=") else left
-
-
-def _cast_hint(found: Type, wanted: Type | None = None) -> str:
-    """How a value of one type becomes one of another."""
-    if wanted is None:
-        return "see table 1 of the specification, section 3.3.3"
-    if found == INTEGER and wanted in (SCALAR, TensorType("scalar")):
-        return "write the number as a scalar, as in '1.0', or cast it: 'scalar(i)'"
-    if isinstance(found, Primitive) and isinstance(wanted, Primitive):
-        return f"cast it, as in '{wanted}(x)'" if wanted.name != GENERIC else "use the type '?'"
-    if isinstance(found, Primitive) and isinstance(wanted, ArrayType):
-        return "write an array, as in '[1, 2]'"
-    if isinstance(found, TensorType) and isinstance(wanted, TensorType) and wanted.item:
-        return f"cast it, as in 'cast<{wanted.item}>(x)'"
-    if isinstance(found, TensorType) and not has_tensor(wanted):
-        return "an attribute is known before the graph runs; give a literal"
-    if found == EMPTY_ARRAY:
-        return "give items"
-    return f"give a value of type {wanted}"

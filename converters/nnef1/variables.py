@@ -112,7 +112,8 @@ def _check_type(item_type: ItemType, call: Call, place: str) -> None:
 def _array(tensor: TensorFile, call: Call, quantizer: Call | None, place: str) -> Array:
     array = tensor.array
     if tensor.item_type in (ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT):
-        return _dequantized(tensor, call, quantizer, place).astype(np.float32)
+        with np.errstate(over="ignore"):
+            return _float32(_dequantized(tensor, call, quantizer, place), call, place)
     if call.item_type == "logical":
         return array.astype(np.bool_, copy=False)
     if call.item_type == "scalar":
@@ -138,23 +139,25 @@ def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, place: 
     bits = tensor.bits
     codes = tensor.array.astype(np.float64)
     if quantizer is not None and quantizer.operation in _DECODERS:
-        found = _DECODERS[quantizer.operation](codes, tensor, quantizer.arguments)
-        return np.asarray(found)
+        return _DECODERS[quantizer.operation](codes, tensor, quantizer.arguments)
     limits = tensor.header.quantized_range
     if limits is None:
         message = f"{place} has quantized items, and nothing says what they stand for"
         hint = f"add a line to 'graph.quant', such as \"name\": linear_quantize(…, bits = {bits});"
         raise error(message, call.place, hint=hint)
     low, high = limits
+    if not (math.isfinite(low) and math.isfinite(high)):
+        message = f"{place} has quantized items from {low} to {high}"
+        raise error(message, call.place, hint="the header is damaged; write the file again")
     if tensor.item_type is ItemType.QUANTIZED_UINT:
-        return codes / (2**bits - 1) * (high - low) + low
+        return np.asarray(codes / (2**bits - 1) * (high - low) + low)
     return _from_logarithm(_pattern(tensor), bits, high, signed=low < 0)
 
 
 def _pattern(tensor: TensorFile) -> Array:
     """The bits of signed items as unsigned numbers."""
     wide = tensor.array.astype(np.int64).view(np.uint64)
-    return wide & np.uint64(2**tensor.bits - 1)
+    return np.asarray(wide & np.uint64(2**tensor.bits - 1))
 
 
 def _from_logarithm(codes: Array, bits: int, high: float, *, signed: bool) -> Array:
@@ -163,7 +166,7 @@ def _from_logarithm(codes: Array, bits: int, high: float, *, signed: bool) -> Ar
     largest = math.ceil(math.log2(high)) if high > 0 else 0
     magnitude = (codes & np.uint64(2**width - 1)).astype(np.float64)
     found = np.exp2(magnitude + (largest - (2**width - 1)))
-    return np.where(codes >> np.uint64(width) != 0, -found, found) if signed else found
+    return np.where(codes >> np.uint64(width) != 0, -found, found) if signed else np.asarray(found)
 
 
 def _decode_range(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:
@@ -175,11 +178,12 @@ def _decode_range(codes: Array, tensor: TensorFile, arguments: Mapping[str, Valu
     zero = 2 ** (bits - 1) - int(symmetric) if signed else 0
     if tensor.item_type is ItemType.QUANTIZED_UINT:
         zero = 0
-    return (codes + zero) / steps * (high - low) + low
+    return np.asarray((codes + zero) / steps * (high - low) + low)
 
 
 def _decode_zero_point(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:
-    return (codes - _number(arguments["zero_point"])) * _number(arguments["scale"])
+    found = (codes - _number(arguments["zero_point"])) * _number(arguments["scale"])
+    return np.asarray(found)
 
 
 def _decode_logarithm(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:

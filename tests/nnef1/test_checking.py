@@ -23,6 +23,7 @@ from tvm_nnef.diagnostics import Diagnostic
 Problems = Callable[[str], tuple[Diagnostic, ...]]
 
 REAL, UNBOUND = TensorType("scalar"), TensorType(None)
+DECLARED = "fragment f(x: tensor<scalar>) -> (y: tensor<scalar>)"
 HEADER = "extension KHR_enable_fragment_definitions KHR_enable_operator_expressions;"
 
 
@@ -63,16 +64,36 @@ STATEMENTS = {
     "positional after named": ("y = softmax(axes = [1], x);", "positional argument after", ""),
     "integer for scalar": ("y = leaky_relu(x, alpha = 1);", "type scalar, got integer", "'1.0'"),
     "integer operand": ("y = x + 1;", "takes tensor<scalar>; got integer", "'1.0'"),
-    "scalar for integer": ("y = concat([x, x], axis = 1.0);", "type integer, got scalar", "integer("),
+    "scalar for integer": (
+        "y = concat([x, x], axis = 1.0);",
+        "type integer, got scalar",
+        "integer(",
+    ),
     "string for array": ("y = softmax(x, axes = '1');", "type integer[], got string", "[1, 2]"),
     "tensor for attribute": ("y = softmax(x, axes = x);", "got tensor<scalar>", "literal"),
     "logical tensor": ("y = relu(x < 0.0);", "got tensor<logical>", "cast<scalar>"),
-    "mixed numbers": ("y = leaky_relu(x, alpha = 1 + 0.5);", "does not take integer and scalar", "2.0"),
-    "logic of numbers": ("y = leaky_relu(x, alpha = 0.1 if 1 else 0.2);", "type logical", "logical("),
-    "branches": ("y = leaky_relu(x, alpha = 0.1 if true else 'a');", "scalar and string", "one type"),
+    "mixed numbers": (
+        "y = leaky_relu(x, alpha = 1 + 0.5);",
+        "does not take integer and scalar",
+        "2.0",
+    ),
+    "logic of numbers": (
+        "y = leaky_relu(x, alpha = 0.1 if 1 else 0.2);",
+        "type logical",
+        "logical(",
+    ),
+    "branches": (
+        "y = leaky_relu(x, alpha = 0.1 if true else 'a');",
+        "scalar and string",
+        "one type",
+    ),
     "mixed array": ("y = softmax(x, axes = [1, 2.0]);", "several types: integer, scalar", ""),
     "subscript of a tensor": ("y = x[0];", "has no subscript", "'slice'"),
-    "subscript of a tuple": ("y = softmax(x, axes = [(1, 2)[0 + 1]]);", "integer literal", "0 to 1"),
+    "subscript of a tuple": (
+        "y = softmax(x, axes = [(1, 2)[0 + 1]]);",
+        "integer literal",
+        "0 to 1",
+    ),
     "real subscript": ("y = softmax(x, axes = [[1][0.0]]);", "of type integer", "integer("),
     "range_of a tensor": ("y = softmax(x, axes = range_of(x));", "an array or a string", ""),
     "cast of a tensor": ("y = leaky_relu(x, alpha = scalar(x));", "primitive type", "cast<"),
@@ -88,9 +109,13 @@ STATEMENTS = {
     "not a tensor": ("y = relu(x); n = 3;", "'n' is of type integer", "single tensors"),
     "twice": ("y = relu(x); y = relu(x);", "'y' is assigned before", "another name"),
     "result": ("z = relu(x);", "graph result 'y' is not assigned", ""),
-    "external": ("y = relu(x); z = external(shape = [1]);", "not a parameter of the graph", "add it"),
+    "external": (
+        "y = relu(x); z = external(shape = [1]);",
+        "not a parameter of the graph",
+        "add it",
+    ),
     "external inside": ("y = relu(external(shape = [1]));", "inside an expression", "assign"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", STATEMENTS)
@@ -112,28 +137,47 @@ FRAGMENTS = {
         "declared twice",
     ),
     "parameters": ("fragment f(x: tensor<>, x: integer) -> (y: tensor<scalar>);", "declared twice"),
-    "order": ("fragment f(n: integer, x: tensor<>) -> (y: tensor<scalar>);", "follows the attribute"),
+    "order": (
+        "fragment f(n: integer, x: tensor<>) -> (y: tensor<scalar>);",
+        "follows the attribute",
+    ),
     "result": ("fragment f(x: tensor<>) -> (y: integer);", "not a tensor type"),
     "unbound result": ("fragment f(x: tensor<>) -> (y: tensor<>);", "not a tensor type"),
     "mixed tuple": ("fragment f(x: (tensor<>, integer)) -> (y: tensor<scalar>);", "mixes tensors"),
-    "default": ("fragment f(x: tensor<>, n: integer = 1.0) -> (y: tensor<scalar>);", "of type scalar"),
-    "computed default": ("fragment f(x: tensor<>, n: integer = 1 + 1) -> (y: tensor<scalar>);", "literals"),
+    "default": (
+        "fragment f(x: tensor<>, n: integer = 1.0) -> (y: tensor<scalar>);",
+        "of type scalar",
+    ),
+    "computed default": (
+        "fragment f(x: tensor<>, n: integer = 1 + 1) -> (y: tensor<scalar>);",
+        "literals",
+    ),
     "not generic": ("fragment f(x: tensor<?>) -> (y: tensor<scalar>);", "not generic"),
-    "needlessly generic": ("fragment f<?>(x: tensor<>) -> (y: tensor<scalar>);", "without a parameter"),
-    "parameter assigned": ("fragment f(x: tensor<scalar>) -> (y: tensor<scalar>) { x = 1.0; y = x; }", "is a parameter"),
-    "result not assigned": ("fragment f(x: tensor<scalar>) -> (y: tensor<scalar>) { z = x; }", "is not assigned"),
-    "result type": ("fragment f(x: tensor<scalar>) -> (y: tensor<scalar>) { y = x < 0.0; }", "of type tensor<scalar>, got tensor<logical>"),
-    "variable": ("fragment f(x: tensor<scalar>) -> (y: tensor<scalar>) { y = variable(shape = [1], label = 'a'); }", "inside a fragment"),
-    "external": ("fragment f(x: tensor<scalar>) -> (y: tensor<scalar>) { y = external(shape = [1]); }", "inside a fragment"),
-    "update": ("fragment f(x: tensor<scalar>) -> (y: tensor<scalar>) { y = update(x, x); }", "inside a fragment"),
-    "standard": ("fragment relu(x: tensor<scalar>, a: scalar) -> (y: tensor<scalar>);", "standard operation"),
-    "itself": ("fragment f(x: tensor<scalar>) -> (y: tensor<scalar>) { y = f(x) + 1.0; }", "f → f"),
+    "needlessly generic": (
+        "fragment f<?>(x: tensor<>) -> (y: tensor<scalar>);",
+        "without a parameter",
+    ),
+    "parameter assigned": (f"{DECLARED} {{ x = 1.0; y = x; }}", "is a parameter"),
+    "result not assigned": (f"{DECLARED} {{ z = x; }}", "is not assigned"),
+    "result type": (
+        f"{DECLARED} {{ y = x < 0.0; }}",
+        "of type tensor<scalar>, got tensor<logical>",
+    ),
+    "variable": (f"{DECLARED} {{ y = variable(shape = [1], label = 'a'); }}", "inside a fragment"),
+    "external": (f"{DECLARED} {{ y = external(shape = [1]); }}", "inside a fragment"),
+    "update": (f"{DECLARED} {{ y = update(x, x); }}", "inside a fragment"),
+    "standard": (
+        "fragment relu(x: tensor<scalar>, a: scalar) -> (y: tensor<scalar>);",
+        "standard operation",
+    ),
+    "itself": (f"{DECLARED} {{ y = f(x) + 1.0; }}", "f → f"),
     "each other": (
         "fragment f(x: tensor<scalar>) -> (y: tensor<scalar>) { y = g(x); } "
-        "fragment g(x: tensor<scalar>) -> (y: tensor<scalar>) { y = 1.0 if true else f(x); z = f(x); }",
+        "fragment g(x: tensor<scalar>) -> (y: tensor<scalar>) "
+        "{ y = 1.0 if true else f(x); z = f(x); }",
         "→",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", FRAGMENTS)

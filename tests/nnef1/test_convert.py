@@ -1,4 +1,4 @@
-"""NNEF 1 models as SkriptND models: names, fragments as operators, quantization, updates, errors."""
+"""NNEF 1 models as SkriptND models: names, fragments, quantization, updates, errors."""
 
 from __future__ import annotations
 
@@ -206,7 +206,8 @@ def test_quantization_file(write: Write, tmp_path: Path) -> None:
     quant = """
     "x": linear_quantize(min = -1.0, max = 1.0, bits = 4);
     "w": min_max_linear_quantize(min = -2.0, max = 2.0, bits = 3, signed = true, symmetric = true);
-    'h': zero_point_linear_quantize(zero_point = 2, scale = 0.25, bits = 5, signed = true, symmetric = false);
+    'h': zero_point_linear_quantize(zero_point = 2, scale = 0.25, bits = 5, signed = true,
+                                    symmetric = false);
     "r": logarithmic_quantize(max = 4.0, bits = 3);
     "y": linear_quantize(min = 0.0, max = 5.0, bits = 2 + 3);
     """
@@ -261,18 +262,45 @@ def test_quantized_tensors_inside_fragments_that_repeat(write: Write) -> None:
 
 
 QUANTIZATION_FAULTS = {
-    "nothing": ('"hh": linear_quantize(min = 0.0, max = 1.0, bits = 8);', "no tensor 'hh'", "'h'", 1),
+    "nothing": (
+        '"hh": linear_quantize(min = 0.0, max = 1.0, bits = 8);',
+        "no tensor 'hh'",
+        "'h'",
+        1,
+    ),
     "label": ('"weight": linear_quantize(min = 0.0, max = 1.0, bits = 8);', "no tensor", "'w'", 1),
-    "operation": ('"h": linear_quantise(min = 0.0, max = 1.0, bits = 8);', "no operation", "quantize", 6),
+    "operation": (
+        '"h": linear_quantise(min = 0.0, max = 1.0, bits = 8);',
+        "no operation",
+        "quantize",
+        6,
+    ),
     "argument": ('"h": linear_quantize(min = 0.0, max = 1.0);', "lacks 'bits'", "integer", 6),
     "type": ('"h": linear_quantize(min = 0, max = 1.0, bits = 8);', "got integer", "'1.0'", 28),
     "positional": ('"h": linear_quantize(0.0, max = 1.0, bits = 8);', "are named", "write", 22),
     "range": ('"h": linear_quantize(min = 1.0, max = 1.0, bits = 8);', "is empty", "range", 1),
+    "bits": (
+        '"h": linear_quantize(min = 0.0, max = 1.0, bits = 2000000000);',
+        "'bits' is 2000000000",
+        "1 to 32",
+        1,
+    ),
+    "infinite": (
+        '"h": linear_quantize(min = 0.0, max = 1.0 / 0.0, bits = 8);',
+        "is empty",
+        "range",
+        1,
+    ),
     "syntax": ('"h": linear_quantize(min = 1.0;', "unexpected", "')'", 31),
-    "twice": ('"h": linear_quantize(min = 0.0, max = 1.0, bits = 8);' * 2, "quantized twice", "remove", 54),
+    "twice": (
+        '"h": linear_quantize(min = 0.0, max = 1.0, bits = 8);' * 2,
+        "quantized twice",
+        "remove",
+        54,
+    ),
     "no tensor": ('"h": argmax_reduce(axes = [1]);', "does not quantize", "linear_quantize", 6),
     "tensor": ('"h": linear_quantize(min = x, max = 1.0, bits = 8);', "'x' is not defined", "", 28),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", QUANTIZATION_FAULTS)
@@ -388,5 +416,5 @@ def test_faults_in_options(options: dict[str, Any], message: str) -> None:
 
 
 def test_missing_graph(tmp_path: Path) -> None:
-    with pytest.raises(NnefError, match="has no 'graph.nnef'"):
+    with pytest.raises(NnefError, match=r"has no 'graph\.nnef'"):
         convert(tmp_path)

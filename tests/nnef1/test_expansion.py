@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tvm_nnef.converters.nnef1 import expansion
+from tvm_nnef.converters.nnef1 import evaluation, expansion
 from tvm_nnef.diagnostics import NnefError
 
 Flatten = Callable[..., list[str]]
@@ -45,16 +45,24 @@ ATTRIBUTES = "fragment f(x: tensor<scalar>, a: {}) -> (y: tensor<scalar>);"
         ("integer[]", "[for i in [1, 2, 3] if i != 2 yield i * i]", "[1, 9]"),
         ("integer[]", "[for i in [1, 2], j in [10, 20] yield i + j]", "[11, 22]"),
         ("integer[]", "[for i in range_of([5, 6]) yield [5, 6][i] + i]", "[5, 7]"),
-        ("integer[][]", "[for i in [1, 2] yield [for j in [3, 4] yield i * j]]", "[[3, 4], [6, 8]]"),
+        (
+            "integer[][]",
+            "[for i in [1, 2] yield [for j in [3, 4] yield i * j]]",
+            "[[3, 4], [6, 8]]",
+        ),
         ("scalar[]", "[scalar(true), scalar('2.5'), scalar(3)]", "[1.0, 2.5, 3.0]"),
-        ("integer[]", "[integer(true), integer('-7'), integer(2.7), integer(-2.7)]", "[1, -7, 2, -3]"),
+        (
+            "integer[]",
+            "[integer(true), integer('-7'), integer(2.7), integer(-2.7)]",
+            "[1, -7, 2, -3]",
+        ),
         ("logical[]", "[logical(0), logical(0.5), logical('')]", "[false, true, false]"),
         ("string", "string(1) + string(2.5) + string(true) + string('x')", "'12.5truex'"),
         ("integer", "1 if false else [][0] if false else 3", "3"),
         ("integer[]", "shape_of(1.0)", "[]"),
         ("integer[]", "shape_of(x)", "[2, 3]"),
     ],
-)  # fmt: skip
+)
 def test_compile_time_expressions(
     type_: str, expression: str, expected: str, flatten: Flatten
 ) -> None:
@@ -222,7 +230,7 @@ def test_deep_recursion_with_an_end(flatten: Flatten) -> None:
 def test_work_is_limited(
     expression: str, flatten: Flatten, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expansion, "MAX_WORK", 100_000)
+    monkeypatch.setattr(evaluation, "MAX_WORK", 100_000)
     with pytest.raises(NnefError, match="takes more than"):
         flatten(f"y = f(x, a = {expression});", ATTRIBUTES.format("integer"))
 

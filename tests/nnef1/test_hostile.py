@@ -21,7 +21,8 @@ DOCUMENT = (
     EXTENSIONS
     + """
 fragment block( x: tensor<scalar>, parts: tensor<scalar>[] = [], size: integer[] = [1, 2],
-    pairs: (integer, scalar)[] = [(1, 2.5), (2, -1.0)], name: string = 'a\\'b', flag: logical = true )
+    pairs: (integer, scalar)[] = [(1, 2.5), (2, -1.0)], name: string = 'a\\'b',
+    flag: logical = true )
 -> ( y: tensor<scalar>, rest: tensor<scalar>[] )
 {
     n = length_of(size) + 2 ^ 3 - integer(scalar(name + '1') > 0.5) if !flag else size[0];
@@ -43,12 +44,68 @@ graph net( input ) -> ( output, more )
 
 TOKEN = re.compile(r"\w+|'[^']*'|\s+|.", re.DOTALL)
 WORDS = [
-    "(", ")", "[", "]", "{", "}", "<", ">", "?", ",", ";", ":", "=", "->", "+", "-", "*", "/", "^",
-    "==", "!", "&&", "if", "else", "for", "in", "yield", "fragment", "graph", "tensor", "integer",
-    "scalar", "logical", "string", "shape_of", "length_of", "range_of", "x", "input", "block", "0",
-    "1", "-1", "2.5", "1e400", "99999999999999999999", "'a'", "''", "true", "#", "\\", "\0", "é",
-    "external", "variable", "update", "add_n", "copy_n", "relu", "10000000", "^ 10000000",
-]  # fmt: skip
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    "<",
+    ">",
+    "?",
+    ",",
+    ";",
+    ":",
+    "=",
+    "->",
+    "+",
+    "-",
+    "*",
+    "/",
+    "^",
+    "==",
+    "!",
+    "&&",
+    "if",
+    "else",
+    "for",
+    "in",
+    "yield",
+    "fragment",
+    "graph",
+    "tensor",
+    "integer",
+    "scalar",
+    "logical",
+    "string",
+    "shape_of",
+    "length_of",
+    "range_of",
+    "x",
+    "input",
+    "block",
+    "0",
+    "1",
+    "-1",
+    "2.5",
+    "1e400",
+    "99999999999999999999",
+    "'a'",
+    "''",
+    "true",
+    "#",
+    "\\",
+    "\0",
+    "é",
+    "external",
+    "variable",
+    "update",
+    "add_n",
+    "copy_n",
+    "relu",
+    "10000000",
+    "^ 10000000",
+]
 
 
 def mutated(text: str, seed: int) -> str:

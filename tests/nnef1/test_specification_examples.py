@@ -27,10 +27,12 @@ fragment bar( input: tensor<scalar>, alpha: scalar = 0.5 )
 
 def test_declarations_and_graph_of_section_3_2(flatten: Flatten) -> None:
     """3.2.1 and 3.2.2; the number of tensors in ``extra`` is known from the left-hand side."""
-    assert flatten("intermediate, [extra] = bar(x, alpha = 2.0); y = foo(intermediate, size = [3,5]);", FOO_BAR) == [
+    assert flatten(
+        "intermediate, [extra] = bar(x, alpha = 2.0); y = foo(intermediate, size = [3,5]);", FOO_BAR
+    ) == [
         "intermediate, [extra] = bar(x, alpha = 2.0)",
         "y = foo(intermediate, size = [3, 5])",
-    ]  # fmt: skip
+    ]
 
 
 def test_graph_of_section_3_2_1_as_printed_breaks_later_rules(problems: Problems) -> None:
@@ -183,10 +185,15 @@ def test_quantization_file_of_section_7_1() -> None:
     lines = "\n".join(
         f'"{name}": linear_quantize(min = {low}, max = 1.0, bits = 8);'
         for name, low in (
-            ("input", "0.0"), ("filter1", "-1.0"), ("bias1", "-1.0"), ("conv1", "0.0"),
-            ("filter2", "-1.0"), ("bias2", "-1.0"), ("conv2", "0.0"),
+            ("input", "0.0"),
+            ("filter1", "-1.0"),
+            ("bias1", "-1.0"),
+            ("conv1", "0.0"),
+            ("filter2", "-1.0"),
+            ("bias2", "-1.0"),
+            ("conv2", "0.0"),
         )
-    )  # fmt: skip
+    )
     found = quantizers(
         parse_quantization(Source("graph.quant", lines)),
         check(parse(Source("graph.nnef", QUANTIZED))),
@@ -203,24 +210,35 @@ def test_dynamic_quantization_of_section_7_2(flatten: Flatten) -> None:
 
 
 COMPOUNDS = {
-    "y = sigmoid(x);": ["y/neg = neg(x)", "y/exp = exp(y/neg)", "y/add = add(x = 1.0, y/exp)", "y = div(x = 1.0, y/add)"],
+    "y = sigmoid(x);": [
+        "y/neg = neg(x)",
+        "y/exp = exp(y/neg)",
+        "y/add = add(x = 1.0, y/exp)",
+        "y = div(x = 1.0, y/add)",
+    ],
     "y = log2(x);": ["y/log = log(x)", "y/log_2 = log(x = 2.0)", "y = div(y/log, y/log_2)"],
     "y = relu(x);": ["y/gt = gt(x, y = 0.0)", "y = select<scalar>(y/gt, x, false_value = 0.0)"],
     "y = softmax(x);": [
-        "y/m = max_reduce(x, axes = [1])", "y/e/sub = sub(x, y/m)", "y/e = exp(y/e/sub)",
-        "y/sum_reduce = sum_reduce(y/e, axes = [1])", "y = div(y/e, y/sum_reduce)",
+        "y/m = max_reduce(x, axes = [1])",
+        "y/e/sub = sub(x, y/m)",
+        "y/e = exp(y/e/sub)",
+        "y/sum_reduce = sum_reduce(y/e, axes = [1])",
+        "y = div(y/e, y/sum_reduce)",
     ],
     "y = area_downsample(x, factor = [2, 3]);": [
         "y = box(x, size = [1, 1, 2, 3], padding = [[0, 0], [0, 0], [0, 0], [0, 0]], "
         "stride = [1, 1, 2, 3], normalize = true)"
     ],
     "a, y = max_pool_with_index(x, size = [1, 2]);": [
-        "y = argmax_pool(x, size = [1, 2])", "a = sample(x, y, size = [1, 2])",
+        "y = argmax_pool(x, size = [1, 2])",
+        "a = sample(x, y, size = [1, 2])",
     ],
     "[a, y] = copy_n(x, times = 2);": ["a = copy<scalar>(x)", "y = copy<scalar>(x)"],
     "m, y = moments(x, axes = [1]);": [
-        "m = sum_reduce(x, axes = [1], normalize = true)", "y/sub = sub(x, m)",
-        "y/sqr = pow(y/sub, y = 2.0)", "y = sum_reduce(y/sqr, axes = [1], normalize = true)",
+        "m = sum_reduce(x, axes = [1], normalize = true)",
+        "y/sub = sub(x, m)",
+        "y/sqr = pow(y/sub, y = 2.0)",
+        "y = sum_reduce(y/sqr, axes = [1], normalize = true)",
     ],
     "y = avg_roi_align(x, x, cast<integer>(x), output_size = [2, 3], sampling_rate = [2, 2]);": [
         "y/cast = cast<integer>(x)",
@@ -228,11 +246,14 @@ COMPOUNDS = {
         "y = box(y/resized, size = [2, 2], stride = [2, 2], normalize = true)",
     ],
     "y = local_response_normalization(x, size = [1, 3]);": [
-        "y/sigma/sqr = pow(x, y = 2.0)", "y/sigma/box = box(y/sigma/sqr, size = [1, 3], normalize = true)",
-        "y/sigma/mul = mul(x = 1.0, y/sigma/box)", "y/sigma = add(x = 1.0, y/sigma/mul)",
-        "y/pow = pow(y/sigma, y = 0.5)", "y = div(x, y/pow)",
+        "y/sigma/sqr = pow(x, y = 2.0)",
+        "y/sigma/box = box(y/sigma/sqr, size = [1, 3], normalize = true)",
+        "y/sigma/mul = mul(x = 1.0, y/sigma/box)",
+        "y/sigma = add(x = 1.0, y/sigma/mul)",
+        "y/pow = pow(y/sigma, y = 0.5)",
+        "y = div(x, y/pow)",
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("statement", COMPOUNDS)
@@ -257,8 +278,13 @@ def test_every_operation_of_chapter_4_is_declared() -> None:
     assert standard()["softmax"].defaults == {"axes": (1,)}
     assert standard()["reshape"].defaults == {"axis_start": 0, "axis_count": -1}
     assert standard()["conv"].defaults == {
-        "bias": 0.0, "border": "constant", "padding": (), "stride": (), "dilation": (), "groups": 1,
-    }  # fmt: skip
+        "bias": 0.0,
+        "border": "constant",
+        "padding": (),
+        "stride": (),
+        "dilation": (),
+        "groups": 1,
+    }
 
 
 def test_linear_quantization_computes_its_constants(flatten: Flatten) -> None:

@@ -130,9 +130,8 @@ QUANTIZERS = {
     "min_max_linear_quantize(min = -1.0, max = 2.0, bits = 4, signed = false, symmetric = false)": (
         CODES / 15 * 3 - 1
     ),
-    "zero_point_linear_quantize(zero_point = 8, scale = 0.5, bits = 4, signed = false, symmetric = false)": (
-        (CODES.astype(float) - 8) * 0.5
-    ),
+    "zero_point_linear_quantize(zero_point = 8, scale = 0.5, bits = 4, signed = false, "
+    "symmetric = false)": ((CODES.astype(float) - 8) * 0.5),
     "logarithmic_quantize(max = 6.0, bits = 4)": 2.0 ** (CODES.astype(float) + 3 - 15),
 }
 
@@ -147,10 +146,11 @@ def test_the_quantization_file_interprets_codes(quantizer: str, folder: Folder) 
 
 def test_signed_codes(folder: Folder) -> None:
     codes = np.array([[-8, -1, 0], [1, 6, 7]], np.int8)
-    line = '"w": zero_point_linear_quantize(zero_point = 1, scale = 0.25, bits = 4, signed = true, symmetric = false);'
+    signed = "bits = 4, signed = true, symmetric = false);"
+    line = f'"w": zero_point_linear_quantize(zero_point = 1, scale = 0.25, {signed}'
     path = folder(w=quantized(ItemType.QUANTIZED_INT, codes), quant=line)
     np.testing.assert_allclose(value(path), (codes - 1.0) * 0.25)
-    line = '"w": min_max_linear_quantize(min = -2.0, max = 2.0, bits = 4, signed = true, symmetric = false);'
+    line = f'"w": min_max_linear_quantize(min = -2.0, max = 2.0, {signed}'
     path = folder(w=quantized(ItemType.QUANTIZED_INT, codes), quant=line)
     np.testing.assert_allclose(value(path), (codes + 8.0) / 15 * 4 - 2, rtol=1e-6)
 
@@ -163,13 +163,17 @@ DAMAGED = {
     "only a header": ({"w": GOOD[:100]}, "header of 128 bytes", 5),
     "too long": ({"w": GOOD + b"\0"}, "too long", 5),
     "magic number": ({"w": b"X" + GOOD[1:]}, "4e ef", 5),
-    "rank": ({"w": header(0, 32, bytes(24), shape=(2, 3))[:8] + struct.pack("<I", 9) + GOOD[12:]}, "rank 9", 5),
+    "rank": ({"w": GOOD[:8] + struct.pack("<I", 9) + GOOD[12:]}, "rank 9", 5),
     "size": ({"w": header(0, 32, bytes(24), shape=(2**31, 2**31, 2**31))}, "takes", 5),
     "bits": ({"w": header(0, 65, bytes(49))}, "bits", 5),
     "shape": ({"w": write_tensor(ONES.T)}, "has the shape [2, 3], its file", 5),
     "type": ({"w": write_tensor(ONES.astype(np.int32))}, "of type scalar is stored as int", 5),
-    "codes": ({"w": quantized(ItemType.QUANTIZED_UINT, CODES)}, "nothing says what they stand for", 5),
-}  # fmt: skip
+    "codes": (
+        {"w": quantized(ItemType.QUANTIZED_UINT, CODES)},
+        "nothing says what they stand for",
+        5,
+    ),
+}
 
 
 @pytest.mark.parametrize("case", DAMAGED)
