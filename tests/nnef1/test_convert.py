@@ -316,6 +316,32 @@ def test_faults_in_quantization_files(case: str, write: Write) -> None:
     assert found.column == column
 
 
+def test_shape_of_in_a_fragment_of_section_4_3_4() -> None:
+    """The shape is known when the fragment is expanded; the values are those of the formula."""
+    text = f"""{EXTENSIONS}
+    fragment _linear_upsample2x_symmetric( input: tensor<scalar>, border: string )
+    -> ( output: tensor<scalar> )
+    {{
+        channels = shape_of(input)[1];
+        filter = constant(shape = [channels, 1, 4],
+                          value = [0.25, 0.75, 0.75, 0.25] * channels);
+        output = deconv(input, filter, stride = [2], padding = [(1,1)],
+                        border = border, groups = channels);
+    }}
+    graph g(x) -> (y)
+    {{
+        x = external(shape = [1, 2, 3]);
+        y = _linear_upsample2x_symmetric(x, border = 'constant');
+    }}"""
+    x = array(1, 2, 3)
+    padded = np.pad(x, [(0, 0), (0, 0), (1, 1)])
+    expected = np.empty((1, 2, 6))
+    expected[..., 0::2] = 0.75 * x + 0.25 * padded[..., :-2]
+    expected[..., 1::2] = 0.75 * x + 0.25 * padded[..., 2:]
+    (y,) = tvm_nnef.evaluate(convert(text), x)
+    np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
 CUSTOM = """version 1.0; extension KHR_enable_fragment_definitions;
 fragment cube( x: tensor<scalar>, times: integer = 1 ) -> ( y: tensor<scalar> );
 graph g(x) -> (y) { x = external(shape = [2]); y = cube(x); }
