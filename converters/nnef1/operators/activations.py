@@ -7,6 +7,7 @@ from functools import partial
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.nnef1.operators import broadcasting
+from tvm_nnef.converters.nnef1.operators.channels import is_by_channel, vector
 from tvm_nnef.converters.nnef1.operators.operation import Operation
 from tvm_nnef.converters.nnef1.operators.registry import operation, table_of
 
@@ -48,8 +49,8 @@ def prelu(operation: Operation, builder: Builder) -> Tensor:
     """A slope where negative, for each channel or as the shapes say."""
     x, alpha = operation.operands("x", "alpha")
     shape = broadcasting.broadcast_shape(x, alpha)
-    if x.rank > 1 and alpha.rank > 1 and alpha.size == alpha.shape[1] == x.shape[1]:
-        return builder.call("nn.prelu", x, builder.reshape(alpha, (alpha.shape[1],)))
+    if is_by_channel(alpha, x):
+        return builder.call("nn.prelu", x, vector(alpha, builder))
     if shape == x.shape:
         return builder.call("nnef1.prelu", x, alpha)
     negative = builder.call("math.lt", x, builder.constant(0.0, x.dtype), as_type="bool")

@@ -7,6 +7,7 @@ from tvm_nnef.converters.common.symbolic import Extent, number, numbers
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.operators import broadcasting
+from tvm_nnef.converters.nnef1.operators.channels import vector
 from tvm_nnef.converters.nnef1.operators.operation import Operation
 from tvm_nnef.converters.nnef1.operators.registry import operation
 from tvm_nnef.converters.nnef1.operators.windows import (
@@ -50,7 +51,7 @@ def separable_conv(operation: Operation, builder: Builder) -> Tensor:
 def separable_deconv(operation: Operation, builder: Builder) -> Tensor:
     """The reverse of a separable convolution."""
     x, plane, point, bias = operation.operands("input", "plane_filter", "point_filter", "bias")
-    groups = _groups(operation.integer("groups"), x.shape[1])
+    groups = _groups(operation.integer("groups"), _channels(x))
     _check_filter(x, point, groups, transposed=True)
     _check_points(point)
     filtered = _deconvolved(x, point, None, None, groups, builder)
@@ -65,7 +66,7 @@ def _conv(
     groups: int,
     builder: Builder,
 ) -> Tensor:
-    groups = _groups(groups, x.shape[1] if x.rank > 1 else 1)
+    groups = _groups(groups, _channels(x))
     _check_filter(x, weight, groups, transposed=False)
     window = scaling_down(operation, x, numbers(weight.shape[2:]), 2)
     border = operation.choice("border", _BORDERS)
@@ -84,7 +85,7 @@ def _deconv(
 ) -> Tensor:
     wanted = operation.integers("output_shape")
     # The depthwise form has as many groups as the result has channels, which nothing else says.
-    channels = wanted[1] if len(wanted) == x.rank and x.rank > 1 else x.shape[1]
+    channels = wanted[1] if len(wanted) == x.rank > 1 else _channels(x)
     groups = _groups(groups, channels)
     _check_filter(x, weight, groups, transposed=True)
     window = scaling_up(operation, x, numbers(weight.shape[2:]), 2)
@@ -153,8 +154,12 @@ def _bias(
         hint = f"it must be 1 in all dimensions but the second one, that of {channels} channels"
         raise Unconvertible(reason, hint, mismatch=True)
     if bias.rank > 1 and bias.shape[1] == channels:
-        return (builder.reshape(bias, (channels,)),), None
+        return (vector(bias, builder),), None
     return (), bias
+
+
+def _channels(x: Tensor) -> Extent:
+    return x.shape[1] if x.rank > 1 else 1
 
 
 def _groups(groups: int, channels: Extent) -> int:

@@ -110,10 +110,17 @@ def split(operation: Operation, builder: Builder) -> list[list[Tensor]]:
     return [parts]
 
 
+def _parts(operation: Operation) -> list[Tensor]:
+    parts = operation.tensors("values") if operation.call.arguments["values"] else []
+    if not parts:
+        raise Unconvertible("'values' is empty", "give at least one tensor")
+    return parts
+
+
 @operation("concat")
 def concat(operation: Operation, builder: Builder) -> Tensor:
     """Tensors joined along a dimension."""
-    parts = operation.tensors("values")
+    parts = _parts(operation)
     axis = operation.axis(parts[0].rank)
     outside = {(*each.shape[:axis], *each.shape[axis + 1 :]) for each in parts}
     if len({each.rank for each in parts}) > 1 or len(outside) > 1:
@@ -124,7 +131,7 @@ def concat(operation: Operation, builder: Builder) -> Tensor:
 @operation("stack")
 def stack(operation: Operation, builder: Builder) -> Tensor:
     """Tensors joined along a new dimension."""
-    parts = operation.tensors("values")
+    parts = _parts(operation)
     first = parts[0]
     axis = operation.axis(first.rank + 1)
     if len({each.shape for each in parts}) > 1:

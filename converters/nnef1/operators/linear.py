@@ -7,6 +7,7 @@ from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import broadcast
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.operators import broadcasting
+from tvm_nnef.converters.nnef1.operators.channels import vector
 from tvm_nnef.converters.nnef1.operators.operation import Operation
 from tvm_nnef.converters.nnef1.operators.registry import operation
 
@@ -43,10 +44,10 @@ def linear(operation: Operation, builder: Builder) -> Tensor:
     """A product with a transposed matrix, and a bias."""
     x, weight, bias = operation.operands("input", "filter", "bias")
     no_bias = operation.is_number("bias", 0.0)
-    fits = no_bias or bias.shape == (1, weight.shape[0])
-    if x.rank == weight.rank == 2 and fits and x.shape[1] == weight.shape[1]:
-        vector = () if no_bias else (builder.reshape(bias, (weight.shape[0],)),)
+    matrices = x.rank == weight.rank == 2 and x.shape[1] == weight.shape[1]
+    if matrices and (no_bias or bias.shape == (1, weight.shape[0])):
+        added = () if no_bias else (vector(bias, builder),)
         shape = (x.shape[0], weight.shape[0])
-        return builder.call("nn.linear", x, weight, *vector, as_shape=shape)
+        return builder.call("nn.linear", x, weight, *added, as_shape=shape)
     found = product(x, weight, False, True, builder)
     return found if no_bias else broadcasting.binary("math.add", found, bias, builder)

@@ -8,6 +8,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.nnef1.operators import broadcasting
 from tvm_nnef.converters.nnef1.operators.broadcasting import with_number
+from tvm_nnef.converters.nnef1.operators.channels import is_by_channel, vector
 from tvm_nnef.converters.nnef1.operators.operation import Operation
 from tvm_nnef.converters.nnef1.operators.pooling import pooled
 from tvm_nnef.converters.nnef1.operators.reductions import reduced
@@ -118,10 +119,10 @@ def batch_normalization(operation: Operation, builder: Builder) -> Tensor:
     neutral = (operation.is_number("offset", 0.0), operation.is_number("scale", 1.0))
     optional = (False, False, *neutral)
     if epsilon >= 0.0 and all(
-        skip or _is_by_channel(each, x) for skip, each in zip(optional, rest, strict=True)
+        skip or is_by_channel(each, x) for skip, each in zip(optional, rest, strict=True)
     ):
         vectors = [
-            None if skip else builder.reshape(each, (x.shape[1],))
+            None if skip else vector(each, builder)
             for skip, each in zip(optional, rest, strict=True)
         ]
         return builder.call("nn.batch_norm", x, *vectors, epsilon=epsilon)
@@ -131,10 +132,3 @@ def batch_normalization(operation: Operation, builder: Builder) -> Tensor:
     deviation = builder.call("math.sqrt", with_number("math.add", variance, epsilon, builder))
     quotient = broadcasting.binary("math.div", scaled, deviation, builder)
     return broadcasting.binary("math.add", offset, quotient, builder)
-
-
-def _is_by_channel(parameter: Tensor, x: Tensor) -> bool:
-    """Whether a parameter has an element for each channel of an input."""
-    if not 2 <= parameter.rank <= x.rank or parameter.shape[1] != x.shape[1]:
-        return False
-    return all(extent == 1 for axis, extent in enumerate(parameter.shape) if axis != 1)

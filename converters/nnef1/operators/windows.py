@@ -93,6 +93,10 @@ def without_default(values: Sequence[int], default: int) -> list[int] | None:
 def window_size(operation: Operation, rank: int) -> list[int]:
     """The attribute ``size``, which must have an item for each dimension."""
     size = operation.integers("size")
+    if not rank:
+        raise Unconvertible(
+            "its input has no dimensions", "windows need at least one", mismatch=True
+        )
     if len(size) != rank or min(size, default=1) < 1:
         hint = "give a positive number for each dimension"
         raise Unconvertible(f"'size' is {size} for {rank} dimensions", hint, mismatch=True)

@@ -13,7 +13,17 @@ X = np.zeros((1, 4, 6, 5), np.float32)
 ROW, TWO = np.zeros((1, 5), np.float32), np.zeros((2, 2), np.float32)
 WEIGHT, INDEX = np.zeros((6, 4, 3, 3), np.float32), np.zeros((1, 4, 3, 3), np.int32)
 ROIS, ITEMS = np.zeros((2, 4), np.float32), np.zeros((2, 1), np.int32)
-INPUTS = {"x": X, "r": ROW, "s": TWO, "w": WEIGHT, "i": INDEX, "p": ROIS, "n": ITEMS, "t": X > 0}
+INPUTS = {
+    "x": X,
+    "r": ROW,
+    "s": TWO,
+    "w": WEIGHT,
+    "i": INDEX,
+    "p": ROIS,
+    "n": ITEMS,
+    "t": X > 0,
+    "o": np.zeros((), np.float32),
+}
 
 INVALID = {
     "add(x, r)": "the shapes [1, 4, 6, 5], [1, 5] do not match",
@@ -80,6 +90,10 @@ INVALID = {
     "pad(r, padding = [(1, 0), (0, 0)], border = 'reflect')": "of which 'reflect' defines 0",
     "pad(r, padding = [(0, 0), (0, 6)], border = 'reflect-even')": "'reflect-even' defines 5",
     "pad(r, padding = [(0, 0), (0, 1)], border = 'ignore')": "'border' is 'ignore'",
+    "concat([], axis = 0)": "'values' is empty",
+    "box(o, size = [])": "its input has no dimensions",
+    "deconv(o, o)": "the input has rank 0, the filter 0",
+    "linear(o, o)": "its operands have the ranks 0 and 0",
     "tile(r, repeats = [2])": "'repeats' is [2] for a rank of 2",
     "tile(r, repeats = [0, 1])": "'repeats' is [0, 1]",
     "gather(x, i, axis = 4)": "'axis' names dimension 4",
