@@ -90,7 +90,7 @@ INVALID = {
     "pad(r, padding = [(1, 0), (0, 0)], border = 'reflect')": "of which 'reflect' defines 0",
     "pad(r, padding = [(0, 0), (0, 6)], border = 'reflect-even')": "'reflect-even' defines 5",
     "pad(r, padding = [(0, 0), (0, 1)], border = 'ignore')": "'border' is 'ignore'",
-    "concat([], axis = 0)": "'values' is empty",
+    "concat<scalar>([], axis = 0)": "'values' is empty",
     "box(o, size = [])": "its input has no dimensions",
     "deconv(o, o)": "the input has rank 0, the filter 0",
     "linear(o, o)": "its operands have the ranks 0 and 0",
