@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, quotient
+from tvm_nnef.converters.common.symbolic import Extent, Shape, product, quotient
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import BORDERS, padded
@@ -40,7 +40,12 @@ def reshape(operation: Operation, builder: Builder) -> Tensor:
         reason = f"'axis_start' {start} and 'axis_count' {count} exceed the rank {x.rank}"
         raise Unconvertible(reason, "name dimensions of the input", mismatch=True)
     wanted = _resolved(operation.integers("shape"), x.shape, start, count)
-    return builder.reshape(x, (*x.shape[:start], *wanted, *x.shape[start + count :]))
+    shape = (*x.shape[:start], *wanted, *x.shape[start + count :])
+    volumes = product(x.shape), product(shape)
+    if all(isinstance(each, int) for each in volumes) and volumes[0] != volumes[1]:
+        reason = f"{list(x.shape)} cannot be reshaped to {list(shape)}"
+        raise Unconvertible(reason, "the number of elements must stay", mismatch=True)
+    return builder.reshape(x, shape)
 
 
 def _resolved(wanted: Sequence[int], shape: Shape, start: int, count: int) -> list[Extent]:
@@ -56,7 +61,7 @@ def _resolved(wanted: Sequence[int], shape: Shape, start: int, count: int) -> li
         shape[start + position] if item == 0 else item for position, item in enumerate(wanted)
     ]
     if -1 in wanted:
-        # A remainder makes the volumes differ, which Builder.reshape reports.
+        # A remainder makes the volumes differ, which is reported.
         known = [item for item in found if item != -1]
         found[wanted.index(-1)] = quotient(replaced, known)
     return found

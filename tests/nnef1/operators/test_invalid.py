@@ -67,6 +67,7 @@ INVALID = {
     "argmax_reduce(x, axes = [1, 1])": "'axes' is [1, 1]",
     "reshape(x, shape = [7, -1])": "cannot be reshaped",
     "reshape(x, shape = [7, 17])": "cannot be reshaped",
+    "reshape(k, shape = [3])": "[4] cannot be reshaped to [3]",
     "reshape(x, shape = [-1, -1])": "'shape' is [-1, -1]",
     "reshape(x, shape = [-2])": "'shape' is [-2]",
     "reshape(x, shape = [1, 1, 1, 1, 0])": "has 4 dimensions",
@@ -122,7 +123,7 @@ INVALID = {
 
 @pytest.mark.parametrize("text", INVALID)
 def test_invalid_calls(run: Any, text: str) -> None:
-    transposed = "i2 = copy(v); " if "i2" in text else ""
+    transposed = "i2 = copy(v); k = constant(shape = [4], value = [0.5]); "
     inputs = {**INPUTS, "v": np.zeros((1, 6, 3, 3), np.float32)}
     with pytest.raises(tvm_nnef.NnefError) as caught:
         run.model(f"{transposed}y = {text}", **inputs)
