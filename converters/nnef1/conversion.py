@@ -13,6 +13,7 @@ from tvm_nnef.converters.common.grouping import Group
 from tvm_nnef.converters.common.steps import hint, needed, results
 from tvm_nnef.converters.common.tensors import Call as Step
 from tvm_nnef.converters.common.tensors import ConvertedGraph, Tensor
+from tvm_nnef.converters.common.types import kind
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1 import calls, nodes
 from tvm_nnef.converters.nnef1.calls import Call, Value
@@ -149,6 +150,9 @@ class _State:
         }
 
     def _convert(self, call: Call) -> None:
+        if call.item_type is not None and call.item_type not in DTYPES:
+            message = f"tensors of type {call.item_type} cannot be converted"
+            raise error(message, call.place, hint=f"types are {', '.join(DTYPES)}")
         if call.operation == "external":
             self._external(call)
         elif call.operation == "variable":
@@ -160,7 +164,11 @@ class _State:
 
     def _external(self, call: Call) -> None:
         (label,) = _labels(tuple(call.results.values()))
-        dtype = self.dtypes.get(label, DTYPES[call.item_type or "scalar"])
+        default = DTYPES[call.item_type or "scalar"]
+        dtype = self.dtypes.get(label, default)
+        if kind(dtype) != kind(default):
+            message = f"the input '{label}' is of type {call.item_type}, which is not {dtype}"
+            raise error(message, call.place, hint=f"give a dtype such as {default}")
         tensor = Tensor(dtype, _check_shape(call, MAX_ELEMENTS), label)
         self.inputs[label] = self.scope[label] = tensor
 

@@ -430,6 +430,7 @@ def test_shapes_of_inputs_are_checked(shape: str) -> None:
     [
         ({"dtypes": {"z": "float32"}}, "no input 'z'"),
         ({"dtypes": {"x": "complex64"}}, "complex64"),
+        ({"dtypes": {"x": "int32"}}, "of type scalar, which is not int32"),
         ({"converters": {"rellu": print}}, "no operation 'rellu'"),
         ({"converters": {"relu": 3}}, "is no function"),
         ({"vendor": "tract"}, "'tract'"),
@@ -439,6 +440,15 @@ def test_faults_in_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(NnefError, match=message) as caught:
         convert(SINGLE.format("scalar", "[2]", "neg(x)"), **options)
     assert caught.value.diagnostics[0].hint
+
+
+@pytest.mark.parametrize("operation", ["external", "constant"])
+def test_tensors_of_strings(operation: str) -> None:
+    text = SINGLE.format("scalar", "[1]", "constant<string>(shape = [1], value = ['a'])")
+    if operation == "external":
+        text = SINGLE.format("string", "[1]", "copy(x)")
+    with pytest.raises(NnefError, match="type string cannot be converted"):
+        convert(text)
 
 
 def test_missing_graph(tmp_path: Path) -> None:
