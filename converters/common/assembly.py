@@ -7,7 +7,7 @@ user can read. Nothing is written to disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm_nnef.converters.common import emission
@@ -18,10 +18,11 @@ from tvm_nnef.converters.common.naming import (
     inner_scopes,
     machine_types,
     made_names,
+    made_tensors,
     own_operators,
 )
 from tvm_nnef.converters.common.outlining import outlined
-from tvm_nnef.converters.common.tensors import ConvertedGraph, Tensor
+from tvm_nnef.converters.common.tensors import Call, ConvertedGraph, Tensor
 from tvm_nnef.diagnostics import NnefError, Source
 from tvm_nnef.model import Model
 from tvm_nnef.semantics.check import check_program
@@ -54,12 +55,15 @@ def assemble_graph(
     if outline:
         graph = outlined(graph)
     variables = give_names(graph, name, scope, taken)
-    called = emission.operators(graph.steps) | {each for d in definitions for each in invoked(d)}
+    called = emission.operators((*graph.steps, *(each for _, each in graph.quantized)))
+    called |= {each for definition in definitions for each in invoked(definition)}
+    called |= {emission.UPDATE} if graph.updates else set()
     imports = sorted({each.partition(".")[0] for each in called if "." in each})
     blocks = map(emission.operator_definition, own_operators(graph.steps))
     definition = emission.graph_definition(
-        name, graph.inputs, variables, graph.outputs, graph.steps
-    )
+        name, graph.inputs, variables, graph.outputs, graph.steps, graph.updates,
+        list(_quantized(graph, variables)),
+    )  # fmt: skip
     return assemble(
         emission.module(imports, [*definitions, *blocks, definition]),
         module_texts(libraries, called),
@@ -68,6 +72,16 @@ def assemble_graph(
         path=path,
         header=header,
     )
+
+
+def _quantized(graph: ConvertedGraph, variables: Iterable[Tensor]) -> Iterator[tuple[str, Call]]:
+    """The quantizers by the names of tensors; a tensor of a block is quantized inside it."""
+    names = {id(each): each.name for each in (*graph.inputs, *variables)}
+    names |= {id(each): name for name, each in made_tensors(graph.steps, graph.steps)}
+    for tensor, quantizer in graph.quantized:
+        name = names.get(id(tensor))
+        if name is not None:
+            yield name, quantizer
 
 
 def _metadata(graph: ConvertedGraph, variables: Iterable[Tensor], scope: str) -> Metadata:

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_nnef.storage.container import Container
-from tvm_nnef.storage.names import MAIN_FILE
+from tvm_nnef.storage.names import MAIN_FILE, NNEF1_FILE
 
 HEAD = 1 << 12
 """Bytes at the beginning of a file that are looked at."""
 
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
-_SKRIPTND = re.compile(rb"^\s*(@|(public\s+)?(graph|operator|import|enum|struct)\b)", re.MULTILINE)
+_SKRIPTND = re.compile(
+    rb"^\s*(@|(public\s+)?(graph\b(?!\s+\w+\s*\()|(operator|import|enum|struct)\b))", re.MULTILINE
+)
+_NNEF1 = re.compile(rb"^\s*(version\s+[0-9.]+\s*;|fragment\s+\w+|graph\s+\w+\s*\()", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,13 @@ def is_skriptnd(candidate: Candidate) -> bool:
     if candidate.container is not None:
         return candidate.has(MAIN_FILE)
     return candidate.text is not None and bool(_SKRIPTND.search(candidate.text))
+
+
+def is_nnef1(candidate: Candidate) -> bool:
+    """A folder or archive with a graph, or a text with a version, a fragment or a graph."""
+    if candidate.container is not None:
+        return candidate.has(NNEF1_FILE)
+    return candidate.text is not None and bool(_NNEF1.search(candidate.text))
 
 
 _VARINT, _BYTES = 0, 2

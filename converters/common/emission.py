@@ -34,6 +34,9 @@ from tvm_nnef.diagnostics import Source, Span
 from tvm_nnef.symbolic import trees
 from tvm_nnef.syntax import nodes
 
+UPDATE = "math.iden"
+"""The operator that assigns the new value of a variable."""
+
 NOWHERE = Span(Source("<converted>", ""), 0, 0)
 
 
@@ -43,15 +46,31 @@ def graph_definition(
     variables: Sequence[Tensor],
     outputs: Sequence[Tensor],
     steps: Sequence[Step],
+    updates: Sequence[tuple[Tensor, Tensor]] = (),
+    quantized: Sequence[tuple[str, Call]] = (),
 ) -> nodes.Definition:
-    """A graph with its blocks; those that would be empty are left out."""
+    """A graph with its blocks; those that would be empty are left out.
+
+    ``quantized`` has the names of tensors, those inside operators with the labels before them.
+    """
     kinds: tuple[tuple[nodes.BlockKind, tuple[nodes.Statement, ...]], ...] = (
         ("input", tuple(map(_parameter, inputs))),
         ("output", tuple(map(_output, outputs))),
         ("variable", tuple(map(_parameter, variables))),
         ("compose", tuple(map(_component, steps))),
+        ("update", tuple(_update(*each) for each in updates)),
+        ("quantize", tuple(_quantization(*each) for each in quantized)),
     )
     return _definition("graph", name, kinds)
+
+
+def _update(variable: Tensor, new: Tensor) -> nodes.Component:
+    return _component(Call(UPDATE, (), {}, (new,), (variable,)))
+
+
+def _quantization(name: str, quantizer: Call) -> nodes.Quantization:
+    operator = replace(_call(quantizer), arguments=None)
+    return nodes.Quantization(_path(name), operator, span=NOWHERE)
 
 
 def _definition(

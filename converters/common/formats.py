@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tvm_nnef.converters.common.detection import HEAD, Candidate, is_onnx, is_skriptnd
+from tvm_nnef.converters.common.detection import HEAD, Candidate, is_nnef1, is_onnx, is_skriptnd
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.storage.archive import is_archive
 from tvm_nnef.storage.container import Container, is_text, open_container, open_files
@@ -107,6 +107,14 @@ FORMATS = (
         route="onnxruntime",
         execution="tvm_nnef.converters.onnx.execution",
         session="tvm_nnef.measurement.onnx_runtime",
+    ),
+    Format(
+        "nnef1",
+        "NNEF 1",
+        "an NNEF 1 model (a folder or archive with 'graph.nnef', or its text)",
+        is_nnef1,
+        package="tvm_nnef.converters.nnef1",
+        suffixes=(".nnef",),
     ),
 )
 """Every format. One that is added needs no other change but its package."""

@@ -134,11 +134,18 @@ def made_names(steps: Sequence[Step], actual: Sequence[Step]) -> Iterator[tuple[
     Those of a block have its label in front of them. ``actual`` are the steps whose tensors come
     from the source: the same ones, or those of a repetition.
     """
+    return ((name, each.source) for name, each in made_tensors(steps, actual))
+
+
+def made_tensors(
+    steps: Sequence[Step], actual: Sequence[Step]
+) -> Iterator[tuple[str, Tensor | Pack]]:
+    """The same, with the tensors themselves; those of a block come after its results."""
     for step, meant in zip(steps, actual, strict=True):
         for each, source in zip(results(step), results(meant), strict=True):
-            yield from ((name, source.source) for name in item_names(each))
+            yield from ((name, source) for name in item_names(each))
         if isinstance(step, Invocation) and isinstance(meant, Invocation):
-            for name, inner in made_names(step.operator.steps, meant.steps):
+            for name, inner in made_tensors(step.operator.steps, meant.steps):
                 yield f"{step.label}.{name}", inner
 
 
@@ -188,7 +195,8 @@ def _made(steps: Iterable[Step]) -> Iterator[Tensor | Pack]:
 
 
 def _variables(graph: ConvertedGraph) -> Iterator[Tensor]:
-    seen: set[int] = set()
+    seen = {id(variable) for variable, _ in graph.updates}
+    yield from dict.fromkeys(variable for variable, _ in graph.updates)
     for step in graph.steps:
         for each in reads(step):
             known = isinstance(each, Tensor) and each.value is not None

@@ -9,7 +9,7 @@ the operator and its tensors are called, and how it is written, ``blocks`` and `
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tvm_nnef.converters.common.blocks import invocations
@@ -54,7 +54,7 @@ def outlined(graph: ConvertedGraph) -> ConvertedGraph:
         looked_through += len(steps)
         if looked_through > _MOST_STEPS:
             break
-        sequence = _sequence(steps, graph.outputs)
+        sequence = _sequence(steps, graph.kept)
         block = _best_block(sequence)
         if block is None:
             break
@@ -103,7 +103,7 @@ class _Block:
 def _sequence(steps: Sequence[Step], outputs: Sequence[Tensor]) -> _Sequence:
     units = list(_units(steps))
     numbers: dict[Hashable, int] = {}
-    letters = [numbers.setdefault(_letter(unit), len(numbers)) for unit in units]
+    letters = [numbers.setdefault(letter(unit), len(numbers)) for unit in units]
     readers = {
         id(each): place for place, unit in enumerate(units) for step in unit for each in reads(step)
     }
@@ -124,14 +124,14 @@ def _units(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
         yield tuple(run)
 
 
-def _letter(unit: tuple[Step, ...]) -> Hashable:
+def letter(unit: tuple[Step, ...]) -> Hashable:
     """What must be the same for two units to be in one block; an object for what is in none."""
     step = unit[0]
     match step:
         case Invocation(operator):
             every = (each for invoked in unit for each in invoked.results)
             return (id(operator), tuple(each is None for each in every))
-        case Call(operator, types, attributes) if not _is_open(step):
+        case Call(operator, types, attributes) if not is_open(step):
             arguments = tuple(map(_argument, step.arguments))
             made = tuple(map(_argument, step.results))
             given = tuple((name, _attribute(value)) for name, value in attributes.items())
@@ -139,7 +139,7 @@ def _letter(unit: tuple[Step, ...]) -> Hashable:
     return object()
 
 
-def _is_open(step: Step) -> bool:
+def is_open(step: Step) -> bool:
     """Whether a step has to do with packs, or with extents that data decide."""
     for each in (*reads(step), *results(step)):
         if isinstance(each, Pack):
@@ -259,9 +259,13 @@ def _loose(sequence: _Sequence, word: Sequence[int], units: range) -> _Place | N
 
 
 def _run(sequence: _Sequence, place: _Place) -> Run:
-    """Steps with what they read from outside, role by role, and what is read of them there."""
     units = (unit for unit in range(place.start, place.end) if unit not in place.skipped)
     steps = tuple(step for unit in units for step in sequence.units[unit])
+    return run_of(steps, lambda each: sequence.readers.get(id(each), -1) >= place.end)
+
+
+def run_of(steps: tuple[Step, ...], is_read_later: Callable[[Tensor], bool]) -> Run:
+    """Steps with what they read from outside, role by role, and what is read of them there."""
     made: dict[int, int] = {}
     read: list[Tensor] = []
     wiring: list[int] = []
@@ -275,7 +279,7 @@ def _run(sequence: _Sequence, place: _Place) -> Run:
         for given in results(step):
             made[id(given)] = len(made)
     given_out = [
-        each if sequence.readers.get(id(each), -1) >= place.end else None
+        each if is_read_later(each) else None
         for step in steps
         for each in results(step)
         if isinstance(each, Tensor)

@@ -180,8 +180,19 @@ Step: TypeAlias = "Call | Branch | Loop | Invocation"
 
 @dataclass(frozen=True, slots=True)
 class ConvertedGraph:
-    """A graph in steps, all of which are needed."""
+    """A graph in steps, all of which are needed.
+
+    ``updates`` are variables and their values for the next run. ``quantized`` are tensors and what
+    quantizes them: an operator of one input with its attributes (``@quantize``).
+    """
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     steps: tuple[Step, ...]
+    updates: tuple[tuple[Tensor, Tensor], ...] = ()
+    quantized: tuple[tuple[Tensor, Call], ...] = ()
+
+    @property
+    def kept(self) -> tuple[Tensor, ...]:
+        """The tensors that are read after the last step."""
+        return (*self.outputs, *(new for _, new in self.updates))

@@ -94,8 +94,8 @@ def test_wrong_usage(case: str, folder: Path, capsys: pytest.CaptureFixture[str]
 MISTAKES = {
     "misspelt path": (["check", DIGITS[:-1]], "did you mean 'digits'?"),
     "long path": (["check", LONG], f"{LONG}: error: "),
-    "NNEF 1 folder": (["check", "nnef1"], "which this version does not read"),
-    "NNEF 1 file": (["check", "nnef1/graph.nnef"], "which this version does not read"),
+    "NNEF 1 folder": (["check", "nnef1"], "the text ends too early"),
+    "NNEF 1 file": (["check", "nnef1/graph.nnef"], "the text ends too early"),
     "absent search path": ([*RUN, "--search-path", "absent"], "there is no such folder"),
     "unknown graph": ([*RUN, "--graph", "Digit"], "did you mean 'Digits'?"),
     "unknown attribute": ([*RUN, "--attr", "bach=2"], "did you mean 'batch'?"),

@@ -266,7 +266,10 @@ def test_the_command_writes_a_model(
         (".", "no 'main.sknd'"),
     ],
 )
-def test_what_is_no_model(source: Any, message: str) -> None:
+def test_what_is_no_model(
+    source: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(NnefError, match=message):
         tvm_nnef.convert(source)
 

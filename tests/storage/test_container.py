@@ -209,7 +209,7 @@ def test_nnef_1_models_are_files_and_no_nnef_2_model(tmp_path: Path) -> None:
     assert open_files(path).main is None
     assert open_files(path).names() == ("conv/filter.dat", "graph.nnef")
     hint = fault(path).hint
-    assert hint and "NNEF 1 model (graph.nnef), which this version does not read" in hint
+    assert hint and "NNEF 1 model; convert it first" in hint
     packed = file(tar_of({"graph.nnef": b"", "w.dat": b""}, "old/"))(tmp_path / "old.tar")
     assert open_files(packed).names() == ("graph.nnef", "w.dat")
 

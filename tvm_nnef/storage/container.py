@@ -328,7 +328,7 @@ def _no_main(container: Container) -> NnefError:
 
 
 def _nnef1_hint(path: str) -> str:
-    return f"'{path}' is an NNEF 1 model ({NNEF1_FILE}), which this version does not read"
+    return f"this is an NNEF 1 model; convert it first: tvm-nnef convert '{path}' FOLDER"
 
 
 def is_text(model: str) -> bool:

@@ -7,14 +7,18 @@ place, what was found, what could have stood there, and what to do about it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, cast
 
 import lark
 
 from tvm_nnef.diagnostics import Diagnostic, Note, Span, did_you_mean
-from tvm_nnef.syntax.spelling import STRING, Spelling
+from tvm_nnef.syntax.failures import (
+    accepted_terminals,
+    failure_span,
+    open_brackets,
+    spelled,
+)
+from tvm_nnef.syntax.spelling import Spelling
 
 BLOCKS = (
     "@dtype", "@attrib", "@input", "@using", "@constant", "@variable", "@output",
@@ -68,8 +72,6 @@ _BEHIND_OPERANDS = {
 _LISTED = 6
 """More alternatives than these are not listed to the user."""
 
-_BRACKETS = re.compile(rf"#[^\r\n]*|{STRING}|[()\[\]{{}}]", re.DOTALL)
-
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
@@ -94,8 +96,13 @@ class _Failure:
         return self.span.source.text[self.span.start : self.span.start + length]
 
     @property
+    def read(self) -> Span:
+        """What was read before the failure."""
+        return Span(self.chunk.source, self.chunk.start, self.span.start)
+
+    @property
     def before(self) -> str:
-        return self.span.source.text[self.chunk.start : self.span.start]
+        return self.read.text
 
 
 def explain(
@@ -105,7 +112,7 @@ def explain(
 
     ``kind`` is what was to be parsed, a start symbol of the grammar.
     """
-    place = _place(exception, chunk)
+    place = failure_span(exception, chunk)
     before = Span(chunk.source, chunk.start, place.start)
     failure = _Failure(chunk, place, _expected(tables, before, kind), spelling, kind)
     if failure.text[:1] in ('"', "'") and len(failure.text) == 1:
@@ -119,41 +126,10 @@ def explain(
     return Diagnostic(message, failure.span, _hint(failure), _unclosed(failure))
 
 
-def _place(exception: lark.UnexpectedInput, chunk: Span) -> Span:
-    text = chunk.source.text
-    match exception:
-        case lark.UnexpectedToken() if exception.token.type != "$END":
-            token = exception.token
-            return Span(chunk.source, cast(int, token.start_pos), cast(int, token.end_pos))
-        case lark.UnexpectedCharacters():
-            start = cast(int, exception.pos_in_stream)
-            word = re.compile(r"@?[A-Za-z0-9_]+|.", re.DOTALL).match(text, start, chunk.end)
-            return Span(chunk.source, start, word.end() if word else start)
-    end = chunk.start + len(text[chunk.start : chunk.end].rstrip())
-    return Span(chunk.source, end, end)
-
-
 def _expected(tables: lark.Lark, before: Span, kind: str) -> frozenset[str]:
-    """What may follow a part of the source.
-
-    The part is parsed once more, since a failing parser has already forgotten: on its way to the
-    failure it completes what it read, as if that could have been the end.
-    """
-    text: Any = lark.TextSlice(before.source.text, before.start, before.end)
-    state = tables.parse_interactive(text, start=kind)
-    try:
-        state.exhaust_lexer()
-    except lark.UnexpectedInput:
-        return frozenset()
-    accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
-    return frozenset(_word(name, tables) for name in accepted)
-
-
-def _word(terminal: str, tables: lark.Lark) -> str:
-    if terminal in _WORDS:
-        return _WORDS[terminal]
-    # A keyword is a pattern that looks ahead for the end of the word.
-    return f"'{tables.get_terminal(terminal).pattern.value.split('(?!')[0]}'"
+    """What may follow a part of the source, in words."""
+    accepted = accepted_terminals(tables, before, kind)
+    return frozenset(_WORDS.get(name) or spelled(name, tables) for name in accepted)
 
 
 def _in_words(expected: frozenset[str]) -> str:
@@ -237,7 +213,7 @@ def _example(failure: _Failure) -> str:
         return "remove the character; only strings and comments hold characters beyond ASCII"
     if failure.kind != "module":
         return "an expression consists of numbers, names and operators, as in '2 * n + 1'"
-    opened = [span for span in _open_brackets(failure) if span.text == "{"]
+    opened = [span for span in open_brackets(failure.read) if span.text == "{"]
     for brace in reversed(opened):
         before = brace.source.text[max(failure.chunk.start, brace.start - 80) : brace.start]
         block = _OPENED.search(before)
@@ -293,15 +269,5 @@ def _unclosed(failure: _Failure) -> tuple[Note, ...]:
     """The bracket that is open where a block or the text ends before it should."""
     if not failure.at_end and failure.text not in BLOCKS + _DEFINITIONS:
         return ()
-    opened = _open_brackets(failure)
+    opened = open_brackets(failure.read)
     return tuple(Note(f"this '{span.text}' is not closed", span) for span in list(opened)[-1:])
-
-
-def _open_brackets(failure: _Failure) -> Iterable[Span]:
-    source, opened = failure.chunk.source, list[Span]()
-    for match in _BRACKETS.finditer(source.text, failure.chunk.start, failure.span.start):
-        if match[0] in ("(", "[", "{"):
-            opened.append(Span(source, match.start(), match.end()))
-        elif match[0] in (")", "]", "}") and opened:
-            opened.pop()
-    return opened

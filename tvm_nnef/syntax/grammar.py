@@ -33,11 +33,15 @@ def grammar_text(dialect: str) -> str:
 
 def build(dialect: str, *, strict: bool = False) -> lark.Lark:
     """Make the tables anew; ``strict`` refuses every conflict (and needs ``interegular``)."""
+    return _build(grammar_text(dialect), STARTS, strict=strict)
+
+
+def _build(text: str, starts: tuple[str, ...], *, strict: bool = False) -> lark.Lark:
     return lark.Lark(
-        grammar_text(dialect),
+        text,
         parser="lalr",
         lexer="contextual",
-        start=list(STARTS),
+        start=list(starts),
         propagate_positions=True,
         maybe_placeholders=True,
         strict=strict,
@@ -46,15 +50,20 @@ def build(dialect: str, *, strict: bool = False) -> lark.Lark:
 
 @functools.cache
 def load(dialect: str) -> lark.Lark:
-    """The tables of a dialect, from the user's cache folder where they are kept there."""
-    name = f"tables-{_version_key(dialect)}.bin"
+    """The tables of a dialect."""
+    return load_tables(grammar_text(dialect), STARTS)
+
+
+def load_tables(text: str, starts: tuple[str, ...]) -> lark.Lark:
+    """The tables of a grammar, from the user's cache folder if they are kept there."""
+    name = f"tables-{store.key_of(text, *starts, lark.__version__, platform.python_version())}.bin"
     data = store.read(name)
     if data is not None:
         try:
             return lark.Lark.load(io.BytesIO(data))
         except _UNREADABLE:
             pass
-    tables = build(dialect)
+    tables = _build(text, starts)
     buffer = io.BytesIO()
     tables.save(buffer)
     store.write(name, buffer.getvalue())
@@ -74,7 +83,3 @@ _UNREADABLE = (
     lark.exceptions.LarkError,
 )
 """What a damaged file makes the reading of tables raise."""
-
-
-def _version_key(dialect: str) -> str:
-    return store.key_of(grammar_text(dialect), lark.__version__, platform.python_version())

@@ -1,0 +1,306 @@
+"""What section 3.3 demands of a document, checked before it is expanded.
+
+A tree becomes a :class:`Checked` document, or an error that lists everything that is wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from tvm_nnef.converters.nnef1 import nodes
+from tvm_nnef.converters.nnef1.fragments import Signatures, declare, standard
+from tvm_nnef.converters.nnef1.types import ArrayType, TensorType, TupleType, Type, castable
+from tvm_nnef.converters.nnef1.typing import Scope, Typing
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, did_you_mean
+
+FRAGMENTS = "KHR_enable_fragment_definitions"
+EXPRESSIONS = "KHR_enable_operator_expressions"
+EXTENSIONS = (FRAGMENTS, EXPRESSIONS)
+"""The extensions of the specification."""
+
+VERSION = "1.0"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A document in which names, types and the use of identifiers are right.
+
+    ``generics`` has the generic type of each invocation, ``?`` where it is that of the fragment
+    around it.
+    """
+
+    document: nodes.Document
+    signatures: Signatures
+    generics: Mapping[nodes.Invocation, str | None]
+
+
+def check(document: nodes.Document, extensions: Collection[str] = ()) -> Checked:
+    """Check a document; ``extensions`` are known besides those of the specification.
+
+    Raises NnefError with all that is wrong.
+    """
+    problems: list[Diagnostic] = []
+    problems += _header_problems(document, extensions)
+    signatures = declare(document.fragments, problems)
+    typing = Typing(signatures, problems)
+    for fragment in document.fragments:
+        if fragment.body is not None:
+            _check_fragment(fragment, typing)
+    _check_graph(document.graph, typing)
+    problems += _cycles(signatures, document.fragments)
+    if problems:
+        raise NnefError(sorted(problems, key=lambda each: each.span.start if each.span else 0))
+    return Checked(document, signatures, typing.generics)
+
+
+def _header_problems(document: nodes.Document, extensions: Collection[str]) -> Iterator[Diagnostic]:
+    version = document.version
+    if version is None:
+        hint = f"begin with 'version {VERSION};'"
+        span = document.graph.name.span
+        yield Diagnostic("the document says no version", span, hint)
+    elif version.text != VERSION:
+        message = f"version {version.text} is not known; the specification has {VERSION}"
+        yield Diagnostic(message, version.span, f"write 'version {VERSION};'")
+    known = {*EXTENSIONS, *extensions}
+    enabled: set[str] = set()
+    for extension in document.extensions:
+        for word in extension.words:
+            enabled.add(word.name)
+            if word.name not in known:
+                near = did_you_mean(word.name, known, 0.8)
+                other = "remove it if nothing needs it; a dialect has extensions of its own"
+                message = f"the extension '{word.name}' is not known"
+                yield Diagnostic(message, word.span, near or other)
+    if document.fragments and FRAGMENTS not in enabled:
+        yield _not_enabled("fragments need", FRAGMENTS, document.fragments[0].name)
+    first = next(_operator_expressions(document), None)
+    if first is not None and EXPRESSIONS not in enabled:
+        yield _not_enabled("this expression needs", EXPRESSIONS, first)
+
+
+def _not_enabled(what: str, extension: str, node: nodes.Node) -> Diagnostic:
+    hint = f"write 'extension {extension};' after the version"
+    return Diagnostic(f"{what} the extension '{extension}'", node.span, hint)
+
+
+def _operator_expressions(document: nodes.Document) -> Iterator[nodes.Expression]:
+    """Expressions that the flat syntax lacks, in the order of the text."""
+    bodies = (each.body or () for each in document.fragments)
+    for body in (*bodies, document.graph.body):
+        for statement in body:
+            if not isinstance(statement.value, nodes.Invocation):
+                yield statement.value
+            for node in expressions(statement.value):
+                is_sign = isinstance(node, nodes.Unary) and isinstance(node.operand, nodes.Literal)
+                is_flat = isinstance(node, (nodes.Literal, nodes.Name, nodes.Array, nodes.Tuple))
+                if node is not statement.value and not (is_flat or is_sign):
+                    yield node
+
+
+def children(node: nodes.Expression) -> tuple[nodes.Expression, ...]:
+    """The expressions directly inside an expression."""
+    match node:
+        case nodes.Array(items=items) | nodes.Tuple(items=items):
+            return items
+        case nodes.Unary(operand=operand) | nodes.Builtin(operand=operand):
+            return (operand,)
+        case nodes.Binary(left=left, right=right):
+            return (left, right)
+        case nodes.Select(consequent=consequent, condition=condition, alternative=alternative):
+            return (consequent, condition, alternative)
+        case nodes.Comprehension(iterators=iterators, condition=condition, item=item):
+            sources = tuple(each.source for each in iterators)
+            return (*sources, *(() if condition is None else (condition,)), item)
+        case nodes.Subscript(value=value, index=index):
+            return (value, index)
+        case nodes.Slice(value=value, begin=begin, end=end):
+            return (value, *(each for each in (begin, end) if each is not None))
+        case nodes.Invocation(arguments=arguments):
+            return tuple(each.value for each in arguments)
+    return ()
+
+
+def expressions(node: nodes.Expression) -> Iterator[nodes.Expression]:
+    """An expression and all inside it."""
+    yield node
+    for child in children(node):
+        yield from expressions(child)
+
+
+def targets(node: nodes.Expression) -> Iterator[nodes.Name]:
+    """The names on a left-hand side."""
+    return (each for each in expressions(node) if isinstance(each, nodes.Name))
+
+
+def _check_fragment(fragment: nodes.Fragment, typing: Typing) -> None:
+    parameters: dict[str, Type | None] = {each.name.name: each.type for each in fragment.parameters}
+    results = {each.name.name: each.type for each in fragment.results}
+    names = dict(parameters)
+    for statement in fragment.body or ():
+        scope = Scope(names, frozenset(parameters), is_generic=fragment.generic)
+        for name, type_ in _assigned(statement, typing, scope):
+            names[name.name] = type_
+            wanted = results.get(name.name)
+            if type_ is not None and wanted is not None and not castable(type_, wanted):
+                message = f"the result '{name.name}' is of type {wanted}, got {type_}"
+                typing.report(message, statement.value.span, f"give a value of type {wanted}")
+    for result in fragment.results if fragment.body is not None else ():
+        if result.name.name not in names:
+            message = f"the result '{result.name.name}' is not assigned"
+            hint = f"assign it in the body of '{fragment.name.name}'"
+            typing.report(message, result.name.span, hint)
+
+
+def _check_graph(graph: nodes.Graph, typing: Typing) -> None:
+    names: dict[str, Type | None] = {}
+    external: set[str] = set()
+    for statement in graph.body:
+        scope = Scope(names, is_graph=True)
+        made = dict(_assigned(statement, typing, scope))
+        for name, type_ in made.items():
+            names[name.name] = type_
+            if type_ is not None and not isinstance(type_, TensorType):
+                hint = "names in a graph are single tensors, as in '[a, b] = split(...)'"
+                message = f"'{name.name}' is of type {type_}, not a tensor"
+                typing.report(message, name.span, hint)
+        external |= _check_external(statement, graph, typing)
+    for name in graph.parameters:
+        if name.name not in external:
+            hint = f"write '{name.name} = external(shape = [...]);'"
+            message = f"the graph parameter '{name.name}' is not the result of 'external'"
+            typing.report(message, name.span, hint)
+    for kind, listed in (("parameter", graph.parameters), ("result", graph.results)):
+        seen: set[str] = set()
+        for name in listed:
+            if name.name in seen:
+                typing.report(f"the {kind} '{name.name}' is listed twice", name.span, "remove one")
+            seen.add(name.name)
+    for name in graph.results:
+        if name.name not in names:
+            hint = did_you_mean(name.name, names) or "assign it in the body of the graph"
+            typing.report(f"the graph result '{name.name}' is not assigned", name.span, hint)
+
+
+def _check_external(statement: nodes.Assignment, graph: nodes.Graph, typing: Typing) -> set[str]:
+    """The name of an external tensor that a statement defines."""
+    parameters = {each.name for each in graph.parameters}
+    for node in expressions(statement.value):
+        if isinstance(node, nodes.Invocation) and node.name.name == "external":
+            target = statement.target
+            if node is statement.value and isinstance(target, nodes.Name):
+                if target.name in parameters:
+                    return {target.name}
+                hint = f"add it: 'graph {graph.name.name}( …, {target.name} )'"
+                message = f"the external tensor '{target.name}' is not a parameter of the graph"
+                typing.report(message, target.span, hint)
+            else:
+                hint = "assign it to a parameter of the graph"
+                typing.report("'external' inside an expression", node.span, hint)
+    return set()
+
+
+def _assigned(
+    statement: nodes.Assignment, typing: Typing, scope: Scope
+) -> Iterator[tuple[nodes.Name, Type | None]]:
+    """The names on the left-hand side of an assignment, and their types."""
+    value = statement.value
+    is_invocation = isinstance(value, nodes.Invocation)
+    if isinstance(value, nodes.Invocation):
+        type_ = typing.invocation(value, scope)
+    else:
+        type_ = typing.type_of(value, scope)
+    seen = set(scope.names)
+    for name, each in list(_unpacked(statement.target, type_, typing, is_invocation)):
+        if name.name in seen:
+            twice = "a parameter, which" if name.name in scope.parameters else "assigned before; it"
+            message = f"'{name.name}' is {twice} cannot be assigned"
+            typing.report(message, name.span, "choose another name")
+        seen.add(name.name)
+        yield name, each
+
+
+def _unpacked(
+    target: nodes.Expression, type_: Type | None, typing: Typing, is_invocation: bool
+) -> Iterator[tuple[nodes.Name, Type | None]]:
+    match target, type_:
+        case nodes.Name(), _:
+            if is_invocation and isinstance(type_, (ArrayType, TupleType)):
+                form = "[a, b] = …" if isinstance(type_, ArrayType) else "a, b = …"
+                hint = f"name each tensor, as in '{form}'"
+                typing.report(f"the result of type {type_} has one name", target.span, hint)
+                type_ = None
+            yield target, type_
+        case nodes.Array(items=items), ArrayType(item):
+            for each in items:
+                yield from _unpacked(each, item, typing, is_invocation)
+        case nodes.Tuple(items=items), TupleType(types) if len(items) == len(types):
+            for each, part in zip(items, types, strict=True):
+                yield from _unpacked(each, part, typing, is_invocation)
+        case _:
+            if type_ is not None:
+                hint = "brackets take the items of an array, commas those of a tuple"
+                message = f"a value of type {type_} does not fit the names on the left"
+                typing.report(message, target.span, hint)
+            yield from ((name, None) for name in targets(target))
+
+
+def _cycles(signatures: Signatures, fragments: tuple[nodes.Fragment, ...]) -> Iterator[Diagnostic]:
+    """Fragments whose expansion invokes them again whatever the arguments are."""
+    invoked = {
+        each.name.name: list(_unconditional(each))
+        for each in fragments
+        if signatures.get(each.name.name) is not None and signatures[each.name.name].node is each
+    }
+    done: set[str] = set()
+    for start in invoked:
+        path: list[nodes.Invocation] = []
+        pending = [iter(invoked[start])] if start not in done else []
+        names = [start]
+        while pending:
+            node = next(pending[-1], None)
+            if node is None:
+                pending.pop()
+                done.add(names.pop())
+                path = path[:-1]
+            elif node.name.name in names:
+                first = names.index(node.name.name)
+                chain = " → ".join((*names[first:], node.name.name))
+                notes = tuple(Note("through this", each.span) for each in path[first:])
+                message = f"fragment '{node.name.name}' invokes itself without end: {chain}"
+                hint = "put the invocation into a branch: 'f(x) if length_of(x) > 0 else 0.0'"
+                yield Diagnostic(message, node.span, hint, notes)
+            elif node.name.name in invoked and node.name.name not in done:
+                names.append(node.name.name)
+                path.append(node)
+                pending.append(iter(invoked[node.name.name]))
+
+
+def _unconditional(fragment: nodes.Fragment) -> Iterator[nodes.Invocation]:
+    """The invocations that every expansion of a fragment makes."""
+    pending = [each.value for each in reversed(fragment.body or ())]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, nodes.Invocation):
+            yield node
+        match node:
+            case nodes.Select(condition=condition):
+                pending.append(condition)
+            case nodes.Comprehension(iterators=iterators):
+                pending += [each.source for each in reversed(iterators)]
+            case nodes.Binary(operator=("&&" | "||"), left=left):
+                pending.append(left)
+            case _:
+                pending += reversed(children(node))
+
+
+@functools.cache
+def standard_generics() -> Mapping[nodes.Invocation, str | None]:
+    """The generic types of the invocations in the bodies of standard fragments."""
+    typing = Typing(standard(), [])
+    for signature in standard().values():
+        _check_fragment(signature.node, typing)
+    assert not typing.problems, typing.problems
+    return typing.generics

@@ -1,0 +1,276 @@
+"""The flat graph to steps, operation after operation, and what ``graph.quant`` adds to them."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.grouping import Group
+from tvm_nnef.converters.common.steps import hint, needed, results
+from tvm_nnef.converters.common.tensors import Call as Step
+from tvm_nnef.converters.common.tensors import ConvertedGraph, Tensor
+from tvm_nnef.converters.common.types import kind
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.nnef1 import calls, nodes
+from tvm_nnef.converters.nnef1.calls import Call, Value
+from tvm_nnef.converters.nnef1.checking import Checked, expressions
+from tvm_nnef.converters.nnef1.expansion import expand, expand_call
+from tvm_nnef.converters.nnef1.operators.operation import DTYPES
+from tvm_nnef.converters.nnef1.operators.registry import Table, convert_call
+from tvm_nnef.converters.nnef1.quantization import as_operator
+from tvm_nnef.converters.nnef1.variables import Array, check_label, read_variable
+from tvm_nnef.diagnostics import NnefError, Note, error
+from tvm_nnef.storage.container import Container
+
+MAX_ELEMENTS = 1 << 40
+"""The most elements of an input, so that sizes in bytes stay in range."""
+
+MAX_CONSTANT = 1 << 28
+"""The most elements of a ``constant``, whose values a short text can repeat."""
+
+Groups = Mapping[int, tuple[Group, ...]]
+
+
+def convert_graph(
+    checked: Checked,
+    files: Container | None,
+    quantizers: Mapping[str, Call],
+    table: Table,
+    dtypes: Mapping[str, str],
+) -> tuple[ConvertedGraph, Groups]:
+    """The graph of a document in steps, and the user's fragments that they belong to.
+
+    Raises NnefError, which lists every operation that cannot be converted.
+    """
+    graph = checked.document.graph
+    state = _State(checked, files, quantizers, table, _updated(graph), dtypes)
+    expand(checked, table, state)
+    names = [each.name for each in graph.results]
+    builder = state.builder
+    outputs = builder.outputs([state.scope[name] for name in names], names)
+    updates = [(state.states[id(variable)], new) for variable, new in state.updates]
+    steps = needed(builder.steps, (*outputs, *(new for _, new in updates)))
+    kept = {id(each) for step in steps for each in results(step)}
+    made = {id(each) for step in builder.steps for each in results(step)}
+    graph_ = ConvertedGraph(
+        tuple(state.inputs[each.name] for each in graph.parameters),
+        tuple(outputs),
+        tuple(steps),
+        tuple(updates),
+        tuple(each for each in state.quantized if id(each[0]) in kept or id(each[0]) not in made),
+    )
+    return graph_, state.groups
+
+
+def _updated(graph: nodes.Graph) -> frozenset[str]:
+    """The names of the variables that a graph updates."""
+    return frozenset(
+        node.arguments[0].value.name
+        for statement in graph.body
+        for node in expressions(statement.value)
+        if isinstance(node, nodes.Invocation) and node.name.name == "update" and node.arguments
+        if isinstance(node.arguments[0].value, nodes.Name)
+    )
+
+
+@dataclass
+class _State:
+    """The sink of an expansion: steps, and the tensors made so far by label.
+
+    ``states`` are the variables of tensors that updates may change, by identity. ``stored`` has the
+    variables by label, ``open`` the fragments being expanded.
+    """
+
+    checked: Checked
+    files: Container | None
+    quantizers: Mapping[str, Call]
+    table: Table
+    updated: frozenset[str]
+    dtypes: Mapping[str, str]
+    builder: Builder = field(default_factory=Builder)
+    scope: dict[str, Tensor] = field(default_factory=dict)
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    states: dict[int, Tensor] = field(default_factory=dict)
+    stored: dict[str, tuple[Call, Array]] = field(default_factory=dict)
+    updates: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    quantized: list[tuple[Tensor, Step]] = field(default_factory=list)
+    groups: dict[int, tuple[Group, ...]] = field(default_factory=dict)
+    open: list[Group] = field(default_factory=list)
+
+    def call(self, call: Call) -> None:
+        """Convert an operation. Raises NnefError if that fails."""
+        start = len(self.builder.steps)
+        labels = list(_labels(tuple(call.results.values())))
+        try:
+            self._convert(call)
+            for label in labels:
+                if label in self.quantizers:
+                    self._quantize(label, self.quantizers[label])
+        except Unconvertible as problem:
+            own = f"give one: convert(…, converters={{'{call.operation}': function}})"
+            message = f"'{call.operation}': {problem.reason}"
+            raise error(message, call.place, hint=problem.hint or own) from None
+        except NnefError:
+            raise
+        except Exception as problem:
+            # A converter, ours or a user's, may fail in any way; other statements are converted.
+            raise _unexpected(problem, call, self.scope) from problem
+        steps = self.builder.steps[start:]
+        hint(steps, labels[0] if labels else call.operation)
+        groups = _without_recursion(self.open)
+        for step in steps:
+            self.groups |= {id(each): groups for each in results(step)}
+
+    def shape(self, tensor: calls.Tensor) -> tuple[int, ...] | None:
+        """The shape of a tensor, None if it is not static."""
+        found = self.scope[tensor.label]
+        shape = tuple(each for each in found.shape if isinstance(each, int))
+        return shape if len(shape) == found.rank else None
+
+    def begin(self, fragment: str, label: str, arguments: Mapping[str, Value]) -> None:
+        """The next steps belong to a fragment."""
+        group = Group(fragment, f"{label}_{fragment}")
+        group.names.update(self._names(arguments))
+        self.open.append(group)
+
+    def end(self, results: Mapping[str, Value]) -> None:
+        """The steps of a fragment are complete."""
+        self.open.pop().names.update(self._names(results))
+
+    def _names(self, values: Mapping[str, Value]) -> dict[int, str]:
+        """What a fragment calls tensors, by identity."""
+        return {
+            id(self.scope[label]): name if value == calls.Tensor(label) else f"{name}_{number}"
+            for name, value in values.items()
+            for number, label in enumerate(_labels(value), 1)
+        }
+
+    def _convert(self, call: Call) -> None:
+        if call.item_type is not None and call.item_type not in DTYPES:
+            message = f"tensors of type {call.item_type} cannot be converted"
+            raise error(message, call.place, hint=f"types are {', '.join(DTYPES)}")
+        if call.operation == "external":
+            self._external(call)
+        elif call.operation == "variable":
+            self._variable(call)
+        else:
+            if call.operation == "constant":
+                _check_shape(call, MAX_CONSTANT)
+            convert_call(call, self.scope, self.builder, self.table, self.updates)
+
+    def _external(self, call: Call) -> None:
+        (label,) = _labels(tuple(call.results.values()))
+        default = DTYPES[call.item_type or "scalar"]
+        dtype = self.dtypes.get(label, default)
+        if kind(dtype) != kind(default):
+            message = f"the input '{label}' is of type {call.item_type}, which is not {dtype}"
+            raise error(message, call.place, hint=f"give a dtype such as {default}")
+        tensor = Tensor(dtype, _check_shape(call, MAX_ELEMENTS), label)
+        self.inputs[label] = self.scope[label] = tensor
+
+    def _variable(self, call: Call) -> None:
+        (name,) = _labels(tuple(call.results.values()))
+        label = check_label(call)
+        shape = _check_shape(call, MAX_ELEMENTS)
+        if label.lower() in self.stored:
+            other, value = self.stored[label.lower()]
+            if other.arguments["shape"] != shape or other.item_type != call.item_type:
+                message = f"variables with the label '{label}' differ in shape or type"
+                note = Note("the other one is declared here", other.place)
+                hint_ = "variables of one label share their values; rename one, or declare it alike"
+                raise error(message, call.place, hint=hint_, notes=(note,))
+        else:
+            value = read_variable(self.files, call, self.quantizers.get(name))
+            self.stored[label.lower()] = (call, value)
+        variable = self.builder.constant(value, source=label)
+        self.scope[name] = variable
+        if name in self.updated:
+            # The value is that of the first run only, so that nothing may be computed from it here.
+            current = self._own(name)
+            self.states[id(current)] = variable
+
+    def _own(self, label: str) -> Tensor:
+        """The tensor of a label as the result of a step, which has that name alone."""
+        tensor = self.builder.call("math.iden", self.scope[label])
+        tensor.source = label
+        self.scope[label] = tensor
+        return tensor
+
+    def _quantize(self, label: str, quantizer: Call) -> None:
+        """Quantize a tensor as ``graph.quant`` says: ``@quantize``, or steps that do it."""
+        tensor = self.scope[label]
+        if tensor.source != label or tensor.value is not None:
+            tensor = self._own(label)
+        operator = as_operator(quantizer)
+        start = len(self.builder.steps)
+        if operator is None:
+            result = f"{label}/quantized"
+            expand_call(self.checked, self.table, self, quantizer, calls.Tensor(label), result)
+            made = self.builder.steps[start:]
+            operator = _operator_on(tensor, made)
+            if operator is None:
+                tensor.source, self.scope[label] = f"{label}/exact", self.scope[result]
+                self.scope[label].source = label
+                return
+            del self.builder.steps[start:]
+        self.quantized.append((tensor, operator))
+
+
+def _operator_on(tensor: Tensor, steps: Sequence[object]) -> Step | None:
+    """The operator that quantizes a tensor by itself, None if there are other steps or operands."""
+    match steps:
+        case [Step(arguments=(operand,)) as step] if operand is tensor:
+            return replace(step, arguments=(), results=())
+    return None
+
+
+def _labels(value: Value) -> Iterator[str]:
+    if isinstance(value, calls.Tensor):
+        yield value.label
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _labels(each)
+
+
+def _without_recursion(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Groups up to the first that repeats one around it, since no operator invokes itself."""
+    found: list[Group] = []
+    for each in groups:
+        if any(each.name == other.name for other in found):
+            break
+        found.append(each)
+    return tuple(found)
+
+
+def _check_shape(call: Call, most: int) -> tuple[int, ...]:
+    """The attribute ``shape``, whose items must be positive."""
+    items = call.arguments["shape"]
+    assert isinstance(items, tuple)
+    shape = tuple(each for each in items if isinstance(each, int))
+    if any(each < 1 for each in shape):
+        message = f"the shape {list(shape)} has items that are not positive"
+        raise error(message, call.place, hint="give the size of each dimension")
+    if math.prod(shape) > most:
+        message = f"a tensor of shape {list(shape)} has more than {most} elements"
+        raise error(message, call.place, hint="use smaller dimensions")
+    return shape
+
+
+def _unexpected(problem: Exception, call: Call, scope: Mapping[str, Tensor]) -> NnefError:
+    """What is reported if a converter fails for a reason of its own."""
+    if isinstance(problem, MemoryError):
+        message = f"'{call.operation}' does not fit into memory"
+        return error(message, call.place, hint="use smaller dimensions")
+    last = traceback.extract_tb(problem.__traceback__)[-1]
+    place = f"{Path(last.filename).name}:{last.lineno}"
+    shown = ", ".join(
+        str(scope[label]) for label in _labels(tuple(call.arguments.values())) if label in scope
+    )
+    reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
+    message = f"'{call.operation}' cannot be converted with these tensors: {shown or 'none'}"
+    hint_ = f"correct the arguments; if they are right, report this ({reason} in {place})"
+    return error(message, call.place, hint=hint_)

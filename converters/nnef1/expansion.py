@@ -1,0 +1,308 @@
+"""From a checked document to the flat graph: fragments expanded, attributes computed (chapter 6).
+
+Each operation goes to a :class:`Sink` when it is reached, which knows the shapes of tensors made so
+far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tvm_nnef.converters.nnef1 import nodes
+from tvm_nnef.converters.nnef1.calls import Call, Tensor, Value
+from tvm_nnef.converters.nnef1.checking import Checked, standard_generics, targets
+from tvm_nnef.converters.nnef1.evaluation import (
+    Evaluation,
+    Evaluator,
+    Exhausted,
+    Frame,
+    Skipped,
+    with_chain,
+)
+from tvm_nnef.converters.nnef1.fragments import Signature, Signatures, standard
+from tvm_nnef.converters.nnef1.labels import Labelling, Labels, labels_of, leaves, tensors
+from tvm_nnef.converters.nnef1.types import TensorType
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Span, error
+
+MAX_DEPTH = 500
+"""Fragments that may be inside each other."""
+
+_FRAGMENT = 16
+"""Expressions that take as long as preparing the expansion of a fragment."""
+
+MAX_OPERATIONS = 100_000
+"""Operations of the flat graph."""
+
+_PRIMITIVES = {bool: "logical", int: "integer", float: "scalar", str: "string"}
+
+
+class Sink(Protocol):
+    """What takes the operations of the flat graph."""
+
+    def call(self, call: Call) -> None:
+        """Take an operation; raises NnefError, without a span, if it cannot be converted."""
+
+    def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """The shape of a tensor that an operation gave, None if it is not known."""
+
+    def begin(self, fragment: str, label: str, arguments: Mapping[str, Value]) -> None:
+        """The operations up to the next ``end`` are those of a fragment of the document."""
+
+    def end(self, results: Mapping[str, Value]) -> None:
+        """The fragment begun last is complete, and has these results."""
+
+
+def expand(checked: Checked, operations: Container[str], sink: Sink) -> None:
+    """Hand the operations of a document to a sink, in the order of the text.
+
+    ``operations`` are those that are not expanded although they have a body. Raises NnefError with
+    what is wrong in all statements of the graph that do not depend on a wrong one.
+    """
+    expansion = _Expansion(checked.signatures, checked.generics, operations, sink)
+    for statement in checked.document.graph.body:
+        expansion.labelling.labels |= {each.name for each in targets(statement.target)}
+    problems: list[Diagnostic] = []
+    reported: set[tuple[str, Span | None]] = set()
+    for statement in checked.document.graph.body:
+        try:
+            expansion.statement(statement)
+        except Skipped:
+            pass
+        except NnefError as problem:
+            for each in problem.diagnostics:
+                key = (each.message, each.span)
+                if key not in reported:
+                    problems.append(each)
+                reported.add(key)
+            if isinstance(problem, Exhausted):
+                break
+    if problems:
+        raise NnefError(problems)
+
+
+def expand_call(
+    checked: Checked,
+    operations: Container[str],
+    sink: Sink,
+    call: Call,
+    operand: Tensor,
+    label: str,
+) -> None:
+    """Hand an operation of a tensor to a sink, expanded if it has a body; its result has a label.
+
+    The call has all arguments but the first.
+    """
+    expansion = _Expansion(checked.signatures, checked.generics, operations, sink)
+    expansion.labelling.labels |= {label}
+    signature = checked.signatures[call.operation]
+    given = {signature.parameters[0].name.name: operand, **call.arguments}
+    frame = Frame({}, checked.signatures, label)
+    value = expansion.run(
+        expansion.invoke(signature, given, call.item_type, frame, label, call.place)
+    )
+    if value != Tensor(label):
+        message = f"'{call.operation}' does not compute a tensor of its own"
+        raise error(message, call.place, hint="use another quantization")
+
+
+@dataclass
+class _Expansion(Evaluator):
+    signatures: Signatures
+    generics: Mapping[nodes.Invocation, str | None]
+    operations: Container[str]
+    sink: Sink
+    names: dict[str, Value] = field(default_factory=dict)
+    labelling: Labelling = field(default_factory=Labelling)
+    calls: int = 0
+
+    def statement(self, statement: nodes.Assignment) -> None:
+        """Expand a statement of the graph."""
+        wanted = labels_of(statement.target, lambda name: name)
+        (base, *_) = (*leaves(wanted), "")
+        frame = Frame(self.names, self.signatures, base)
+        value = self.run(self.evaluate(statement.value, frame, wanted))
+        for name, each in self.unpacked(statement.target, value, frame):
+            self.names[name.name] = self._named(name, each, frame)
+
+    def _named(self, name: nodes.Name, value: Value, frame: Frame) -> Value:
+        """A tensor under its name in the graph: a copy if it has another one, or is a constant."""
+        if value == Tensor(name.name):
+            return value
+        result = Tensor(name.name)
+        if isinstance(value, Tensor):
+            item = self.labelling.item_types[value.label]
+            call = Call("copy", {"x": value}, {"y": result}, item, (), name.span)
+        else:
+            item = _PRIMITIVES[type(value)]
+            given: dict[str, Value] = {"shape": (), "value": (value,)}
+            call = Call("constant", given, {"output": result}, item, (), name.span)
+        self._emit(call, frame)
+        self.labelling.item_types[name.name] = item
+        return result
+
+    def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """The shape of a tensor made so far."""
+        return self.sink.shape(tensor)
+
+    def operation(
+        self,
+        node: nodes.Unary | nodes.Binary,
+        name: str,
+        operands: Sequence[Value],
+        frame: Frame,
+        wanted: Labels,
+    ) -> Evaluation:
+        """An operator on tensors as an invocation of its fragment."""
+        signature = standard()[name]
+        given = {
+            parameter.name.name: operand
+            for parameter, operand in zip(signature.parameters, operands, strict=True)
+        }
+        (first, *_) = (each for each in operands if isinstance(each, Tensor))
+        item = self.labelling.item_types[first.label] if signature.is_generic else None
+        return (yield self.invoke(signature, given, item, frame, wanted, node.span))
+
+    def invocation(self, node: nodes.Invocation, frame: Frame, wanted: Labels) -> Evaluation:
+        signature = frame.signatures[node.name.name]
+        given: dict[str, Value] = {}
+        for number, argument in enumerate(node.arguments):
+            name = argument.name or signature.parameters[number].name
+            given[name.name] = yield self.evaluate(argument.value, frame)
+        generic = self._generic(node, frame)
+        return (yield self.invoke(signature, given, generic, frame, wanted, node.span))
+
+    def _generic(self, node: nodes.Invocation, frame: Frame) -> str | None:
+        table = self.generics if node in self.generics else standard_generics()
+        found = table.get(node)
+        return frame.generic if found == "?" else found
+
+    def invoke(
+        self,
+        signature: Signature,
+        given: Mapping[str, Value],
+        generic: str | None,
+        frame: Frame,
+        wanted: Labels,
+        span: Span,
+    ) -> Evaluation:
+        """The results of a fragment: of its body, or those of an operation of the flat graph."""
+        arguments = {
+            name: given[name] if name in given else signature.defaults[name]
+            for name in (each.name.name for each in signature.parameters)
+        }
+        labels = self._result_labels(signature, wanted, frame)
+        body = signature.node.body
+        if body is None or signature.name in self.operations:
+            return self._called(signature, arguments, generic, labels, frame, span)
+        if len(frame.chain) >= MAX_DEPTH:
+            message = f"fragments are invoked inside each other more than {MAX_DEPTH} times"
+            hint = "does the recursion have an end, as in '… if length_of(x) > 0 else 0.0'?"
+            raise self.error(message, span, hint, frame)
+        self.spend(_FRAGMENT, span, frame)
+        signatures = standard() if signature.is_standard else self.signatures
+        prefix = next(leaves(tuple(labels.values())), signature.name)
+        inner = Frame(
+            {}, signatures, prefix, generic, (*frame.chain, (signature.name, span)), labels, prefix
+        )
+        if not signature.is_standard:
+            self.sink.begin(signature.name, prefix, arguments)
+        results = yield self._body(signature, body, arguments, inner)
+        if not signature.is_standard:
+            values = results if len(labels) > 1 else (results,)
+            assert isinstance(values, tuple)
+            self.sink.end(dict(zip(labels, values, strict=True)))
+        return results
+
+    def _body(
+        self,
+        signature: Signature,
+        body: Sequence[nodes.Assignment],
+        arguments: Mapping[str, Value],
+        frame: Frame,
+    ) -> Evaluation:
+        names = dict(arguments)
+        for statement in body:
+            wanted = labels_of(statement.target, lambda name: self._local_label(name, frame))
+            base = next(leaves(wanted), frame.prefix)
+            inner = replace(frame, names=names, base=base)
+            value = yield self.evaluate(statement.value, inner, wanted)
+            for name, each in self.unpacked(statement.target, value, inner):
+                names[name.name] = each
+        for result in signature.results:
+            self.labelling.note_types(result.type, names[result.name.name], frame.generic)
+        results = tuple(names[each.name.name] for each in signature.results)
+        return results[0] if len(results) == 1 else results
+
+    def _local_label(self, name: str, frame: Frame) -> Labels:
+        if name in frame.wanted:
+            return frame.wanted[name]
+        return self.labelling.fresh(f"{frame.prefix}/{name}")
+
+    def _result_labels(
+        self, signature: Signature, wanted: Labels, frame: Frame
+    ) -> dict[str, Labels]:
+        names = [each.name.name for each in signature.results]
+        if len(names) == 1:
+            own = wanted
+            if own is None and isinstance(signature.results[0].type, TensorType):
+                own = self.labelling.fresh(f"{frame.base}/{signature.name}")
+            return {names[0]: own}
+        assert isinstance(wanted, tuple)
+        return dict(zip(names, wanted, strict=True))
+
+    def _called(
+        self,
+        signature: Signature,
+        arguments: Mapping[str, Value],
+        generic: str | None,
+        labels: Mapping[str, Labels],
+        frame: Frame,
+        span: Span,
+    ) -> Value:
+        results = {name: tensors(each) for name, each in labels.items()}
+        chain = tuple(name for name, _ in frame.chain)
+        for result in signature.results:
+            self.labelling.note_types(result.type, results[result.name.name], generic)
+        self._emit(Call(signature.name, arguments, results, generic, chain, span), frame)
+        values = tuple(results.values())
+        return values[0] if len(values) == 1 else values
+
+    def _emit(self, call: Call, frame: Frame) -> None:
+        self.calls += 1
+        if self.calls > MAX_OPERATIONS:
+            message = f"the document has more than {MAX_OPERATIONS} operations when expanded"
+            hint = "use fewer fragments inside each other"
+            raise Exhausted(self.error(message, call.place, hint, frame).diagnostics)
+        try:
+            self.sink.call(call)
+        except NnefError as problem:
+            raise with_chain(problem, frame) from None
+
+
+class _Attributes(Evaluator):
+    """Where there are no tensors."""
+
+    def operation(
+        self,
+        node: nodes.Unary | nodes.Binary,
+        name: str,
+        operands: Sequence[Value],
+        frame: Frame,
+        wanted: Labels,
+    ) -> Evaluation:
+        raise AssertionError(name)
+
+    def invocation(self, node: nodes.Invocation, frame: Frame, wanted: Labels) -> Evaluation:
+        hint = "write numbers"
+        raise error("an operation in a compile-time expression", node.span, hint=hint)
+
+    def shape(self, tensor: Tensor) -> None:
+        return None
+
+
+def evaluated(node: nodes.Expression) -> Value:
+    """The value of an expression without tensors or names, whose types were checked."""
+    attributes = _Attributes()
+    return attributes.run(attributes.evaluate(node, Frame({}, standard())))

@@ -1,0 +1,137 @@
+"""``convert``: an NNEF 1 model, read, checked, expanded, converted and assembled as a model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.converters.common.assembly import assemble_graph
+from tvm_nnef.converters.common.grouping import grouped
+from tvm_nnef.converters.common.library import EXTRA, Library
+from tvm_nnef.converters.nnef1.checking import Checked, check
+from tvm_nnef.converters.nnef1.conversion import convert_graph
+from tvm_nnef.converters.nnef1.operators.operation import OperatorFunction
+from tvm_nnef.converters.nnef1.operators.registry import Table, standard
+from tvm_nnef.converters.nnef1.quantization import quantizers
+from tvm_nnef.converters.nnef1.reading import ModelSource, Nnef1Model, read
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.graph.machine_types import DTYPES
+from tvm_nnef.model import Model
+
+LIBRARY = Library("nnef1", "tvm_nnef.converters.nnef1", "Operations of NNEF 1")
+
+VENDORS: Mapping[str, Collection[str]] = MappingProxyType({})
+"""The extensions of a vendor besides those of the specification, by its name."""
+
+
+def convert(
+    source: ModelSource,
+    *,
+    dtypes: Mapping[str, Any] | None = None,
+    converters: Mapping[str, OperatorFunction] | None = None,
+    outline: bool = True,
+    vendor: str | None = None,
+) -> Model:
+    """Convert an NNEF 1.0.4 model to a SkriptND model.
+
+    Parameters
+    ----------
+    source
+        A folder with ``graph.nnef``, an archive of it, the path of a ``graph.nnef``, or its text.
+    dtypes
+        NumPy dtypes of inputs by name. Without one, scalar inputs are float32, integer ones int32.
+    converters
+        Functions ``(operation, builder) -> tensor or tensors`` by the name of an operation, for
+        fragments without a body, or in place of what this package does.
+    outline
+        Whether repeated blocks become operators of the model's own. Fragments of the document
+        that have a body always do.
+    vendor
+        A vendor whose extensions the document may use; none is known yet.
+
+    Returns
+    -------
+    Model
+        Its tensors have the names of the graph, its variables their labels, as far as SkriptND
+        allows; ``model.metadata.source_names`` has the original ones.
+
+    Raises
+    ------
+    NnefError
+        With everything in the document and its files that is wrong or cannot be converted.
+
+    Examples
+    --------
+    >>> text = "version 1.0; graph g(x) -> (y) { x = external(shape = [2]); y = relu(x); }"
+    >>> convert(text).graphs
+    ('g',)
+    """
+    model = read(source)
+    checked = check(model.document, _extensions(vendor))
+    table = _table(checked, converters or {})
+    graph, groups = convert_graph(
+        checked,
+        model.container,
+        quantizers(model.quantization, checked),
+        table,
+        _dtypes(checked, dtypes or {}),
+    )
+    return assemble_graph(
+        grouped(graph, groups),
+        checked.document.graph.name.name,
+        path=model.path,
+        header=_header(model),
+        libraries=(EXTRA, LIBRARY),
+        outline=outline,
+    )
+
+
+def _extensions(vendor: str | None) -> Collection[str]:
+    if vendor is None:
+        return ()
+    if vendor not in VENDORS:
+        known = f"vendors are {', '.join(VENDORS)}" if VENDORS else "no vendor's are known yet"
+        raise error(f"unknown extensions of '{vendor}'", hint=known)
+    return VENDORS[vendor]
+
+
+def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Table:
+    """The functions of operations: a user's own first; none for what the document defines."""
+    problems: list[Diagnostic] = []
+    for name, function in converters.items():
+        if name not in checked.signatures:
+            hint = did_you_mean(name, checked.signatures) or "declare it as a fragment"
+            problems.append(Diagnostic(f"there is no operation '{name}' to convert", hint=hint))
+        elif not callable(function):
+            hint = "give a function of (operation, builder)"
+            problems.append(Diagnostic(f"the converter of '{name}' is no function", hint=hint))
+    if problems:
+        raise NnefError(problems)
+    own = {name for name, each in checked.signatures.items() if not each.is_standard}
+    known = {name: function for name, function in standard().items() if name not in own}
+    return {**known, **converters}
+
+
+def _dtypes(checked: Checked, dtypes: Mapping[str, Any]) -> dict[str, str]:
+    names = [each.name for each in checked.document.graph.parameters]
+    found: dict[str, str] = {}
+    for name, given in dtypes.items():
+        if name not in names:
+            hint = did_you_mean(name, names) or f"inputs are {', '.join(names)}"
+            raise error(f"the graph has no input '{name}'", hint=hint)
+        found[name] = str(np.dtype(given))
+        if found[name] not in DTYPES:
+            hint = f"dtypes are {', '.join(DTYPES)}"
+            raise error(f"'{name}' cannot have the dtype {found[name]}", hint=hint)
+    return found
+
+
+def _header(model: Nnef1Model) -> str:
+    """Where a model comes from; the same for the same model wherever its files lie."""
+    name = f"'{Path(model.path).name}'" if model.container else "a text"
+    return f"Converted from {name} by tvm-nnef {version('tvm-nnef')}.\nNNEF 1.0."

@@ -1,0 +1,21 @@
+"""Tensors with an element for each channel, which SkriptND has as vectors."""
+
+from __future__ import annotations
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.tensors import Tensor
+
+
+def is_by_channel(parameter: Tensor, x: Tensor) -> bool:
+    """Whether a parameter has an element for each channel of an input."""
+    if not 2 <= parameter.rank <= x.rank or parameter.shape[1] != x.shape[1]:
+        return False
+    return all(extent == 1 for axis, extent in enumerate(parameter.shape) if axis != 1)
+
+
+def vector(parameter: Tensor, builder: Builder) -> Tensor:
+    """The elements of such a parameter; those of a variable stay under its label."""
+    found = builder.reshape(parameter, (parameter.shape[1],))
+    if found.value is not None:
+        found.source = parameter.source
+    return found

@@ -1,0 +1,139 @@
+"""A call of an NNEF 1 operation as its function reads it: tensors and attributes by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.nnef1 import calls
+from tvm_nnef.converters.nnef1.calls import Call, Value
+
+Converted: TypeAlias = "Tensor | Sequence[Tensor | Sequence[Tensor]]"
+OperatorFunction: TypeAlias = "Callable[[Operation, Builder], Converted]"
+
+DTYPES: Mapping[str, str] = {"scalar": "float32", "integer": "int32", "logical": "bool"}
+"""The dtypes of NNEF 1's types, unless a tensor file says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A call, and the tensors that are known when it is made, by label.
+
+    ``updates`` collects the variables that operations update, with their new values.
+    """
+
+    call: Call
+    scope: Mapping[str, Tensor] = field(repr=False)
+    updates: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False)
+
+    def tensor(self, name: str) -> Tensor:
+        """A tensor parameter; a number becomes a constant of rank 0."""
+        return self._tensor(self.call.arguments[name])
+
+    def tensors(self, name: str) -> list[Tensor]:
+        """An array of tensors, all of one dtype."""
+        return _of_one_dtype([self._tensor(each) for each in _items(self.call.arguments[name])])
+
+    def operands(self, *names: str) -> list[Tensor]:
+        """Several tensor parameters; numbers among them get the dtype of the others."""
+        return _of_one_dtype([self.tensor(name) for name in names])
+
+    def is_number(self, name: str, value: float) -> bool:
+        """Whether a tensor parameter is this very number."""
+        given = self.call.arguments[name]
+        return not isinstance(given, (calls.Tensor, tuple)) and given == value
+
+    def integer(self, name: str) -> int:
+        """An integer."""
+        value = self.call.arguments[name]
+        assert isinstance(value, int), name
+        return value
+
+    def integers(self, name: str) -> list[int]:
+        """An array of integers."""
+        found = [each for each in _items(self.call.arguments[name]) if isinstance(each, int)]
+        assert len(found) == len(_items(self.call.arguments[name])), name
+        return found
+
+    def real(self, name: str) -> float:
+        """A scalar."""
+        value = self.call.arguments[name]
+        assert isinstance(value, (int, float)), name
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        """A logical."""
+        return bool(self.call.arguments[name])
+
+    def choice(self, name: str, allowed: Sequence[str]) -> str:
+        """A string that is one of those allowed."""
+        value = self.call.arguments[name]
+        if value not in allowed:
+            names = ", ".join(f"'{each}'" for each in allowed)
+            raise Unconvertible(f"'{name}' is '{value}'", f"it must be one of {names}")
+        assert isinstance(value, str)
+        return value
+
+    def pairs(self, name: str) -> list[tuple[int, int]]:
+        """An array of pairs of integers."""
+        found: list[tuple[int, int]] = []
+        for item in _items(self.call.arguments[name]):
+            match item:
+                case (int(before), int(after)):
+                    found.append((before, after))
+                case _:
+                    raise AssertionError(name)
+        return found
+
+    def axes(self, rank: int, name: str = "axes") -> list[int]:
+        """Distinct dimensions of a tensor of a rank, in the order given."""
+        axes = self.integers(name)
+        for axis in axes:
+            in_range(name, axis, rank)
+        if len(set(axes)) < len(axes):
+            raise Unconvertible(f"'{name}' is {axes}", "name each dimension once")
+        return axes
+
+    def axis(self, rank: int) -> int:
+        """A dimension of a tensor of a rank."""
+        return in_range("axis", self.integer("axis"), rank)
+
+    def _tensor(self, value: Value) -> Tensor:
+        if isinstance(value, calls.Tensor):
+            return self.scope[value.label]
+        assert isinstance(value, (bool, int, float)), value
+        kind = "bool" if isinstance(value, bool) else "float32"
+        array = np.asarray(value, "int32" if type(value) is int else kind)
+        return Tensor(str(array.dtype), (), value=array)
+
+
+def in_range(name: str, axis: int, rank: int) -> int:
+    """The axis, which must be a dimension of a tensor of a rank."""
+    if not 0 <= axis < rank:
+        reason = f"'{name}' names dimension {axis} of a tensor of rank {rank}"
+        raise Unconvertible(reason, "dimensions count from 0", mismatch=True)
+    return axis
+
+
+def _items(value: Value) -> tuple[Value, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _of_one_dtype(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors, with constants of rank 0 in the dtype of the others."""
+    real = (each for each in tensors if each.value is None or each.rank)
+    like = next(real, None)
+    if like is None:
+        like = next((each for each in tensors if each.kind == "real"), tensors[0])
+    return [
+        each
+        if each.dtype == like.dtype or each.value is None or each.rank
+        else Tensor(like.dtype, (), value=each.value.astype(like.dtype))
+        for each in tensors
+    ]

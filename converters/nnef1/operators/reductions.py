@@ -1,0 +1,76 @@
+"""Reductions (section 4.4) and moments (section 4.9.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Shape, product
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.nnef1.operators.operation import Operation
+from tvm_nnef.converters.nnef1.operators.registry import operation, table_of
+
+
+def reduced(kind: str, x: Tensor, axes: Sequence[int], builder: Builder) -> Tensor:
+    """``sum``, ``mean``, ``max``, ``min``, ``any`` or ``all`` over some dimensions, which stay."""
+    if not axes:
+        return builder.call("math.iden", x)
+    return builder.call(f"math.{kind}_reduce", x, as_shape=_shape(x, axes), axes=list(axes))
+
+
+def _shape(x: Tensor, axes: Sequence[int]) -> Shape:
+    return tuple(1 if axis in axes else extent for axis, extent in enumerate(x.shape))
+
+
+def _reduce(kind: str, operation: Operation, builder: Builder) -> Tensor:
+    x = operation.tensor("input")
+    return reduced(kind, x, operation.axes(x.rank), builder)
+
+
+REDUCTIONS = table_of(
+    {f"{kind}_reduce": partial(_reduce, kind) for kind in ("max", "min", "mean", "any", "all")}
+)
+
+
+@operation("sum_reduce")
+def sum_reduce(operation: Operation, builder: Builder) -> Tensor:
+    """The sum or, normalized, the mean."""
+    return _reduce("mean" if operation.flag("normalize") else "sum", operation, builder)
+
+
+def _position(name: str, operation: Operation, builder: Builder) -> Tensor:
+    """The position of the first extreme; over several dimensions, that in row-major order."""
+    x = operation.tensor("input")
+    axes = sorted(operation.axes(x.rank))
+    shape = _shape(x, axes)
+    if not axes:
+        return builder.full(0, x.shape, "int32")
+    if len(axes) == 1:
+        return builder.call(name, x, as_type="int32", as_shape=shape, axis=axes[0])
+    kept = [axis for axis in range(x.rank) if axis not in axes]
+    rows = builder.transpose(x, [*kept, *axes])
+    volume = product([x.shape[axis] for axis in axes])
+    flat = builder.reshape(rows, (*rows.shape[: len(kept)], volume))
+    found = builder.call(
+        name, flat, as_type="int32", as_shape=flat.shape[:-1], axis=len(kept), squeeze=True
+    )
+    return builder.reshape(found, shape)
+
+
+POSITIONS = table_of(
+    {
+        "argmax_reduce": partial(_position, "math.argmax"),
+        "argmin_reduce": partial(_position, "math.argmin"),
+    }
+)
+
+
+@operation("moments")
+def moments(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor]:
+    """Mean and variance."""
+    x = operation.tensor("input")
+    axes = operation.axes(x.rank)
+    mean, variance = (Tensor(x.dtype, _shape(x, axes)) for _ in range(2))
+    builder.add("math.moments", (x,), (mean, variance), axes=axes)
+    return mean, variance

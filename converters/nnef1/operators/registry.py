@@ -1,0 +1,96 @@
+"""Which function converts which operation: a table made of the modules of this package."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.nnef1 import calls, operators
+from tvm_nnef.converters.nnef1.calls import Call, Value
+from tvm_nnef.converters.nnef1.operators.operation import Converted, Operation, OperatorFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """A function and the operation that it converts. It is called like the function itself."""
+
+    operation: str
+    function: OperatorFunction
+
+    def __call__(self, operation: Operation, builder: Builder) -> Converted:
+        """What the function returns."""
+        return self.function(operation, builder)
+
+
+Table: TypeAlias = "Mapping[str, OperatorFunction]"
+
+
+def operation(name: str) -> Callable[[OperatorFunction], Converter]:
+    """Mark a function ``(operation, builder) -> tensor or tensors`` as the one of an operation."""
+
+    def mark(function: OperatorFunction) -> Converter:
+        return Converter(name, function)
+
+    return mark
+
+
+def table_of(functions: Mapping[str, OperatorFunction]) -> tuple[Converter, ...]:
+    """Converters of several operations."""
+    return tuple(Converter(name, function) for name, function in functions.items())
+
+
+@functools.cache
+def standard() -> Table:
+    """The functions of the standard operations, by name."""
+    found: dict[str, OperatorFunction] = {}
+    for each in pkgutil.iter_modules(operators.__path__):
+        module = importlib.import_module(f"{operators.__name__}.{each.name}")
+        for item in vars(module).values():
+            for entry in item if isinstance(item, tuple) else (item,):
+                if isinstance(entry, Converter):
+                    found[entry.operation] = entry.function
+    return found
+
+
+def convert_call(
+    call: Call,
+    scope: dict[str, Tensor],
+    builder: Builder,
+    table: Table,
+    updates: list[tuple[Tensor, Tensor]],
+) -> None:
+    """Convert a call and put its results into the scope, by label.
+
+    Raises Unconvertible if there is no function for the operation, or it raises that.
+    """
+    if call.operation not in table:
+        hint = f"give one: convert(…, converters={{'{call.operation}': function}})"
+        raise Unconvertible("there is no converter for this operation", hint)
+    converted = table[call.operation](Operation(call, scope, updates), builder)
+    results = (converted,) if isinstance(converted, Tensor) else tuple(converted)
+    if len(results) != len(call.results):
+        reason = f"its converter returns {len(results)} results for {len(call.results)}"
+        raise Unconvertible(reason, "correct the converter")
+    for target, result in zip(call.results.values(), results, strict=True):
+        _define(target, result, scope)
+
+
+def _define(target: Value, result: object, scope: dict[str, Tensor]) -> None:
+    if isinstance(target, calls.Tensor):
+        assert isinstance(result, Tensor)
+        result.source = result.source or target.label
+        scope[target.label] = result
+        return
+    assert isinstance(target, tuple) and isinstance(result, (tuple, list))
+    if len(target) != len(result):
+        reason = f"it has {len(result)} results, and {len(target)} are named"
+        raise Unconvertible(reason, f"name {len(result)} results", mismatch=True)
+    for each, item in zip(target, result, strict=True):
+        _define(each, item, scope)

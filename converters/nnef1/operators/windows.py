@@ -1,0 +1,258 @@
+"""The geometry of sliding windows (section 4.3): paddings, shapes and borders.
+
+An operation either scales down (convolution, pooling) or up, as the reverse of one that scales
+down. Paddings are always computed here and written out, because SkriptND chooses others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, Shape, maximum
+from tvm_nnef.converters.common.tensors import Attribute, Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.nnef1.operators.borders import padded
+from tvm_nnef.converters.nnef1.operators.operation import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window, a number for each of ``axes``; ``inside`` and ``out`` are those of the shapes.
+
+    Paddings, strides and dilations are those of the larger tensor: the input of an operation that
+    scales down, the output of one that scales up.
+    """
+
+    axes: tuple[int, ...]
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: Shape
+    after: Shape
+    inside: Shape
+    out: Shape
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """The dilated size."""
+        pairs = zip(self.size, self.dilation, strict=True)
+        return tuple((size - 1) * dilation + 1 for size, dilation in pairs)
+
+    @property
+    def volume(self) -> int:
+        """The number of elements of the window."""
+        return prod(self.size)
+
+    @property
+    def weights(self) -> list[int]:
+        """The distance of neighbours in the row-major order of the window's elements."""
+        return [prod(self.size[axis + 1 :]) for axis in range(len(self.size))]
+
+    def shape(self, x: Tensor) -> Shape:
+        """The shape of the result for an input."""
+        found = list(x.shape)
+        for axis, extent in zip(self.axes, self.out, strict=True):
+            found[axis] = extent
+        return tuple(found)
+
+    def geometry(self) -> dict[str, Attribute | None]:
+        """The attributes of SkriptND, without the axes."""
+        return {
+            "size": list(self.size),
+            "stride": without_default(self.stride, 1),
+            "dilation": without_default(self.dilation, 1),
+            "padding": [*self.before, *self.after],
+        }
+
+    def reduced(self) -> Window:
+        """The window in those dimensions in which it does something, or in the last one."""
+        kept = [
+            position
+            for position in range(len(self.axes))
+            if (self.size[position], self.stride[position]) != (1, 1)
+            or self.before[position] != 0
+            or self.after[position] != 0
+            or self.inside[position] != self.out[position]
+        ] or [len(self.axes) - 1]
+        return Window(
+            tuple(self.axes[each] for each in kept), tuple(self.size[each] for each in kept),
+            tuple(self.stride[each] for each in kept), tuple(self.dilation[each] for each in kept),
+            tuple(self.before[each] for each in kept), tuple(self.after[each] for each in kept),
+            tuple(self.inside[each] for each in kept), tuple(self.out[each] for each in kept),
+        )  # fmt: skip
+
+
+def without_default(values: Sequence[int], default: int) -> list[int] | None:
+    """The values of an attribute, None if all of them are the default."""
+    return None if all(value == default for value in values) else list(values)
+
+
+def window_size(operation: Operation, rank: int) -> list[int]:
+    """The attribute ``size``, which must have an item for each dimension."""
+    size = operation.integers("size")
+    if not rank:
+        raise Unconvertible(
+            "its input has no dimensions", "windows need at least one", mismatch=True
+        )
+    if len(size) != rank or min(size, default=1) < 1:
+        hint = "give a positive number for each dimension"
+        raise Unconvertible(f"'size' is {size} for {rank} dimensions", hint, mismatch=True)
+    return size
+
+
+def scaling_down(operation: Operation, x: Tensor, size: Sequence[int], first: int = 0) -> Window:
+    """The window over the dimensions of an input from ``first`` on."""
+    inside = x.shape[first:]
+    stride, dilation = (_steps(operation, name, len(inside)) for name in ("stride", "dilation"))
+    pairs = _paddings(operation, len(inside))
+    before: list[Extent] = []
+    after: list[Extent] = []
+    out: list[Extent] = []
+    for axis, extent in enumerate(inside):
+        reach, step = (size[axis] - 1) * dilation[axis] + 1, stride[axis]
+        front, back = (
+            _automatic(extent, -(-extent // step), reach, step) if pairs is None else pairs[axis]
+        )
+        if front + extent + back < reach:
+            reason = f"its window covers {reach} elements of dimension {axis + first}, which has "
+            message = f"{reason}{front + extent + back} with its paddings"
+            raise Unconvertible(message, "use larger inputs or paddings", mismatch=True)
+        before.append(front)
+        after.append(back)
+        out.append((front + extent + back - reach) // step + 1)
+    return Window(
+        tuple(range(first, x.rank)), tuple(size), stride, dilation, tuple(before), tuple(after),
+        inside, tuple(out),
+    )  # fmt: skip
+
+
+def scaling_up(operation: Operation, x: Tensor, size: Sequence[int], first: int = 0) -> Window:
+    """The window of a reverse operation over the dimensions of an input from ``first`` on."""
+    inside = x.shape[first:]
+    stride, dilation = (_steps(operation, name, len(inside)) for name in ("stride", "dilation"))
+    pairs = _paddings(operation, len(inside))
+    wanted = operation.integers("output_shape")
+    if wanted and len(wanted) != x.rank:
+        reason = f"'output_shape' has {len(wanted)} items for {x.rank} dimensions"
+        raise Unconvertible(reason, "give one for each dimension, or none", mismatch=True)
+    found = [
+        _enlarged(
+            extent, (size[axis] - 1) * dilation[axis] + 1, stride[axis],
+            None if pairs is None else pairs[axis], wanted[axis + first] if wanted else None,
+            axis + first,
+        )
+        for axis, extent in enumerate(inside)
+    ]  # fmt: skip
+    return Window(
+        tuple(range(first, x.rank)), tuple(size), stride, dilation,
+        tuple(each[0] for each in found), tuple(each[1] for each in found), inside,
+        tuple(each[2] for each in found),
+    )  # fmt: skip
+
+
+def _enlarged(
+    extent: Extent, reach: int, stride: int, pads: tuple[int, int] | None, wanted: int | None,
+    axis: int,
+) -> tuple[Extent, Extent, Extent]:  # fmt: skip
+    """The paddings of a dimension that is scaled up, and its size."""
+    front: Extent
+    back: Extent
+    if pads is not None:
+        front, back = pads
+    elif wanted is not None:
+        front, back = _automatic(wanted, extent, reach, stride)
+    else:
+        front, back = _halves(max(reach - stride, 0))
+    least = (extent - 1) * stride + reach - front - back
+    out = least if wanted is None else wanted
+    if not least <= out < least + stride:
+        reason = (
+            f"'output_shape' has {wanted} in dimension {axis}, and the reverse of the operation"
+        )
+        hint = f"use at least {least}, and less than {least + stride}"
+        raise Unconvertible(f"{reason} would not make {extent} of it", hint, mismatch=True)
+    if out < 1:
+        reason = f"its paddings leave nothing of dimension {axis}"
+        raise Unconvertible(reason, "use smaller paddings", mismatch=True)
+    # Elements beyond the last window are the same as less padding.
+    return front, back - (out - least), out
+
+
+def _automatic(large: Extent, small: Extent, reach: int, stride: int) -> tuple[Extent, Extent]:
+    """The paddings with which an extent becomes another one that is ``stride`` times smaller."""
+    return _halves(maximum((small - 1) * stride + reach - large, 0))
+
+
+def _halves(total: Extent) -> tuple[Extent, Extent]:
+    return total // 2, total - total // 2
+
+
+def _steps(operation: Operation, name: str, rank: int) -> tuple[int, ...]:
+    values = operation.integers(name) or [1] * rank
+    if len(values) != rank or min(values, default=1) < 1:
+        hint = "give a positive number for each dimension, or none"
+        raise Unconvertible(f"'{name}' is {values} for {rank} dimensions", hint, mismatch=True)
+    return tuple(values)
+
+
+def _paddings(operation: Operation, rank: int) -> list[tuple[int, int]] | None:
+    """The paddings of an operation; None if they are automatic."""
+    pairs = operation.pairs("padding")
+    if not pairs:
+        return None
+    if len(pairs) != rank:
+        reason = f"'padding' has {len(pairs)} pairs for {rank} dimensions"
+        raise Unconvertible(reason, "give one for each dimension, or none", mismatch=True)
+    return pairs
+
+
+def with_border(x: Tensor, window: Window, border: str, builder: Builder) -> tuple[Tensor, Window]:
+    """An input with its border as elements, and the window that is on it without paddings.
+
+    Negative paddings stay those of the window.
+    """
+    front = [maximum(each, 0) for each in window.before]
+    back = [maximum(each, 0) for each in window.after]
+    wide = padded(
+        x, _over_all(x, window.axes, front), _over_all(x, window.axes, back), border, builder
+    )
+    return wide, replace(
+        window,
+        before=tuple(a - b for a, b in zip(window.before, front, strict=True)),
+        after=tuple(a - b for a, b in zip(window.after, back, strict=True)),
+        inside=tuple(wide.shape[axis] for axis in window.axes),
+    )
+
+
+def with_reverse_border(
+    x: Tensor, window: Window, border: str, builder: Builder
+) -> tuple[Tensor, Window]:
+    """The same for an operation that scales up, whose result reaches beyond its input."""
+    front: list[Extent] = []
+    back: list[Extent] = []
+    for axis, (reach, stride) in enumerate(zip(window.reach, window.stride, strict=True)):
+        front.append(maximum((reach - 1 - window.before[axis]) // stride, 0))
+        last = (window.out[axis] - 1 + window.before[axis]) // stride
+        back.append(maximum(last - window.inside[axis] + 1, 0))
+    wide = padded(
+        x, _over_all(x, window.axes, front), _over_all(x, window.axes, back), border, builder
+    )
+    return wide, replace(
+        window,
+        before=tuple(
+            a + b * s for a, b, s in zip(window.before, front, window.stride, strict=True)
+        ),
+        after=tuple(a + b * s for a, b, s in zip(window.after, back, window.stride, strict=True)),
+        inside=tuple(wide.shape[axis] for axis in window.axes),
+    )
+
+
+def _over_all(x: Tensor, axes: Sequence[int], values: Sequence[Extent]) -> list[Extent]:
+    """Values for all dimensions of a tensor, 0 for those that are not among ``axes``."""
+    found: list[Extent] = [0] * x.rank
+    for axis, value in zip(axes, values, strict=True):
+        found[axis] = value
+    return found

@@ -1,0 +1,72 @@
+"""The files of an NNEF 1 model (section 5.1): ``graph.nnef``, ``graph.quant``, ``.dat`` files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from tvm_nnef.converters.nnef1 import nodes
+from tvm_nnef.converters.nnef1.parser import parse, parse_quantization
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, did_you_mean, error
+from tvm_nnef.storage.container import Container, open_files
+from tvm_nnef.storage.names import NNEF1_FILE
+
+QUANTIZATION_FILE = "graph.quant"
+TEXT_PATH = "<text>"
+
+ModelSource: TypeAlias = "str | os.PathLike[str] | Container"
+
+
+@dataclass(frozen=True)
+class Nnef1Model:
+    """A model that was read; its tensor files are read when they are needed.
+
+    ``container`` is None for a text without other files.
+    """
+
+    path: str
+    document: nodes.Document
+    quantization: tuple[nodes.Quantized, ...]
+    container: Container | None = field(repr=False)
+
+
+def read(source: ModelSource) -> Nnef1Model:
+    """Read a model: a folder, an archive, a ``graph.nnef``, or its text.
+
+    A text has a line break or a brace. Raises NnefError for what is missing, and with the syntax
+    errors of both texts.
+    """
+    if isinstance(source, str) and ("\n" in source or "{" in source):
+        return Nnef1Model(TEXT_PATH, parse(Source(TEXT_PATH, source)), (), None)
+    container, name = _open(source)
+    if not container.exists(name):
+        near = did_you_mean(name, container.names())
+        hint = near or f"an NNEF 1 model has its graph in '{NNEF1_FILE}'"
+        raise error(f"the model has no '{name}'", hint=hint, file=container.path)
+    problems: list[Diagnostic] = []
+    document: nodes.Document | None = None
+    try:
+        document = parse(container.read_source(name))
+    except NnefError as problem:
+        problems += problem.diagnostics
+    quantization: tuple[nodes.Quantized, ...] = ()
+    if container.exists(QUANTIZATION_FILE):
+        try:
+            quantization = parse_quantization(container.read_source(QUANTIZATION_FILE))
+        except NnefError as problem:
+            problems += problem.diagnostics
+    if problems or document is None:
+        raise NnefError(problems)
+    return Nnef1Model(container.path, document, quantization, container)
+
+
+def _open(source: ModelSource) -> tuple[Container, str]:
+    """The files of a model, and which of them is the graph."""
+    if isinstance(source, Container):
+        return source, NNEF1_FILE
+    path = Path(source)
+    if path.suffix == ".nnef" and path.is_file():
+        return open_files(path.parent), path.name
+    return open_files(source), NNEF1_FILE

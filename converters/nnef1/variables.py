@@ -1,0 +1,205 @@
+"""The values of variables: ``.dat`` files as a graph declares them (sections 4.1.3 and 5.2).
+
+A label, its declaration and the files of a model become an array. Items of quantized types are
+codes, which ``graph.quant`` interprets, or the deprecated parameters of the header.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_nnef.converters.nnef1.calls import Call, Value
+from tvm_nnef.diagnostics import NnefError, Note, did_you_mean, error
+from tvm_nnef.storage.container import Container
+from tvm_nnef.storage.tensor_file import (
+    HEADER_SIZE,
+    ItemType,
+    TensorFile,
+    check_size,
+    read_tensor,
+    read_tensor_header,
+)
+
+Array: TypeAlias = "NDArray[Any]"
+
+_LABEL = re.compile(r"[A-Za-z0-9_.\-/\\]+")
+
+_ITEM_TYPES: Mapping[str, tuple[ItemType, ...]] = MappingProxyType({
+    "scalar": (ItemType.FLOAT, ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT),
+    "integer": (ItemType.UINT, ItemType.INT),
+    "logical": (ItemType.BOOL,),
+})  # fmt: skip
+"""Which item types hold tensors of which data type (section 5.2.1)."""
+
+_INT32 = np.iinfo(np.int32)
+
+
+def check_label(call: Call) -> str:
+    """The label of a ``variable``; raises NnefError for what is no label."""
+    label = call.arguments["label"]
+    assert isinstance(label, str)
+    if not _LABEL.fullmatch(label):
+        message = f"the label '{label}' of a variable is not valid" if label else "an empty label"
+        hint = "a label consists of letters, digits, '_', '-', '.', '/' and '\\'"
+        raise error(message, call.place, hint=hint)
+    parts = re.split(r"[/\\]", label)
+    if ".." in parts or not parts[0]:
+        message = f"the label '{label}' leads outside of the model"
+        raise error(message, call.place, hint="a label is relative, without '..'")
+    return label
+
+
+def read_variable(files: Container | None, call: Call, quantizer: Call | None) -> Array:
+    """The value of a ``variable``: float32, int32 (int64 if it needs that), or bool.
+
+    ``quantizer`` is what ``graph.quant`` says of it. Raises NnefError for a file that is missing,
+    damaged, or not what the graph declares.
+    """
+    label = check_label(call)
+    if files is None:
+        hint = "give a folder with the '.dat' files"
+        raise error(f"the text has no values for the variable '{label}'", call.place, hint=hint)
+    name = _file_name(files, label, call)
+    place = files.place(name)
+    try:
+        header = read_tensor_header(files.read(name, HEADER_SIZE), place)
+        check_size(header, files.size(name), place)
+        if header.shape != call.arguments["shape"]:
+            declared = list(call.arguments["shape"])  # type: ignore[arg-type]
+            message = f"the variable '{label}' has the shape {declared}, its file {place} has "
+            hint = "correct the graph or the file"
+            raise error(f"{message}{list(header.shape)}", call.place, hint=hint)
+        _check_type(header.item_type, call, place)
+        tensor = read_tensor(files.read(name), place)
+    except NnefError as problem:
+        if all(each.span is None for each in problem.diagnostics):
+            raise problem.with_note(Note(f"for the variable '{label}'", call.place)) from None
+        raise
+    return _array(tensor, call, quantizer, place)
+
+
+def _file_name(files: Container, label: str, call: Call) -> str:
+    """The file of a variable; letters of either case are equal if nothing else fits."""
+    wanted = f"{label}.dat".replace("\\", "/")
+    if files.exists(wanted):
+        return wanted
+    names = files.names()
+    for name in names:
+        if name.lower() == wanted.lower():
+            return name
+    stored = [name for name in names if name.endswith(".dat")]
+    hint = did_you_mean(wanted, stored) or f"the values are expected in '{files.place(wanted)}'"
+    raise error(f"the variable '{label}' has no file '{wanted}'", call.place, hint=hint)
+
+
+def _check_type(item_type: ItemType, call: Call, place: str) -> None:
+    wanted = _ITEM_TYPES[call.item_type or "scalar"]
+    if item_type not in wanted:
+        found = item_type.name.lower().replace("_", " ")
+        message = f"a variable of type {call.item_type} is stored as {found} in {place}"
+        names = " or ".join(each.name.lower().replace("_", " ") for each in wanted)
+        hint = f"store it as {names}, or declare it with another type"
+        raise error(message, call.place, hint=hint)
+
+
+def _array(tensor: TensorFile, call: Call, quantizer: Call | None, place: str) -> Array:
+    array = tensor.array
+    if tensor.item_type in (ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT):
+        with np.errstate(over="ignore"):
+            return _float32(_dequantized(tensor, call, quantizer, place), call, place)
+    if call.item_type == "logical":
+        return array.astype(np.bool_, copy=False)
+    if call.item_type == "scalar":
+        return _float32(array, call, place)
+    small = not array.size or (int(array.min()) >= _INT32.min and int(array.max()) <= _INT32.max)
+    if not small and array.dtype == np.uint64 and int(array.max()) > np.iinfo(np.int64).max:
+        message = f"{place} has integers beyond 63 bits"
+        raise error(message, call.place, hint="store smaller integers")
+    return array.astype(np.int32 if small else np.int64)
+
+
+def _float32(array: Array, call: Call, place: str) -> Array:
+    with np.errstate(over="ignore"):
+        found = array.astype(np.float32, copy=False)
+    if found is not array and np.any(np.isinf(found) & np.isfinite(array)):
+        message = f"{place} has numbers beyond float32"
+        raise error(message, call.place, hint="scale them down, or store float32")
+    return found
+
+
+def _dequantized(tensor: TensorFile, call: Call, quantizer: Call | None, place: str) -> Array:
+    """Codes as the real numbers that they stand for (sections 5.2 and 7.1)."""
+    bits = tensor.bits
+    codes = tensor.array.astype(np.float64)
+    if quantizer is not None and quantizer.operation in _DECODERS:
+        return _DECODERS[quantizer.operation](codes, tensor, quantizer.arguments)
+    limits = tensor.header.quantized_range
+    if limits is None:
+        message = f"{place} has quantized items, and nothing says what they stand for"
+        hint = f"add a line to 'graph.quant', such as \"name\": linear_quantize(…, bits = {bits});"
+        raise error(message, call.place, hint=hint)
+    low, high = limits
+    if not (math.isfinite(low) and math.isfinite(high)):
+        message = f"{place} has quantized items from {low} to {high}"
+        raise error(message, call.place, hint="the header is damaged; write the file again")
+    if tensor.item_type is ItemType.QUANTIZED_UINT:
+        return np.asarray(codes / (2**bits - 1) * (high - low) + low)
+    return _from_logarithm(_pattern(tensor), bits, high, signed=low < 0)
+
+
+def _pattern(tensor: TensorFile) -> Array:
+    """The bits of signed items as unsigned numbers."""
+    wide = tensor.array.astype(np.int64).view(np.uint64)
+    return np.asarray(wide & np.uint64(2**tensor.bits - 1))
+
+
+def _from_logarithm(codes: Array, bits: int, high: float, *, signed: bool) -> Array:
+    """Powers of 2 up to ``high``; the first bit of a signed code is its sign."""
+    width = bits - 1 if signed else bits
+    largest = math.ceil(math.log2(high)) if high > 0 else 0
+    magnitude = (codes & np.uint64(2**width - 1)).astype(np.float64)
+    found = np.exp2(magnitude + (largest - (2**width - 1)))
+    return np.where(codes >> np.uint64(width) != 0, -found, found) if signed else np.asarray(found)
+
+
+def _decode_range(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:
+    """What ``min_max_linear_quantize`` and ``linear_quantize`` make of codes."""
+    low, high = _number(arguments["min"]), _number(arguments["max"])
+    bits = int(_number(arguments["bits"]))
+    signed, symmetric = bool(arguments.get("signed")), bool(arguments.get("symmetric"))
+    steps = 2**bits - 1 - int(signed and symmetric)
+    zero = 2 ** (bits - 1) - int(symmetric) if signed else 0
+    if tensor.item_type is ItemType.QUANTIZED_UINT:
+        zero = 0
+    return np.asarray((codes + zero) / steps * (high - low) + low)
+
+
+def _decode_zero_point(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:
+    found = (codes - _number(arguments["zero_point"])) * _number(arguments["scale"])
+    return np.asarray(found)
+
+
+def _decode_logarithm(codes: Array, tensor: TensorFile, arguments: Mapping[str, Value]) -> Array:
+    signed = tensor.item_type is ItemType.QUANTIZED_INT
+    return _from_logarithm(_pattern(tensor), tensor.bits, _number(arguments["max"]), signed=signed)
+
+
+def _number(value: Value) -> float:
+    assert isinstance(value, (int, float))
+    return float(value)
+
+
+_DECODERS: Mapping[str, Callable[[Array, TensorFile, Mapping[str, Value]], Array]]
+_DECODERS = MappingProxyType({
+    "linear_quantize": _decode_range,
+    "min_max_linear_quantize": _decode_range,
+    "zero_point_linear_quantize": _decode_zero_point,
+    "logarithmic_quantize": _decode_logarithm,
+})  # fmt: skip
