@@ -6,8 +6,10 @@ of the host, and it prints what is loaded and launched instead of running it.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +19,7 @@ import pytest
 import tvm
 
 import tvm_nnef
+from tvm_nnef.cli import main
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.tvm_support import cuda
 
@@ -121,6 +124,7 @@ def test_without_a_compiler_a_library_has_source_and_a_warning_says_so(
     monkeypatch.delenv("NVCC", raising=False)
     monkeypatch.setattr(cuda, "_installed", lambda: iter(()))
     executable = built()
+    assert executable.metadata["target"]["code_forms"] == ["source"]
     with pytest.warns(UserWarning, match=r"CUDA source: there is no nvcc.*pip install"):
         executable.export(tmp_path / "model.so")
     assert b"__global__" in (tmp_path / "model.so").read_bytes()
@@ -128,6 +132,39 @@ def test_without_a_compiler_a_library_has_source_and_a_warning_says_so(
     with pytest.raises(NnefError, match="there is no nvcc"):
         tvm_nnef.build(NETWORK, "cuda:sm_80", progress=lambda name, *_: passes.append(name))
     assert not passes, "the work of a build is done first"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("target", "forms"),
+    [
+        ("cuda:sm_90a,sm_80", ["sm_80", "sm_90a", "compute_80"]),
+        ({"kind": "cuda", "arch": "sm_86"}, ["sm_86", "compute_86"]),
+    ],
+)
+def test_the_metadata_name_the_forms_of_the_code(
+    target: object, forms: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    executable = tvm_nnef.build(NETWORK, target, progress=False)
+    assert executable.metadata["target"]["code_forms"] == forms
+    executable.export(tmp_path / "model.so")
+    assert main(["show", str(tmp_path / "model.so")]) == 0
+    assert json.loads(capsys.readouterr().out)["target"]["code_forms"] == forms
+    kinds = {form: 1 if form.startswith("compute") else 2 for form in forms}
+    wanted = {(kinds[form], int("".join(filter(str.isdigit, form)))) for form in forms}
+    assert fat_binary_entries(executable._library.gpu_code) == wanted
+
+
+def fat_binary_entries(code: bytes) -> set[tuple[int, int]]:
+    """The kind (1 is PTX, 2 machine code) and the architecture of each entry of a fat binary."""
+    _, _, header, size = struct.unpack_from("<IHHQ", code)
+    found, offset = set(), header
+    while offset < header + size:
+        kind, _, entry, content = struct.unpack_from("<HHIQ", code, offset)
+        (version,) = struct.unpack_from("<I", code, offset + 28)
+        found.add((kind, version))
+        offset += entry + content
+    return found
 
 
 def test_nothing_is_compiled_with_fast_math(nvcc: Callable[[str], Path]) -> None:

@@ -8,7 +8,7 @@ instructions of TVM's virtual machine for the calls of kernels. :func:`passes` i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -82,10 +82,17 @@ class Pass:
     run: Callable[[Any], Any]
 
 
-def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False) -> list[Pass]:
+def passes(
+    target: Target,
+    *,
+    tuned: Tuned | None = None,
+    checked: bool = False,
+    code_forms: Sequence[str] = (),
+) -> list[Pass]:
     """Every pass for a target, in order.
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
+    ``code_forms`` are what the metadata say of the code for CUDA.
     Each list serves one compilation: the passes that write instructions of the virtual machine and
     the parameter file hand them to the last one.
     """
@@ -94,7 +101,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
     phases: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         "bind": [
             ("bind_weights", with_bound_weights),
-            ("describe_interface", lambda mod: with_metadata(mod, target)),
+            ("describe_interface", lambda mod: with_metadata(mod, target, code_forms)),
         ],
         "graph": [
             ("raise_formulas", raise_to_operators),

@@ -148,7 +148,15 @@ def compile_phases(
         cuda.check_architectures(requested.cuda_architectures)
     tuned = None if database is None else _opened(database, resolved)
     dump = _dumping(dump_dir)
-    every = passes(resolved, tuned=None if tuned is None else tuned.tuned, checked=checked)
+    forms: tuple[str, ...] = ()
+    if str(resolved.kind.name) == "cuda":
+        forms = cuda.chosen_forms(requested.cuda_architectures, str(resolved.attrs["arch"]))
+    every = passes(
+        resolved,
+        tuned=None if tuned is None else tuned.tuned,
+        checked=checked,
+        code_forms=forms,
+    )
     chosen = [each for each in every if PHASES.index(each.phase) <= PHASES.index(last)]
     found: dict[str, Any] = {}
     for number, each in enumerate(chosen):
@@ -164,8 +172,8 @@ def compile_phases(
         if after is not None:
             after(number, each, mod, seconds)
         found[each.phase] = mod
-    if PHASES[-1] in found:
-        found[PHASES[-1]].cuda_architectures = requested.cuda_architectures
+    if forms and PHASES[-1] in found:
+        found[PHASES[-1]].code_forms = forms
     if tuned is not None and tuned.stale:
         kernels = f"{len(tuned.stale)} kernels" if len(tuned.stale) > 1 else "1 kernel"
         message = f"{kernels} of '{database}' were tuned against strategies that have changed since"
