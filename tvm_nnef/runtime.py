@@ -209,6 +209,9 @@ class Executable:
         made._prepared = prepared
         made._entry = PREPARED
         vars(made).pop("_functions", None)
+        if self._kind == "cuda":
+            # A machine replays CUDA graphs with the addresses of the first weights.
+            vars(made).pop("_machine", None)
         made.inputs = self.inputs[:count]
         made._graph = replace(self._graph, inputs=self._graph.inputs[:count])
         made.reset()

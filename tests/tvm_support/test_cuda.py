@@ -14,12 +14,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import tvm
+from tvm import relax
 
 import tvm_nnef
 from tvm_nnef.cli import main
+from tvm_nnef.compilation import weights
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.tvm_support import cuda
 
@@ -242,6 +246,89 @@ def test_a_file_that_is_not_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("NVCC", str(tmp_path / "nvcc"))
     with pytest.raises(NnefError, match="cannot run"):
         cuda.check_architectures(["sm_80"])
+
+
+LAYERS = """
+import linalg; import nn;
+graph G {
+    @input { x: real[SIZE, 8]; f: real[8, 8]; }
+    @output { y: real[SIZE, 8]; }
+    @variable { w: real[8, 8]; }
+    @compose {
+        a = linalg.matmul(x, f); b = nn.softmax{axes=[1]}(a); c = linalg.matmul(b, w);
+        d = nn.softmax{axes=[1]}(c); e = linalg.matmul(d, w); y = nn.softmax{axes=[1]}(e);
+    }
+}
+"""
+
+RUN_LAYERS = """
+import sys, numpy, tvm_nnef
+model = tvm_nnef.load(sys.argv[1])
+def call(*more): model(numpy.ones((4, 8), "float32"), numpy.ones((8, 8), "float32"), *more)
+for _ in range(3):
+    print("call")
+    call(*[numpy.ones((8, 8), "float32")] * (len(model.inputs) - 2))
+for n in range(2 * (len(model.inputs) - 2)):
+    loaded, model = (model, model.with_parameters(numpy.ones((8, 8), "float32")))
+    for _ in range(2):
+        print("call")
+        call()
+    model = loaded
+"""
+
+
+def layers(driver: Mapping[str, str], path: Path, size: str = "4", *, keep: bool = False) -> Any:
+    """What each call prints of a library with CUDA graphs."""
+    values = {"main.G.w": np.ones((8, 8), "float32")}
+    text = LAYERS.replace("SIZE", size)
+    module = tvm_nnef.from_nnef(text, variables=values, keep_params_in_input=keep)
+    if keep:
+        module, _ = relax.frontend.detach_params(module)
+    tvm_nnef.build(module, "cuda", progress=False, cuda_graphs=True).export(path)
+    command = [sys.executable, "-c", RUN_LAYERS, str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=driver)
+    assert done.returncode == 0, done.stderr
+    return [
+        [line.split()[:6] for line in each.splitlines()] for each in done.stdout.split("call\n")[1:]
+    ]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("in_file", [False, True])
+def test_later_calls_launch_a_graph(
+    in_file: bool, driver: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_file:
+        monkeypatch.setattr(weights, "LARGE_WEIGHTS", 0)
+        monkeypatch.setattr(weights, "LARGE_CONSTANT", 0)
+    first, *later = layers(driver, tmp_path / "model.so")
+    assert [name for name, *_ in first if name != "load"] == ["launch"] * 6
+    assert [name for name, *_ in later[0]] == ["launch", "graph", "launch"]
+    assert later[0] == later[1] and len(later[0][1]) == 5, "a graph of four kernels"
+
+
+@needs_nvcc
+def test_kernels_of_dynamic_shapes_are_in_no_graph(
+    driver: Mapping[str, str], tmp_path: Path
+) -> None:
+    *_, last = layers(driver, tmp_path / "model.so", "n|9")
+    assert [name for name, *_ in last] == ["launch"] * 6
+
+
+@needs_nvcc
+def test_each_set_of_weights_has_graphs_of_its_own(
+    driver: Mapping[str, str], tmp_path: Path
+) -> None:
+    *whole, first, again, other, last = layers(driver, tmp_path / "model.so", keep=True)
+    assert all("graph" not in names for call in whole for names in call), "weights move"
+    for capturing, replaying in ((first, again), (other, last)):
+        assert "graph" not in [name for name, *_ in capturing]
+        assert "graph" in [name for name, *_ in replaying]
+
+
+def test_other_targets_have_no_cuda_graphs() -> None:
+    with pytest.raises(NnefError, match="'x86-64-v2' has no CUDA graphs"):
+        tvm_nnef.build(NETWORK, "x86-64-v2", progress=False, cuda_graphs=True)
 
 
 @needs_nvcc

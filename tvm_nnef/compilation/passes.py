@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from tvm import relax, s_tir, tirx
 
+from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
 from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
@@ -87,12 +88,14 @@ def passes(
     *,
     tuned: Tuned | None = None,
     checked: bool = False,
+    cuda_graphs: bool = False,
     code_forms: Sequence[str] = (),
 ) -> list[Pass]:
     """Every pass for a target, in order.
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
-    ``code_forms`` are what the metadata say of the code for CUDA.
+    ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say of the
+    code for CUDA.
     Each list serves one compilation: the passes that write instructions of the virtual machine and
     the parameter file hand them to the last one.
     """
@@ -144,6 +147,7 @@ def passes(
             ("remove_purity_checks", optimize.RemovePurityChecking()),
             ("allocate_results", optimize.CallTIRRewrite()),
             ("plan_memory", optimize.StaticPlanBlockMemory()),
+            *_if(cuda_graphs, ("capture_cuda_graphs", with_cuda_graphs)),
             ("separate_parameters", parameters.separate),
             ("lower_allocations", optimize.LowerAllocTensor()),
             ("free_after_last_use", optimize.KillAfterLastUse()),
