@@ -332,6 +332,18 @@ def test_other_targets_have_no_cuda_graphs() -> None:
 
 
 @needs_nvcc
+def test_cuda_is_found_in_a_package(driver: Mapping[str, str], tmp_path: Path) -> None:
+    built().export(tmp_path / "model.so")
+    folders = tmp_path / "driver", tmp_path / "nvidia" / "cu13" / "lib"
+    for name, folder in zip(("libcuda.so.1", "libcudart.so.13"), folders, strict=True):
+        folder.mkdir(parents=True)
+        shutil.copyfile(Path(driver["LD_LIBRARY_PATH"]) / name, folder / name)
+    python = os.pathsep.join(filter(None, [str(tmp_path), driver.get("PYTHONPATH")]))
+    changed = {"LD_LIBRARY_PATH": str(folders[0]), "PYTHONPATH": python}
+    assert FAT_BINARY in run({**driver, **changed}, tmp_path / "model.so", 2)
+
+
+@needs_nvcc
 def test_machine_code_runs_without_a_compiler(driver: Mapping[str, str], tmp_path: Path) -> None:
     built().export(tmp_path / "model.so")
     assert FAT_BINARY in run({**driver, "NVCC": "/no/such/nvcc"}, tmp_path / "model.so", 2)

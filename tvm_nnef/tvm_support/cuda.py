@@ -117,12 +117,18 @@ def compiled(source: str, names: Sequence[str]) -> bytes:
 
 def fat_binary(source: str, forms: Sequence[str]) -> bytes:
     """The fat binary of some code forms. Raises NnefError if there is no compiler or it fails."""
+    return _fat_binary(find_compiler(), source, tuple(forms))
+
+
+@functools.lru_cache(maxsize=2)
+def _fat_binary(compiler: Path, source: str, forms: tuple[str, ...]) -> bytes:
+    """The fat binary; a model that is built with and without CUDA graphs has the same kernels."""
     options = [_generated(form) for form in forms]
     with tempfile.TemporaryDirectory() as folder:
         # The fat binary contains the name of the source file.
         (Path(folder) / "kernels.cu").write_text(source)
         command = ["-fatbin", *options, *_OPTIONS, "-o", "kernels.fatbin", "kernels.cu"]
-        run = _run(find_compiler(), command, folder)
+        run = _run(compiler, command, folder)
         if run.returncode:
             raise _failed(run)
         return (Path(folder) / "kernels.fatbin").read_bytes()

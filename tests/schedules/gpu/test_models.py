@@ -71,7 +71,7 @@ def lowered() -> Any:
             proto = models.shaped_models()[name].make()
         else:
             proto = onnx.load(LIGHT / FILES[name])
-        proto = with_dynamic_batch(proto) if dynamic and name != "bert" else proto
+        proto = models.with_batch(proto, "n") if dynamic and name != "bert" else proto
         names = ["n", "length"] if name == "bert" else ["n"]
         bounds = dict.fromkeys(names, 64) if dynamic else {}
         model = tvm_nnef.convert(proto.SerializeToString(), bounds=bounds)
@@ -83,14 +83,6 @@ def lowered() -> Any:
 def dynamic_bert(models: Any, width: int = 768, heads: int = 12) -> Any:
     """A layer of BERT with dynamic batch and length."""
     made = models.Network({"ids": ("n", "length")}, {"ids": "int64"})
-    made.constant, fixed = (
-        (
-            lambda value, dtype="float32": fixed(
-                [0, *value[1:]] if dtype == "int64" else value, dtype
-            )
-        ),
-        made.constant,
-    )
     x = made.norm(made.add("Gather", made.normal(30522, width), "ids", axis=0), width)
     x = made.norm(made.add("Add", x, made.attention(x, -1, width, heads)), width)
     x = made.norm(made.add("Add", x, made.mlp(x, width, made.gelu)), width)
@@ -132,22 +124,6 @@ def detector(models: Any, classes: int = 20, anchors: int = 3) -> Any:
     limits = made.constant(50, "int64"), made.constant(0.5), made.constant(0.3)
     chosen = made.add("NonMaxSuppression", boxes, scores, *limits, center_point_box=1)
     return made.model(made.add("Cast", chosen, to=1))
-
-
-def with_dynamic_batch(model: Any) -> Any:
-    """A network of the ONNX package with a dynamic batch."""
-    from onnx import numpy_helper
-
-    weights = {each.name: each for each in model.graph.initializer}
-    for port in (model.graph.input[0], *model.graph.output):
-        port.type.tensor_type.shape.dim[0].dim_param = "n"
-    del model.graph.value_info[:]
-    for node in model.graph.node:
-        if node.op_type == "Reshape":
-            shape = numpy_helper.to_array(weights[node.input[1]])
-            changed = numpy_helper.from_array(np.array([-1, *shape[1:]], "int64"), node.input[1])
-            weights[node.input[1]].CopyFrom(changed)
-    return model
 
 
 @pytest.mark.parametrize(("name", "dynamic"), BUILDS)
