@@ -360,11 +360,13 @@ def load(path: str | os.PathLike[str]) -> Executable:
 
 
 def _without_dlpack(value: Any) -> Any:
-    """A NumPy view of a tensor of another library."""
+    """A NumPy view of a tensor of another library; a copy of one in the memory of a device."""
     if isinstance(value, (list, tuple)):
         return [_without_dlpack(item) for item in value]
     if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack__"):
         return value
+    if int(value.__dlpack_device__()[0]) != runtime.cpu().dlpack_device_type():
+        return array_of(runtime.from_dlpack(value))
     return np.from_dlpack(value)
 
 

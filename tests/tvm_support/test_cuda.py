@@ -331,6 +331,35 @@ def test_other_targets_have_no_cuda_graphs() -> None:
         tvm_nnef.build(NETWORK, "x86-64-v2", progress=False, cuda_graphs=True)
 
 
+FEEDBACK = """
+import sys, numpy, tvm_nnef
+model = tvm_nnef.load(sys.argv[1])
+f = numpy.ones((8, 8), "float32")
+(tensor,) = model.prepared(numpy.ones((4, 8), "float32"), f)()
+assert tensor.__dlpack_device__()[0] == 2
+assert model(tensor, f)[0].shape == (4, 8)
+"""
+
+
+@needs_nvcc
+def test_tensors_of_the_device_are_inputs(driver: Mapping[str, str], tmp_path: Path) -> None:
+    values = {"main.G.w": np.ones((8, 8), "float32")}
+    text = LAYERS.replace("SIZE", "4")
+    tvm_nnef.build(text, "cuda", variables=values, progress=False).export(tmp_path / "model.so")
+    command = [sys.executable, "-c", FEEDBACK, str(tmp_path / "model.so")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=driver)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_nvcc
+def test_index_checks_are_compiled(tmp_path: Path) -> None:
+    ports = "@input { x: real[5, 3]; i: int[2]; } @output { y: real; }"
+    text = f"import layout; graph G {{ {ports} @compose {{ y = layout.gather{{axis=0}}(x, i); }} }}"
+    executable = tvm_nnef.build(text, "cuda:sm_80", checked=True, progress=False)
+    assert "uses an index outside of 'x'" in executable._library.gpu_source
+    executable.export(tmp_path / "model.so")
+
+
 @needs_nvcc
 def test_cuda_is_found_in_a_package(driver: Mapping[str, str], tmp_path: Path) -> None:
     built().export(tmp_path / "model.so")

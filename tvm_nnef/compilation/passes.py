@@ -45,8 +45,12 @@ from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import (
     Module,
+    PrimExpression,
     PrimFunction,
+    Statement,
     Target,
+    assertion,
+    cuda_assertion,
     prim_functions,
     update_functions,
 )
@@ -364,4 +368,13 @@ def _with_late_arithmetic(function: PrimFunction) -> PrimFunction:
 
 
 def _with_checks(function: PrimFunction) -> PrimFunction:
-    return with_bounds_checks(function, outside)
+    target = (function.attrs or {}).get("target")
+    on_gpu = target is not None and str(target.kind.name) == "cuda"
+
+    def checked(condition: PrimExpression, kernel: str, buffer: str) -> Statement:
+        failure = outside(kernel, buffer)
+        if on_gpu:
+            return cuda_assertion(condition, failure.message)
+        return assertion(condition, failure.to_json())
+
+    return with_bounds_checks(function, checked)

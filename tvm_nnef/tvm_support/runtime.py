@@ -212,6 +212,13 @@ def _shared(data: Array, shape: Sequence[int], dtype: str) -> Any:
     return view(whole, tvm_ffi.Shape(shape), tvm_ffi.dtype(dtype), 0)
 
 
+def from_dlpack(value: Any) -> Any:
+    """The tensor of another library as one of TVM, in the same memory of a device."""
+    for kind in ("cuda", "vulkan"):
+        missing_library(kind)
+    return tvm_ffi.from_dlpack(value, require_contiguous=True)
+
+
 def _on(device: Any, tensor: Any) -> Any:
     """A tensor of the CPU, or a copy of it in the memory of another device."""
     if device is None or device == cpu():
