@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,9 @@ def prepare(options: argparse.Namespace) -> int:
     """Build what was asked for that is not there, and write what ``run`` needs."""
     folder = folder_of(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    copy_runtime(Path(options.folder) / "site", options.python, whole=options.compiler)
+    copy_packages(Path(options.folder) / "site", options.python, RUNTIME_FILES, [])
+    if options.compiler:
+        pack_compiler(Path(options.folder) / "compiler" / "site.tar.xz", options.python)
     failed = 0
     chosen = {name: case for name, case in suite().items() if wanted(name, options.cases)}
     for number, (name, case) in enumerate(chosen.items()):
@@ -135,39 +137,41 @@ def input_spec(port: Any) -> dict[str, Any]:
     return {"shape": list(port.shape), "mean": 0.0, "deviation": 1.0}
 
 
-def copy_runtime(site: Path, python: str, *, whole: bool) -> None:
-    """Write the packages that are needed there, for a version of Python; the ``whole`` of TVM too.
-
-    The whole, which builds models there, is an archive, as it is large.
-    """
+def copy_packages(folder: Path, python: str, tvm_files: Iterable[str], packages: list[str]) -> None:
+    """Write files of TVM, and packages for a version of Python, into a folder."""
     import tvm
     import tvm_ffi
 
-    source = Path(tvm.__file__).parent
-    if not (site / "tvm").exists():
-        for name in RUNTIME_FILES:
-            (site / "tvm" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source / name, site / "tvm" / name)
-    packages = [f"apache-tvm-ffi=={tvm_ffi.__version__}"]
-    packages += ["lark", "platformdirs", "interegular"] if whole else []
+    for name in tvm_files:
+        (folder / "tvm" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(Path(tvm.__file__).parent / name, folder / "tvm" / name)
     platforms = [f"--platform=manylinux_2_{n}_x86_64" for n in (17, 24, 27, 28, 31)]
-    download = ["pip", "download", "-q", "--no-deps", "--only-binary=:all:", *platforms]
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", *download, f"--python-version={python}", "-d", folder]
-        subprocess.run([*command, *packages], check=True)
-        for wheel in Path(folder).glob("*.whl"):
-            shutil.unpack_archive(wheel, site, "zip")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", *platforms]
+    command += ["--only-binary=:all:", f"--python-version={python}", "-d"]
+    with tempfile.TemporaryDirectory() as wheels:
+        packages = [f"apache-tvm-ffi=={tvm_ffi.__version__}", *packages]
+        subprocess.run([*command, wheels, *packages], check=True)
+        for wheel in Path(wheels).glob("*.whl"):
+            shutil.unpack_archive(wheel, folder, "zip")
     for part in ("3rdparty", "include", "src", "testing", "stub", "share"):
-        shutil.rmtree(site / "tvm_ffi" / part, ignore_errors=True)
-    (site / "tvm_ffi" / "lib" / "libtvm_ffi_testing.so").unlink(missing_ok=True)
-    archive = site.parent / "tvm.tar.xz"
-    if whole and not archive.exists():
-        print("packing TVM's compiler, which takes minutes", flush=True)
-        left_out = [
-            f"--exclude={each}" for each in ("__pycache__", "*/include", "*/src", "*/3rdparty")
-        ]
-        environment = {**os.environ, "XZ_OPT": "-9e"}
-        command = ["tar", "-cJf", str(archive), *left_out, "-C", str(source.parent), "tvm"]
+        shutil.rmtree(folder / "tvm_ffi" / part, ignore_errors=True)
+
+
+def pack_compiler(archive: Path, python: str) -> None:
+    """Write an archive of what tests on a GPU need: TVM with its compiler, and small packages."""
+    import tvm
+
+    print(f"packing {archive}, which takes some 10 minutes", flush=True)
+    root = Path(tvm.__file__).parent
+    files = [each.relative_to(root) for each in root.rglob("*") if each.is_file()]
+    left_out = {"3rdparty", "include", "src", "__pycache__"}
+    names = [str(each) for each in files if not left_out.intersection(each.parts)]
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as site:
+        copy_packages(Path(site), python, names, ["lark", "platformdirs", "interegular"])
+        # Machine code is smaller by the first filter.
+        environment = {**os.environ, "XZ_OPT": "--x86 --lzma2=preset=9e,dict=192MiB"}
+        command = ["tar", "-cJf", str(archive), "-C", site, "."]
         subprocess.run(command, check=True, env=environment)
 
 
@@ -309,7 +313,7 @@ def make_parser() -> argparse.ArgumentParser:
     first = commands.add_parser("prepare", help="build what is measured; needs no GPU")
     first.add_argument("--target", default="cuda:sm_90a", help="such as cuda:sm_80,sm_90a")
     first.add_argument("--python", default="3.12", help="the version of Python on that machine")
-    first.add_argument("--compiler", action="store_true", help="pack all of TVM, for GPU tests")
+    first.add_argument("--compiler", action="store_true", help="pack all of TVM, for tests")
     second = commands.add_parser("run", help="measure on a GPU what was prepared")
     second.add_argument("--json", default="bench_gpu.json", help="where results are kept")
     second.add_argument("--runtimes", nargs="+", default=RUNTIMES, choices=RUNTIMES)

@@ -238,11 +238,12 @@ def buffer_view(buffer: Any, shape: Sequence[int | PrimExpression]) -> tuple[Any
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
 
 
-def assertion(condition: PrimExpression, message: str) -> Any:
+def assertion(condition: PrimExpression, message: str) -> Statement:
     """The statement that raises a ValueError with a message if a condition does not hold."""
     kind, parts = tvm.ir.StringImm("ValueError"), [tvm.ir.StringImm(message)]
     # TVM 0.27 names the first two parameters in the opposite order.
-    return tirx.AssertStmt(condition, kind, parts)
+    made: Statement = tirx.AssertStmt(condition, kind, parts)
+    return made
 
 
 CHECK_SIGNALS = "TVMFFIEnvCheckSignals"
