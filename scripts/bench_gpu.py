@@ -102,7 +102,9 @@ def prepare_case(folder: Path, name: str, case: Case, batch: int, target: str) -
 
     @functools.cache
     def lowered(dtype: str) -> tuple[Any, list[Any]]:
-        types = {"real": dtype}
+        # Some tensors of a converted model have a dtype of their own.
+        named = (name for name, own in model.machine_types.items() if own == "float32")
+        types = {"real": dtype, **dict.fromkeys(named, dtype)}
         module = tvm_nnef.from_nnef(model, keep_params_in_input=True, machine_types=types)
         module, weights = relax.frontend.detach_params(module)
         return module, [each.numpy() for each in weights.get("main", [])]
@@ -118,8 +120,11 @@ def prepare_case(folder: Path, name: str, case: Case, batch: int, target: str) -
     )
     for dtype in DTYPES:
         for suffix, graphs in library_suffixes(case).items():
-            built = tvm_nnef.build(lowered(dtype)[0], target, progress=False, cuda_graphs=graphs)
-            built.export(folder / f"{key(name, batch, dtype)}{suffix}.so")
+            library = folder / f"{key(name, batch, dtype)}{suffix}.so"
+            if not library.exists():
+                module = lowered(dtype)[0]
+                built = tvm_nnef.build(module, target, progress=False, cuda_graphs=graphs)
+                built.export(library)
     moved = sum(e.nbytes for e in (*given, *outputs)) / 4 if not case.is_network else 0
     content = {"name": name, "batch": batch, "flop": case.flop * batch, "elements": moved}
     description.write_text(json.dumps({**content, "specs": specs}))
