@@ -134,7 +134,7 @@ def source_of(inputs: str, body: str, dtype: str, arch: str = "sm_80") -> str:
 @pytest.mark.parametrize("size", ["12", "n|12"])
 def test_memory_is_planned_once_for_the_largest_sizes(size: str) -> None:
     """Six tensors between kernels share two storages."""
-    step = "m{0} = linalg.matmul(x{0}, f); x{1} = nn.softmax{{axes=[1]}}(m{0});"
+    step = "m{0} = linalg.matmul(x{0}, f); x{1} = nn.softmax{{axes=[0]}}(m{0});"
     steps = [step.format(n, n + 1) for n in range(6)]
     ports = f"@input {{ x0: real[{size}, 8]; f: real[8, 8]; }} @output {{ x6: real; }}"
     text = f"import linalg; import nn; graph G {{ {ports} @compose {{ {' '.join(steps)} }} }}"
