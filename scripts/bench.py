@@ -101,11 +101,16 @@ def header(threads: Sequence[int], others: Sequence[str]) -> str:
     return f"{'':18}{runs}{'error':>10}{'build s':>8}{'MiB':>7}{'allowed':>8}"
 
 
-def in_process(task: str, **arguments: object) -> dict[str, Any]:
-    """The result of a task of ``bench_runtimes.py``, in a process of its own."""
-    script = Path(__file__).with_name("bench_runtimes.py")
-    command = [sys.executable, str(script), json.dumps({"task": task, **arguments})]
-    done = subprocess.run(command, capture_output=True, text=True)
+def in_process(
+    task: str, *, script: str = "bench_runtimes.py", limit: float | None = None, **arguments: object
+) -> dict[str, Any]:
+    """The result of a task of a script, in a process of its own, of at most ``limit`` seconds."""
+    file = Path(__file__).with_name(script)
+    command = [sys.executable, str(file), json.dumps({"task": task, **arguments})]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"it took longer than {limit:.0f} s") from None
     if done.returncode:
         reasons = done.stderr.strip().splitlines() if done.returncode > 0 else []
         raise Failed((reasons or [f"it ended with status {done.returncode}"])[-1])

@@ -81,6 +81,28 @@ def with_weights(model: Any) -> Any:
     return model
 
 
+def with_batch(model: Any, batch: int | str) -> Any:
+    """The model with another batch, a number or a symbol, in place."""
+    from onnx import numpy_helper
+
+    weights = {item.name: item for item in model.graph.initializer}
+    del model.graph.value_info[:]
+    for port in (*model.graph.input, *model.graph.output):
+        dimensions = port.type.tensor_type.shape.dim
+        if port.name not in weights and dimensions:
+            name = "dim_param" if isinstance(batch, str) else "dim_value"
+            setattr(dimensions[0], name, batch)
+    for node in model.graph.node:
+        if node.op_type == "Reshape" and node.input[1] in weights:
+            item = weights[node.input[1]]
+            shape = numpy_helper.to_array(item)
+            if len(shape) > 1 and shape[0] == 1:
+                # 0 keeps the dimension.
+                changed = np.array([0, *shape[1:]], "int64")
+                item.CopyFrom(numpy_helper.from_array(changed, item.name))
+    return model
+
+
 def with_varied_scores(model: Any) -> Any:
     """The model with its last layer scaled such that it gives a standard deviation of 1.
 
@@ -152,6 +174,12 @@ class Network:
         pads = attributes.pop("pads", [kernel // 2] * 4)
         return self.add("Conv", x, weight, self.normal(outputs), pads=pads, **attributes)
 
+    def scores(self, x: str, channels: int) -> str:
+        """The scores of 1000 classes, from the mean of each channel."""
+        x = self.add("Flatten", self.add("GlobalAveragePool", x), axis=1)
+        weight = self.normal(1000, channels, scale=channels**-0.5)
+        return self.add("Gemm", x, weight, self.normal(1000), transB=1)
+
     def split_heads(self, x: str, shape: Sequence[int], order: Sequence[int]) -> str:
         """A reshape to heads, and a transposition."""
         return self.add(
@@ -161,7 +189,7 @@ class Network:
     def attention(self, x: str, rows: int, width: int, heads: int, mask: str | None = None) -> str:
         """Self-attention with its projections."""
         depth = width // heads
-        shape = [1, rows, heads, depth]
+        shape = [0, rows, heads, depth]
         q = self.split_heads(self.dense(x, width, width), shape, [0, 2, 1, 3])
         k = self.split_heads(self.dense(x, width, width), shape, [0, 2, 3, 1])
         v = self.split_heads(self.dense(x, width, width), shape, [0, 2, 1, 3])
@@ -175,7 +203,7 @@ class Network:
     def split_heads_back(self, x: str, rows: int, width: int) -> str:
         """Heads side by side again."""
         turned = self.add("Transpose", x, perm=[0, 2, 1, 3])
-        return self.add("Reshape", turned, self.constant([1, rows, width], "int64"))
+        return self.add("Reshape", turned, self.constant([0, rows, width], "int64"))
 
     def gelu(self, x: str) -> str:
         """Gelu by the error function, spelled out as exporters do."""
@@ -248,10 +276,28 @@ def mobilenet() -> Any:
             y = made.conv(y, wide, outputs, 1)
             x = made.add("Add", x, y) if stride == 1 and channels == outputs else y
             channels = outputs
-    x = relu6(made.conv(x, channels, 1280, 1))
-    x = made.add("Flatten", made.add("GlobalAveragePool", x), axis=1)
-    weight = made.normal(1000, 1280, scale=1280**-0.5)
-    return made.model(made.add("Gemm", x, weight, made.normal(1000), transB=1))
+    return made.model(made.scores(relu6(made.conv(x, channels, 1280, 1)), 1280))
+
+
+def resnet50() -> Any:
+    """ResNet-50 at 224 x 224, batch norms folded; its activations fit float16."""
+    made = Network({"x": (1, 3, 224, 224)})
+
+    def relu(x: str) -> str:
+        return made.add("Relu", x)
+
+    x = relu(made.conv("x", 3, 64, 7, strides=[2, 2]))
+    x = made.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    channels = 64
+    for outputs, repeats, first in ((256, 3, 1), (512, 4, 2), (1024, 6, 2), (2048, 3, 2)):
+        for number in range(repeats):
+            strides, narrow = [first if number == 0 else 1] * 2, outputs // 4
+            y = relu(made.conv(x, channels, narrow, 1))
+            y = relu(made.conv(y, narrow, narrow, 3, strides=strides))
+            y = made.conv(y, narrow, outputs, 1)
+            x = made.conv(x, channels, outputs, 1, strides=strides) if number == 0 else x
+            x, channels = relu(made.add("Add", x, y)), outputs
+    return made.model(made.scores(x, channels))
 
 
 def bert(rows: int = 128, width: int = 768, heads: int = 12, layers: int = 12) -> Any:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_models import with_batch
 
 SEED = 0
 OURS, ONNX_RUNTIME, OPENVINO = "tvm_nnef", "onnxruntime", "openvino"
@@ -46,7 +47,9 @@ def build(file: str, library: str, inputs: str, dynamic: bool) -> dict[str, Any]
     from tvm_nnef.diagnostics import NnefError
 
     if dynamic:
-        with_dynamic_batch(Path(file))
+        import onnx
+
+        onnx.save(with_batch(onnx.load(file), "batch"), file)
     start = time.process_time()
     try:
         model = tvm_nnef.convert(file, bounds=_LARGEST_BATCH if dynamic else 0)
@@ -58,20 +61,6 @@ def build(file: str, library: str, inputs: str, dynamic: bool) -> dict[str, Any]
     arrays = {port.name: random_input(port) for port in executable.inputs}
     np.savez(inputs, **{f"{number}": array for number, array in enumerate(arrays.values())})
     return {"build": seconds, "memory": memory, "weights": Path(file).stat().st_size}
-
-
-def with_dynamic_batch(file: Path) -> None:
-    """Give the first dimension of all inputs one symbol, in place."""
-    import onnx
-
-    model = onnx.load(file)
-    given = {item.name for item in model.graph.initializer}
-    del model.graph.value_info[:]
-    for port in (*model.graph.input, *model.graph.output):
-        shape = port.type.tensor_type.shape
-        if port.name not in given and shape.dim:
-            shape.dim[0].dim_param = "batch"
-    onnx.save(model, file)
 
 
 def run(

@@ -162,7 +162,8 @@ def description(requested: TargetRequest, text: str, executable: Executable) -> 
     """The machine that a library is for, as the manifest describes it."""
     host = host_of(requested.target)
     triple, features = target_features(host)
-    needed = executable.metadata.get("target", {}).get("features")
+    described = executable.metadata.get("target", {})
+    needed = described.get("features")
     return {
         "target": text,
         "device": str(requested.target.kind.name),
@@ -170,6 +171,7 @@ def description(requested: TargetRequest, text: str, executable: Executable) -> 
         "cpu": str(host.attrs.get("mcpu", "generic")),
         "cpu_features": sorted(features) if needed is None else list(needed),
         "cuda_architectures": list(requested.cuda_architectures),
+        "code_forms": described.get("code_forms", []),
     }
 
 

@@ -50,6 +50,27 @@ def pytest_configure(config: pytest.Config) -> None:
         api.build = functools.partial(api.build, **chosen)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU on a machine without one."""
+    needing = [item for item in items if item.get_closest_marker("gpu") is not None]
+    if not needing:
+        return
+    from tvm_nnef.tvm_support import build, runtime
+
+    if build.cuda_arch() is None:
+        reason = runtime.missing_library("cuda") or "no device"
+        for item in needing:
+            item.add_marker(pytest.mark.skip(reason=f"needs a GPU for CUDA: {reason}"))
+
+
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``tvm_nnef.build`` builds for CUDA."""
+    import tvm_nnef
+
+    monkeypatch.setattr(tvm_nnef, "build", functools.partial(tvm_nnef.build, target="cuda"))
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare a text with ``tests/goldens/<room>/<name>.txt``."""

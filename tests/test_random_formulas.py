@@ -26,6 +26,13 @@ def test_random_formulas_compute_what_the_evaluator_does(fuzz: ModuleType, first
     assert list(fuzz.findings(valid)) == []
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("first", range(0, 400, 20))
+def test_a_gpu_computes_random_formulas(fuzz: ModuleType, first: int, on_gpu: None) -> None:
+    valid = [seed for seed in range(first, first + 20) if not fuzz.refused(seed)]
+    assert list(fuzz.findings(valid)) == []
+
+
 def test_models_of_seeds_do_not_depend_on_the_order(fuzz: ModuleType) -> None:
     texts = [fuzz.model([seed]).text for seed in range(20)]
     assert [fuzz.model([seed]).text for seed in reversed(range(20))] == texts[::-1]

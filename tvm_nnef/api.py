@@ -184,6 +184,7 @@ def build(
     threads: int | None = None,
     verify: bool = False,
     checked: bool = False,
+    cuda_graphs: bool = False,
     **from_nnef_options: Any,
 ) -> Executable:
     """A model, or a module of :func:`from_nnef`, scheduled and compiled for a target.
@@ -200,9 +201,13 @@ def build(
     its unscheduled form on random data, and raises NnefError if they differ; it implies
     ``checked``. Both make the build and the model slower.
 
+    With ``cuda_graphs`` a model for CUDA launches kernels of static shapes as graphs, which the
+    first call captures; it is fast if they are many and small. The weights that a program passes
+    to ``main_prepared`` of an exported library then stay where they are.
+
     Raises NnefError for an unknown target, for everything that is wrong with the model, for a
-    number of threads below 1, and for a database that is none, or is for another target or version
-    of TVM.
+    number of threads below 1, for a database that is none, or is for another target or version of
+    TVM, and for CUDA graphs on another target.
     """
     import tvm
 
@@ -225,6 +230,7 @@ def build(
         threads=threads,
         checked=checked,
         verify=verify,
+        cuda_graphs=cuda_graphs,
     )
 
 

@@ -172,6 +172,20 @@ def read_library(path: OutputPath) -> LibraryFile:
         raise _not_a_library(path, reason) from None
 
 
+def described_library(path: OutputPath) -> str | None:
+    """The verified metadata of a shared library for any machine; None for another kind of file.
+
+    Raises :class:`NnefError` for a shared library that is not as it was written.
+    """
+    file = Path(path)
+    if not file.is_file():
+        return None
+    with file.open("rb") as stream:
+        if not stream.read(8).startswith(_SHARED):
+            return None
+    return _verified_metadata(file, str(path))
+
+
 def _opened(file: Path, name: str, folder: _TemporaryFolder | None = None) -> LibraryFile:
     """A shared library that this machine can run, under the name that the user gave."""
     text = _verified_metadata(file, name)

@@ -209,6 +209,9 @@ class Executable:
         made._prepared = prepared
         made._entry = PREPARED
         vars(made).pop("_functions", None)
+        if self._kind == "cuda":
+            # A machine replays CUDA graphs with the addresses of the first weights.
+            vars(made).pop("_machine", None)
         made.inputs = self.inputs[:count]
         made._graph = replace(self._graph, inputs=self._graph.inputs[:count])
         made.reset()
@@ -357,11 +360,13 @@ def load(path: str | os.PathLike[str]) -> Executable:
 
 
 def _without_dlpack(value: Any) -> Any:
-    """A NumPy view of a tensor of another library."""
+    """A NumPy view of a tensor of another library; a copy of one in the memory of a device."""
     if isinstance(value, (list, tuple)):
         return [_without_dlpack(item) for item in value]
     if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack__"):
         return value
+    if int(value.__dlpack_device__()[0]) != runtime.cpu().dlpack_device_type():
+        return array_of(runtime.from_dlpack(value))
     return np.from_dlpack(value)
 
 

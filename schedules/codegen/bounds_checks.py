@@ -23,20 +23,20 @@ from tvm_nnef.tvm_support.compat import (
     PrimExpression,
     PrimFunction,
     Statement,
-    assertion,
     dtype_of,
     is_conditional,
     lanes_of,
 )
 
-Message: TypeAlias = Callable[[str, str], str]
-"""Makes the text of the error from the names of kernel and buffer."""
+Assertion: TypeAlias = Callable[[PrimExpression, str, str], Statement]
+"""Makes the statement that ends a kernel if a condition does not hold, given that and the names of
+kernel and buffer."""
 
 Test: TypeAlias = "tuple[Buffer, PrimExpression]"
 """A buffer, and what holds if an access stays in it."""
 
 
-def with_bounds_checks(function: PrimFunction, message: Message) -> PrimFunction:
+def with_bounds_checks(function: PrimFunction, assertion: Assertion) -> PrimFunction:
     """The function with an assertion for each element that is loaded or stored."""
     name = str((function.attrs or {}).get("global_symbol", "kernel")).removeprefix("__tvm_ffi_")
 
@@ -46,7 +46,7 @@ def with_bounds_checks(function: PrimFunction, message: Message) -> PrimFunction
             unique.setdefault(StructuralKey(test[1]), test)
         # What is a view of a buffer is called like it.
         return [
-            assertion(condition, message(name, str(buffer.name).removesuffix("_view")))
+            assertion(condition, name, str(buffer.name).removesuffix("_view"))
             for buffer, condition in unique.values()
         ]
 

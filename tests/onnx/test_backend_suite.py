@@ -4,7 +4,8 @@ Converting prints the model and reads it back; what is evaluated and built here 
 The quick run takes one case in 25 on the evaluator. The slow run takes all of them on three routes:
 the evaluator, and compiled from the mappings and from the formulas. Cases that fail are listed in
 ``expected_failures.txt``, those that fail only when compiled in ``expected_failures_compiled.txt``;
-a case that fails and is not listed fails this test, and so does a listed case that passes.
+a case that fails and is not listed fails this test, and so does a listed case that passes. With
+a GPU the quick run takes one case in 25 there, the slow run all.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ def _mapped(model: Any) -> Callable[..., Any]:
 
 def _formula(model: Any) -> Callable[..., Any]:
     return tvm_nnef.build(model, progress=False, route="formula")
+
+
+def _on_gpu(model: Any) -> Callable[..., Any]:
+    return tvm_nnef.build(model, "cuda", progress=False)
 
 
 Routes = Mapping[Callable[[Any], Callable[..., Any]], Mapping[str, str]]
@@ -88,6 +93,22 @@ def test_the_suite_on_three_routes(
     compiled = {**expected_failures, **expected_compiled}
     routes = {_evaluated: expected_failures, _mapped: compiled, _formula: compiled}
     lines = _unexpected(cases, routes)
+    assert not lines, "\n".join(lines)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(0, id="sample"),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, STEP)),
+    ],
+)
+def test_the_suite_on_a_gpu(
+    part: int, suite: Any, expected_failures: Any, expected_compiled: Any
+) -> None:
+    cases = [case for name, case in suite.items() if not name.startswith("light_")][part::STEP]
+    lines = _unexpected(cases, {_on_gpu: {**expected_failures, **expected_compiled}})
     assert not lines, "\n".join(lines)
 
 

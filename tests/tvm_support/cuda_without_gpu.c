@@ -33,9 +33,16 @@ int cudaMemGetInfo(size_t *available, size_t *all) { *available = *all = (size_t
 NOTHING(cudaEventCreate) NOTHING(cudaEventDestroy) NOTHING(cudaEventElapsedTime) NOTHING(cudaEventRecord)
 NOTHING(cudaEventSynchronize) NOTHING(cudaGetDeviceProperties) NOTHING(cudaGetLastError)
 NOTHING(cudaPeekAtLastError) NOTHING(cudaGraphDestroy) NOTHING(cudaGraphExecDestroy)
-NOTHING(cudaGraphInstantiate) NOTHING(cudaGraphLaunch) NOTHING(cudaMemcpyPeerAsync)
-NOTHING(cudaStreamBeginCapture) NOTHING(cudaStreamDestroy) NOTHING(cudaStreamEndCapture)
-NOTHING(cudaStreamSynchronize) NOTHING(cudaStreamWaitEvent)
+NOTHING(cudaMemcpyPeerAsync) NOTHING(cudaStreamDestroy) NOTHING(cudaStreamSynchronize)
+NOTHING(cudaStreamWaitEvent)
+
+/* A graph is the kernels that are launched while it is captured. */
+static char captured[1 << 16];
+static int capturing;
+int cudaStreamBeginCapture(void *stream, int mode) { captured[0] = 0; capturing = 1; return 0; }
+int cudaStreamEndCapture(void *stream, void **graph) { *graph = strdup(captured); return capturing = 0; }
+int cudaGraphInstantiate(void **made, void *graph, void *node, char *log, size_t size) { *made = strdup(graph); return 0; }
+int cudaGraphLaunch(void *graph, void *stream) { printf("graph%s\n", (char *)graph); return 0; }
 
 int cuModuleLoadData(void **module, const unsigned char *code) {
   printf("load %02x%02x%02x%02x\n", code[0], code[1], code[2], code[3]);
@@ -48,6 +55,7 @@ int cuLaunchKernelEx(const Launch *launch, void *function, void **arguments, voi
   for (int i = 0; i < 3; ++i)
     if (launch->grid[i] < 1 || launch->grid[i] > (i ? 65535u : 2147483647u) || launch->block[i] < 1) return 1;
   if (threads > 1024 || launch->shared > (48 << 10)) return 1;
+  if (capturing) return strcat(strcat(captured, " "), function), 0;
   printf("launch %s %u,%u,%u %u,%u,%u %u\n", (char *)function, launch->grid[0], launch->grid[1], launch->grid[2],
          launch->block[0], launch->block[1], launch->block[2], launch->shared);
   return 0;

@@ -6,17 +6,24 @@ of the host, and it prints what is loaded and launched instead of running it.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import tvm
+from tvm import relax
 
 import tvm_nnef
+from tvm_nnef.cli import main
+from tvm_nnef.compilation import weights
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.tvm_support import cuda
 
@@ -121,6 +128,7 @@ def test_without_a_compiler_a_library_has_source_and_a_warning_says_so(
     monkeypatch.delenv("NVCC", raising=False)
     monkeypatch.setattr(cuda, "_installed", lambda: iter(()))
     executable = built()
+    assert executable.metadata["target"]["code_forms"] == ["source"]
     with pytest.warns(UserWarning, match=r"CUDA source: there is no nvcc.*pip install"):
         executable.export(tmp_path / "model.so")
     assert b"__global__" in (tmp_path / "model.so").read_bytes()
@@ -128,6 +136,39 @@ def test_without_a_compiler_a_library_has_source_and_a_warning_says_so(
     with pytest.raises(NnefError, match="there is no nvcc"):
         tvm_nnef.build(NETWORK, "cuda:sm_80", progress=lambda name, *_: passes.append(name))
     assert not passes, "the work of a build is done first"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("target", "forms"),
+    [
+        ("cuda:sm_90a,sm_80", ["sm_80", "sm_90a", "compute_80"]),
+        ({"kind": "cuda", "arch": "sm_86"}, ["sm_86", "compute_86"]),
+    ],
+)
+def test_the_metadata_name_the_forms_of_the_code(
+    target: object, forms: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    executable = tvm_nnef.build(NETWORK, target, progress=False)
+    assert executable.metadata["target"]["code_forms"] == forms
+    executable.export(tmp_path / "model.so")
+    assert main(["show", str(tmp_path / "model.so")]) == 0
+    assert json.loads(capsys.readouterr().out)["target"]["code_forms"] == forms
+    kinds = {form: 1 if form.startswith("compute") else 2 for form in forms}
+    wanted = {(kinds[form], int("".join(filter(str.isdigit, form)))) for form in forms}
+    assert fat_binary_entries(executable._library.gpu_code) == wanted
+
+
+def fat_binary_entries(code: bytes) -> set[tuple[int, int]]:
+    """The kind (1 is PTX, 2 machine code) and the architecture of each entry of a fat binary."""
+    _, _, header, size = struct.unpack_from("<IHHQ", code)
+    found, offset = set(), header
+    while offset < header + size:
+        kind, _, entry, content = struct.unpack_from("<HHIQ", code, offset)
+        (version,) = struct.unpack_from("<I", code, offset + 28)
+        found.add((kind, version))
+        offset += entry + content
+    return found
 
 
 def test_nothing_is_compiled_with_fast_math(nvcc: Callable[[str], Path]) -> None:
@@ -205,6 +246,130 @@ def test_a_file_that_is_not_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("NVCC", str(tmp_path / "nvcc"))
     with pytest.raises(NnefError, match="cannot run"):
         cuda.check_architectures(["sm_80"])
+
+
+LAYERS = """
+import linalg;
+graph G {
+    @input { x: real[SIZE, 8]; f: real[8, 8]; }
+    @output { y: real[SIZE, 8]; }
+    @variable { w: real[8, 8]; }
+    @compose {
+        a = linalg.matmul(x, f); b = linalg.matmul(a, w); c = linalg.matmul(b, w);
+        d = linalg.matmul(c, w); e = linalg.matmul(d, w); y = linalg.matmul(e, w);
+    }
+}
+"""
+
+RUN_LAYERS = """
+import sys, numpy, tvm_nnef
+model = tvm_nnef.load(sys.argv[1])
+def call(*more): model(numpy.ones((4, 8), "float32"), numpy.ones((8, 8), "float32"), *more)
+for _ in range(3):
+    print("call")
+    call(*[numpy.ones((8, 8), "float32")] * (len(model.inputs) - 2))
+for n in range(2 * (len(model.inputs) - 2)):
+    loaded, model = (model, model.with_parameters(numpy.ones((8, 8), "float32")))
+    for _ in range(2):
+        print("call")
+        call()
+    model = loaded
+"""
+
+
+def layers(driver: Mapping[str, str], path: Path, size: str = "4", *, keep: bool = False) -> Any:
+    """What each call prints of a library with CUDA graphs."""
+    values = {"main.G.w": np.ones((8, 8), "float32")}
+    text = LAYERS.replace("SIZE", size)
+    module = tvm_nnef.from_nnef(text, variables=values, keep_params_in_input=keep)
+    if keep:
+        module, _ = relax.frontend.detach_params(module)
+    tvm_nnef.build(module, "cuda", progress=False, cuda_graphs=True).export(path)
+    command = [sys.executable, "-c", RUN_LAYERS, str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=driver)
+    assert done.returncode == 0, done.stderr
+    return [
+        [line.split()[:6] for line in each.splitlines()] for each in done.stdout.split("call\n")[1:]
+    ]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("in_file", [False, True])
+def test_later_calls_launch_a_graph(
+    in_file: bool, driver: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_file:
+        monkeypatch.setattr(weights, "LARGE_WEIGHTS", 0)
+        monkeypatch.setattr(weights, "LARGE_CONSTANT", 0)
+    first, *later = layers(driver, tmp_path / "model.so")
+    assert [name for name, *_ in first if name != "load"] == ["launch"] * 6
+    assert [name for name, *_ in later[0]] == ["launch", "graph", "launch"]
+    assert later[0] == later[1] and len(later[0][1]) == 5, "a graph of four kernels"
+
+
+@needs_nvcc
+def test_kernels_of_dynamic_shapes_are_in_no_graph(
+    driver: Mapping[str, str], tmp_path: Path
+) -> None:
+    *_, last = layers(driver, tmp_path / "model.so", "n|9")
+    assert [name for name, *_ in last] == ["launch"] * 6
+
+
+@needs_nvcc
+def test_each_set_of_weights_has_graphs_of_its_own(
+    driver: Mapping[str, str], tmp_path: Path
+) -> None:
+    *whole, first, again, other, last = layers(driver, tmp_path / "model.so", keep=True)
+    assert all("graph" not in names for call in whole for names in call), "weights move"
+    for capturing, replaying in ((first, again), (other, last)):
+        assert "graph" not in [name for name, *_ in capturing]
+        assert "graph" in [name for name, *_ in replaying]
+
+
+def test_other_targets_have_no_cuda_graphs() -> None:
+    with pytest.raises(NnefError, match="'x86-64-v2' has no CUDA graphs"):
+        tvm_nnef.build(NETWORK, "x86-64-v2", progress=False, cuda_graphs=True)
+
+
+FEEDBACK = """
+import sys, numpy, tvm_nnef
+model = tvm_nnef.load(sys.argv[1])
+f = numpy.ones((8, 8), "float32")
+(tensor,) = model.prepared(numpy.ones((4, 8), "float32"), f)()
+assert tensor.__dlpack_device__()[0] == 2
+assert model(tensor, f)[0].shape == (4, 8)
+"""
+
+
+@needs_nvcc
+def test_tensors_of_the_device_are_inputs(driver: Mapping[str, str], tmp_path: Path) -> None:
+    values = {"main.G.w": np.ones((8, 8), "float32")}
+    text = LAYERS.replace("SIZE", "4")
+    tvm_nnef.build(text, "cuda", variables=values, progress=False).export(tmp_path / "model.so")
+    command = [sys.executable, "-c", FEEDBACK, str(tmp_path / "model.so")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=driver)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_nvcc
+def test_index_checks_are_compiled(tmp_path: Path) -> None:
+    ports = "@input { x: real[5, 3]; i: int[2]; } @output { y: real; }"
+    text = f"import layout; graph G {{ {ports} @compose {{ y = layout.gather{{axis=0}}(x, i); }} }}"
+    executable = tvm_nnef.build(text, "cuda:sm_80", checked=True, progress=False)
+    assert "uses an index outside of 'x'" in executable._library.gpu_source
+    executable.export(tmp_path / "model.so")
+
+
+@needs_nvcc
+def test_cuda_is_found_in_a_package(driver: Mapping[str, str], tmp_path: Path) -> None:
+    built().export(tmp_path / "model.so")
+    folders = tmp_path / "driver", tmp_path / "nvidia" / "cu13" / "lib"
+    for name, folder in zip(("libcuda.so.1", "libcudart.so.13"), folders, strict=True):
+        folder.mkdir(parents=True)
+        shutil.copyfile(Path(driver["LD_LIBRARY_PATH"]) / name, folder / name)
+    python = os.pathsep.join(filter(None, [str(tmp_path), driver.get("PYTHONPATH")]))
+    changed = {"LD_LIBRARY_PATH": str(folders[0]), "PYTHONPATH": python}
+    assert FAT_BINARY in run({**driver, **changed}, tmp_path / "model.so", 2)
 
 
 @needs_nvcc

@@ -235,6 +235,11 @@ def _build(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--timings", action="store_true", help="print the time of each pass")
     parser.add_argument("--database", metavar="DIR", help="use the schedules that tune found")
     parser.add_argument(
+        "--cuda-graphs",
+        action="store_true",
+        help="launch kernels of static shapes as CUDA graphs",
+    )
+    parser.add_argument(
         "--verbose",
         action="store_true",
         help="tell each kernel's strategy, work and measured speed",

@@ -17,7 +17,8 @@ library call it. Its members:
   ``sha256`` of what follows its header, the ``tensors`` in it, each with its ``offset``, and the
   ``functions`` that take all of these, in an array, as their last argument;
 - ``target``: the machine that the code is for: ``device`` (``cpu``, ``cuda``) and its ``arch``,
-  ``triple``, ``cpu`` and the CPU ``features`` without which it does not run;
+  the ``code_forms`` of code for CUDA, ``triple``, ``cpu`` and the CPU ``features`` without which it
+  does not run;
 - ``format``: the version of this description;
 - ``versions``: of ``tvm_nnef``, ``tvm`` and ``tvm_ffi``.
 
@@ -45,10 +46,16 @@ from tvm_nnef.tvm_support import build, compat, runtime
 from tvm_nnef.tvm_support.compat import Module, Target
 
 
-def with_metadata(mod: Module, target: Target) -> Module:
-    """The module for a target with a Relax function that returns its metadata as text."""
+def with_metadata(mod: Module, target: Target, code_forms: Sequence[str] = ()) -> Module:
+    """The module for a target with a Relax function that returns its metadata as text.
+
+    ``code_forms`` are those of its code for CUDA.
+    """
     builder = relax.BlockBuilder(mod)
-    text = json.dumps(describe(mod, target))
+    described = describe(mod, target)
+    if code_forms:
+        described["target"]["code_forms"] = list(code_forms)
+    text = json.dumps(described)
     with builder.function(FUNCTION, []):
         builder.emit_func_output(compat.string(text))
     return builder.get()

@@ -8,12 +8,13 @@ instructions of TVM's virtual machine for the calls of kernels. :func:`passes` i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tvm import relax, s_tir, tirx
 
+from tvm_nnef.compilation.cuda_graphs import with_cuda_graphs
 from tvm_nnef.compilation.metadata import with_metadata
 from tvm_nnef.compilation.weights import ParameterFile, with_bound_weights
 from tvm_nnef.function_attributes import EXACT_BUFFERS, KEEPS_BUFFERS
@@ -44,8 +45,12 @@ from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import (
     Module,
+    PrimExpression,
     PrimFunction,
+    Statement,
     Target,
+    assertion,
+    cuda_assertion,
     prim_functions,
     update_functions,
 )
@@ -82,10 +87,19 @@ class Pass:
     run: Callable[[Any], Any]
 
 
-def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False) -> list[Pass]:
+def passes(
+    target: Target,
+    *,
+    tuned: Tuned | None = None,
+    checked: bool = False,
+    cuda_graphs: bool = False,
+    code_forms: Sequence[str] = (),
+) -> list[Pass]:
     """Every pass for a target, in order.
 
     ``tuned`` gives schedules that were found by measuring; ``checked`` adds checks of all indices.
+    ``cuda_graphs`` captures launches of kernels; ``code_forms`` are what the metadata say of the
+    code for CUDA.
     Each list serves one compilation: the passes that write instructions of the virtual machine and
     the parameter file hand them to the last one.
     """
@@ -94,7 +108,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
     phases: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
         "bind": [
             ("bind_weights", with_bound_weights),
-            ("describe_interface", lambda mod: with_metadata(mod, target)),
+            ("describe_interface", lambda mod: with_metadata(mod, target, code_forms)),
         ],
         "graph": [
             ("raise_formulas", raise_to_operators),
@@ -137,6 +151,7 @@ def passes(target: Target, *, tuned: Tuned | None = None, checked: bool = False)
             ("remove_purity_checks", optimize.RemovePurityChecking()),
             ("allocate_results", optimize.CallTIRRewrite()),
             ("plan_memory", optimize.StaticPlanBlockMemory()),
+            *_if(cuda_graphs, ("capture_cuda_graphs", with_cuda_graphs)),
             ("separate_parameters", parameters.separate),
             ("lower_allocations", optimize.LowerAllocTensor()),
             ("free_after_last_use", optimize.KillAfterLastUse()),
@@ -353,4 +368,13 @@ def _with_late_arithmetic(function: PrimFunction) -> PrimFunction:
 
 
 def _with_checks(function: PrimFunction) -> PrimFunction:
-    return with_bounds_checks(function, outside)
+    target = (function.attrs or {}).get("target")
+    on_gpu = target is not None and str(target.kind.name) == "cuda"
+
+    def checked(condition: PrimExpression, kernel: str, buffer: str) -> Statement:
+        failure = outside(kernel, buffer)
+        if on_gpu:
+            return cuda_assertion(condition, failure.message)
+        return assertion(condition, failure.to_json())
+
+    return with_bounds_checks(function, checked)

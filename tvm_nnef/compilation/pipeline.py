@@ -50,6 +50,7 @@ def build_module(
     threads: int | None = None,
     checked: bool = False,
     verify: bool = False,
+    cuda_graphs: bool = False,
 ) -> Executable:
     """The executable of a module for a target.
 
@@ -58,13 +59,14 @@ def build_module(
     the report of the kernels, or true to print it; kernels are timed for it if this machine runs
     code for the target. ``timings`` is called with the time of each pass, or true to print it.
     ``threads`` is how many threads kernels and calls of the executable use. ``checked`` compiles
-    bounds checks into the kernels. ``verify`` compares each scheduled kernel with its unscheduled
+    bounds checks into the kernels. ``cuda_graphs`` captures launches of kernels as CUDA graphs.
+    ``verify`` compares each scheduled kernel with its unscheduled
     TIR (:mod:`tvm_nnef.compilation.verify`), if this machine runs code for the target.
 
     An executable for a machine of another kind can be exported, and not called.
 
-    Raises NnefError for an unknown target, for a number of threads below 1, and for a database that
-    cannot be used.
+    Raises NnefError for an unknown target, for a number of threads below 1, for a database that
+    cannot be used, and for CUDA graphs if the target is not for CUDA.
     """
     threads, resolved = checked_threads(threads), request(target).target
     times: list[PassTime] = []
@@ -80,6 +82,7 @@ def build_module(
             progress=report,
             database=database,
             checked=checked,
+            cuda_graphs=cuda_graphs,
             after=note,
         )
     if verify and runs_here(resolved):
@@ -130,6 +133,7 @@ def compile_phases(
     database: str | os.PathLike[str] | None = None,
     last: str = PHASES[-1],
     checked: bool = False,
+    cuda_graphs: bool = False,
     after: After | None = None,
 ) -> Mapping[str, Any]:
     """What each phase made of a module, by its name, up to the ``last``.
@@ -137,7 +141,7 @@ def compile_phases(
     ``code`` is the executable (``relax.VMExecutable``), all others are modules. ``dump_dir``
     receives a file for each pass that changed the module, and lists of the passes and of the
     kernels with the strategies that scheduled them. ``checked`` compiles bounds checks into the
-    kernels. ``after`` is called after each pass.
+    kernels. ``cuda_graphs`` captures their launches. ``after`` is called after each pass.
 
     Raises NnefError for an unknown target and for one that there are no schedules for, and if
     ``database`` is not a database for this target and version of TVM.
@@ -148,7 +152,19 @@ def compile_phases(
         cuda.check_architectures(requested.cuda_architectures)
     tuned = None if database is None else _opened(database, resolved)
     dump = _dumping(dump_dir)
-    every = passes(resolved, tuned=None if tuned is None else tuned.tuned, checked=checked)
+    forms: tuple[str, ...] = ()
+    is_cuda = str(resolved.kind.name) == "cuda"
+    if cuda_graphs and not is_cuda:
+        raise error(f"'{target}' has no CUDA graphs", hint="build for cuda, or without them")
+    if is_cuda:
+        forms = cuda.chosen_forms(requested.cuda_architectures, str(resolved.attrs["arch"]))
+    every = passes(
+        resolved,
+        tuned=None if tuned is None else tuned.tuned,
+        checked=checked,
+        cuda_graphs=cuda_graphs,
+        code_forms=forms,
+    )
     chosen = [each for each in every if PHASES.index(each.phase) <= PHASES.index(last)]
     found: dict[str, Any] = {}
     for number, each in enumerate(chosen):
@@ -164,8 +180,8 @@ def compile_phases(
         if after is not None:
             after(number, each, mod, seconds)
         found[each.phase] = mod
-    if PHASES[-1] in found:
-        found[PHASES[-1]].cuda_architectures = requested.cuda_architectures
+    if forms and PHASES[-1] in found:
+        found[PHASES[-1]].code_forms = forms
     if tuned is not None and tuned.stale:
         kernels = f"{len(tuned.stale)} kernels" if len(tuned.stale) > 1 else "1 kernel"
         message = f"{kernels} of '{database}' were tuned against strategies that have changed since"

@@ -210,6 +210,17 @@ def _reading_parameter(
         return read[number]
 
     def passed_on(call: Any) -> Any:
+        match call.args:
+            # A region that is captured as a CUDA graph is an argument, followed by its own ones.
+            case [
+                name,
+                relax.Tuple(fields=[relax.GlobalVar() as region, relax.Tuple() as own, *rest]),
+            ]:
+                if str(region.name_hint) not in variables:
+                    return call
+                items = relax.Tuple([*own.fields, parameter])
+                given = relax.Tuple([variables[str(region.name_hint)], items, *rest])
+                return relax.Call(call.op, [name, given], call.attrs, call.ty_args)
         if not isinstance(call.op, relax.GlobalVar) or str(call.op.name_hint) not in variables:
             return call
         called = variables[str(call.op.name_hint)]

@@ -88,9 +88,9 @@ def _failure(builder: BlockBuilder, check: Check, arguments: list[RelaxExpressio
         return builder.emit_func_output(builder.emit(raised))
 
 
-def outside(kernel: str, buffer: str) -> str:
-    """The text of the error that a compiled bounds check of a kernel raises."""
-    return CheckFailure(f"kernel '{kernel}' uses an index outside of '{buffer}'").to_json()
+def outside(kernel: str, buffer: str) -> CheckFailure:
+    """The failure of a compiled bounds check of a kernel."""
+    return CheckFailure(f"kernel '{kernel}' uses an index outside of '{buffer}'")
 
 
 def define(builder: BlockBuilder, count: RelaxExpression, symbol: Symbol) -> None:

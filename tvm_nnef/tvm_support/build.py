@@ -34,13 +34,12 @@ from tvm_nnef.vulkan import launcher
 class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
     """What was compiled: instructions of the virtual machine, constants, and kernels.
 
-    ``target`` is what it was compiled for, ``cuda_architectures`` are those of GPUs that it must
-    have machine code for, such as ``("sm_80", "sm_90a")``, if the user named them. ``metadata`` is
-    what it says of itself, ``parameters`` the content of its parameter file, if they are known and
-    needed.
+    ``target`` is what it was compiled for, ``code_forms`` are what its code for CUDA consists of
+    (:func:`tvm_nnef.tvm_support.cuda.chosen_forms`). ``metadata`` is what it says of itself,
+    ``parameters`` the content of its parameter file, if they are known and needed.
     """
 
-    cuda_architectures: tuple[str, ...] = ()
+    code_forms: tuple[str, ...] = cuda.SOURCE
     metadata: str | None = None
     parameters: Array | None = None
 
@@ -57,15 +56,13 @@ class CompiledLibrary(relax.VMExecutable):  # type: ignore[misc]
 
     @functools.cached_property
     def gpu_code(self) -> bytes | None:
-        """The code for GPUs, for the architecture of the target if the user named none.
+        """The fat binary for CUDA; None if there are no kernels for it, or they stay source.
 
-        None if there is none, and if nothing compiles the source and no architecture was named.
-        Raises NnefError if the ``cuda_architectures`` cannot be compiled for.
+        Raises NnefError if the ``code_forms`` cannot be compiled.
         """
-        if self.gpu_source is None or not (self.cuda_architectures or cuda.has_compiler()):
+        if self.gpu_source is None or self.code_forms == cuda.SOURCE:
             return None
-        names = self.cuda_architectures or (str(self.target.attrs["arch"]),)
-        return cuda.compiled(self.gpu_source, names)
+        return cuda.fat_binary(self.gpu_source, self.code_forms)
 
     def unused(self) -> relax.VMExecutable:
         """The same library, which no virtual machine has run; kernels and constants are shared.

@@ -6,6 +6,8 @@ Input: NumPy arrays, shapes, dtype names. Output: TVM objects. Other packages im
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -236,11 +238,12 @@ def buffer_view(buffer: Any, shape: Sequence[int | PrimExpression]) -> tuple[Any
     return view, tirx.DeclBuffer(view, data=tirx.buffer.buffer_data(buffer))
 
 
-def assertion(condition: PrimExpression, message: str) -> Any:
+def assertion(condition: PrimExpression, message: str) -> Statement:
     """The statement that raises a ValueError with a message if a condition does not hold."""
     kind, parts = tvm.ir.StringImm("ValueError"), [tvm.ir.StringImm(message)]
     # TVM 0.27 names the first two parameters in the opposite order.
-    return tirx.AssertStmt(condition, kind, parts)
+    made: Statement = tirx.AssertStmt(condition, kind, parts)
+    return made
 
 
 CHECK_SIGNALS = "TVMFFIEnvCheckSignals"
@@ -256,6 +259,14 @@ def cuda_call(name: str, source: str, *arguments: PrimExpression) -> Statement:
     """A call of a CUDA function, which the kernel is compiled with."""
     given = (name, *arguments, source)
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.cuda.func_call", *given))
+
+
+def cuda_assertion(condition: PrimExpression, message: str) -> Statement:
+    """The statement of a CUDA kernel that prints a message and ends it if a condition is false."""
+    name = f"fail_{zlib.crc32(message.encode()):08x}"
+    text = json.dumps(message)
+    body = f'__device__ void {name}() {{ printf("%s\\n", {text}); __trap(); }}\n'
+    return tirx.IfThenElse(tirx.Not(condition), cuda_call(name, body), None)
 
 
 def polling_copy() -> PrimFunction:

@@ -92,19 +92,43 @@ def code_forms(names: Sequence[str]) -> tuple[str, ...]:
     return (*ordered, f"compute_{min(versions.values())}")
 
 
+SOURCE = ("source",)
+"""The code form of a library with CUDA source, which is compiled where the library is loaded."""
+
+
+def chosen_forms(names: Sequence[str], arch: str) -> tuple[str, ...]:
+    """The code forms of a library: those of the architectures that the user named.
+
+    If there are none, those of the architecture of the target, and source without a compiler.
+    """
+    if not names and not has_compiler():
+        return SOURCE
+    return code_forms(names or [arch])
+
+
 def compiled(source: str, names: Sequence[str]) -> bytes:
     """The fat binary for some architectures; without fast-math.
 
     Raises NnefError if there is no compiler or it fails.
     """
     check_architectures(names)
-    *forms, newer = code_forms(names)
-    options = [_generated(form) for form in (*forms, newer)]
+    return fat_binary(source, code_forms(names))
+
+
+def fat_binary(source: str, forms: Sequence[str]) -> bytes:
+    """The fat binary of some code forms. Raises NnefError if there is no compiler or it fails."""
+    return _fat_binary(find_compiler(), source, tuple(forms))
+
+
+@functools.lru_cache(maxsize=2)
+def _fat_binary(compiler: Path, source: str, forms: tuple[str, ...]) -> bytes:
+    """The fat binary; a model that is built with and without CUDA graphs has the same kernels."""
+    options = [_generated(form) for form in forms]
     with tempfile.TemporaryDirectory() as folder:
         # The fat binary contains the name of the source file.
         (Path(folder) / "kernels.cu").write_text(source)
         command = ["-fatbin", *options, *_OPTIONS, "-o", "kernels.fatbin", "kernels.cu"]
-        run = _run(find_compiler(), command, folder)
+        run = _run(compiler, command, folder)
         if run.returncode:
             raise _failed(run)
         return (Path(folder) / "kernels.fatbin").read_bytes()

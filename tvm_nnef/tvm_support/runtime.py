@@ -56,8 +56,22 @@ def runtime_function(name: str) -> Callable[..., Any]:
 @functools.cache
 def _load_runtime(name: str) -> None:
     """Load a library of TVM's runtime once; the package ``tvm`` gets the same if it follows."""
+    if name == "tvm_runtime_cuda":
+        _load_cuda()
     paths = runpy.run_path(str(_package() / "libinfo.py"))["package_lib_paths"]()
     load_lib_ctypes("tvm", name, "RTLD_GLOBAL", extra_lib_paths=paths)
+
+
+_CUDA = "libcudart.so.13"
+"""The library of CUDA that TVM's runtime for it is linked with."""
+
+
+def _load_cuda() -> None:
+    """Load CUDA's own runtime if it is in a PyPI package, where no loader looks for it."""
+    found = importlib.util.find_spec("nvidia")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        for path in sorted(Path(folder).glob(f"*/lib/{_CUDA}")):
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
 def _package() -> Path:
@@ -196,6 +210,13 @@ def _shared(data: Array, shape: Sequence[int], dtype: str) -> Any:
     whole = tvm_ffi.from_dlpack(data, require_alignment=_ALIGNMENT, require_contiguous=True)
     view = runtime_function("runtime.TVMTensorCreateView")
     return view(whole, tvm_ffi.Shape(shape), tvm_ffi.dtype(dtype), 0)
+
+
+def from_dlpack(value: Any) -> Any:
+    """The tensor of another library as one of TVM, in the same memory of a device."""
+    for kind in ("cuda", "vulkan"):
+        missing_library(kind)
+    return tvm_ffi.from_dlpack(value, require_contiguous=True)
 
 
 def _on(device: Any, tensor: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from tvm import relax
 
 import tvm_nnef
-from tvm_nnef.compilation.passes import run_phases
+from tvm_nnef.compilation.passes import passes, run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.schedules.gpu import tiles
@@ -129,3 +129,20 @@ def source_of(inputs: str, body: str, dtype: str, arch: str = "sm_80") -> str:
     target = resolve({"kind": "cuda", "arch": arch})
     code = run_phases(tvm_nnef.from_nnef(text, machine_types=types), target, "bind", "code")
     return str(code.mod.imports[0].imports[0].inspect_source())
+
+
+@pytest.mark.parametrize("size", ["12", "n|12"])
+def test_memory_is_planned_once_for_the_largest_sizes(size: str) -> None:
+    """Six tensors between kernels share two storages."""
+    step = "m{0} = linalg.matmul(x{0}, f); x{1} = nn.softmax{{axes=[0]}}(m{0});"
+    steps = [step.format(n, n + 1) for n in range(6)]
+    ports = f"@input {{ x0: real[{size}, 8]; f: real[8, 8]; }} @output {{ x6: real; }}"
+    text = f"import linalg; import nn; graph G {{ {ports} @compose {{ {' '.join(steps)} }} }}"
+    target, module = resolve("cuda"), tvm_nnef.from_nnef(text)
+    for each in passes(target):
+        module = each.run(module)
+        if each.name == "plan_memory":
+            break
+    planned = module["main"].script()
+    assert re.findall(r"alloc_storage\(R.shape\(\[(\d+)\]\)", planned) == ["384"] * 2
+    assert planned.count("R.memory.alloc_tensor(") == 11

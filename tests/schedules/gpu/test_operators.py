@@ -3,7 +3,6 @@ one after the other."""
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.machine import gpu_model
 from tvm_nnef.tvm_support import cuda
-from tvm_nnef.tvm_support.build import cuda_arch
 from tvm_nnef.tvm_support.compat import prim_functions
 
 TARGET = {"kind": "cuda", "arch": "sm_80"}
@@ -96,14 +94,10 @@ def test_simulated_threads_compute_every_operator(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(cuda_arch() is None, reason="needs a GPU for CUDA")
 @pytest.mark.parametrize("route", ["mapped", "formula"])
-def test_a_gpu_computes_every_operator(
-    route: str, library: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_computes_every_operator(route: str, library: Any, on_gpu: None) -> None:
     cases, family, text = library
     wanted = cases.run(tvm_nnef.load_model(text), family.inputs, "reference")
-    monkeypatch.setattr(tvm_nnef, "build", functools.partial(tvm_nnef.build, target="cuda"))
     found = cases.run(text, family.inputs, route)
     names = [name for name, _ in cases.results_of(family.rows)]
     for name, actual, expected in zip(names, found, wanted, strict=True):

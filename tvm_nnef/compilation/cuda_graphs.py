@@ -1,0 +1,102 @@
+"""CUDA graphs: the launches of many kernels as one, which the GPU is given at once.
+
+Input: a module whose memory is planned. Output: the same with regions that TVM's virtual machine
+captures in the first run, and replays with the same addresses in later ones. Captured are calls of
+kernels of static shapes that neither read an input nor write an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import relax, s_tir
+
+from tvm_nnef.function_attributes import PREPARED
+from tvm_nnef.tvm_support import traversal
+from tvm_nnef.tvm_support.compat import CALL, Module, prim_functions, update_functions
+
+_INPUTS = "num_input"
+"""The attribute of a function that says how many of its parameters may have another address in each
+call. TVM takes the others for weights, which stay where they are."""
+
+_LEFT_OUT = "vm.builtin.left_out."
+"""How functions are called that are not captured: TVM captures no builtin function of its machine.
+"""
+
+
+def with_cuda_graphs(mod: Module) -> Module:
+    """The module whose static regions are captured as CUDA graphs."""
+    apart = {name for name, function in prim_functions(mod).items() if _allocates(function)}
+
+    def left_out(call: Any) -> Any:
+        name = str(getattr(call.op, "name_hint", ""))
+        function = relax.ExternFunc(_LEFT_OUT + name)
+        return relax.Call(function, call.args, ty_args=[call.ty]) if name in apart else call
+
+    def called(call: Any) -> Any:
+        name = str(getattr(call.op, "global_symbol", ""))
+        if not name.startswith(_LEFT_OUT):
+            return call
+        return relax.Call(made.get_global_var(name.removeprefix(_LEFT_OUT)), call.args)
+
+    with tvm.transform.PassContext(config={"relax.backend.use_cuda_graph": True}):
+        prepared = _with_calls(_with_moving_parameters(mod), left_out)
+        made = relax.transform.RewriteCUDAGraph()(prepared)
+    return _with_plain_main(_with_calls(made, called), mod)
+
+
+def _with_moving_parameters(mod: Module) -> Module:
+    """The module in which the weights of ``main_prepared`` alone stay at their addresses.
+
+    ``main`` takes them from any address, and the state of a model has another one in each call.
+    """
+    moving = {n: f for n, f in _relax_functions(mod).items() if n != PREPARED}
+    changed = {name: each.with_attr(_INPUTS, len(each.params)) for name, each in moving.items()}
+    return update_functions(mod, changed)
+
+
+def _with_plain_main(mod: Module, before: Module) -> Module:
+    """The module whose ``main`` calls ``main_prepared`` as it was before, with new weights."""
+    functions = _relax_functions(before)
+    if PREPARED not in functions:
+        return mod
+    plain = relax.utils.copy_with_new_vars(functions[PREPARED]).without_attr("global_symbol")
+    builder = relax.BlockBuilder(mod)
+    variable = builder.add_func(plain, "main_without_graphs")
+    name = str(variable.name_hint)
+
+    def other(call: Any) -> Any:
+        is_prepared = str(getattr(call.op, "name_hint", "")) == PREPARED
+        return relax.Call(made.get_global_var(name), call.args) if is_prepared else call
+
+    made = builder.get()
+    return _with_calls(made, other)
+
+
+def _allocates(function: Any) -> bool:
+    """Whether a kernel takes memory of the device while it runs.
+
+    That memory belongs to the thread that runs it, and is gone with it; a graph keeps its address.
+    """
+    scopes: list[str] = []
+
+    def note(block: Any) -> None:
+        scopes.extend(str(buffer.scope()) for buffer in block.alloc_buffers)
+
+    traversal.walk(function.body, (s_tir.SBlock, note))
+    return "global" in scopes
+
+
+def _relax_functions(mod: Module) -> dict[str, Any]:
+    named = {str(variable.name_hint): each for variable, each in mod.functions.items()}
+    return {name: each for name, each in named.items() if isinstance(each, relax.Function)}
+
+
+def _with_calls(mod: Module, change: Callable[[Any], Any]) -> Module:
+    """The module with calls in its Relax functions changed."""
+    functions = _relax_functions(mod)
+    made = {name: traversal.mapped(each, (CALL, change)) for name, each in functions.items()}
+    changed = {name: each for name, each in made.items() if not each.same_as(functions[name])}
+    return relax.transform.Normalize()(update_functions(mod, changed)) if changed else mod
