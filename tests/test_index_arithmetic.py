@@ -16,14 +16,14 @@ STEP = np.arange(N, dtype="int64")
 J = np.arange(4, dtype="int64")
 WRAPPED = (K.astype("int64") * 100_000).astype("int32")
 LOCALS = "v0 = k[j] * 3, " + "".join(
-    f"v{n + 1} = v{n} + (v{n} > {n} ? v{n} - {n} : v{n} + 1), " for n in range(12)
+    f"v{n + 1} = v{n} + (v{n} > {n} ? v{n} - {n} : v{n} + 1), " for n in range(7)
 )
 
 
 def chained(k: Any) -> Any:
     """The last of ``LOCALS``, in int32."""
     v = k * np.int32(3)
-    for n in range(12):
+    for n in range(7):
         v = v + np.where(v > n, v - np.int32(n), v + np.int32(1))
     return v
 
@@ -63,7 +63,7 @@ CASES = {
         (J - np.where(J > 0, K * np.int32(3), 0)).astype("float32"),
     ),
     # with locals that have names, as there are many
-    f"{LOCALS}y[j,] = real(v12 * 3 + j), j < m": (
+    f"{LOCALS}y[j,] = real(v7 * 3 + j), j < m": (
         "real",
         ((chained(K) * np.int32(3)).astype("int64") + J).astype("float32"),
     ),

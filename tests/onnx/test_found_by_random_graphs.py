@@ -184,3 +184,29 @@ def test_bits_of_int32(make_model: Any, operator: str) -> None:
     proto.opset_import[0].version = 18
     generator = np.random.default_rng(0)
     agree(proto, [generator.integers(-(2**31), 2**31, (3, 5)).astype(np.int32) for _ in range(2)])
+
+
+@pytest.mark.parametrize("height", [1, "h"])
+def test_means_of_windows_in_the_padding(make_model: Any, height: int | str) -> None:
+    """A dilated window has no element of the input where all of its elements are padding."""
+    pool = node(
+        "AveragePool", ["x"], ["y"], kernel_shape=[2, 2], dilations=[2, 1], pads=[1, 1, 1, 0]
+    )
+    proto = make_model(
+        [pool], [("x", "float32", ["n", 3, height, 4])], [("y", "float32", None)], opset=19
+    )
+    generator = np.random.default_rng(0)
+    heights = (1, 3) if height == "h" else (1,)
+    agree(proto, *([generator.random((2, 3, h, 4), np.float32)] for h in heights))
+
+
+def test_channels_of_a_group_and_rows_that_a_convolution_sums_up(make_model: Any) -> None:
+    """Groups were counted along the rows, where a window has all rows of the data."""
+    weights = np.random.default_rng(1).standard_normal((8, 1, 3, 3)).astype("float32")
+    proto = make_model(
+        [node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3], group=4)],
+        [("x", "float32", ["n", 4, 3, 8])],
+        [("y", "float32", None)],
+        {"w": weights},
+    )
+    agree(proto, [np.random.default_rng(0).standard_normal((2, 4, 3, 8)).astype("float32")])

@@ -239,12 +239,33 @@ def average_pool(node: Node, builder: Builder) -> Tensor:
     if not any((*window.before, *window.after)) and not window.ceil:
         return builder.call("nn.avg_pool", x, as_shape=shape, ignore_border=False, more=plain)
     if not border:
-        return builder.call("nn.avg_pool", x, as_shape=shape, more=plain)
-    counts = None if not window.ceil else _counts(window, x.dtype, plain, builder)
+        counts = _counts_inside(window, x.dtype, plain, builder)
+        if counts is None:
+            return builder.call("nn.avg_pool", x, as_shape=shape, more=plain)
+    else:
+        counts = None if not window.ceil else _counts(window, x.dtype, plain, builder)
     if counts is None:
         return builder.call("nn.avg_pool", x, as_shape=shape, ignore_border=False, more=plain)
     total = builder.call("nn.sum_pool", x, as_shape=shape, more=plain)
     return builder.binary("math.div", total, counts)
+
+
+def _counts_inside(
+    window: Window, dtype: str, geometry: Mapping[str, Attribute | None], builder: Builder
+) -> Tensor | None:
+    """How many elements of the input each window has, at least 1; None if every window has some.
+
+    A dilated window may have all of its elements in the padding. Its mean is 0, as ONNX Runtime
+    computes it.
+    """
+    if all(each == 1 for each in window.dilation):
+        return None
+    if all(isinstance(each, int) for each in (*window.inside, *window.out)):
+        known = window.counts(False)
+        return None if known.all() else builder.constant(np.maximum(known, 1.0), dtype)
+    ones = builder.full(1.0, (1, 1, *window.inside), dtype)
+    found = builder.call("nn.sum_pool", ones, as_shape=(1, 1, *window.out), more=geometry)
+    return builder.binary("math.max", found, 1.0)
 
 
 def _counts(

@@ -224,32 +224,3 @@ def test_a_block_of_threads_stores_what_is_not_zero(reverse: bool, simulated_gpu
         x = (generator.random((size, 3)) < 0.3).astype("int32")
         np.testing.assert_array_equal(executable(x)[0], np.stack(np.nonzero(x)))
     assert executable(np.zeros((7, 3), "int32"))[0].shape == (2, 0)
-
-
-SUPPRESSION = """
-import algo;
-graph G {
-    @input { b: real[2, 30, 4]; s: real[2, 5, 30]; }
-    @output { y: int[~, 3]; }
-    @compose {
-        y = algo.nonmax_suppress{iou_threshold=0.4, max_outputs_per_class=7, score_threshold=0.1}(
-            b, s);
-    }
-}
-"""
-
-
-def test_each_class_of_boxes_has_a_thread(simulated_gpu: Any, gpu: Any) -> None:
-    generator = np.random.default_rng(0)
-    boxes = generator.random((2, 30, 4)).astype("float32")
-    scores = generator.random((2, 5, 30)).astype("float32")
-    wanted = tvm_nnef.evaluate(SUPPRESSION, boxes, scores)[0]
-    target = resolve({"kind": "cuda", "arch": "sm_80"})
-    scheduled = run_phases(tvm_nnef.from_nnef(SUPPRESSION), target, "bind", "schedule")
-    (launch,) = gpu.launches(prim_functions(scheduled)["boxes_apart"])
-    assert launch.threads > 1
-    run_phases(scheduled, target, "bytecode", "code")
-    simulated_gpu()
-    found = tvm_nnef.build(SUPPRESSION, progress=False)(boxes, scores)[0]
-    assert len(wanted) > 10
-    np.testing.assert_array_equal(found, wanted)
