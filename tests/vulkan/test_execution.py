@@ -262,3 +262,9 @@ def test_too_little_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(found, "_allocated", limited)
     with pytest.raises(NnefError, match="out of memory"):
         executable(*values((2, 3, 9, 11), (4, 3, 3, 3)))
+
+
+@pytest.mark.parametrize("option", ["checked", "verify"])
+def test_checks_of_indices_are_refused(option: str) -> None:
+    with pytest.raises(NnefError, match="not possible for Vulkan"):
+        tvm_nnef.build(NETWORK, "vulkan", progress=False, **{option: True})

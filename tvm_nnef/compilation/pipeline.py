@@ -66,9 +66,12 @@ def build_module(
     An executable for a machine of another kind can be exported, and not called.
 
     Raises NnefError for an unknown target, for a number of threads below 1, for a database that
-    cannot be used, and for CUDA graphs if the target is not for CUDA.
+    cannot be used, for CUDA graphs if the target is not for CUDA, and for checks on Vulkan.
     """
     threads, resolved = checked_threads(threads), request(target).target
+    if checked and str(resolved.kind.name) == "vulkan":
+        hint = "check indices and kernels on the CPU, with target='native'"
+        raise error("'checked' and 'verify' are not possible for Vulkan", hint=hint)
     times: list[PassTime] = []
 
     def note(number: int, each: Pass, state: Any, seconds: float) -> None:
