@@ -68,6 +68,14 @@ def is_nnef1(candidate: Candidate) -> bool:
     return candidate.text is not None and bool(_NNEF1.search(candidate.text))
 
 
+_ANTARES = re.compile(rb"^[^#\n]*?(?<![\w.])einstein_v2\s*\(", re.MULTILINE)
+
+
+def is_antares(candidate: Candidate) -> bool:
+    """A text that calls ``einstein_v2``."""
+    return candidate.text is not None and bool(_ANTARES.search(candidate.text))
+
+
 _VARINT, _BYTES = 0, 2
 
 _MODEL_FIELDS: Mapping[int, int] = {

@@ -17,7 +17,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tvm_nnef.converters.common.detection import HEAD, Candidate, is_nnef1, is_onnx, is_skriptnd
+from tvm_nnef.converters.common.detection import (
+    HEAD,
+    Candidate,
+    is_antares,
+    is_nnef1,
+    is_onnx,
+    is_skriptnd,
+)
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.storage.archive import is_archive
 from tvm_nnef.storage.container import Container, is_text, open_container, open_files
@@ -115,6 +122,14 @@ FORMATS = (
         is_nnef1,
         package="tvm_nnef.converters.nnef1",
         suffixes=(".nnef",),
+    ),
+    Format(
+        "antares",
+        "Antares IR",
+        "a call of einstein_v2 in Antares IR (a file, or its text)",
+        is_antares,
+        package="tvm_nnef.converters.antares",
+        suffixes=(".antares",),
     ),
 )
 """Every format. One that is added needs no other change but its package."""

@@ -1,0 +1,200 @@
+"""``convert`` and ``einstein_v2``: a call in Antares IR as a SkriptND model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.converters.antares.call import (
+    Call,
+    Input,
+    call_of,
+    checked_dtype,
+    checked_shape,
+    read_call,
+)
+from tvm_nnef.converters.antares.parser import parse
+from tvm_nnef.converters.antares.statements import Conversion, Tensor
+from tvm_nnef.converters.antares.syntax import MAX_TEXT
+from tvm_nnef.converters.common.assembly import assemble
+from tvm_nnef.diagnostics import Source, did_you_mean, error
+from tvm_nnef.model import Model
+from tvm_nnef.semantics.program import MAIN
+from tvm_nnef.storage.container import is_text
+from tvm_nnef.storage.metadata import Metadata
+from tvm_nnef.syntax import parse as parse_skriptnd
+
+_GRAPH = "einstein"
+
+
+def convert(
+    source: str | bytes | os.PathLike[str],
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+) -> Model:
+    """Convert the text of a call ``einstein_v2("…", {…})`` to a SkriptND model.
+
+    Parameters
+    ----------
+    source
+        A path, the text, or its bytes in UTF-8. The text is parsed; nothing in it is executed.
+    input_shapes, dtypes
+        Shapes and dtypes (NumPy's) of inputs, instead of those in ``input_dict``.
+
+    Returns
+    -------
+    Model
+        A graph that invokes an operator for each statement.
+
+    Raises
+    ------
+    NnefError
+        With line and column, for what is wrong with the text.
+    """
+    return _convert(read_call(_source(source)), input_shapes or {}, dtypes or {})
+
+
+def einstein_v2(
+    exprss: str,
+    input_dict: Mapping[str, Mapping[str, Any]] | None = None,
+    extra_outputs: Sequence[str] = (),
+) -> Model:
+    """Return the SkriptND model that expressions of Antares IR mean.
+
+    Parameters
+    ----------
+    exprss
+        Statements, separated by semicolons. The text is parsed; nothing in it is executed.
+    input_dict
+        The ``dtype`` and ``shape`` of each input, in the order of the inputs of the model.
+    extra_outputs
+        Results that are outputs besides that of the last statement. Outputs are in this order; the
+        result of the last statement is the last one if it is not listed.
+
+    Returns
+    -------
+    Model
+        What every function of ``tvm_nnef`` takes.
+
+    Raises
+    ------
+    NnefError
+        With line and column in ``exprss``, for what is wrong with it.
+
+    Examples
+    --------
+    >>> import tvm_nnef
+    >>> from tvm_nnef.converters.antares import einstein_v2
+    >>> model = einstein_v2("y[N] = x[N] * 2", {"x": {"dtype": "float32", "shape": [2]}})
+    >>> tvm_nnef.evaluate(model, [1.0, 2.0])[0]
+    array([2., 4.], dtype=float32)
+    """
+    return _convert(call_of(exprss, input_dict or {}, extra_outputs, "<einstein_v2>"), {}, {})
+
+
+def _convert(
+    call: Call, input_shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, Any]
+) -> Model:
+    conversion = Conversion()
+    conversion.add_inputs(_inputs(call.inputs, input_shapes, dtypes, call.text.source.path))
+    for statement in parse(call.text):
+        last = conversion.add(statement)
+    outputs = _outputs(call, conversion, last)
+    return _assembled(conversion, outputs, call.text.source.path)
+
+
+def _source(source: str | bytes | os.PathLike[str]) -> Source:
+    if isinstance(source, str) and is_text(source):
+        return _limited(Source("<text>", source))
+    path = "<bytes>" if isinstance(source, bytes) else str(source)
+    try:
+        data = source if isinstance(source, bytes) else _head(Path(source))
+        return _limited(Source(path, data.decode("utf-8-sig")))
+    except OSError as cause:
+        hint = "check the path and its permissions"
+        raise error(f"cannot be read: {cause.strerror or cause}", hint=hint, file=path) from cause
+    except UnicodeDecodeError as cause:
+        message = f"the text is not UTF-8: byte {cause.start}"
+        raise error(message, hint="save it as UTF-8", file=path) from cause
+
+
+def _head(path: Path) -> bytes:
+    """The content of a file, as far as it is needed to see that it is too long."""
+    with path.open("rb") as file:
+        return file.read(4 * MAX_TEXT + 4)
+
+
+def _limited(source: Source) -> Source:
+    if len(source.text) > MAX_TEXT:
+        message = f"the text has more than {MAX_TEXT} characters"
+        raise error(message, hint="divide the model", file=source.path)
+    return source
+
+
+def _inputs(
+    declared: Mapping[str, Input],
+    input_shapes: Mapping[str, Sequence[int]],
+    dtypes: Mapping[str, Any],
+    path: str,
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The shape and the dtype of each input."""
+    found: dict[str, tuple[tuple[int, ...], str]] = {}
+    for name in sorted({*input_shapes, *dtypes} - {*declared}):
+        hint = did_you_mean(name, declared) or f"inputs are {', '.join(declared) or 'none'}"
+        raise error(f"the model has no input '{name}'", hint=hint, file=path)
+    for name, each in declared.items():
+        shape, dtype = each.shape, each.dtype
+        if name in input_shapes:
+            shape = checked_shape(input_shapes[name], name, each.span)
+        if name in dtypes:
+            dtype = checked_dtype(str(np.dtype(dtypes[name])), each.span)
+        if shape is None or dtype is None:
+            lacking = "shape" if shape is None else "dtype"
+            hint = 'write {"dtype": "float32", "shape": [16, 4]}'
+            raise error(f"input '{name}' has no {lacking}", each.span, hint=hint)
+        if not name.isidentifier() or not name.isascii():
+            hint = "names are letters, digits and '_'"
+            raise error(f"'{name}' cannot be the name of an input", each.span, hint=hint)
+        found[name] = shape, dtype
+    return found
+
+
+def _outputs(call: Call, conversion: Conversion, last: Tensor) -> list[Tensor]:
+    computed = {name: each for name, each in conversion.current.items() if each not in conversion.inputs}
+    outputs: list[Tensor] = []
+    for name, span in call.extra_outputs:
+        if name not in computed:
+            hint = did_you_mean(name, computed) or f"results are {', '.join(computed)}"
+            raise error(f"no statement computes '{name}'", span, hint=hint)
+        if computed[name] in outputs:
+            raise error(f"'{name}' is listed twice", span, hint="remove one of them")
+        outputs.append(computed[name])
+    return outputs if last in outputs else [*outputs, last]
+
+
+def _assembled(conversion: Conversion, outputs: Sequence[Tensor], path: str) -> Model:
+    inputs = " ".join(each.declaration for each in conversion.inputs)
+    results = " ".join(each.declaration for each in outputs)
+    components = "\n".join(conversion.components)
+    imports = "import layout;\n" if "layout." in components else ""
+    graph = conversion.names.name(_GRAPH)
+    block = f"@input {{ {inputs} }}\n" if inputs else ""
+    operators = "\n".join(conversion.operators)
+    text = (
+        f"{imports}{operators}\n"
+        f"graph {graph} {{\n{block}@output {{ {results} }}\n@compose {{\n{components}\n}}\n}}\n"
+    )
+    tensors = [*conversion.inputs, *conversion.results]
+    scope = f"{MAIN}.{graph}"
+    metadata = Metadata(
+        machine_types={f"{scope}.{each.name}": each.dtype for each in tensors},
+        source_names={f"{scope}.{each.name}": each.source for each in tensors},
+    )
+    header = f"Converted from Antares IR by tvm-nnef {version('tvm-nnef')}."
+    return assemble(parse_skriptnd(text, path), {}, {}, metadata, path=path, header=header)
