@@ -80,7 +80,9 @@ def _check_access(access: Access, shapes: Shapes) -> None:
         )
         raise error(f"there is no tensor '{access.tensor}'", access.span, hint=hint)
     if len(shape) != len(access.indices):
-        message = f"'{access.tensor}' has {len(shape)} dimensions, and {len(access.indices)} indices"
+        message = (
+            f"'{access.tensor}' has {len(shape)} dimensions, and {len(access.indices)} indices"
+        )
         shown = ", ".join(map(str, shape))
         raise error(message, access.span, hint=f"its shape is [{shown}]")
 

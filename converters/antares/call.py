@@ -137,7 +137,7 @@ def _entries(value: Value, what: str) -> Iterator[tuple[str, Value, Value]]:
     if value.kind != "dict":
         raise error(f"{what} must be a dictionary", value.span, hint='as in: {"input0": {…}}')
     seen: set[str] = set()
-    for key, item in value.data:  # type: ignore[union-attr]
+    for key, item in value.data:  # type: ignore[union-attr, misc]
         if not isinstance(key.data, Text):
             raise error("a key must be a string", key.span, hint="put it in quotes")
         if key.data.text in seen:

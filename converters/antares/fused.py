@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from tvm_nnef.converters.antares import nodes
 from tvm_nnef.converters.antares.axes import Shapes
@@ -73,7 +74,7 @@ def divided(
 def _division(axis: str, value: Scalar, lengths: Mapping[str, int]) -> _Division | None:
     uses = [each for each in _uses(value, lengths) if each.axis == axis]
     borders = sorted({1, lengths[axis], *(b for each in uses for b in (each.low, each.high))})
-    pairs = list(zip(borders, borders[1:], strict=False))
+    pairs = list(pairwise(borders))
     if len(pairs) < 2 or any(high % low for low, high in pairs):
         return None
     taken = set(lengths)
@@ -115,7 +116,7 @@ def _uses(node: Scalar, lengths: Mapping[str, int]) -> Iterator[_Digits]:
 
 
 def _whole(value: Scalar, axis: str, length: int, shapes: Shapes) -> dict[str, int]:
-    """The tensors that are always indexed by the whole axis in one dimension, and that dimension."""
+    """The tensors with a dimension that the whole axis indexes in every access, and which it is."""
     found: dict[str, set[int | None]] = {}
     for access in nodes.accesses(value):
         positions = [

@@ -64,7 +64,7 @@ class Reader:
     def value(self, tree: lark.Tree[Any]) -> Value:
         """The value of a tree of the rule ``value``."""
         span = self._text.span_of(tree)
-        parts = [each for each in tree.children if each is not None]
+        parts: list[Any] = [each for each in tree.children if each is not None]
         match tree.data:
             case "number":
                 return Value(_number(str(parts[0]), span), span, "number")
@@ -80,8 +80,8 @@ class Reader:
                 pairs = (tuple(map(self.value, each.children)) for each in parts)
                 return Value(tuple((key, item) for key, item in pairs), span, "dict")
             case "unary":
-                sign = -1 if parts[0] == "-" else 1
-                return Value(sign * _numeric(self.value(parts[1])), span, "number")
+                factor = -1 if parts[0] == "-" else 1
+                return Value(factor * _numeric(self.value(parts[1])), span, "number")
             case _:
                 left, sign, right = self.value(parts[0]), str(parts[1]), self.value(parts[2])
                 return Value(_computed(sign, left, right, span), span, "number")

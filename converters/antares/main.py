@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,9 @@ def _inputs(
 
 
 def _outputs(call: Call, conversion: Conversion, last: Tensor) -> list[Tensor]:
-    computed = {name: each for name, each in conversion.current.items() if each not in conversion.inputs}
+    computed = {
+        name: each for name, each in conversion.current.items() if each not in conversion.inputs
+    }
     outputs: list[Tensor] = []
     for name, span in call.extra_outputs:
         if name not in computed:
@@ -185,11 +188,8 @@ def _assembled(conversion: Conversion, outputs: Sequence[Tensor], path: str) -> 
     imports = "import layout;\n" if "layout." in components else ""
     graph = conversion.names.name(_GRAPH)
     block = f"@input {{ {inputs} }}\n" if inputs else ""
-    operators = "\n".join(conversion.operators)
-    text = (
-        f"{imports}{operators}\n"
-        f"graph {graph} {{\n{block}@output {{ {results} }}\n@compose {{\n{components}\n}}\n}}\n"
-    )
+    body = f"{block}@output {{ {results} }}\n@compose {{\n{components}\n}}"
+    text = f"{imports}graph {graph} {{\n{body}\n}}\n"
     tensors = [*conversion.inputs, *conversion.results]
     scope = f"{MAIN}.{graph}"
     metadata = Metadata(
@@ -197,4 +197,6 @@ def _assembled(conversion: Conversion, outputs: Sequence[Tensor], path: str) -> 
         source_names={f"{scope}.{each.name}": each.source for each in tensors},
     )
     header = f"Converted from Antares IR by tvm-nnef {version('tvm-nnef')}."
-    return assemble(parse_skriptnd(text, path), {}, {}, metadata, path=path, header=header)
+    parsed = parse_skriptnd(text, path)
+    main = replace(parsed, definitions=(*conversion.operators, *parsed.definitions))
+    return assemble(main, {}, {}, metadata, path=path, header=header)

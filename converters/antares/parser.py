@@ -157,8 +157,8 @@ def _integer(node: Scalar) -> int | None:
         case nodes.Number(_, int() as value):
             return value
         case nodes.Negated(_, "-", operand):
-            value = _integer(operand)
-            return None if value is None else -value
+            inner = _integer(operand)
+            return None if inner is None else -inner
         case nodes.Binary(_, operator, left, right):
             a, b = _integer(left), _integer(right)
             if a is None or b is None or operator not in _ARITHMETIC:

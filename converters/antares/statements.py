@@ -9,8 +9,10 @@ from tvm_nnef.converters.antares import axes, fused, guards, nodes
 from tvm_nnef.converters.antares.nodes import Axis, Number, Statement
 from tvm_nnef.converters.antares.scalars import Typed, Writer, settled
 from tvm_nnef.converters.common.names import Namer
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.graph.machine_types import DTYPES
+from tvm_nnef.syntax import parse
+from tvm_nnef.syntax.nodes import Definition
 
 MAX_ELEMENTS = 1 << 40
 """The most elements of a result."""
@@ -44,7 +46,7 @@ class Conversion:
     current: dict[str, Tensor] = field(default_factory=dict)
     inputs: tuple[Tensor, ...] = ()
     results: list[Tensor] = field(default_factory=list)
-    operators: list[str] = field(default_factory=list)
+    operators: list[Definition] = field(default_factory=list)
     components: list[str] = field(default_factory=list)
     names: Namer = field(default_factory=Namer)
 
@@ -136,7 +138,8 @@ class Conversion:
         left = f"{name}{writer.indices(target)} {_ASSIGNMENTS[statement.operator]}"
         lines.append(f"{', '.join([f'{left} {value.text}', *loops])};")
         operator = self.names.name(f"compute_{name}")
-        self.operators.append(_operator_text(operator, read.values(), result, lines))
+        text = _operator_text(operator, read.values(), result, lines)
+        self.operators += _parsed(text, statement)
         operands = ", ".join(each.name for each in read.values())
         self.components.append(f"{name} = {operator}({operands});")
         self.results.append(result)
@@ -208,8 +211,19 @@ def _copied(result: Tensor, source: str, declared: Namer) -> str:
     return f"{', '.join([f'{result.name}{indices} = {source}{indices}', *loops])};"
 
 
+def _parsed(text: str, statement: Statement) -> tuple[Definition, ...]:
+    """The operator of a statement. Raises NnefError for what is too deep for SkriptND."""
+    try:
+        return tuple(parse(text).definitions)
+    except NnefError as problem:
+        message = f"the statement cannot be converted: {problem.diagnostics[0].message}"
+        raise error(message, statement.span, hint="use statements for parts of it") from problem
+
+
 def _operator_text(name: str, read: Iterable[Tensor], result: Tensor, lines: list[str]) -> str:
     inputs = " ".join(each.declaration for each in read)
     block = f"@input {{ {inputs} }}\n" if inputs else ""
     body = "\n".join(lines)
-    return f"operator {name} {{\n{block}@output {{ {result.declaration} }}\n@lower {{\n{body}\n}}\n}}"
+    return (
+        f"operator {name} {{\n{block}@output {{ {result.declaration} }}\n@lower {{\n{body}\n}}\n}}"
+    )

@@ -17,7 +17,7 @@ from tvm_nnef.syntax.grammar import load_tables
 MAX_TEXT = 1 << 18
 """The longest text that is read, in characters."""
 
-MAX_DEPTH = 96
+MAX_DEPTH = 100
 """The deepest nesting of expressions."""
 
 _LISTED = 6

@@ -1,5 +1,7 @@
 """The examples of the syntax page, on smaller tensors, with what NumPy computes for them."""
 
+# ruff: noqa: E501 (the texts are those of the page)
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -114,6 +116,7 @@ _PADDED = (
 )
 _KH = "((CKHKW % {_KW * _KH}) // {_KW})"
 _KW = "((CKHKW % {_KW * _KH}) % {_KW})"
+_FUSED_PADDED = _PADDED.replace(" KH ", f" {_KH} ").replace(" KW ", f" {_KW} ")
 _CONV_SHAPES = _f32(input0="_N, _CI, _H, _W", input1="_CO, _CI, _KH, _KW")
 _FUSED_SHAPES = _f32(input0="_N, _CI, _H, _W", input1="_CO, _CI * _KH * _KW")
 _PAD = (
@@ -124,7 +127,9 @@ _PAD = (
 EXAMPLES = (
     Example(
         "Broadcast",
-        _ein("output0[N, F, HO, WO] = input0[N] where F in 32, HO in 2, WO in 2", _f32(input0="16")),
+        _ein(
+            "output0[N, F, HO, WO] = input0[N] where F in 32, HO in 2, WO in 2", _f32(input0="16")
+        ),
         lambda x: np.broadcast_to(x[:, None, None, None], (16, 32, 2, 2)),
     ),
     Example(
@@ -137,7 +142,9 @@ EXAMPLES = (
     ),
     Example(
         "MatMul",
-        _ein("output0[N, M] +=! input0[N, K] * input1[K, M]", _f32(input0="24, 32", input1="32, 16")),
+        _ein(
+            "output0[N, M] +=! input0[N, K] * input1[K, M]", _f32(input0="24, 32", input1="32, 16")
+        ),
         lambda a, b: a @ b,
     ),
     Example(
@@ -206,9 +213,7 @@ EXAMPLES = (
     ),
     Example(
         "Condition Relu",
-        _ein(
-            "output0[N, C] = input0[N, C].when([input0[N, C] > 0.0], 0.0)", _f32(input0="16, 12")
-        ),
+        _ein("output0[N, C] = input0[N, C].when([input0[N, C] > 0.0], 0.0)", _f32(input0="16, 12")),
         lambda x: np.maximum(x, 0),
     ),
     Example(
@@ -245,9 +250,8 @@ EXAMPLES = (
         "ConvolutionWithPad (Fused reduce axis)",
         f'{_SIZES}\\\n einstein_v2(f" \\\n output0[N, F, HO, WO] +=! input0[N, CKHKW // {{_KW * _KH}}'
         f", HO * {{_SH}} + {_KH} - {{_PH}}, WO * {{_SW}} + {_KW} - {{_PW}}].when("
-        f"{_PADDED.replace('KH', _KH, 0)}".replace(" KH ", f" {_KH} ").replace(" KW ", f" {_KW} ")
-        + ", 0.0) * input1[F, CKHKW] where HO in {_HO}, WO in {_WO} \\\n "
-        + f'", {_FUSED_SHAPES})',
+        f"{_FUSED_PADDED}, 0.0) * input1[F, CKHKW] where HO in {{_HO}}, WO in {{_WO}} \\\n "
+        f'", {_FUSED_SHAPES})',
         lambda x, w: _conv(x, w.reshape(8, 6, 3, 3), 1),
     ),
     Example(
@@ -263,9 +267,12 @@ EXAMPLES = (
         f'{_WINOGRAD}einstein_v2(f""" \\\n{_TRANSFORM_FILTER}\\\n{_INPUT_TILE}\\\n{_TRANSFORM_INPUT}'
         f'\\\n{_INVERSE} \\\n""", '
         + _f32(
-            input0="_N, _CI, _H, _W", input1="_CO, _CI, 3, 3",
-            helper4x2="4, 2", helper4x3="4, 3", helper4x4="4, 4",
-        )  # fmt: skip
+            input0="_N, _CI, _H, _W",
+            input1="_CO, _CI, 3, 3",
+            helper4x2="4, 2",
+            helper4x3="4, 3",
+            helper4x4="4, 4",
+        )
         + ")",
         lambda x, w, *_: _conv(x, w),
     ),
@@ -353,7 +360,8 @@ EXAMPLES = (
     Example(
         "Tile",
         _ein(
-            "output0[ON, OC] = input0[ON % 2, OC % 16] where ON in 10, OC in 48", _f32(input0="2, 16")
+            "output0[ON, OC] = input0[ON % 2, OC % 16] where ON in 10, OC in 48",
+            _f32(input0="2, 16"),
         ),
         lambda x: np.tile(x, (5, 3)),
     ),
@@ -383,9 +391,7 @@ EXAMPLES = (
     ),
     Example(
         "Sigmoid",
-        _ein(
-            "output0[N, M] = 1.0 / (1.0 + (-input0[N, M]).call(`exp`))", _f32(input0="24, 12")
-        ),
+        _ein("output0[N, M] = 1.0 / (1.0 + (-input0[N, M]).call(`exp`))", _f32(input0="24, 12")),
         lambda x: 1 / (1 + np.exp(-x)),
     ),
     Example(

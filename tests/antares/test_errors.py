@@ -58,6 +58,11 @@ MISTAKES = [
     ("y[N] = " + "v[N] + " * 5000 + "v[N]", "nested more than", None),
     ("y[N] = v" + "[i" * 500 + "[N]" + "]" * 500, "nested more than", None),
     ("y[N] = v[N]" + ".cast(`int8`)" * 5000, "nested more than", None),
+    (
+        "y[N] = v[N].when([" + "N < 3, " * 110 + "N < 3], 0)",
+        "cannot be converted: this is nested",
+        None,
+    ),
     ("y[N] = v[N];" * 2000, "2000 statements", None),
     ("y[N] = v[N] #" + "x" * 300_000, "the limit is", None),
 ]
@@ -86,7 +91,7 @@ CALLS = [
     (f'einstein_v2("y[N, C] = inptu0[N, C]", {SHAPES})', 1, 24, "there is no tensor 'inptu0'"),
     (f'A = 3\nB = 4\neinstein_v2(f"y[N] = z[N]\\n", {SHAPES})', 3, 22, "there is no tensor 'z'"),
     (f'einstein_v2(f"y[N] = {{A}}", {SHAPES})', 1, 23, "'A' has no value"),
-    (f'A = 5\neinstein_v2(f"y[N] = {{A}} + q[N]", {SHAPES})', 2, 29, "there is no tensor 'q'"),
+    (f'A = 5\neinstein_v2(f"y[N] = {{A}} + q[N]", {SHAPES})', 2, 28, "there is no tensor 'q'"),
     ('einstein_v2("y[N] = x[N]", {"x": {"shape": [4]}})', 1, 29, "input 'x' has no dtype"),
     ('einstein_v2("y[N] = x[N]", {"x": {"dtype": "float32"}})', 1, 29, "input 'x' has no shape"),
     ('einstein_v2("y[N] = x[N]", {"x": {"dtype": "f", "shape": [4]}})', 1, 44, "unknown dtype"),
@@ -105,7 +110,12 @@ CALLS = [
     ('einstein_v2(f"y[N] = }", {})', 1, 22, "a single brace"),
     ('einstein_v2({}, "y[] = 1.0")', 1, 13, "must be a string"),
     ("einstein_v2(" + "[" * 3000 + "]" * 3000 + ")\n", 1, None, "nested more than"),
-    ("a = 'y'\n" + 'a = f"{a}{a}{a}{a}{a}{a}{a}{a}"\n' * 30 + "einstein_v2(a)", 8, None, "a string has"),
+    (
+        "a = 'y'\n" + 'a = f"{a}{a}{a}{a}{a}{a}{a}{a}"\n' * 30 + "einstein_v2(a)",
+        8,
+        None,
+        "a string has",
+    ),
 ]
 
 

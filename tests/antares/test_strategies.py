@@ -47,13 +47,21 @@ CASES = {
         {"a": (1, 32, 16, 16), "b": (32, 1, 3, 3)},
         "y = nn.conv{padding=0, groups=32}(a, b);",
     ),
-    "sum": ("y[N] +=! a[N, C]", {"a": (64, 1024)}, "y = math.sum_reduce{axes=[1], squeeze=true}(a);"),
+    "sum": (
+        "y[N] +=! a[N, C]",
+        {"a": (64, 1024)},
+        "y = math.sum_reduce{axes=[1], squeeze=true}(a);",
+    ),
     "sum of columns": (
         "y[C] +=! a[N, C]",
         {"a": (512, 256)},
         "y = math.sum_reduce{axes=[0], squeeze=true}(a);",
     ),
-    "min": ("y[N] <=! a[N, C]", {"a": (64, 1024)}, "y = math.min_reduce{axes=[1], squeeze=true}(a);"),
+    "min": (
+        "y[N] <=! a[N, C]",
+        {"a": (64, 1024)},
+        "y = math.min_reduce{axes=[1], squeeze=true}(a);",
+    ),
     "max pool": (
         "y[N, C, H, W] >=! a[N, C, H * 2 + I, W * 2 + J] where H in 8, W in 8, I in 2, J in 2",
         {"a": (1, 32, 16, 16)},

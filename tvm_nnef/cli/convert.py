@@ -19,7 +19,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         overwrite = options.overwrite
         check_destination(options.source, options.destination, overwrite=overwrite)
-        model = convert(options.source, format=options.format, outline=not options.flat, **given)
+        if options.flat:
+            given["outline"] = False
+        model = convert(options.source, format=options.format, **given)
         _check(model)
         save_model(model, options.destination, overwrite=overwrite)
     (graph, *_) = model.graphs
