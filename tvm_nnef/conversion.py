@@ -30,8 +30,9 @@ def convert(
     ``dtypes`` where the source leaves them open, ``converters`` for operators of the user's own,
     and ``outline=False`` to leave blocks that repeat (:func:`tvm_nnef.converters.onnx.convert`).
 
-    If ``path`` has the suffix of another format, ``.onnx``, the model is written in that format;
-    ``options`` are then those of :func:`tvm_nnef.compose`.
+    If ``path`` has the suffix of another format, ``.onnx`` or ``.nnef1``, the model is written in
+    that format; ``options`` are then those of :func:`tvm_nnef.compose`. ``.nnef1`` is a folder,
+    ``.nnef1.tgz`` an archive.
 
     An existing folder at ``path`` is replaced if this program wrote it and its files were not
     changed since, or with ``overwrite``; then files that are not part of the model stay.
@@ -42,7 +43,7 @@ def convert(
     if path is not None:
         check_destination(source, path, overwrite=overwrite)
         if exported_format(path) is not None:
-            return _exported(source, path, {**options, "format": format})
+            return _exported(source, path, {**options, "format": format}, overwrite)
     opened = None if isinstance(source, Model) else open_source(source, format)
     if opened is None or not opened.format.is_foreign:
         written = " or ".join(each.exports for each in FORMATS if each.exports)
@@ -67,16 +68,20 @@ def check_destination(source: Any, path: str | os.PathLike[str], *, overwrite: b
     if is_path and is_same_file(path, source):
         hint = "give the converted model another name"
         raise error("cannot be written: it is the source", hint=hint, file=str(path))
-    if exported_format(path) is not None:
+    target = exported_format(path)
+    if target is not None and not target.exports_folder:
         check_output(path)
     else:
         check_target(path, overwrite=overwrite)
 
 
-def _exported(source: Any, path: str | os.PathLike[str], options: dict[str, Any]) -> Model:
+def _exported(
+    source: Any, path: str | os.PathLike[str], options: dict[str, Any], overwrite: bool
+) -> Model:
     target = exported_format(path)
     assert target is not None
     loaded, left = load_to_compose(source, options)
     exporter = target.load(target.exporter)
-    exporter.write_model(compose(loaded, **left), loaded.variables, path)
+    graph, names = compose(loaded, **left), loaded.metadata.source_names
+    exporter.write_model(graph, loaded.variables, path, overwrite=overwrite, source_names=names)
     return loaded

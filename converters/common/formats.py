@@ -29,6 +29,7 @@ from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.storage.archive import is_archive
 from tvm_nnef.storage.container import Container, is_text, open_container, open_files
 from tvm_nnef.storage.names import FOLDER_FILES
+from tvm_nnef.storage.write import ARCHIVE_SUFFIXES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ class Format:
     SkriptND itself; ``extra`` is the extra of tvm-nnef that installs what it needs.
 
     ``suffixes`` decide only where the content does not, as of a damaged file. ``exporter`` is a
-    module with ``write_model(graph, variables, path)``, for paths that end in ``exports``.
+    module with ``write_model(graph, variables, path, *, overwrite, source_names)``, for paths that
+    end in ``exports``; ``exports_folder`` says that it writes a folder, or an archive if a suffix
+    of archives follows.
 
     ``route`` is the route of ``compare`` on which the format's own library executes the model;
     ``execution`` is the module with ``open_execution(source)`` that does it (:class:`.Execution`),
@@ -56,6 +59,7 @@ class Format:
     suffixes: tuple[str, ...] = ()
     exporter: str = ""
     exports: str = ""
+    exports_folder: bool = False
     route: str = ""
     execution: str = ""
     session: str = ""
@@ -122,6 +126,9 @@ FORMATS = (
         is_nnef1,
         package="tvm_nnef.converters.nnef1",
         suffixes=(".nnef",),
+        exporter="tvm_nnef.converters.nnef1.export",
+        exports=".nnef1",
+        exports_folder=True,
     ),
     Format(
         "antares",
@@ -183,7 +190,14 @@ def format_named(name: str, formats: Sequence[Format] = FORMATS) -> Format:
 def exported_format(path: str | os.PathLike[str]) -> Format | None:
     """The format in which a destination of this name is written; None for SkriptND."""
     name = os.fspath(path)
-    return next((each for each in FORMATS if each.exports and name.endswith(each.exports)), None)
+    return next((each for each in FORMATS if each.exports and name.endswith(_endings(each))), None)
+
+
+def _endings(format: Format) -> tuple[str, ...]:
+    """How the names of destinations of a format end."""
+    if not format.exports_folder:
+        return (format.exports,)
+    return tuple(format.exports + end for end in ("", os.sep, *ARCHIVE_SUFFIXES))
 
 
 def _candidate(model: Any) -> Candidate:

@@ -15,7 +15,13 @@ def run(options: argparse.Namespace) -> int:
     """Converts a model and writes it, unless the result is not a valid model."""
     given = convert_options(options)
     if exported_format(options.destination) is not None:
-        model = convert(options.source, options.destination, format=options.format, **given)
+        model = convert(
+            options.source,
+            options.destination,
+            format=options.format,
+            overwrite=options.overwrite,
+            **given,
+        )
     else:
         overwrite = options.overwrite
         check_destination(options.source, options.destination, overwrite=overwrite)

@@ -33,6 +33,7 @@ Content: TypeAlias = "bytes | Callable[[], bytes]"
 """A file's bytes, or a function that returns them when they are needed."""
 
 _COMPRESSED = (".tgz", ".tar.gz")
+ARCHIVE_SUFFIXES = (".tar", *_COMPRESSED)
 _OTHER_ARCHIVES = (".zip", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tbz", ".txz")
 
 
@@ -93,7 +94,7 @@ def check_target(path: OutputPath, *, overwrite: bool = False) -> None:
 
 def is_archive(path: OutputPath) -> bool:
     """Whether the name of an output is that of an archive."""
-    return os.fspath(path).endswith((".tar", *_COMPRESSED))
+    return os.fspath(path).endswith(ARCHIVE_SUFFIXES)
 
 
 def is_compressed(path: OutputPath) -> bool:

@@ -16,8 +16,15 @@ from tvm_nnef.graph.nodes import Graph
 __all__ = ["Exported", "export", "exported", "write", "write_model"]
 
 
-def write_model(graph: Graph, variables: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write a graph and its variables as a ``.onnx`` file.
+def write_model(
+    graph: Graph,
+    variables: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = True,
+    source_names: Mapping[str, str] | None = None,
+) -> None:
+    """Write a graph and its variables as a ``.onnx`` file; one that exists is always replaced.
 
     Raises NnefError for what ONNX cannot express, all of it at once.
     """

@@ -1,0 +1,78 @@
+"""What the walk over a Graph carries with it: the values of tensors, and what is wrong so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tvm_nnef.converters.nnef1.export.emitter import TYPES, Array, Emitter, Variable
+from tvm_nnef.converters.nnef1.export.invocation import static
+from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
+from tvm_nnef.converters.nnef1.export.values import Value
+from tvm_nnef.diagnostics import Diagnostic
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.reference.arithmetic import constant
+
+
+@dataclass(slots=True)
+class Context:
+    """The values of tensors, and what is known of tensors.
+
+    ``types`` are the dtypes of tensors, ``arrays`` the values of variables, ``labels`` their
+    labels, ``state`` the variables that a run changes, ``readers`` how often each tensor is read.
+    ``names`` are the tensors that give values their names, ``quantizers`` lines of ``graph.quant``.
+    """
+
+    types: Mapping[Tensor, str]
+    arrays: Mapping[Tensor, Array]
+    labels: Mapping[Tensor, str]
+    state: frozenset[Tensor]
+    readers: Mapping[Tensor, int]
+    emitter: Emitter = field(default_factory=Emitter)
+    values: dict[Tensor, Value] = field(default_factory=dict)
+    names: dict[Value, Tensor] = field(default_factory=dict)
+    quantizers: dict[Value, str] = field(default_factory=dict)
+    updates: list[tuple[Tensor, Value]] = field(default_factory=list)
+    problems: list[Diagnostic] = field(default_factory=list)
+
+    def value(self, tensor: Tensor) -> Value:
+        """The value of a tensor; that of a constant or variable is made when it is first read."""
+        if tensor not in self.values:
+            self.check(tensor)
+            if tensor.role == "variable":
+                found = self.emitter.constant(self.arrays[tensor], self.labels[tensor], fixed=True)
+                self.emitter.variables[found].is_state = tensor in self.state
+            else:
+                found = self.emitter.constant(_array(tensor, self.types[tensor]))
+            self.values[tensor] = found
+        return self.values[tensor]
+
+    def check(self, tensor: Tensor) -> str:
+        """The type of a tensor in NNEF 1. Raises Inexpressible if its shape or dtype has none."""
+        static(tensor.shape)
+        dtype = self.types[tensor]
+        if dtype not in TYPES:
+            hint = f"use {'float32' if dtype.startswith('float') else 'int32'}"
+            raise Inexpressible(f"NNEF 1 has no dtype {dtype}, which it has", hint)
+        return TYPES[dtype]
+
+    def bind(self, tensor: Tensor, value: Value) -> None:
+        """Let a value be that of a tensor, and named as it."""
+        self.values[tensor] = value
+        if value.literal is None:
+            self.names.setdefault(value, tensor)
+
+    def variable(self, value: Value) -> Variable | None:
+        """The variable that a value stands for."""
+        return self.emitter.variables.get(value)
+
+
+def _array(tensor: Tensor, dtype: str) -> Array:
+    assert tensor.value is not None, tensor.name
+    wanted = np.dtype(dtype)
+    shape = static(tensor.shape)
+    if isinstance(tensor.value, tuple):
+        return np.array([constant(each, wanted) for each in tensor.value], wanted).reshape(shape)
+    return np.broadcast_to(constant(tensor.value, wanted), shape)

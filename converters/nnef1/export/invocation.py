@@ -1,0 +1,102 @@
+"""An operation as the function that exports it reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tvm_nnef.converters.nnef1.export.emitter import Emitter
+from tvm_nnef.converters.nnef1.export.refusal import SHAPES_HINT, Inexpressible
+from tvm_nnef.converters.nnef1.export.values import Shape, Value
+from tvm_nnef.graph.arguments import Arguments
+from tvm_nnef.graph.nodes import Operation, Tensor, flatten
+from tvm_nnef.symbolic.dimensions import Dimension
+
+Exported: TypeAlias = "Value | Sequence[Value | Sequence[Value]] | None"
+"""The result, or one for each result; None if the operation has to be expanded."""
+
+
+def static(shape: Sequence[Dimension]) -> Shape:
+    """A shape of numbers. Raises Inexpressible if it is not."""
+    found = tuple(each for each in shape if isinstance(each, int))
+    if len(found) < len(shape):
+        shown = ", ".join(map(str, shape))
+        raise Inexpressible(f"NNEF 1 has static shapes only, and it has [{shown}]", SHAPES_HINT)
+    if 0 in found:
+        raise Inexpressible(f"NNEF 1 has no tensors without elements, and it has {list(found)}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation(Arguments):
+    """An operation that is being exported, with its operands as values."""
+
+    emitter: Emitter
+    operation: Operation
+    operands: tuple[Value | tuple[Value, ...] | None, ...]
+
+    def value(self, operand: int) -> Value:
+        """An operand that is one tensor."""
+        found = self.operands[operand]
+        assert isinstance(found, Value)
+        return found
+
+    def optional(self, operand: int) -> Value | None:
+        """An operand that is one tensor, or None if it is left out."""
+        found = self.operands[operand] if operand < len(self.operands) else None
+        assert not isinstance(found, tuple)
+        return found
+
+    def pack(self, operand: int = 0) -> list[Value]:
+        """The tensors of an operand that is a pack."""
+        found = self.operands[operand]
+        assert isinstance(found, tuple)
+        return list(found)
+
+    @property
+    def out(self) -> Shape:
+        """The shape of the first result."""
+        return static(self.results[0].shape)
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """The tensors of all results."""
+        return flatten(self.operation.results)
+
+    @property
+    def rank(self) -> int:
+        """The rank of the first operand."""
+        return self.value(0).rank
+
+    def text(self, name: str) -> str:
+        """A string attribute."""
+        found = self.attribute(name)
+        assert isinstance(found, str)
+        return found
+
+    def flag(self, name: str) -> bool:
+        """A bool attribute."""
+        return bool(self.attribute(name))
+
+    def axes(self, name: str = "axes") -> list[int]:
+        """Axes of the first operand, counted from the front."""
+        return [axis % self.rank for axis in self.numbers(name)]
+
+    def axis(self, name: str = "axis") -> int:
+        """An axis of the first operand, counted from the front."""
+        return self.number(name) % self.rank
+
+    def reals(self, name: str) -> list[float]:
+        """A pack of reals."""
+        found = self.attribute(name)
+        assert isinstance(found, tuple)
+        return [float(each) for each in found if isinstance(each, (int, float))]
+
+    def call(self, operation: str, *operands: object, **attributes: object) -> Value:
+        """A call whose result has the shape of the operation's first one."""
+        return self.emitter.call(operation, *operands, shape=self.out, **attributes)  # type: ignore[arg-type]
+
+
+ExportFunction: TypeAlias = "Callable[[Invocation], Exported]"
+"""Exports an operation, or returns None to have it expanded; raises Inexpressible."""

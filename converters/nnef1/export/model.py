@@ -1,0 +1,227 @@
+"""``exported``: a composed Graph and its variables as the files of an NNEF 1 model."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from tvm_nnef.converters.nnef1.export.context import Context
+from tvm_nnef.converters.nnef1.export.emitter import Array
+from tvm_nnef.converters.nnef1.export.refusal import HINT, Inexpressible
+from tvm_nnef.converters.nnef1.export.values import Statement, Value
+from tvm_nnef.converters.nnef1.export.walk import walk
+from tvm_nnef.diagnostics import Diagnostic, NnefError
+from tvm_nnef.graph.machine_types import assign
+from tvm_nnef.graph.nodes import (
+    Graph,
+    Port,
+    Tensor,
+    flatten,
+    operations,
+    tensors,
+    updated_variables,
+)
+from tvm_nnef.reference.inputs import bind_variables
+
+_RESERVED = frozenset({
+    "version", "extension", "graph", "fragment", "tensor", "integer", "scalar", "logical",
+    "string", "shape_of", "length_of", "range_of", "for", "in", "yield", "if", "else", "true",
+    "false",
+})  # fmt: skip
+"""Words that are no identifiers (section 3.1)."""
+
+_UNNAMED = re.compile(r"T\d+")
+_LABEL = re.compile(r"[A-Za-z0-9_.\-/\\]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The texts of an NNEF 1 model, and the arrays of its variables by label."""
+
+    graph: str
+    quantization: str
+    arrays: Mapping[str, Array] = field(repr=False)
+
+
+def exported(
+    graph: Graph, variables: Mapping[str, Any], source_names: Mapping[str, str] | None = None
+) -> Exported:
+    """A graph with its variables (full name to array) as an NNEF 1.0.4 model.
+
+    Inputs, outputs and tensors keep their names, as far as they are identifiers of NNEF 1, items
+    of packs get a number. Labels of variables are their names in ``source_names``, else those of
+    the model with slashes. Raises NnefError, which lists everything that NNEF 1 cannot express.
+    """
+    types = graph.machine_types or assign(graph)
+    arrays = bind_variables(graph, variables, types)
+    context = Context(
+        types, arrays, _labels(graph, source_names or {}), frozenset(updated_variables(graph)),
+        _readers(graph),
+    )  # fmt: skip
+    names = _Names()
+    inputs = _inputs(graph, context, names)
+    ports = [(each, names.fresh(name)) for port in graph.outputs for each, name in _named(port)]
+    walk(graph, context)
+    outputs = _outputs(ports, context)
+    _update(context)
+    if context.problems:
+        raise NnefError(dict.fromkeys(context.problems))
+    statements = _needed([*context.emitter.declarations, *context.emitter.body], outputs)
+    _name(statements, context, names)
+    lines = [*inputs, *(each.written() for each in statements)]
+    return Exported(
+        _text(graph.name.rpartition(".")[2], [port for _, port in ports], lines),
+        "".join(f'"{value.name}": {line};\n' for value, line in context.quantizers.items()),
+        context.emitter.files,
+    )
+
+
+class _Names:
+    """Identifiers that are taken."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+        self.numbers: Counter[str] = Counter()
+
+    def fresh(self, name: str) -> str:
+        """The name as an identifier of NNEF 1 that no other tensor has."""
+        wanted = re.sub(r"[^A-Za-z0-9_]", "_", name) or "tensor"
+        wanted = f"_{wanted}" if wanted[0].isdigit() else wanted
+        wanted = f"{wanted}_" if wanted in _RESERVED else wanted
+        found = wanted
+        while found in self.taken:
+            self.numbers[wanted] += 1
+            found = f"{wanted}_{self.numbers[wanted] + 1}"
+        self.taken.add(found)
+        return found
+
+
+def _named(port: Port) -> list[tuple[Tensor, str]]:
+    """The tensors of a port and what they are called."""
+    if isinstance(port.operand, tuple):
+        return [(each, f"{port.name}_{number}") for number, each in enumerate(port.operand, 1)]
+    return [(each, port.name) for each in tensors(port.operand)]
+
+
+def _labels(graph: Graph, source_names: Mapping[str, str]) -> dict[Tensor, str]:
+    """The labels of variables: relative paths without what the model has around its graph."""
+    found: dict[Tensor, str] = {}
+    for variable in graph.variables:
+        label = source_names.get(variable.name, "")
+        if not _LABEL.fullmatch(label) or label.startswith(("/", "\\")) or ".." in label:
+            parts = variable.name.split(".")
+            label = "/".join(parts[2:] or parts)
+        found[variable] = re.sub(r"[^A-Za-z0-9_.\-/\\]", "_", label)
+    return found
+
+
+def _readers(graph: Graph) -> Counter[Tensor]:
+    """How often each tensor is read, by operations, outputs and updates."""
+    found = Counter(
+        tensor
+        for node in operations(graph)
+        for operand in node.operands
+        for tensor in tensors(operand)
+    )
+    found.update(flatten(tuple(port.operand for port in graph.outputs)))
+    found.update(tensor for _, tensor in graph.updates)
+    return found
+
+
+def _inputs(graph: Graph, context: Context, names: _Names) -> list[str]:
+    """The statements of the inputs."""
+    lines: list[str] = []
+    for port in graph.inputs:
+        for tensor, name in _named(port):
+            try:
+                value = Value(context.check(tensor), tensor.shape, name=names.fresh(name))  # type: ignore[arg-type]
+            except Inexpressible as problem:
+                message = f"input '{name}' cannot be exported to NNEF 1: {problem}"
+                context.problems.append(Diagnostic(message, tensor.span, problem.hint or HINT))
+                shape = tuple(each if isinstance(each, int) else 1 for each in tensor.shape)
+                value = Value("scalar", shape, name=name)
+            context.bind(tensor, value)
+            lines.append(f"{value.name} = external<{value.type}>(shape = {list(value.shape)});")
+    return lines
+
+
+def _outputs(ports: list[tuple[Tensor, str]], context: Context) -> list[Value]:
+    """The values of the outputs, with their names; a copy if a value has another name."""
+    found: list[Value] = []
+    emitter = context.emitter
+    made = {value for each in emitter.body for value in _results(each)}
+    for tensor, name in ports:
+        try:
+            context.check(tensor)
+            value = context.value(tensor)
+            if value not in made or value.name:
+                value = emitter.call("copy", emitter.tensor(value), shape=value.shape)
+        except Inexpressible as problem:
+            message = f"output '{name}' cannot be exported to NNEF 1: {problem}"
+            context.problems.append(Diagnostic(message, tensor.span, problem.hint or HINT))
+            continue
+        value.name = name
+        found.append(value)
+    return found
+
+
+def _update(context: Context) -> None:
+    """The statements that update variables."""
+    emitter = context.emitter
+    for variable, value in context.updates:
+        old = context.value(variable)
+        if (old.type, old.shape) != (value.type, value.shape):
+            message = f"variable '{variable.name}' cannot be exported to NNEF 1: its new value"
+            shown = f"{message} has the shape {list(value.shape)}, and it has {list(old.shape)}"
+            context.problems.append(Diagnostic(shown, variable.span, HINT))
+            continue
+        new, current = emitter.tensor(value), emitter.tensor(old)
+        result = emitter.call("update", current, new, shape=old.shape)
+        result.hint = f"{variable.short_name}_updated"
+
+
+def _results(statement: Statement) -> Iterator[Value]:
+    for each in statement.results:
+        yield from (each,) if isinstance(each, Value) else each
+
+
+def _needed(statements: list[Statement], outputs: list[Value]) -> list[Statement]:
+    """The statements that outputs and updates need, in their order."""
+    needed = set(outputs)
+    found: list[Statement] = []
+    for statement in reversed(statements):
+        if statement.operation == "update" or not needed.isdisjoint(_results(statement)):
+            needed.update(_operands((statement.positional, tuple(statement.named.values()))))
+            found.append(statement)
+    return found[::-1]
+
+
+def _operands(argument: object) -> Iterator[Value]:
+    if isinstance(argument, Value):
+        yield argument
+    elif isinstance(argument, (list, tuple)):
+        for each in argument:
+            yield from _operands(each)
+
+
+def _name(statements: list[Statement], context: Context, names: _Names) -> None:
+    """Name the results of statements: as the tensors of the model, else as their operations."""
+    for statement in statements:
+        for value in _results(statement):
+            if value.name:
+                continue
+            tensor = context.names.get(value)
+            own = "" if tensor is None else tensor.short_name.partition(":")[0]
+            is_named = own and not _UNNAMED.fullmatch(own)
+            value.name = names.fresh(own if is_named else value.hint)
+
+
+def _text(name: str, outputs: list[str], lines: list[str]) -> str:
+    inputs = [line.partition(" ")[0] for line in lines if " = external<" in line]
+    head = f"graph {_Names().fresh(name)}({', '.join(inputs)}) -> ({', '.join(outputs)})"
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"version 1.0;\n\n{head}\n{{\n{body}}}\n"

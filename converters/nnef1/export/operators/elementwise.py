@@ -1,0 +1,165 @@
+"""Elementwise operators, whose operands NNEF 1 aligns from the left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
+
+from tvm_nnef.converters.nnef1.export.emitter import Emitter
+from tvm_nnef.converters.nnef1.export.invocation import Exported, ExportFunction, Invocation
+from tvm_nnef.converters.nnef1.export.values import Value
+
+_UNARY = (
+    "neg", "rcp", "sqr", "sqrt", "rsqr", "rsqrt", "exp", "log", "log2", "sin", "cos", "tan",
+    "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "abs", "sign",
+    "not", "floor", "ceil",
+)  # fmt: skip
+_BINARY = (
+    "add", "sub", "mul", "div", "pow", "min", "max", "lt", "gt", "le", "ge", "eq", "ne", "and",
+    "or",
+)  # fmt: skip
+
+
+def _shape(left: Value, right: Value) -> list[int]:
+    """What two shapes broadcast to, aligned from the left."""
+    rank = max(left.rank, right.rank)
+    pairs = zip(
+        (*left.shape, *[1] * (rank - left.rank)),
+        (*right.shape, *[1] * (rank - right.rank)),
+        strict=True,
+    )
+    return [b if a == 1 else a for a, b in pairs]
+
+
+def binary(operation: str, left: Value, right: Value, emitter: Emitter) -> Value:
+    """An operation of two values that are aligned from the left."""
+    return emitter.call(operation, left, right, shape=_shape(left, right))
+
+
+def leading(value: Value, count: int, emitter: Emitter) -> Value:
+    """The value with as many dimensions of 1 in front, unless it has none or only such."""
+    if not count or all(extent == 1 for extent in value.shape):
+        return value
+    return emitter.reshape(value, [1] * count + list(value.shape))
+
+
+def aligned(invocation: Invocation, names: Sequence[str]) -> list[Value]:
+    """The operands, aligned from the left; ``names`` are the attributes that align them."""
+    values = [invocation.value(number) for number in range(len(names))]
+    given = [invocation.attribute(name) for name in names]
+    aligns = [each if isinstance(each, int) else None for each in given]
+    rank = max(value.rank + abs(align or 0) for value, align in zip(values, aligns, strict=True))
+    found: list[Value] = []
+    for value, align in zip(values, aligns, strict=True):
+        before = rank - value.rank if align is None else align
+        if align is not None and align < 0:
+            before = rank - value.rank + align
+        found.append(leading(value, before, invocation.emitter))
+    # Operands of ones stay as they are, unless the rank of the result depends on one.
+    if max(value.rank for value in found) < rank:
+        found[0] = invocation.emitter.reshape(
+            found[0], [*found[0].shape, *[1] * (rank - found[0].rank)]
+        )
+    return found
+
+
+def _unary(operation: str, invocation: Invocation) -> Exported:
+    return invocation.call(operation, invocation.value(0))
+
+
+def _copy(invocation: Invocation) -> Exported:
+    return invocation.call("copy", invocation.emitter.tensor(invocation.value(0)))
+
+
+def _binary(operation: str, invocation: Invocation) -> Exported:
+    left, right = aligned(invocation, ("lhs_align", "rhs_align"))
+    return invocation.call(operation, left, right)
+
+
+def _xor(invocation: Invocation) -> Exported:
+    left, right = aligned(invocation, ("lhs_align", "rhs_align"))
+    emitter = invocation.emitter
+    either, both = (binary(name, left, right, emitter) for name in ("or", "and"))
+    return invocation.call("and", either, emitter.call("not", both, shape=both.shape))
+
+
+def _select(invocation: Invocation) -> Exported:
+    condition, x, y = aligned(invocation, ("cond_align", "lhs_align", "rhs_align"))
+    return invocation.call("select", condition, x, y)
+
+
+def _clamp(invocation: Invocation) -> Exported:
+    x, low, high = aligned(invocation, ("val_align", "min_align", "max_align"))
+    return invocation.call("clamp", x, low, high)
+
+
+def _linear(invocation: Invocation) -> Exported:
+    """a * x + b."""
+    a, x, b = aligned(invocation, ("a_align", "x_align", "b_align"))
+    emitter = invocation.emitter
+    return binary("add", binary("mul", a, x, emitter), b, emitter)
+
+
+def _combination(invocation: Invocation) -> Exported:
+    """a * x + b * y."""
+    a, x, b, y = aligned(invocation, ("a_align", "x_align", "b_align", "y_align"))
+    emitter = invocation.emitter
+    left, right = binary("mul", a, x, emitter), binary("mul", b, y, emitter)
+    return binary("add", left, right, emitter)
+
+
+def _sum(invocation: Invocation) -> Exported:
+    return invocation.call("add_n", invocation.pack()) if invocation.pack() else None
+
+
+def _chain(operation: str, invocation: Invocation) -> Exported:
+    """An operation of two over all tensors of a pack."""
+    values = invocation.pack()
+    if len(values) < 2:
+        return _copy_of(values, invocation)
+    return reduce(lambda x, y: binary(operation, x, y, invocation.emitter), values)
+
+
+def _copy_of(values: Sequence[Value], invocation: Invocation) -> Exported:
+    return invocation.call("copy", invocation.emitter.tensor(values[0])) if values else None
+
+
+def _round(invocation: Invocation) -> Exported:
+    """Halves away from zero; those of NNEF 1 go up."""
+    x, emitter = invocation.value(0), invocation.emitter
+    return invocation.call("mul", emitter.call("sign", x, shape=x.shape), _magnitude(x, emitter))
+
+
+def _magnitude(x: Value, emitter: Emitter) -> Value:
+    return emitter.call("round", emitter.call("abs", x, shape=x.shape), shape=x.shape)
+
+
+def rounded(x: Value, emitter: Emitter) -> Value:
+    """A value to whole numbers, halves away from zero."""
+    sign = emitter.call("sign", x, shape=x.shape)
+    return binary("mul", sign, _magnitude(x, emitter), emitter)
+
+
+def _power_of_two(invocation: Invocation) -> Exported:
+    return invocation.call("pow", invocation.emitter.number(2.0), invocation.value(0))
+
+
+TABLE: Mapping[str, ExportFunction] = {
+    **{f"math.{name}": partial(_unary, name) for name in _UNARY},
+    **{f"math.{name}": partial(_binary, name) for name in _BINARY},
+    "math.iden": _copy,
+    "math.round": _round,
+    "math.xor": _xor,
+    "math.select": _select,
+    "math.clamp": _clamp,
+    "math.axpb": _linear,
+    "math.axpby": _combination,
+    "math.sum_n": _sum,
+    "math.prod_n": partial(_chain, "mul"),
+    "math.min_n": partial(_chain, "min"),
+    "math.max_n": partial(_chain, "max"),
+    "math.any_n": partial(_chain, "or"),
+    "math.all_n": partial(_chain, "and"),
+    "nnef1.round": partial(_unary, "round"),
+    "nnef1.power_of_two": _power_of_two,
+}

@@ -1,0 +1,213 @@
+"""Convolution, deconvolution and pooling, with windows over all dimensions as NNEF 1 has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from tvm_nnef.converters.nnef1.export.emitter import Emitter
+from tvm_nnef.converters.nnef1.export.invocation import Exported, ExportFunction, Invocation
+from tvm_nnef.converters.nnef1.export.operators.reductions import power_sum, root
+from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
+from tvm_nnef.converters.nnef1.export.values import Argument, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window with an item for each dimension; ``out`` are those of the result."""
+
+    size: list[int]
+    stride: list[int]
+    dilation: list[int]
+    padding: list[tuple[int, int]]
+    out: list[int]
+
+    def attributes(self) -> dict[str, Argument]:
+        """The attributes that all operations with windows have."""
+        return {"padding": self.padding, "stride": self.stride, "dilation": self.dilation}
+
+
+def _numbers(invocation: Invocation, name: str) -> list[int]:
+    """A value of the operator's ``@using`` block, which follows from static shapes."""
+    return [each for each in invocation.using(name) if isinstance(each, int)]
+
+
+def _paddings(invocation: Invocation, inside: Sequence[int], size: Sequence[int]) -> Window:
+    """The window over the dimensions of an input that are named by ``inside``."""
+    stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
+    before, total = (_numbers(invocation, name) for name in ("offset", "paddings"))
+    is_ceiled = invocation.flag("ceil_mode")
+    pairs: list[tuple[int, int]] = []
+    out: list[int] = []
+    for axis, extent in enumerate(inside):
+        reach = (size[axis] - 1) * dilation[axis] + 1
+        span = extent + total[axis] - reach
+        count = (-(-span // stride[axis]) if is_ceiled else span // stride[axis]) + 1
+        after = total[axis] - before[axis]
+        # The last window of a rounded-up number reaches further than the padding.
+        after = max(after, (count - 1) * stride[axis] + reach - extent - before[axis])
+        pairs.append((before[axis], after))
+        out.append(count)
+    return Window(list(size), stride, dilation, pairs, out)
+
+
+def over_all(window: Window, axes: Sequence[int], shape: Sequence[int]) -> Window:
+    """The window with an item for each dimension of an input; ``axes`` has those it has now."""
+    rank = len(shape)
+    found = Window([1] * rank, [1] * rank, [1] * rank, [(0, 0)] * rank, list(shape))
+    for position, axis in enumerate(axes):
+        for name in ("size", "stride", "dilation", "padding", "out"):
+            getattr(found, name)[axis] = getattr(window, name)[position]
+    return found
+
+
+def order_of(layout: str, rank: int) -> list[int]:
+    """The dimensions of a format such as NXC in the order of NNEF 1: N, C, then the spatial ones."""
+    at = layout.index("X")
+    positions = {
+        letter: position + (rank - 3 if position > at else 0)
+        for position, letter in enumerate(layout)
+    }
+    return [positions["N"], positions["C"], *range(at, at + rank - 2)]
+
+
+def _filtered(operation: str, invocation: Invocation) -> Exported:
+    """A convolution or its reverse, in the order of NNEF 1 and back."""
+    emitter, rank = invocation.emitter, invocation.rank
+    order = order_of(invocation.text("data_format"), rank)
+    x = emitter.transpose(invocation.value(0), order)
+    weight = emitter.transpose(
+        invocation.value(1), order_of(invocation.text("filter_format"), rank)
+    )
+    bias = invocation.optional(2)
+    added = [] if bias is None else [_row(bias, emitter)]
+    out = [invocation.out[axis] for axis in order]
+    groups = invocation.number("groups")
+    attributes = (
+        _convolution(invocation, x, weight)
+        if operation == "conv"
+        else _deconvolution(invocation, x, weight, out)
+    )
+    if operation == "deconv" and not groups:
+        groups = x.shape[1]
+    found = emitter.call(operation, x, weight, *added, **attributes, groups=groups, shape=out)
+    return emitter.transpose(found, [order.index(axis) for axis in range(rank)])
+
+
+def _row(bias: Value, emitter: Emitter) -> Value:
+    """A vector as a matrix of one row."""
+    return bias if not bias.rank else emitter.reshape(bias, [1, *bias.shape])
+
+
+def _convolution(invocation: Invocation, x: Value, weight: Value) -> dict[str, Argument]:
+    return _paddings(invocation, x.shape[2:], weight.shape[2:]).attributes()
+
+
+def _deconvolution(
+    invocation: Invocation, x: Value, weight: Value, out: list[int]
+) -> dict[str, Argument]:
+    stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
+    before, total = (_numbers(invocation, name) for name in ("offset", "paddings"))
+    pairs = [(first, both - first) for first, both in zip(before, total, strict=True)]
+    found: dict[str, Argument] = {"padding": pairs, "stride": stride, "dilation": dilation}
+    expected = [
+        (extent - 1) * stride[axis]
+        + (weight.shape[axis + 2] - 1) * dilation[axis]
+        + 1
+        - total[axis]
+        for axis, extent in enumerate(x.shape[2:])
+    ]
+    if expected != out[2:]:
+        found["output_shape"] = out
+    return found
+
+
+def _pooling(invocation: Invocation) -> Window:
+    x, axes = invocation.value(0), invocation.axes()
+    inside = [x.shape[axis] for axis in axes]
+    window = _paddings(invocation, inside, invocation.numbers("size"))
+    return over_all(window, axes, x.shape)
+
+
+def _pool(operation: str, border: str | None, invocation: Invocation) -> Exported:
+    window = _pooling(invocation)
+    if border is None:
+        border = "ignore" if invocation.flag("ignore_border") else "constant"
+    return invocation.call(
+        operation, invocation.value(0), size=window.size, border=border, **window.attributes()
+    )
+
+
+def _norm_pool(invocation: Invocation) -> Exported:
+    window, emitter = _pooling(invocation), invocation.emitter
+    p = invocation.real("p") or 0.0
+    powers = power_sum(invocation.value(0), p, emitter)
+    total = emitter.call(
+        "box", powers, size=window.size, shape=invocation.out, **window.attributes()
+    )
+    return root(total, p, emitter)
+
+
+def _own_window(invocation: Invocation) -> Window:
+    """The window of a formula of ``nnef1.sknd``, whose paddings are given."""
+    numbers, axes = invocation.numbers("padding"), invocation.axes()
+    count = len(axes)
+    window = Window(
+        invocation.numbers("size"),
+        invocation.numbers("stride"),
+        invocation.numbers("dilation"),
+        list(zip(numbers[:count], numbers[count:], strict=True)),
+        [invocation.out[axis] for axis in axes],
+    )
+    if "weights" in invocation.operation.attributes:
+        order = [prod(window.size[axis + 1 :]) for axis in range(count)]
+        if order != invocation.numbers("weights") or axes != sorted(axes):
+            raise Inexpressible("NNEF 1 counts the elements of a window in row-major order")
+    return over_all(window, axes, invocation.out)
+
+
+def _debox(invocation: Invocation) -> Exported:
+    window = _own_window(invocation)
+    return invocation.call(
+        "debox", invocation.value(0), size=window.size, output_shape=list(invocation.out),
+        **window.attributes(),
+    )  # fmt: skip
+
+
+def _argmax(invocation: Invocation) -> Exported:
+    window = _own_window(invocation)
+    return invocation.call(
+        "argmax_pool", invocation.value(0), size=window.size, border="ignore",
+        **window.attributes(),
+    )  # fmt: skip
+
+
+def _sample(invocation: Invocation) -> Exported:
+    window = _own_window(invocation)
+    operands = invocation.value(0), invocation.value(1)
+    return invocation.call("sample", *operands, size=window.size, **window.attributes())
+
+
+def _desample(invocation: Invocation) -> Exported:
+    window = _own_window(invocation)
+    return invocation.call(
+        "desample", invocation.value(0), invocation.value(1), size=window.size,
+        output_shape=list(invocation.out), **window.attributes(),
+    )  # fmt: skip
+
+
+TABLE: Mapping[str, ExportFunction] = {
+    "nn.conv": partial(_filtered, "conv"),
+    "nn.deconv": partial(_filtered, "deconv"),
+    "nn.max_pool": partial(_pool, "max_pool", "ignore"),
+    "nn.sum_pool": partial(_pool, "box", "constant"),
+    "nn.avg_pool": partial(_pool, "avg_pool", None),
+    "nn.rms_pool": partial(_pool, "rms_pool", None),
+    "nn.lp_pool": _norm_pool,
+    "nnef1.debox": _debox,
+    "nnef1.argmax_pool": _argmax,
+    "nnef1.sample": _sample,
+    "nnef1.desample": _desample,
+}

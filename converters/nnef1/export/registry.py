@@ -1,0 +1,23 @@
+"""Which function exports an operator: the tables of the modules in ``operators``."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Mapping
+
+from tvm_nnef.converters.nnef1.export import operators
+from tvm_nnef.converters.nnef1.export.invocation import ExportFunction
+
+
+@functools.cache
+def table() -> Mapping[str, ExportFunction]:
+    """The functions by qualified name of the operator; each module has a ``TABLE``.
+
+    An operator that is not there is exported by what it is composed of.
+    """
+    found: dict[str, ExportFunction] = {}
+    for each in pkgutil.iter_modules(operators.__path__):
+        found |= importlib.import_module(f"{operators.__name__}.{each.name}").TABLE
+    return found

@@ -1,0 +1,32 @@
+"""The files of an exported model, as a folder or an archive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from tvm_nnef.converters.nnef1.export.emitter import Array
+from tvm_nnef.converters.nnef1.export.model import Exported
+from tvm_nnef.converters.nnef1.reading import QUANTIZATION_FILE
+from tvm_nnef.storage.names import NNEF1_FILE
+from tvm_nnef.storage.tensor_file import write_tensor
+from tvm_nnef.storage.write import write_container
+
+
+def write(model: Exported, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a model; nothing is replaced before all of it is written.
+
+    Raises NnefError for a path that cannot be written, and for too large variables.
+    """
+    files: dict[str, bytes | Callable[[], bytes]] = {NNEF1_FILE: model.graph.encode()}
+    if model.quantization:
+        files[QUANTIZATION_FILE] = model.quantization.encode()
+    for label, array in model.arrays.items():
+        name = f"{label}.dat".replace("\\", "/")
+        files[name] = partial(_tensor, array, name)
+    write_container(path, files, overwrite=overwrite)
+
+
+def _tensor(array: Array, name: str) -> bytes:
+    return write_tensor(array, name)
