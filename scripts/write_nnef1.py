@@ -1,4 +1,6 @@
-"""Write the table of operations of ``docs/nnef1.md``: what each becomes, by converting examples.
+"""Write the tables of ``docs/nnef1.md``: what operations become, by converting examples.
+
+The first one is of NNEF 1 operations and SkriptND, the second one of SkriptND operators and NNEF 1.
 
 Exit status 1 with ``--check`` where the page is not what would be written.
 """
@@ -11,11 +13,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import tvm_nnef
 from tvm_nnef.converters.nnef1 import convert
+from tvm_nnef.converters.nnef1.export import exported
+from tvm_nnef.converters.nnef1.export.registry import table
 from tvm_nnef.converters.nnef1.fragments import standard
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "nnef1.md"
 BEGIN = "<!-- Written by scripts/write_nnef1.py from here on; do not edit. -->\n"
+
+EXPORT_TITLE = "## Operators that can be exported"
 
 TENSORS: Mapping[str, tuple[str, list[int]]] = {
     "x": ("scalar", [2, 3, 8, 8]), "y": ("scalar", [2, 3, 8, 8]), "s": ("scalar", [2]),
@@ -95,6 +102,110 @@ OUTSIDE = ("external", "variable", "update")
 """Operations that are parts of a graph, not operators."""
 
 
+OPERANDS: Mapping[str, str] = {
+    "x": "real[2, 3, 8, 8]", "y": "real[2, 3, 8, 8]", "c": "real[3]", "p": "real[3]",
+    "s": "real[]", "w": "real[4, 3, 3, 3]", "v": "real[3, 4, 3, 3]", "b": "real[4]",
+    "m": "real[5, 4]", "n": "real[7, 4]", "k": "real[7]", "t": "bool[2, 3, 8, 8]",
+    "f": "bool[2, 3, 8, 8]", "i": "int[4]", "d": "real[2, 1]", "l": "real[4]",
+    "q": "real[3, 3, 8, 4]", "rois": "real[5, 4]", "index": "int[5]",
+}  # fmt: skip
+"""The operands of the exported examples."""
+
+ACTIVATIONS = (
+    "sigmoid", "silu", "softplus", "relu", "elu", "selu", "thresholded_relu", "softmax",
+)  # fmt: skip
+WINDOW = "size=[3, 3], padding=1"
+EXPORTED: tuple[str, ...] = (
+    *(
+        f"math.{name}(x)"
+        for name in (
+            "iden", "neg", "rcp", "exp", "log", "log2", "sin", "cos", "tan", "sinh", "cosh",
+            "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "abs", "sign", "floor",
+            "ceil", "round", "sqr", "sqrt", "rsqr", "rsqrt",
+        )
+    ),
+    *(f"math.{name}{{rhs_align=1}}(x, c)" for name in ("add", "sub", "mul", "div", "pow")),
+    *(f"math.{name}{{rhs_align=1}}(x, c)" for name in ("min", "max")),
+    *(f"bool math.{name}(x, y)" for name in ("lt", "gt", "le", "ge", "eq", "ne")),
+    "bool math.not(t)", "bool math.and(t, f)", "bool math.or(t, f)", "bool math.xor(t, f)",
+    "math.select(t, x, y)", "math.clamp(x, 0.0, 6.0)", "math.clamp(x, s, y)",
+    "math.axpb(s, x, y)", "math.axpby(s, x, s, y)",
+    *(f"math.{name}_n([x, y])" for name in ("sum", "prod", "min", "max")),
+    "bool math.any_n([t, f])", "bool math.all_n([t, f])",
+    *(f"math.{name}_reduce{{axes=[1]}}(x)" for name in ("sum", "min", "max", "mean")),
+    "bool math.any_reduce{axes=[1]}(t)", "bool math.all_reduce{axes=[1], squeeze=true}(t)",
+    "math.lp_reduce{axes=[1], p=2.0}(x)", "int math.argmin{axis=1}(x)",
+    "int math.argmax{axis=1}(x)", "real, real math.moments{axes=[2, 3]}(x)",
+    *(f"nn.{name}(x)" for name in ACTIVATIONS),
+    "nn.relu{alpha=0.1}(x)", "nn.relu{max=6.0}(x)", "nn.prelu(x, c)",
+    "nn.gelu{approximate='SIGMOID'}(x)", "nn.gelu{approximate='TANH'}(x)",
+    "nn.conv(x, w, b)", "nn.conv{data_format='NXC', filter_format='XCN', padding=1}(x, q)",
+    "nn.deconv{padding=1}(x, v, b)", "nn.linear(m, n, k)", "linalg.matmul{transB=true}(m, n)",
+    "linalg.dot(c, p)", "linalg.matvec(m, l)", "linalg.outer(c, p)",
+    *(f"nn.{name}_pool{{{WINDOW}}}(x)" for name in ("max", "sum", "avg", "rms")),
+    f"nn.avg_pool{{{WINDOW}, ignore_border=false}}(x)", f"nn.lp_pool{{{WINDOW}, p=2.0}}(x)",
+    "nn.batch_norm(x, c, p)", "nn.local_response_norm{size=[3]}(x)", "nn.l1_norm{axes=[1]}(x)",
+    "nn.l2_norm{axes=[1]}(x)", "nn.mean_variance_norm(x)",
+    "layout.constant{shape=[2], value=[1.0, 2.0]}()", "layout.uniform{shape=[2, 3]}(s)",
+    "int layout.range{first=0, last=4}()", "int layout.shape(x)", "int layout.cast<int>(x)",
+    "layout.reshape{shape=[6, 64]}(x)", "layout.flatten{axis=1}(x)",
+    "layout.unflatten{axis=2, shape=[2, 4]}(x)", "layout.squeeze{axes=[1]}(d)",
+    "layout.unsqueeze{axes=[1]}(d)", "layout.transpose{perm=[0, 2, 3, 1]}(x)",
+    "layout.concat{axis=1}([x, y])", "layout.stack{axis=1}([x, y])",
+    "real..(2) layout.split{axis=2, count=2}(x)", "real..(2) layout.unstack{axis=0}(x)",
+    "layout.tile{axes=[2], repeats=[2]}(x)", "layout.broadcast{axes=[1], shape=[4]}(d)",
+    "layout.slice{axes=[2], begin=[1], end=[5]}(x)",
+    "layout.slice{axes=[2], begin=[0], end=[8], stride=[3]}(x)",
+    "layout.pad{axes=[2], padding=[1, 1], method='REFLECT'}(x)", "layout.gather{axis=3}(x, i)",
+    "layout.shuffle{axis=2, groups=2}(x)", "layout.space_to_depth{block_size=[2, 2]}(x)",
+    *(
+        f"image.{name}{{axes=[2, 3], factor=[2, 2]}}(x)"
+        for name in ("nearest_downsample", "area_downsample", "nearest_upsample", "linear_upsample")
+    ),
+    "image.linear_resize{axes=[2], size=[16], coordinate_transform='ALIGNED'}(x)",
+    "image.nearest_resize{axes=[2], size=[16]}(x)",
+    "image.avg_roi_pool{output_size=[2, 2]}(x, rois, index)",
+    "image.max_roi_pool{output_size=[2, 2]}(x, rois, index)",
+    "quant.min_max_linear_quantize{min=0.0, max=1.0, bits=8}(x)",
+    "quant.zero_point_linear_quantize{zero_point=0, scale=0.1, bits=8}(x)",
+)  # fmt: skip
+"""Invocations of operators, after their types if they are not one real tensor."""
+
+
+def exported_model(row: str) -> str:
+    """A SkriptND model of an invocation."""
+    call = _call(row)
+    types = (row.removesuffix(call).strip() or "real").split(", ")
+    used = [name for name in OPERANDS if re.search(rf"[(\[ ]{name}[,)\]]", call)]
+    inputs = "".join(f"{name}: {OPERANDS[name]}; " for name in used) or "unused: real[1]; "
+    outputs = "".join(f"o{number}: {type_}; " for number, type_ in enumerate(types))
+    names = [f"o{number}{type_[4:]}" for number, type_ in enumerate(types)]
+    targets = ", ".join(name if ".." in name else f"o{n}" for n, name in enumerate(names))
+    blocks = f"@input {{ {inputs}}} @output {{ {outputs}}} @compose {{ {targets} = {call}; }}"
+    return f"import {call.partition('.')[0]};\ngraph G {{ {blocks} }}\n"
+
+
+def _call(row: str) -> str:
+    """An exported example without its types."""
+    found = re.search(r"\w+\.\w+[{<(].*", row)
+    assert found is not None, row
+    return found[0]
+
+
+def _operations(row: str) -> list[str]:
+    """The operations that an invocation becomes, each once."""
+    text = exported(tvm_nnef.compose(exported_model(row)), {}).graph
+    names = re.findall(r"= (\w+)(?:<\w+>)?\(", text.partition("{")[2])
+    return [name for name in dict.fromkeys(names) if name != "external"]
+
+
+def _exported_rows() -> Iterator[str]:
+    yield "| SkriptND | NNEF 1 |"
+    yield "|---|---|"
+    for row in EXPORTED:
+        yield f"| `{_call(row)}` | {', '.join(f'`{each}`' for each in _operations(row))} |"
+
+
 def _results(call: str) -> str:
     """The left side of an example."""
     name = re.split(r"[<(]", call)[0]
@@ -135,9 +246,11 @@ def _rows() -> Iterator[str]:
 
 
 def missing() -> set[str]:
-    """The standard operations that no example has."""
+    """The standard operations and the exported operators that no example has."""
     found = {re.split(r"[<(]", call)[0] for call in EXAMPLES}
-    return set(standard()) - found - set(OUTSIDE)
+    written = {re.split(r"[{<(]", _call(each))[0] for each in EXPORTED}
+    own = {name for name in table() if not name.startswith("nnef1.")}
+    return (set(standard()) - found - set(OUTSIDE)) | (own - written)
 
 
 def main() -> int:
@@ -146,7 +259,8 @@ def main() -> int:
     arguments.add_argument("--check", action="store_true", help="write nothing")
     options = arguments.parse_args()
     page = PAGE.read_text(encoding="utf-8")
-    text = page.partition(BEGIN)[0] + BEGIN + "\n" + "\n".join(_rows()) + "\n"
+    tables = ("\n".join(rows) for rows in (_rows(), _exported_rows()))
+    text = page.partition(BEGIN)[0] + BEGIN + "\n" + f"\n\n{EXPORT_TITLE}\n\n".join(tables) + "\n"
     if missing():
         print(f"no examples of {', '.join(sorted(missing()))}", file=sys.stderr)
         return 1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeAlias
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
 from tvm_nnef.converters.nnef1.export.values import Argument, Statement, Value
 from tvm_nnef.converters.nnef1.fragments import Signature, standard
 from tvm_nnef.converters.nnef1.types import ArrayType, TensorType, Type, primitive_names
-
 from tvm_nnef.storage.tensor_file import MAX_RANK
 
 Array: TypeAlias = "NDArray[Any]"
@@ -69,10 +68,13 @@ class Emitter:
         *positional: Argument,
         shape: Sequence[int],
         type: str | None = None,
+        more: Mapping[str, Argument] = MappingProxyType({}),
         **named: Argument | None,
     ) -> Value:
         """A call with one result. Attributes that are None or the default are left out."""
-        (result,) = self.calls(operation, *positional, shapes=[shape], type=type, **named)
+        (result,) = self.calls(
+            operation, *positional, shapes=[shape], type=type, more=more, **named
+        )
         assert isinstance(result, Value)
         return result
 
@@ -82,6 +84,7 @@ class Emitter:
         *positional: Argument,
         shapes: Sequence[Sequence[int] | Sequence[Sequence[int]]],
         type: str | None = None,
+        more: Mapping[str, Argument] = MappingProxyType({}),
         **named: Argument | None,
     ) -> tuple[Value | list[Value], ...]:
         """A call with several results; a result that is an array has a sequence of shapes.
@@ -90,6 +93,7 @@ class Emitter:
         """
         signature = standard()[operation]
         given = {name.rstrip("_"): each for name, each in named.items() if each is not None}
+        given |= more
         given = {
             name: each for name, each in given.items() if not _is_default(name, each, signature)
         }
@@ -262,7 +266,7 @@ def _item_type(operation: str, declared: Type, argument: Argument) -> str | None
     wanted = declared.item if isinstance(declared, TensorType) else None
     if wanted not in (None, "?", argument.type):
         raise Inexpressible(
-            f"NNEF 1 has '{operation}' for {wanted} tensors only, and its operand is {argument.type}"
+            f"NNEF 1 has '{operation}' for {wanted} tensors only, not for {argument.type} ones"
         )
     return argument.type
 

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 from tvm_nnef.converters.nnef1.export.context import Context
@@ -121,12 +120,7 @@ def _labels(graph: Graph, source_names: Mapping[str, str]) -> dict[Tensor, str]:
 
 def _readers(graph: Graph) -> Counter[Tensor]:
     """How often each tensor is read, by operations, outputs and updates."""
-    found = Counter(
-        tensor
-        for node in operations(graph)
-        for operand in node.operands
-        for tensor in tensors(operand)
-    )
+    found = Counter(tensor for node in operations(graph) for tensor in flatten(node.operands))
     found.update(flatten(tuple(port.operand for port in graph.outputs)))
     found.update(tensor for _, tensor in graph.updates)
     return found
@@ -138,7 +132,7 @@ def _inputs(graph: Graph, context: Context, names: _Names) -> list[str]:
     for port in graph.inputs:
         for tensor, name in _named(port):
             try:
-                value = Value(context.check(tensor), tensor.shape, name=names.fresh(name))  # type: ignore[arg-type]
+                value = Value(context.check(tensor), tensor.shape, name=names.fresh(name))
             except Inexpressible as problem:
                 message = f"input '{name}' cannot be exported to NNEF 1: {problem}"
                 context.problems.append(Diagnostic(message, tensor.span, problem.hint or HINT))

@@ -89,8 +89,12 @@ def _select(invocation: Invocation) -> Exported:
 
 
 def _clamp(invocation: Invocation) -> Exported:
+    """Limits that may cross: SkriptND's result is then the upper one, NNEF 1's the lower one."""
     x, low, high = aligned(invocation, ("val_align", "min_align", "max_align"))
-    return invocation.call("clamp", x, low, high)
+    emitter = invocation.emitter
+    if low.literal is not None and high.literal is not None and low.literal <= high.literal:
+        return invocation.call("clamp", x, low, high)
+    return binary("min", binary("max", x, low, emitter), high, emitter)
 
 
 def _linear(invocation: Invocation) -> Exported:

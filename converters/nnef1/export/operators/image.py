@@ -8,6 +8,7 @@ from functools import partial
 from tvm_nnef.converters.nnef1.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.nnef1.export.operators.reductions import squeezed
 from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
+from tvm_nnef.converters.nnef1.export.values import Argument
 
 _WHOLE = "NNEF 1 resamples by whole factors only"
 
@@ -26,7 +27,8 @@ def _scaled(
     for axis, each in zip(axes, factor, strict=True):
         factors[axis + first - 2] = each
     shape = [1] * first + out
-    found = emitter.call(operation, x, factor=factors, shape=shape, **attributes)
+    given: dict[str, Argument] = {"factor": factors, **attributes}
+    found = emitter.call(operation, x, shape=shape, more=given)
     return squeezed(found, added, emitter)
 
 

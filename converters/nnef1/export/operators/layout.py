@@ -103,7 +103,9 @@ def _concat(invocation: Invocation) -> Exported:
 
 
 def _stack(invocation: Invocation) -> Exported:
-    axis = invocation.number("axis") % invocation.result.rank
+    # A negative axis counts from the end of an operand, not of the result.
+    axis = invocation.number("axis")
+    axis = axis + invocation.pack()[0].rank if axis < 0 else axis
     operation = "concat" if invocation.flag("squeeze") else "stack"
     return invocation.call(operation, invocation.pack(), axis=axis)
 
@@ -112,7 +114,7 @@ def _parts(invocation: Invocation, operation: str, **attributes: list[int]) -> E
     shapes = [static(each.shape) for each in invocation.results]
     x = invocation.emitter.tensor(invocation.value(0))
     axis = invocation.axis()
-    return invocation.emitter.calls(operation, x, axis=axis, shapes=[shapes], **attributes)
+    return invocation.emitter.calls(operation, x, axis=axis, shapes=[shapes], more=attributes)
 
 
 def _split(invocation: Invocation) -> Exported:
@@ -177,10 +179,9 @@ def _gathered(
         begin = min(begin, x.shape[axis] - 1)
         shape = [*x.shape[:axis], size, *x.shape[axis + 1 :]]
         end = begin + size * stride
-        if 0 < stride and end <= x.shape[axis]:
-            named = {} if stride == 1 else {"stride": [stride]}
+        if stride > 0 and end <= x.shape[axis]:
             x = emitter.call(
-                "slice", x, axes=[axis], begin=[begin], end=[end], shape=shape, **named
+                "slice", x, axes=[axis], begin=[begin], end=[end], stride=[stride], shape=shape
             )
             continue
         indices = np.arange(size, dtype=np.int32) * stride + begin

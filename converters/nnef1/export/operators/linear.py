@@ -23,7 +23,7 @@ def _matmul(invocation: Invocation) -> Exported:
     )
     flags = {"transposeA": invocation.flag("transA"), "transposeB": invocation.flag("transB")}
     addend = invocation.optional(2)
-    product = emitter.call("matmul", a, b, **flags, shape=out)
+    product = emitter.call("matmul", a, b, more=flags, shape=out)
     if addend is None:
         return product
     return binary("add", product, leading(addend, len(out) - addend.rank, emitter), emitter)

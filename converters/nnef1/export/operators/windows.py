@@ -64,7 +64,7 @@ def over_all(window: Window, axes: Sequence[int], shape: Sequence[int]) -> Windo
 
 
 def order_of(layout: str, rank: int) -> list[int]:
-    """The dimensions of a format such as NXC in the order of NNEF 1: N, C, then the spatial ones."""
+    """The dimensions of a format such as NXC in the order of NNEF 1: N, C, spatial ones."""
     at = layout.index("X")
     positions = {
         letter: position + (rank - 3 if position > at else 0)
@@ -92,7 +92,7 @@ def _filtered(operation: str, invocation: Invocation) -> Exported:
     )
     if operation == "deconv" and not groups:
         groups = x.shape[1]
-    found = emitter.call(operation, x, weight, *added, **attributes, groups=groups, shape=out)
+    found = emitter.call(operation, x, weight, *added, more=attributes, groups=groups, shape=out)
     return emitter.transpose(found, [order.index(axis) for axis in range(rank)])
 
 
@@ -136,7 +136,7 @@ def _pool(operation: str, border: str | None, invocation: Invocation) -> Exporte
     if border is None:
         border = "ignore" if invocation.flag("ignore_border") else "constant"
     return invocation.call(
-        operation, invocation.value(0), size=window.size, border=border, **window.attributes()
+        operation, invocation.value(0), size=window.size, border=border, more=window.attributes()
     )
 
 
@@ -145,7 +145,7 @@ def _norm_pool(invocation: Invocation) -> Exported:
     p = invocation.real("p") or 0.0
     powers = power_sum(invocation.value(0), p, emitter)
     total = emitter.call(
-        "box", powers, size=window.size, shape=invocation.out, **window.attributes()
+        "box", powers, size=window.size, shape=invocation.out, more=window.attributes()
     )
     return root(total, p, emitter)
 
@@ -172,7 +172,7 @@ def _debox(invocation: Invocation) -> Exported:
     window = _own_window(invocation)
     return invocation.call(
         "debox", invocation.value(0), size=window.size, output_shape=list(invocation.out),
-        **window.attributes(),
+        more=window.attributes(),
     )  # fmt: skip
 
 
@@ -180,21 +180,21 @@ def _argmax(invocation: Invocation) -> Exported:
     window = _own_window(invocation)
     return invocation.call(
         "argmax_pool", invocation.value(0), size=window.size, border="ignore",
-        **window.attributes(),
+        more=window.attributes(),
     )  # fmt: skip
 
 
 def _sample(invocation: Invocation) -> Exported:
     window = _own_window(invocation)
     operands = invocation.value(0), invocation.value(1)
-    return invocation.call("sample", *operands, size=window.size, **window.attributes())
+    return invocation.call("sample", *operands, size=window.size, more=window.attributes())
 
 
 def _desample(invocation: Invocation) -> Exported:
     window = _own_window(invocation)
     return invocation.call(
         "desample", invocation.value(0), invocation.value(1), size=window.size,
-        output_shape=list(invocation.out), **window.attributes(),
+        output_shape=list(invocation.out), more=window.attributes(),
     )  # fmt: skip
 
 
