@@ -89,12 +89,13 @@ def _select(invocation: Invocation) -> Exported:
 
 
 def _clamp(invocation: Invocation) -> Exported:
-    """Limits that may cross: SkriptND's result is then the upper one, NNEF 1's the lower one."""
+    """The lower limit comes first in SkriptND, which matters if it may be above the upper one."""
     x, low, high = aligned(invocation, ("val_align", "min_align", "max_align"))
     emitter = invocation.emitter
     if low.literal is not None and high.literal is not None and low.literal <= high.literal:
         return invocation.call("clamp", x, low, high)
-    return binary("min", binary("max", x, low, emitter), high, emitter)
+    limited, is_below = binary("min", x, high, emitter), binary("lt", x, low, emitter)
+    return invocation.call("select", is_below, low, limited)
 
 
 def _linear(invocation: Invocation) -> Exported:
