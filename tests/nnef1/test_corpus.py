@@ -48,6 +48,22 @@ def test_our_conversion(name: str) -> None:
     _check(tvm_nnef.evaluate(tvm_nnef.convert(CORPUS / name / "model"), *inputs), expected)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_our_conversion_exported_again(name: str, tmp_path: Path) -> None:
+    """Names of inputs and outputs, labels and results stay."""
+    inputs, expected = _data(name)
+    tvm_nnef.convert(tvm_nnef.convert(CORPUS / name / "model"), tmp_path / "out.nnef1")
+    graphs = [tvm_nnef.compose(each) for each in (CORPUS / name / "model", tmp_path / "out.nnef1")]
+    for ports in zip(*((each.inputs, each.outputs) for each in graphs), strict=True):
+        assert [each.name for each in ports[0]] == [each.name for each in ports[1]]
+    labels = [
+        {each.name for each in folder.rglob("*.dat")}
+        for folder in (CORPUS / name / "model", tmp_path / "out.nnef1")
+    ]
+    assert labels[0] == labels[1]
+    _check(tvm_nnef.evaluate(tmp_path / "out.nnef1", *inputs), expected)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("route", ["mapped", "formula"])
 @pytest.mark.parametrize("name", NAMES)

@@ -193,6 +193,22 @@ def test_networks(form: Callable[[Network], None], tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("form", NETWORKS)
+def test_networks_exported_again(form: Callable[[Network], None], tmp_path: Path) -> None:
+    """Labels, names and results stay."""
+    model, x, expected = _model(form, tmp_path)
+    tvm_nnef.convert(model, tmp_path / "out.nnef1")
+    files = [
+        {each.relative_to(folder) for each in folder.rglob("*.dat")}
+        for folder in (tmp_path / "model", tmp_path / "out.nnef1")
+    ]
+    assert files[0] == files[1]
+    text = (tmp_path / "out.nnef1" / "graph.nnef").read_text(encoding="utf-8")
+    assert all(f" {each} = " in text for each in ("x", "t1", "t2", "t3"))
+    (found,) = tvm_nnef.evaluate(tmp_path / "out.nnef1", x)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("route", ["mapped", "formula"])
 @pytest.mark.parametrize("form", NETWORKS)

@@ -155,6 +155,8 @@ def _outputs(ports: list[tuple[Tensor, str]], context: Context) -> list[Value]:
             if value not in made or value.name:
                 value = emitter.call("copy", emitter.tensor(value), shape=value.shape)
         except Inexpressible as problem:
+            if tensor.role == "result":  # Reported with its operation.
+                continue
             message = f"output '{name}' cannot be exported to NNEF 1: {problem}"
             context.problems.append(Diagnostic(message, tensor.span, problem.hint or HINT))
             continue

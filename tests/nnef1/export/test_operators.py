@@ -58,7 +58,8 @@ MORE = (
     "nn.deconv{padding=[-1, 0, 0, -2], data_format='XCN', filter_format='CXN'}(z2, d2, c)",
     "nn.max_pool{axes=[3, 1], size=[3, 2], stride=2, ceil_mode=true}(z)",
     "nn.avg_pool{axes=[3, 1], size=[3, 2], stride=2, ceil_mode=true}(z)",
-    "nn.avg_pool{size=[3, 2], stride=3, padding=[1, 0, 2, 1], ceil_mode=true, ignore_border=false}(z)",
+    "nn.avg_pool{size=[3, 2], stride=3, padding=[1, 0, 2, 1], ceil_mode=true,"
+    " ignore_border=false}(z)",
     "nn.max_pool{axes=[2], size=[2], padding=[1, 1], dilation=[2]}(z)",
     "nn.sum_pool{axes=[2], size=[2], padding=[3, -2]}(z)",
     "nn.max_pool{axes=[2, 3], size=1, stride=[2, 4], padding_align='LOWER'}(z)",
