@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from tvm_nnef.converters.nnef1.export.context import Context
@@ -34,6 +35,7 @@ _RESERVED = frozenset({
 """Words that are no identifiers (section 3.1)."""
 
 _UNNAMED = re.compile(r"T\d+")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LABEL = re.compile(r"[A-Za-z0-9_.\-/\\]+")
 
 
@@ -61,9 +63,11 @@ def exported(
         types, arrays, _labels(graph, source_names or {}), frozenset(updated_variables(graph)),
         _readers(graph),
     )  # fmt: skip
-    names = _Names()
+    names = _Names(source_names or {})
     inputs = _inputs(graph, context, names)
-    ports = [(each, names.fresh(name)) for port in graph.outputs for each, name in _named(port)]
+    ports = [
+        (each, names.port(each, name)) for port in graph.outputs for each, name in _named(port)
+    ]
     walk(graph, context)
     outputs = _outputs(ports, context)
     _update(context)
@@ -80,9 +84,10 @@ def exported(
 
 
 class _Names:
-    """Identifiers that are taken."""
+    """Identifiers that are taken; ``source_names`` are names by the full names of tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, source_names: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.source_names = source_names
         self.taken: set[str] = set()
         self.numbers: Counter[str] = Counter()
 
@@ -97,6 +102,16 @@ class _Names:
             found = f"{wanted}_{self.numbers[wanted] + 1}"
         self.taken.add(found)
         return found
+
+    def port(self, tensor: Tensor, name: str) -> str:
+        """The identifier of an input or output."""
+        return self.fresh(self.original(tensor, name))
+
+    def original(self, tensor: Tensor, name: str) -> str:
+        """The name that a tensor had before a conversion has made it different from others."""
+        source = self.source_names.get(tensor.name, "")
+        kept = _IDENTIFIER.fullmatch(source) and re.fullmatch(rf"{source}_\d+", name)
+        return source if kept else name
 
 
 def _named(port: Port) -> list[tuple[Tensor, str]]:
@@ -132,7 +147,7 @@ def _inputs(graph: Graph, context: Context, names: _Names) -> list[str]:
     for port in graph.inputs:
         for tensor, name in _named(port):
             try:
-                value = Value(context.check(tensor), tensor.shape, name=names.fresh(name))
+                value = Value(context.check(tensor), tensor.shape, name=names.port(tensor, name))
             except Inexpressible as problem:
                 message = f"input '{name}' cannot be exported to NNEF 1: {problem}"
                 context.problems.append(Diagnostic(message, tensor.span, problem.hint or HINT))
@@ -213,6 +228,7 @@ def _name(statements: list[Statement], context: Context, names: _Names) -> None:
             tensor = context.names.get(value)
             own = "" if tensor is None else tensor.short_name.partition(":")[0]
             is_named = own and not _UNNAMED.fullmatch(own)
+            own = names.original(tensor, own) if tensor is not None else own
             value.name = names.fresh(own if is_named else value.hint)
 
 

@@ -44,9 +44,6 @@ def test_every_operation_is_reported(tmp_path: Path) -> None:
     assert names == [
         "'a': operator 'algo.top_k'", "'c': operator 'main.own'", "'d': operator 'math.add'",
         "'e': operator 'nn.erf'", "'y': operator 'main.own'",
-    ] or [each.replace("main.", "") for each in names] == [
-        "'a': operator 'algo.top_k'", "'c': operator 'own'", "'d': operator 'math.add'",
-        "'e': operator 'nn.erf'", "'y': operator 'own'",
     ]  # fmt: skip
     assert "no formulas" in messages[1] and "integer" in messages[2]
 
@@ -75,13 +72,12 @@ def test_control_flow(tmp_path: Path) -> None:
     graph G { @input { x: real[2]; c: bool[]; } @output { y: real[2]; z: real[2]; }
         @compose {
             y = if c then math.neg(x) else math.exp(x);
-            z = with s = x do..(n -> 3) { t = math.exp(s); yield t; };
+            z = with s = x do..(3) { t = math.exp(s); yield t; };
         }
     }"""
-    text = text.replace("do..(n -> 3)", "do..(3)")
     messages = refused(text, tmp_path)
-    assert "NNEF 1 has no branches" in messages[0]
-    assert len(messages) == 1 or "NNEF 1 has no loops" in messages[1]
+    assert len(messages) == 2
+    assert "NNEF 1 has no branches" in messages[0] and "NNEF 1 has no loops" in messages[1]
 
 
 def test_tensors_without_elements(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from tvm_nnef.converters.nnef1.export.values import Value
 
 def _linear(invocation: Invocation) -> Exported:
     bias = invocation.optional(2)
+    # Variables are declared in the order of the operands.
+    weight = invocation.emitter.tensor(invocation.value(1))
     added = [] if bias is None else [leading(bias, 1, invocation.emitter)]
-    return invocation.call("linear", invocation.value(0), invocation.value(1), *added)
+    return invocation.call("linear", invocation.value(0), weight, *added)
 
 
 def _matmul(invocation: Invocation) -> Exported:

@@ -78,9 +78,9 @@ def _filtered(operation: str, invocation: Invocation) -> Exported:
     emitter, rank = invocation.emitter, invocation.rank
     order = order_of(invocation.text("data_format"), rank)
     x = emitter.transpose(invocation.value(0), order)
-    weight = emitter.transpose(
-        invocation.value(1), order_of(invocation.text("filter_format"), rank)
-    )
+    filters = order_of(invocation.text("filter_format"), rank)
+    # Variables are declared in the order of the operands.
+    weight = emitter.tensor(emitter.transpose(invocation.value(1), filters))
     bias = invocation.optional(2)
     added = [] if bias is None else [_row(bias, emitter)]
     out = [invocation.out[axis] for axis in order]
