@@ -76,10 +76,14 @@ def exported(
     statements = _needed([*context.emitter.declarations, *context.emitter.body], outputs)
     _name(statements, context, names)
     lines = [*inputs, *(each.written() for each in statements)]
+    labels = [each.named.get("label") for each in statements]
+    quantization = "".join(
+        f'"{value.name}": {line};\n' for value, line in context.quantizers.items() if value.name
+    )
     return Exported(
         _text(graph.name.rpartition(".")[2], [port for _, port in ports], lines),
-        "".join(f'"{value.name}": {line};\n' for value, line in context.quantizers.items()),
-        context.emitter.files,
+        quantization,
+        {label: each for label, each in context.emitter.files.items() if label in labels},
     )
 
 

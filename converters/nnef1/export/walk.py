@@ -125,6 +125,9 @@ def _bind(operation: Operation, found: Exported, context: Context) -> None:
     ]
     for tensor, value in zip(flatten(operation.results), flat, strict=True):
         context.bind(tensor, value)
+        constant = context.emitter.variables.get(value)
+        if constant is not None and not constant.in_file and not tensor.short_name.startswith("T"):
+            constant.label = tensor.short_name
 
 
 def _expand(operation: Operation, body: Graph, context: Context) -> None:

@@ -177,6 +177,21 @@ def test_constants_with_many_elements_or_without_literals_are_files(exported: Ex
     assert written.count("variable<scalar>") == 2
 
 
+def test_what_no_output_needs_is_left_out(exported: Exported, tmp_path: Path) -> None:
+    text = """import math, quant, nn;
+    graph G {
+        @input { x: real[1, 2]; }
+        @variable { w: real[3, 2]; }
+        @output { y: real; }
+        @compose { a = nn.linear(x, w); b = math.exp(a); y = math.neg(x); }
+        @quantize { b: quant.min_max_linear_quantize{min=0.0, max=1.0, bits=8}; }
+    }"""
+    variables = {"main.G.w": np.zeros((3, 2), np.float32)}
+    exported(text, np.ones((1, 2), np.float32), variables=variables)
+    files = {each.name for each in (tmp_path / "out.nnef1").iterdir()}
+    assert files == {"graph.nnef", ".tvm-nnef.json"}
+
+
 def test_operators_of_the_model_are_expanded(exported: Exported) -> None:
     text = """import math;
     operator twice { @input { x: real[s..]; } @output { y: real[s..]; }
