@@ -22,14 +22,11 @@ from tvm_nnef.converters.nnef1.checking import Checked, expressions
 from tvm_nnef.converters.nnef1.expansion import expand, expand_call
 from tvm_nnef.converters.nnef1.inputs import Given, graph_inputs
 from tvm_nnef.converters.nnef1.operators.operation import DTYPES
-from tvm_nnef.converters.nnef1.operators.registry import Table, convert_call
+from tvm_nnef.converters.nnef1.operators.registry import MAX_ELEMENTS, Table, convert_call
 from tvm_nnef.converters.nnef1.quantization import as_operator
 from tvm_nnef.converters.nnef1.variables import Array, check_label, read_variable
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.storage.container import Container
-
-MAX_ELEMENTS = 1 << 40
-"""The most elements of an input, so that sizes in bytes stay in range."""
 
 MAX_CONSTANT = 1 << 28
 """The most elements of a ``constant``, whose values a short text can repeat."""

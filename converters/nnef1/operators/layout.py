@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, product, quotient
+from tvm_nnef.converters.common.symbolic import Extent, Shape, number, product, quotient
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import BORDERS, padded
@@ -160,9 +160,14 @@ def unstack(operation: Operation, builder: Builder) -> list[list[Tensor]]:
     """The slices along a dimension, without it."""
     x = operation.tensor("value")
     axis = operation.axis(x.rank)
-    count = x.shape[axis]
+    count = number(x.shape[axis])
+    named = operation.result_count()
+    if count != named:
+        # Before a part is made of each: there may be billions.
+        reason = f"it has {count} results, and {named} are named"
+        raise Unconvertible(reason, f"name {count} results", mismatch=True)
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-    parts = [Tensor(x.dtype, shape) for _ in range(int(count))]
+    parts = [Tensor(x.dtype, shape) for _ in range(count)]
     builder.add("layout.unstack", (x,), (tuple(parts),), axis=axis)
     return [parts]
 

@@ -102,6 +102,11 @@ class Operation:
             raise Unconvertible(f"'{name}' is {axes}", "name each dimension once")
         return axes
 
+    def result_count(self) -> int:
+        """How many tensors are named in an array of results."""
+        (results,) = self.call.results.values()
+        return len(_items(results))
+
     def axis(self, rank: int) -> int:
         """A dimension of a tensor of a rank."""
         return in_range("axis", self.integer("axis"), rank)

@@ -28,6 +28,7 @@ from tvm_nnef.converters.nnef1.fragments import (
     Signatures,
     library,
 )
+from tvm_nnef.converters.nnef1.operators import broadcasting
 from tvm_nnef.converters.nnef1.operators.layout import gather
 from tvm_nnef.converters.nnef1.operators.operation import Operation, OperatorFunction, in_range
 from tvm_nnef.converters.nnef1.operators.reductions import reduced
@@ -190,7 +191,8 @@ def _plain(name: str) -> OperatorFunction:
 
 
 def _xor(operation: Operation, builder: Builder) -> Tensor:
-    return builder.binary("math.xor", *operation.operands("x", "y"))
+    x, y = operation.operands("x", "y")
+    return broadcasting.binary("math.xor", x, y, builder)
 
 
 def _product(operation: Operation, builder: Builder) -> Tensor:
