@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tvm_nnef.converters.nnef1 import nodes
+from tvm_nnef.converters.nnef1 import nodes, tract
 from tvm_nnef.converters.nnef1.dialect import Extended
-from tvm_nnef.converters.nnef1.vendors import tract
 from tvm_nnef.diagnostics import did_you_mean, error
 
 VENDORS: Mapping[str, Callable[[nodes.Document], Extended]] = MappingProxyType(
