@@ -346,7 +346,13 @@ def compare(
     Raises NnefError for everything that is wrong with the model or with what was given; a
     difference raises nothing: the :class:`Report` tells it.
     """
-    from tvm_nnef.comparison import RECORDED, Setting, compare_routes, source_model
+    from tvm_nnef.comparison import (
+        RECORDED,
+        Setting,
+        compare_routes,
+        source_model,
+        source_places,
+    )
     from tvm_nnef.progress import progress_reported
     from tvm_nnef.random_inputs import random_inputs
     from tvm_nnef.reference.inputs import bind_inputs
@@ -363,7 +369,8 @@ def compare(
     route = judge.format.route if judge is not None else ""
     chosen = routes or ((route, "mapped") if route else ("mapped", "reference"))
     source = source_model(loaded, judge) if set(RECORDED).intersection(chosen) else None
-    setting = Setting(loaded.variables, lowerings or {}, graph, bound, source)
+    places = source_places(loaded, None if isinstance(model, Model) else model)
+    setting = Setting(loaded.variables, lowerings or {}, graph, bound, source, places=places)
     with progress_reported("comparing") if progress else nullcontext() as report:
         return compare_routes(
             graph,

@@ -48,6 +48,8 @@ class Format:
     ``route`` is the route of ``compare`` on which the format's own library executes the model;
     ``execution`` is the module with ``open_execution(source)`` that does it (:class:`.Execution`),
     ``session`` the one with ``installed()`` and ``open_session(path, threads)`` that measures it.
+    ``places`` is the module with ``operation_places(source)``, which gives by the name of a tensor
+    the file and line of its operation, and the operation; and ``WHAT``, what it is called.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Format:
     route: str = ""
     execution: str = ""
     session: str = ""
+    places: str = ""
 
     @property
     def is_foreign(self) -> bool:
@@ -129,6 +132,7 @@ FORMATS = (
         exporter="tvm_nnef.converters.nnef1.export",
         exports=".nnef1",
         exports_folder=True,
+        places="tvm_nnef.converters.nnef1.places",
     ),
     Format(
         "antares",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tvm_nnef.converters.common.symbolic import Symbolic
 from tvm_nnef.diagnostics import Span
 
 Place: TypeAlias = Span
@@ -19,8 +20,8 @@ class Tensor:
     label: str
 
 
-Value: TypeAlias = "Tensor | float | int | str | bool | tuple[Value, ...] | None"
-"""What an argument can be; arrays and tuples are both tuples."""
+Value: TypeAlias = "Tensor | Symbolic | float | int | str | bool | tuple[Value, ...] | None"
+"""What an argument can be; arrays and tuples are both tuples, dynamic dimensions are symbolic."""
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,33 @@ A tree becomes a :class:`Checked` document, or an error that lists everything th
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tvm_nnef.converters.nnef1 import nodes
-from tvm_nnef.converters.nnef1.fragments import Signatures, declare, standard
-from tvm_nnef.converters.nnef1.types import ArrayType, TensorType, TupleType, Type, castable
+from tvm_nnef.converters.nnef1.dialect import Extended
+from tvm_nnef.converters.nnef1.fragments import (
+    EXPRESSIONS,
+    EXTENSIONS,
+    FRAGMENTS,
+    Signatures,
+    declare,
+    standard,
+)
+from tvm_nnef.converters.nnef1.types import (
+    INTEGER,
+    ArrayType,
+    TensorType,
+    TupleType,
+    Type,
+    castable,
+)
 from tvm_nnef.converters.nnef1.typing import Scope, Typing
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, did_you_mean
 
-FRAGMENTS = "KHR_enable_fragment_definitions"
-EXPRESSIONS = "KHR_enable_operator_expressions"
-EXTENSIONS = (FRAGMENTS, EXPRESSIONS)
-"""The extensions of the specification."""
-
 VERSION = "1.0"
+_OF_TRACT = "tract_"
 
 
 @dataclass(frozen=True)
@@ -34,28 +46,35 @@ class Checked:
     document: nodes.Document
     signatures: Signatures
     generics: Mapping[nodes.Invocation, str | None]
+    extended: Extended
 
 
-def check(document: nodes.Document, extensions: Collection[str] = ()) -> Checked:
-    """Check a document; ``extensions`` are known besides those of the specification.
+def check(document: nodes.Document, extended: Extended | None = None) -> Checked:
+    """Check a document; ``extended`` is what the extensions of a vendor add to it.
 
     Raises NnefError with all that is wrong.
     """
+    extended = Extended(document) if extended is None else extended
     problems: list[Diagnostic] = []
-    problems += _header_problems(document, extensions)
-    signatures = declare(document.fragments, problems)
+    problems += _header_problems(document)
+    if any(each.words[0].name.startswith(_OF_TRACT) for each in document.extensions):
+        # Whatever else is wrong follows from that.
+        raise NnefError(problems)
+    known = {**standard(), **extended.signatures}
+    signatures = declare(document.fragments, known, problems)
     typing = Typing(signatures, problems)
-    for fragment in document.fragments:
+    symbols = dict.fromkeys(extended.symbols, INTEGER)
+    for fragment in (*(each.node for each in extended.signatures.values()), *document.fragments):
         if fragment.body is not None:
-            _check_fragment(fragment, typing)
-    _check_graph(document.graph, typing)
+            _check_fragment(fragment, typing, symbols)
+    _check_graph(document.graph, typing, symbols)
     problems += _cycles(signatures, document.fragments)
     if problems:
         raise NnefError(sorted(problems, key=lambda each: each.span.start if each.span else 0))
-    return Checked(document, signatures, typing.generics)
+    return Checked(document, signatures, typing.generics, extended)
 
 
-def _header_problems(document: nodes.Document, extensions: Collection[str]) -> Iterator[Diagnostic]:
+def _header_problems(document: nodes.Document) -> Iterator[Diagnostic]:
     version = document.version
     if version is None:
         hint = f"begin with 'version {VERSION};'"
@@ -64,16 +83,25 @@ def _header_problems(document: nodes.Document, extensions: Collection[str]) -> I
     elif version.text != VERSION:
         message = f"version {version.text} is not known; the specification has {VERSION}"
         yield Diagnostic(message, version.span, f"write 'version {VERSION};'")
-    known = {*EXTENSIONS, *extensions}
     enabled: set[str] = set()
     for extension in document.extensions:
+        if extension.words[0].name.startswith(_OF_TRACT):
+            message = f"the extension '{extension.words[0].name}' is not known"
+            hint = "it is one of tract: convert with vendor='tract' (--vendor tract)"
+            yield Diagnostic(message, extension.span, hint)
+            continue
+        if extension.condition:
+            hint = f"remove '{extension.condition}'"
+            yield Diagnostic("an extension with a condition is not known", extension.span, hint)
         for word in extension.words:
             enabled.add(word.name)
-            if word.name not in known:
-                near = did_you_mean(word.name, known, 0.8)
-                other = "remove it if nothing needs it; a dialect has extensions of its own"
+            if word.name not in EXTENSIONS:
+                near = did_you_mean(word.name, EXTENSIONS, 0.8)
+                other = "remove it if nothing needs it"
                 message = f"the extension '{word.name}' is not known"
                 yield Diagnostic(message, word.span, near or other)
+    if any(each.words[0].name.startswith(_OF_TRACT) for each in document.extensions):
+        return
     if document.fragments and FRAGMENTS not in enabled:
         yield _not_enabled("fragments need", FRAGMENTS, document.fragments[0].name)
     first = next(_operator_expressions(document), None)
@@ -135,10 +163,12 @@ def targets(node: nodes.Expression) -> Iterator[nodes.Name]:
     return (each for each in expressions(node) if isinstance(each, nodes.Name))
 
 
-def _check_fragment(fragment: nodes.Fragment, typing: Typing) -> None:
+def _check_fragment(
+    fragment: nodes.Fragment, typing: Typing, symbols: Mapping[str, Type] = MappingProxyType({})
+) -> None:
     parameters: dict[str, Type | None] = {each.name.name: each.type for each in fragment.parameters}
     results = {each.name.name: each.type for each in fragment.results}
-    names = dict(parameters)
+    names = {**symbols, **parameters}
     for statement in fragment.body or ():
         scope = Scope(names, frozenset(parameters), is_generic=fragment.generic)
         for name, type_ in _assigned(statement, typing, scope):
@@ -154,8 +184,8 @@ def _check_fragment(fragment: nodes.Fragment, typing: Typing) -> None:
             typing.report(message, result.name.span, hint)
 
 
-def _check_graph(graph: nodes.Graph, typing: Typing) -> None:
-    names: dict[str, Type | None] = {}
+def _check_graph(graph: nodes.Graph, typing: Typing, symbols: Mapping[str, Type]) -> None:
+    names: dict[str, Type | None] = dict(symbols)
     external: set[str] = set()
     for statement in graph.body:
         scope = Scope(names, is_graph=True)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from tvm_nnef.converters.common.symbolic import Symbolic
+from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.calls import Value
 from tvm_nnef.converters.nnef1.tree import MAX_INTEGER
 
@@ -36,18 +38,37 @@ def unary(sign: str, operand: Value) -> Value:
     """``+``, ``-`` or ``!`` of a value whose type was checked."""
     if sign == "!":
         return not operand
-    assert isinstance(operand, (int, float))
+    assert isinstance(operand, (int, float, Symbolic))
     return -operand if sign == "-" else operand
 
 
 def binary(sign: str, left: Value, right: Value) -> Value:
     """An operator on two values whose types were checked; raises Undefined."""
+    if isinstance(left, Symbolic) or isinstance(right, Symbolic):
+        return _symbolic(sign, left, right)
     if sign in _COMPARISONS:
         return _COMPARISONS[sign](left, right)
     if isinstance(left, float) and isinstance(right, float):
         return _scalar(sign, left, right)
     assert isinstance(left, int) and isinstance(right, int)
     return _integer(sign, left, right)
+
+
+def _symbolic(sign: str, left: Value, right: Value) -> Value:
+    """An operator on integers of which one is a dynamic dimension."""
+    function = {**_COMPARISONS, **_ARITHMETIC, "/": operator.floordiv}.get(sign)
+    if function is None or (sign == "/" and not (isinstance(right, int) and right > 0)):
+        raise dynamic(left if isinstance(left, Symbolic) else right)
+    try:
+        return function(left, right)  # type: ignore[no-any-return]
+    except Unconvertible:
+        raise dynamic(left if isinstance(left, Symbolic) else right) from None
+
+
+def dynamic(value: Value) -> Undefined:
+    """What is wrong if a dynamic dimension is used as a number."""
+    hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
+    return Undefined(f"the dimension {value} is known only at run time", hint)
 
 
 def _integer(sign: str, left: int, right: int) -> int:
@@ -86,6 +107,10 @@ def _scalar(sign: str, left: float, right: float) -> float:
 
 def cast(wanted: str, value: Value) -> Value:
     """A value of primitive type as another one; raises Undefined."""
+    if isinstance(value, Symbolic):
+        if wanted == "integer":
+            return value
+        raise dynamic(value)
     if wanted == "string":
         return _literal(value)
     if wanted == "logical":

@@ -11,6 +11,7 @@ from pathlib import Path
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.grouping import Group
 from tvm_nnef.converters.common.steps import hint, needed, results
+from tvm_nnef.converters.common.symbolic import Shape, Symbolic, largest
 from tvm_nnef.converters.common.tensors import Call as Step
 from tvm_nnef.converters.common.tensors import ConvertedGraph, Tensor
 from tvm_nnef.converters.common.types import kind
@@ -19,15 +20,13 @@ from tvm_nnef.converters.nnef1 import calls, nodes
 from tvm_nnef.converters.nnef1.calls import Call, Value
 from tvm_nnef.converters.nnef1.checking import Checked, expressions
 from tvm_nnef.converters.nnef1.expansion import expand, expand_call
+from tvm_nnef.converters.nnef1.inputs import Given, graph_inputs
 from tvm_nnef.converters.nnef1.operators.operation import DTYPES
-from tvm_nnef.converters.nnef1.operators.registry import Table, convert_call
+from tvm_nnef.converters.nnef1.operators.registry import MAX_ELEMENTS, Table, convert_call
 from tvm_nnef.converters.nnef1.quantization import as_operator
 from tvm_nnef.converters.nnef1.variables import Array, check_label, read_variable
 from tvm_nnef.diagnostics import NnefError, Note, error
 from tvm_nnef.storage.container import Container
-
-MAX_ELEMENTS = 1 << 40
-"""The most elements of an input, so that sizes in bytes stay in range."""
 
 MAX_CONSTANT = 1 << 28
 """The most elements of a ``constant``, whose values a short text can repeat."""
@@ -40,15 +39,19 @@ def convert_graph(
     files: Container | None,
     quantizers: Mapping[str, Call],
     table: Table,
-    dtypes: Mapping[str, str],
+    given: Given,
+    path: str,
 ) -> tuple[ConvertedGraph, Groups]:
     """The graph of a document in steps, and the user's fragments that they belong to.
+
+    ``given`` is what the user says of inputs, ``path`` the model's name in messages.
 
     Raises NnefError, which lists every operation that cannot be converted.
     """
     graph = checked.document.graph
-    state = _State(checked, files, quantizers, table, _updated(graph), dtypes)
-    expand(checked, table, state)
+    inputs, symbols = graph_inputs(checked, given, path)
+    state = _State(checked, files, quantizers, table, _updated(graph), inputs)
+    expand(checked, table, state, symbols)
     names = [each.name for each in graph.results]
     builder = state.builder
     outputs = builder.outputs([state.scope[name] for name in names], names)
@@ -57,7 +60,7 @@ def convert_graph(
     kept = {id(each) for step in steps for each in results(step)}
     made = {id(each) for step in builder.steps for each in results(step)}
     graph_ = ConvertedGraph(
-        tuple(state.inputs[each.name] for each in graph.parameters),
+        tuple(inputs[each.name] for each in graph.parameters),
         tuple(outputs),
         tuple(steps),
         tuple(updates),
@@ -90,10 +93,9 @@ class _State:
     quantizers: Mapping[str, Call]
     table: Table
     updated: frozenset[str]
-    dtypes: Mapping[str, str]
+    inputs: Mapping[str, Tensor]
     builder: Builder = field(default_factory=Builder)
     scope: dict[str, Tensor] = field(default_factory=dict)
-    inputs: dict[str, Tensor] = field(default_factory=dict)
     states: dict[int, Tensor] = field(default_factory=dict)
     stored: dict[str, tuple[Call, Array]] = field(default_factory=dict)
     updates: list[tuple[Tensor, Tensor]] = field(default_factory=list)
@@ -125,11 +127,9 @@ class _State:
         for step in steps:
             self.groups |= {id(each): groups for each in results(step)}
 
-    def shape(self, tensor: calls.Tensor) -> tuple[int, ...] | None:
-        """The shape of a tensor, None if it is not static."""
-        found = self.scope[tensor.label]
-        shape = tuple(each for each in found.shape if isinstance(each, int))
-        return shape if len(shape) == found.rank else None
+    def shape(self, tensor: calls.Tensor) -> Shape | None:
+        """The shape of a tensor."""
+        return self.scope[tensor.label].shape
 
     def begin(self, fragment: str, label: str, arguments: Mapping[str, Value]) -> None:
         """The next steps belong to a fragment."""
@@ -165,12 +165,14 @@ class _State:
     def _external(self, call: Call) -> None:
         (label,) = _labels(tuple(call.results.values()))
         default = DTYPES[call.item_type or "scalar"]
-        dtype = self.dtypes.get(label, default)
-        if kind(dtype) != kind(default):
-            message = f"the input '{label}' is of type {call.item_type}, which is not {dtype}"
+        tensor = self.inputs[label]
+        if kind(tensor.dtype) != kind(default):
+            message = (
+                f"the input '{label}' is of type {call.item_type}, which is not {tensor.dtype}"
+            )
             raise error(message, call.place, hint=f"give a dtype such as {default}")
-        tensor = Tensor(dtype, _check_shape(call, MAX_ELEMENTS), label)
-        self.inputs[label] = self.scope[label] = tensor
+        _check_extents(tuple(map(largest, tensor.shape)), call, MAX_ELEMENTS)
+        self.scope[label] = tensor
 
     def _variable(self, call: Call) -> None:
         (name,) = _labels(tuple(call.results.values()))
@@ -184,7 +186,9 @@ class _State:
                 hint_ = "variables of one label share their values; rename one, or declare it alike"
                 raise error(message, call.place, hint=hint_, notes=(note,))
         else:
-            value = read_variable(self.files, call, self.quantizers.get(name))
+            value = read_variable(
+                self.files, call, self.quantizers.get(name), self.checked.extended.integer_codes
+            )
             self.stored[label.lower()] = (call, value)
         variable = self.builder.constant(value, source=label)
         self.scope[name] = variable
@@ -250,14 +254,21 @@ def _check_shape(call: Call, most: int) -> tuple[int, ...]:
     """The attribute ``shape``, whose items must be positive."""
     items = call.arguments["shape"]
     assert isinstance(items, tuple)
+    if any(isinstance(each, Symbolic) for each in items):
+        message = "a dimension is known only at run time"
+        raise error(message, call.place, hint="give the shapes of the inputs: input_shapes={…}")
     shape = tuple(each for each in items if isinstance(each, int))
+    _check_extents(shape, call, most)
+    return shape
+
+
+def _check_extents(shape: Shape, call: Call, most: int) -> None:
     if any(each < 1 for each in shape):
         message = f"the shape {list(shape)} has items that are not positive"
         raise error(message, call.place, hint="give the size of each dimension")
     if math.prod(shape) > most:
         message = f"a tensor of shape {list(shape)} has more than {most} elements"
         raise error(message, call.place, hint="use smaller dimensions")
-    return shape
 
 
 def _unexpected(problem: Exception, call: Call, scope: Mapping[str, Tensor]) -> NnefError:

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Mapping, MutableMapping, Sequen
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tvm_nnef.converters.common.symbolic import Shape, Symbolic
 from tvm_nnef.converters.nnef1 import constants, nodes
 from tvm_nnef.converters.nnef1.calls import Tensor, Value
 from tvm_nnef.converters.nnef1.fragments import Signatures
@@ -79,7 +80,7 @@ class Evaluator(ABC):
         """The results of an invocation."""
 
     @abstractmethod
-    def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
+    def shape(self, tensor: Tensor) -> Shape | None:
         """The shape of a tensor, None if it is not known."""
 
     def run(self, evaluation: Evaluation) -> Value:
@@ -172,6 +173,7 @@ class Evaluator(ABC):
         self, node: nodes.Binary, left: tuple[Value, ...] | str, right: Value, frame: Frame
     ) -> Value:
         """Arrays or strings one after the other, or one several times."""
+        self._check_static(right, node.span, frame)
         if isinstance(right, int):
             if right < 0:
                 hint = "the number of copies is 0 or more"
@@ -210,6 +212,7 @@ class Evaluator(ABC):
     def _subscript(self, node: nodes.Subscript, frame: Frame) -> Evaluation:
         value = yield self.evaluate(node.value, frame)
         index = yield self.evaluate(node.index, frame)
+        self._check_static(index, node.index.span, frame)
         assert isinstance(value, (tuple, str)) and isinstance(index, int)
         if not 0 <= index < len(value):
             message = f"the subscript {index} of an array with {len(value)} items"
@@ -226,6 +229,8 @@ class Evaluator(ABC):
             begin = yield self.evaluate(node.begin, frame)
         if node.end is not None:
             end = yield self.evaluate(node.end, frame)
+        for bound in (begin, end):
+            self._check_static(bound, node.span, frame)
         assert isinstance(begin, int) and isinstance(end, int)
         if not (0 <= begin <= len(value) and 0 <= end <= len(value)):
             message = f"the range {begin}:{end} of an array with {len(value)} items"
@@ -233,6 +238,12 @@ class Evaluator(ABC):
             raise self.error(message, node.span, hint, frame)
         self.spend(max(0, end - begin) // _ITEMS, node.span, frame)
         return value[begin:end]
+
+    def _check_static(self, value: Value, span: Span, frame: Frame) -> None:
+        """Raise NnefError for a dynamic dimension."""
+        if isinstance(value, Symbolic):
+            problem = constants.dynamic(value)
+            raise self.error(problem.reason, span, problem.hint, frame)
 
     def _builtin(self, node: nodes.Builtin, operand: Value, frame: Frame) -> Value:
         match node.name:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol
 
+from tvm_nnef.converters.common.symbolic import Shape
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.calls import Call, Tensor, Value
 from tvm_nnef.converters.nnef1.checking import Checked, standard_generics, targets
@@ -44,7 +46,7 @@ class Sink(Protocol):
     def call(self, call: Call) -> None:
         """Take an operation; raises NnefError, without a span, if it cannot be converted."""
 
-    def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
+    def shape(self, tensor: Tensor) -> Shape | None:
         """The shape of a tensor that an operation gave, None if it is not known."""
 
     def begin(self, fragment: str, label: str, arguments: Mapping[str, Value]) -> None:
@@ -54,13 +56,20 @@ class Sink(Protocol):
         """The fragment begun last is complete, and has these results."""
 
 
-def expand(checked: Checked, operations: Container[str], sink: Sink) -> None:
+def expand(
+    checked: Checked,
+    operations: Container[str],
+    sink: Sink,
+    symbols: Mapping[str, Value] = MappingProxyType({}),
+) -> None:
     """Hand the operations of a document to a sink, in the order of the text.
 
-    ``operations`` are those that are not expanded although they have a body. Raises NnefError with
+    ``operations`` are those that are not expanded although they have a body; ``symbols`` are the
+    dynamic dimensions that the document names. Raises NnefError with
     what is wrong in all statements of the graph that do not depend on a wrong one.
     """
-    expansion = _Expansion(checked.signatures, checked.generics, operations, sink)
+    expansion = _Expansion(checked.signatures, checked.generics, operations, sink, symbols)
+    expansion.names.update(symbols)
     for statement in checked.document.graph.body:
         expansion.labelling.labels |= {each.name for each in targets(statement.target)}
     problems: list[Diagnostic] = []
@@ -113,6 +122,7 @@ class _Expansion(Evaluator):
     generics: Mapping[nodes.Invocation, str | None]
     operations: Container[str]
     sink: Sink
+    symbols: Mapping[str, Value] = field(default_factory=dict)
     names: dict[str, Value] = field(default_factory=dict)
     labelling: Labelling = field(default_factory=Labelling)
     calls: int = 0
@@ -142,7 +152,7 @@ class _Expansion(Evaluator):
         self.labelling.item_types[name.name] = item
         return result
 
-    def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
+    def shape(self, tensor: Tensor) -> Shape | None:
         """The shape of a tensor made so far."""
         return self.sink.shape(tensor)
 
@@ -222,7 +232,7 @@ class _Expansion(Evaluator):
         arguments: Mapping[str, Value],
         frame: Frame,
     ) -> Evaluation:
-        names = dict(arguments)
+        names = {**self.symbols, **arguments}
         for statement in body:
             wanted = labels_of(statement.target, lambda name: self._local_label(name, frame))
             base = next(leaves(wanted), frame.prefix)
@@ -302,7 +312,7 @@ class _Attributes(Evaluator):
         return None
 
 
-def evaluated(node: nodes.Expression) -> Value:
-    """The value of an expression without tensors or names, whose types were checked."""
+def evaluated(node: nodes.Expression, names: Mapping[str, Value] = MappingProxyType({})) -> Value:
+    """The value of an expression without tensors, whose types were checked."""
     attributes = _Attributes()
-    return attributes.run(attributes.evaluate(node, Frame({}, standard())))
+    return attributes.run(attributes.evaluate(node, Frame(dict(names), standard())))

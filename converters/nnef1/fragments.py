@@ -6,7 +6,7 @@ Nodes of fragments become a table of signatures; what section 3.3.2 forbids is r
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from types import MappingProxyType
@@ -33,6 +33,11 @@ from tvm_nnef.converters.nnef1.types import (
 )
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, Source, error
 
+FRAGMENTS = "KHR_enable_fragment_definitions"
+EXPRESSIONS = "KHR_enable_operator_expressions"
+EXTENSIONS = (FRAGMENTS, EXPRESSIONS)
+"""The extensions of the specification."""
+
 _PRIMITIVE = {int: INTEGER, float: SCALAR, bool: LOGICAL, str: STRING}
 
 
@@ -41,12 +46,14 @@ class Signature:
     """A declared fragment.
 
     ``defaults`` has the values of parameters that need not be given; ``is_standard`` says that the
-    specification declares it.
+    specification or a vendor declares it. The generic type may follow from a string, as in
+    ``cast(x, to = 'f32')``: ``item_type`` is the name of that parameter, and what its value means.
     """
 
     node: nodes.Fragment = field(repr=False)
     is_standard: bool
     defaults: Mapping[str, Value] = field(repr=False)
+    item_type: tuple[str, Callable[[str], str | None]] | None = None
 
     @property
     def name(self) -> str:
@@ -82,21 +89,28 @@ Signatures: TypeAlias = "Mapping[str, Signature]"
 def standard() -> Signatures:
     """The operations of chapter 4."""
     text = resources.files(__package__).joinpath("standard.nnef").read_text("utf-8")
-    fragments = parse_library(Source("<standard>/standard.nnef", text))
+    return library("<standard>/standard.nnef", text)
+
+
+def library(path: str, text: str) -> Signatures:
+    """The signatures of a text of fragments."""
+    fragments = parse_library(Source(path, text))
     return MappingProxyType(
         {each.name.name: _signature(each, is_standard=True) for each in fragments}
     )
 
 
 def declare(
-    fragments: Iterable[nodes.Fragment], problems: list[Diagnostic]
+    fragments: Iterable[nodes.Fragment],
+    known: Signatures,
+    problems: list[Diagnostic],
 ) -> dict[str, Signature]:
-    """The signatures of a document, with the standard ones; appends what is wrong.
+    """The signatures of a document, with the ``known`` ones; appends what is wrong.
 
     A document may declare a standard operation again as it is, or define one with a body of its
     own, as documents written for older versions do.
     """
-    found = dict(standard())
+    found = dict(known)
     for fragment in fragments:
         name = fragment.name
         problems += _problems(fragment)

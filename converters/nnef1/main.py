@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from tvm_nnef.converters.common.assembly import assemble_graph
+from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.common.grouping import grouped
 from tvm_nnef.converters.common.library import EXTRA, Library
 from tvm_nnef.converters.nnef1.checking import Checked, check
 from tvm_nnef.converters.nnef1.conversion import convert_graph
+from tvm_nnef.converters.nnef1.inputs import Given
 from tvm_nnef.converters.nnef1.operators.operation import OperatorFunction
 from tvm_nnef.converters.nnef1.operators.registry import Table, standard
 from tvm_nnef.converters.nnef1.quantization import quantizers
 from tvm_nnef.converters.nnef1.reading import ModelSource, Nnef1Model, read
+from tvm_nnef.converters.nnef1.vendors import extended
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.model import Model
 
 LIBRARY = Library("nnef1", "tvm_nnef.converters.nnef1", "Operations of NNEF 1")
 
-VENDORS: Mapping[str, Collection[str]] = MappingProxyType({})
-"""The extensions of a vendor besides those of the specification, by its name."""
-
 
 def convert(
     source: ModelSource,
     *,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     dtypes: Mapping[str, Any] | None = None,
+    bounds: Bounds = 0,
     converters: Mapping[str, OperatorFunction] | None = None,
     outline: bool = True,
     vendor: str | None = None,
@@ -43,8 +44,13 @@ def convert(
     ----------
     source
         A folder with ``graph.nnef``, an archive of it, the path of a ``graph.nnef``, or its text.
+    input_shapes
+        Shapes of inputs by name, in place of those of the document. A name, as in
+        ``{"x": ("N", 3, 224, 224)}``, makes a dimension dynamic.
     dtypes
         NumPy dtypes of inputs by name. Without one, scalar inputs are float32, integer ones int32.
+    bounds
+        The largest size of each dynamic dimension, as in ``{"N": 16}``, or one number for all.
     converters
         Functions ``(operation, builder) -> tensor or tensors`` by the name of an operation, for
         fragments without a body, or in place of what this package does.
@@ -52,7 +58,7 @@ def convert(
         Whether repeated blocks become operators of the model's own. Fragments of the document
         that have a body always do.
     vendor
-        A vendor whose extensions the document may use; none is known yet.
+        A vendor whose extensions the document may use: ``"tract"``.
 
     Returns
     -------
@@ -72,14 +78,16 @@ def convert(
     ('g',)
     """
     model = read(source)
-    checked = check(model.document, _extensions(vendor))
+    extension = extended(model.document, vendor)
+    checked = check(extension.document, extension)
     table = _table(checked, converters or {})
     graph, groups = convert_graph(
         checked,
         model.container,
         quantizers(model.quantization, checked),
         table,
-        _dtypes(checked, dtypes or {}),
+        _given(checked, input_shapes or {}, dtypes or {}, bounds),
+        model.path,
     )
     return assemble_graph(
         grouped(graph, groups),
@@ -89,15 +97,6 @@ def convert(
         libraries=(EXTRA, LIBRARY),
         outline=outline,
     )
-
-
-def _extensions(vendor: str | None) -> Collection[str]:
-    if vendor is None:
-        return ()
-    if vendor not in VENDORS:
-        known = f"vendors are {', '.join(VENDORS)}" if VENDORS else "no vendor's are known yet"
-        raise error(f"unknown extensions of '{vendor}'", hint=known)
-    return VENDORS[vendor]
 
 
 def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Table:
@@ -113,22 +112,29 @@ def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Tabl
     if problems:
         raise NnefError(problems)
     own = {name for name, each in checked.signatures.items() if not each.is_standard}
-    known = {name: function for name, function in standard().items() if name not in own}
+    every = {**standard(), **checked.extended.functions}
+    known = {name: function for name, function in every.items() if name not in own}
     return {**known, **converters}
 
 
-def _dtypes(checked: Checked, dtypes: Mapping[str, Any]) -> dict[str, str]:
+def _given(
+    checked: Checked,
+    shapes: Mapping[str, Sequence[int | str]],
+    dtypes: Mapping[str, Any],
+    bounds: Bounds,
+) -> Given:
+    """What the user says of inputs. Raises NnefError for unknown names and dtypes."""
     names = [each.name for each in checked.document.graph.parameters]
-    found: dict[str, str] = {}
-    for name, given in dtypes.items():
+    for name in (*shapes, *dtypes):
         if name not in names:
             hint = did_you_mean(name, names) or f"inputs are {', '.join(names)}"
             raise error(f"the graph has no input '{name}'", hint=hint)
-        found[name] = str(np.dtype(given))
-        if found[name] not in DTYPES:
+    found = {name: str(np.dtype(each)) for name, each in dtypes.items()}
+    for name, dtype in found.items():
+        if dtype not in DTYPES:
             hint = f"dtypes are {', '.join(DTYPES)}"
-            raise error(f"'{name}' cannot have the dtype {found[name]}", hint=hint)
-    return found
+            raise error(f"'{name}' cannot have the dtype {dtype}", hint=hint)
+    return Given({name: tuple(shape) for name, shape in shapes.items()}, found, bounds)
 
 
 def _header(model: Nnef1Model) -> str:

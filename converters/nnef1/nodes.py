@@ -194,9 +194,10 @@ class Version(Node):
 
 @dataclass(frozen=True, eq=False)
 class Extension(Node):
-    """``extension words;``."""
+    """``extension words condition;``; only vendors write a condition, as in ``N <= 16``."""
 
     words: tuple[Name, ...]
+    condition: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -173,7 +173,10 @@ _RULES: Mapping[str, Rule] = MappingProxyType({
     "quantization": lambda children, _: tuple(children),
     "quantized": _quantized,
     "version": lambda children, span: nodes.Version(span, str(children[0])),
-    "extension": lambda children, span: nodes.Extension(span, tuple(children)),
+    "extension": lambda children, span: nodes.Extension(
+        span, tuple(children[:-1]), children[-1] or ""
+    ),
+    "condition": lambda _, span: span.text,
     "fragment": _fragment,
     "generic": lambda children, _: [children[0]],
     "parameters": lambda children, _: tuple(children),

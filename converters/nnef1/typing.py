@@ -7,7 +7,7 @@ invocation is kept in ``generics`` for the expansion.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tvm_nnef.converters.nnef1 import nodes
@@ -371,6 +371,8 @@ class Typing:
                 self.report("'<?>' outside of a generic fragment", node.span, "name a type")
                 return None
             return node.generic
+        if signature.item_type is not None:
+            return self._item_type(node, signature.item_type, given)
         if not signature.is_generic or signature.node.generic_default is not None:
             return signature.node.generic_default if signature.is_generic else None
         if any(type_ is None and is_generic(each.type) for each, (_, type_) in given.items()):
@@ -386,4 +388,20 @@ class Typing:
         what = f"can be {' or '.join(found)}" if found else "does not follow from the arguments"
         hint = f"write it, as in '{name}<scalar>(...)'; arguments of one type need no cast"
         self.report(f"the generic type of '{name}' {what}", node.span, hint)
+        return None
+
+    def _item_type(
+        self,
+        node: nodes.Invocation,
+        item_type: tuple[str, Callable[[str], str | None]],
+        given: Mapping[nodes.Parameter, tuple[nodes.Argument, Type | None]],
+    ) -> str | None:
+        """The generic type that the string of a parameter means."""
+        name, meaning = item_type
+        for parameter, (argument, _) in given.items():
+            if parameter.name.name == name and isinstance(argument.value, nodes.Literal):
+                found = meaning(str(argument.value.value))
+                if found is not None:
+                    return found
+        self.report(f"'{name}' is no dtype that can be converted", node.span, "write as in 'f32'")
         return None

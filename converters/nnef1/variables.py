@@ -38,6 +38,7 @@ _ITEM_TYPES: Mapping[str, tuple[ItemType, ...]] = MappingProxyType({
 })  # fmt: skip
 """Which item types hold tensors of which data type (section 5.2.1)."""
 
+_QUANTIZED = (ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT)
 _INT32 = np.iinfo(np.int32)
 
 
@@ -56,10 +57,13 @@ def check_label(call: Call) -> str:
     return label
 
 
-def read_variable(files: Container | None, call: Call, quantizer: Call | None) -> Array:
+def read_variable(
+    files: Container | None, call: Call, quantizer: Call | None, integer_codes: bool = False
+) -> Array:
     """The value of a ``variable``: float32, int32 (int64 if it needs that), or bool.
 
-    ``quantizer`` is what ``graph.quant`` says of it. Raises NnefError for a file that is missing,
+    ``quantizer`` is what ``graph.quant`` says of it; ``integer_codes`` admits items marked as
+    quantized for integers. Raises NnefError for a file that is missing,
     damaged, or not what the graph declares.
     """
     label = check_label(call)
@@ -76,7 +80,8 @@ def read_variable(files: Container | None, call: Call, quantizer: Call | None) -
             message = f"the variable '{label}' has the shape {declared}, its file {place} has "
             hint = "correct the graph or the file"
             raise error(f"{message}{list(header.shape)}", call.place, hint=hint)
-        _check_type(header.item_type, call, place)
+        if not (integer_codes and call.item_type == "integer" and header.item_type in _QUANTIZED):
+            _check_type(header.item_type, call, place)
         tensor = read_tensor(files.read(name), place)
     except NnefError as problem:
         if all(each.span is None for each in problem.diagnostics):
@@ -111,7 +116,7 @@ def _check_type(item_type: ItemType, call: Call, place: str) -> None:
 
 def _array(tensor: TensorFile, call: Call, quantizer: Call | None, place: str) -> Array:
     array = tensor.array
-    if tensor.item_type in (ItemType.QUANTIZED_UINT, ItemType.QUANTIZED_INT):
+    if tensor.item_type in _QUANTIZED and call.item_type != "integer":
         with np.errstate(over="ignore"):
             return _float32(_dequantized(tensor, call, quantizer, place), call, place)
     if call.item_type == "logical":

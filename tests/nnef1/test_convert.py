@@ -433,7 +433,7 @@ def test_shapes_of_inputs_are_checked(shape: str) -> None:
         ({"dtypes": {"x": "int32"}}, "of type scalar, which is not int32"),
         ({"converters": {"rellu": print}}, "no operation 'rellu'"),
         ({"converters": {"relu": 3}}, "is no function"),
-        ({"vendor": "tract"}, "'tract'"),
+        ({"vendor": "tracd"}, "'tracd'"),
     ],
 )
 def test_faults_in_options(options: dict[str, Any], message: str) -> None:

@@ -228,3 +228,18 @@ def test_a_document_in_another_encoding(tmp_path: Path) -> None:
     (tmp_path / "graph.nnef").write_bytes(b"version 1.0; # na\xefve\ngraph g(x) -> (y) { }")
     with pytest.raises(NnefError, match="UTF-8"):
         convert(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "statement", "message"),
+    [
+        ("[1000000000]", "[y] = unstack(x, axis = 0);", "has 1000000000 results, and 1 are named"),
+        ("[4]", "y = tile(x, repeats = [4000000000000]);", "more than 1099511627776 elements"),
+        ("[4]", f"y = reshape(x, shape = [{'1,' * 64}4]);", "has 65 dimensions"),
+    ],
+)
+def test_results_that_no_machine_can_hold(shape: str, statement: str, message: str) -> None:
+    text = f"version 1.0; graph g(x) -> (y) {{ x = external(shape = {shape}); {statement} }}"
+    with pytest.raises(NnefError, match=message) as caught:
+        convert(text)
+    assert caught.value.diagnostics[0].span is not None

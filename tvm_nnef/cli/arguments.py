@@ -126,6 +126,11 @@ def _converting(parser: argparse._ActionsContainer) -> None:
         metavar="NAME",
         help=f"the format of the model: {', '.join(names)} (default: detected from the content)",
     )
+    parser.add_argument(
+        "--vendor",
+        metavar="NAME",
+        help="of an NNEF 1 model: the vendor whose extensions it may use: tract",
+    )
 
 
 def _inputs(parser: argparse._ActionsContainer) -> None:
@@ -375,7 +380,11 @@ def compose_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def convert_options(options: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of ``convert`` that the command line gives."""
-    given = {"input_shapes": dict(options.shape), "bounds": dict(options.bound)}
+    given = {
+        "input_shapes": dict(options.shape),
+        "bounds": dict(options.bound),
+        "vendor": options.vendor,
+    }
     return {name: value for name, value in given.items() if value}
 
 
@@ -385,6 +394,8 @@ def load_options(options: argparse.Namespace) -> dict[str, Any]:
     converting = {"format": getattr(options, "format", None)}
     if getattr(options, "bound", None):
         converting["bounds"] = dict(options.bound)
+    if getattr(options, "vendor", None):
+        converting["vendor"] = options.vendor
     return {**reading, **converting}
 
 

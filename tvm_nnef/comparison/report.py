@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+_OURS = frozenset(("reference", "mapped", "formula"))
+"""The routes that execute our model, not its source."""
+
 WIDTH = 160
 """Columns of a table where there is no terminal to ask."""
 
@@ -136,10 +139,10 @@ class Row:
                 "model rounds to codes, as quantized ones do, and a value next to the middle of "
                 "two was rounded the other way"
             )
-        if self.origin is not None:
+        if self.origin is not None and not _OURS.issuperset(self.sides):
             text = "the conversion is wrong; else it is how the operator is lowered"
             return f"where 'mapped' and 'reference' agree on it, {text}"
-        third = next(name for name in ("reference", "mapped", "formula") if name not in self.sides)
+        third = next(name for name in sorted(_OURS) if name not in self.sides)
         return f"compare each with '{third}' to tell which is right"
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from tvm_nnef.comparison.differences import Array
-from tvm_nnef.comparison.source import SourceModel
+from tvm_nnef.comparison.source import Origin, SourceModel
 from tvm_nnef.converters.common.formats import FORMATS
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.graph.nodes import Graph, Operand, Tensor, flatten, tensors
@@ -28,7 +28,7 @@ class Setting:
 
     For a route that executes a model as a whole: the graph and its inputs, and, where the model was
     converted, what it was converted from. ``program`` is the executable of the whole graph, if it
-    was built before.
+    was built before. ``places`` has the origins of tensors by their names, if the source has them.
     """
 
     variables: Mapping[str, Any]
@@ -37,6 +37,7 @@ class Setting:
     inputs: Arrays = field(default_factory=dict)
     source: SourceModel | None = None
     program: Callable[..., Any] | None = None
+    places: Mapping[str, Origin] = field(default_factory=dict)
 
 
 def runner(route: str, setting: Setting) -> Runner:

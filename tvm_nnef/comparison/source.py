@@ -14,8 +14,8 @@ from typing import Any
 
 from tvm_nnef.comparison.differences import Array
 from tvm_nnef.converters.common.execution import Execution
-from tvm_nnef.converters.common.formats import FORMATS, Format, open_source
-from tvm_nnef.diagnostics import error
+from tvm_nnef.converters.common.formats import FORMATS, Format, OpenedSource, open_source
+from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.graph.nodes import Graph, Tensor, flatten, opened_nodes
 from tvm_nnef.model import Model
 
@@ -76,6 +76,31 @@ def source_model(model: Model, against: Any = None) -> SourceModel:
         hint = f"give the {opened.format.title} model that it was converted from"
         raise error(message, hint=hint, file=source.path)
     return SourceModel(source, names, opened.format.route)
+
+
+def source_places(model: Model, opened: OpenedSource | None = None) -> Mapping[str, Origin]:
+    """The origin of each tensor of a converted model, if its format has files with lines.
+
+    ``opened`` is the source, else what was converted is looked for where it was.
+    """
+    try:
+        if opened is None:
+            opened = open_source(model.path) if _is_source(model.path) else None
+        if opened is None or not opened.format.places:
+            return {}
+        module = opened.format.load(opened.format.places)
+        places: Mapping[str, tuple[str, str]] = module.operation_places(opened.source)
+    except NnefError:
+        return {}
+    found: dict[str, Origin] = {}
+    for ours, name in model.metadata.source_names.items():
+        # What a fragment computes is called after the result of the statement that invokes it.
+        parts = name.split("/")
+        outer = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
+        statement = next((each for each in outer if each in places), None)
+        if statement is not None:
+            found[ours] = Origin(*places[statement], name, module.WHAT)
+    return found
 
 
 def source_names(model: Model) -> Mapping[str, str]:

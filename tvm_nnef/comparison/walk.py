@@ -67,6 +67,7 @@ class _Walk:
     symbols: dict[str, int] = field(default_factory=dict)
     pending: list[Check] = field(default_factory=list)
     lowered: Collection[str] = ()
+    places: Mapping[str, Origin] = field(default_factory=dict)
     widths: Mapping[Tensor, float] = field(default_factory=dict)
 
     def row(self, tensor: Tensor, node: Node, arrays: Sequence[Array], depth: int) -> Row:
@@ -103,8 +104,10 @@ class _Walk:
         return tuple(dict.fromkeys(found))
 
     def origin(self, tensor: Tensor) -> Origin | None:
-        """The node of the source that gives a tensor, where a route executes the source."""
-        return self.source.origin(tensor) if self.source and self.recorded else None
+        """The operation of the source that gives a tensor, as far as it is known."""
+        if self.source and self.recorded:
+            return self.source.origin(tensor)
+        return self.places.get(tensor.name)
 
     def define(self, arrays: Arrays) -> None:
         """Takes the extents that arrays tell, and makes the checks that waited for them."""
@@ -146,7 +149,7 @@ def compare_routes(
     pending = list(graph.checks)
     walk = _Walk(
         graph, (first, second), runners, rtol, atol, setting.source,
-        pending=pending, lowered=setting.lowerings,
+        pending=pending, lowered=setting.lowerings, places=setting.places,
         widths=widths_of_ranges(graph),
     )  # fmt: skip
     walk.define(inputs)

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, product, quotient
+from tvm_nnef.converters.common.symbolic import Extent, Shape, number, product, quotient
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import BORDERS, padded
@@ -39,16 +39,19 @@ def reshape(operation: Operation, builder: Builder) -> Tensor:
     if start < 0 or count < 0 or start + count > x.rank:
         reason = f"'axis_start' {start} and 'axis_count' {count} exceed the rank {x.rank}"
         raise Unconvertible(reason, "name dimensions of the input", mismatch=True)
-    wanted = _resolved(operation.integers("shape"), x.shape, start, count)
+    given = operation.extents("shape")
+    wanted = _resolved(given, x.shape, start, count)
     shape = (*x.shape[:start], *wanted, *x.shape[start + count :])
     volumes = product(x.shape), product(shape)
-    if all(isinstance(each, int) for each in volumes) and volumes[0] != volumes[1]:
-        reason = f"{list(x.shape)} cannot be reshaped to {list(shape)}"
-        raise Unconvertible(reason, "the number of elements must stay", mismatch=True)
+    is_static = all(isinstance(each, int) for each in volumes)
+    if volumes[0] != volumes[1] and (is_static or -1 not in given):
+        before, after = (f"[{', '.join(map(str, each))}]" for each in (x.shape, shape))
+        hint = "the number of elements must stay; 0 keeps a dimension, and -1 is computed"
+        raise Unconvertible(f"{before} cannot be reshaped to {after}", hint, mismatch=True)
     return builder.reshape(x, shape)
 
 
-def _resolved(wanted: Sequence[int], shape: Shape, start: int, count: int) -> list[Extent]:
+def _resolved(wanted: Sequence[Extent], shape: Shape, start: int, count: int) -> list[Extent]:
     """The new dimensions, with numbers for 0 and -1."""
     replaced = shape[start : start + count]
     if any(item < -1 for item in wanted) or wanted.count(-1) > 1:
@@ -157,9 +160,14 @@ def unstack(operation: Operation, builder: Builder) -> list[list[Tensor]]:
     """The slices along a dimension, without it."""
     x = operation.tensor("value")
     axis = operation.axis(x.rank)
-    count = x.shape[axis]
+    count = number(x.shape[axis])
+    named = operation.result_count()
+    if count != named:
+        # Before a part is made of each: there may be billions.
+        reason = f"it has {count} results, and {named} are named"
+        raise Unconvertible(reason, f"name {count} results", mismatch=True)
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-    parts = [Tensor(x.dtype, shape) for _ in range(int(count))]
+    parts = [Tensor(x.dtype, shape) for _ in range(count)]
     builder.add("layout.unstack", (x,), (tuple(parts),), axis=axis)
     return [parts]
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, Symbolic
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1 import calls
@@ -51,15 +52,16 @@ class Operation:
 
     def integer(self, name: str) -> int:
         """An integer."""
-        value = self.call.arguments[name]
-        assert isinstance(value, int), name
-        return value
+        return _static(name, self.call.arguments[name])
 
     def integers(self, name: str) -> list[int]:
         """An array of integers."""
-        found = [each for each in _items(self.call.arguments[name]) if isinstance(each, int)]
-        assert len(found) == len(_items(self.call.arguments[name])), name
-        return found
+        return [_static(name, each) for each in _items(self.call.arguments[name])]
+
+    def extents(self, name: str) -> list[Extent]:
+        """An array of integers, some of which may be dynamic dimensions."""
+        items = _items(self.call.arguments[name])
+        return [each if isinstance(each, Symbolic) else _static(name, each) for each in items]
 
     def real(self, name: str) -> float:
         """A scalar."""
@@ -85,8 +87,8 @@ class Operation:
         found: list[tuple[int, int]] = []
         for item in _items(self.call.arguments[name]):
             match item:
-                case (int(before), int(after)):
-                    found.append((before, after))
+                case (before, after):
+                    found.append((_static(name, before), _static(name, after)))
                 case _:
                     raise AssertionError(name)
         return found
@@ -100,6 +102,11 @@ class Operation:
             raise Unconvertible(f"'{name}' is {axes}", "name each dimension once")
         return axes
 
+    def result_count(self) -> int:
+        """How many tensors are named in an array of results."""
+        (results,) = self.call.results.values()
+        return len(_items(results))
+
     def axis(self, rank: int) -> int:
         """A dimension of a tensor of a rank."""
         return in_range("axis", self.integer("axis"), rank)
@@ -107,10 +114,21 @@ class Operation:
     def _tensor(self, value: Value) -> Tensor:
         if isinstance(value, calls.Tensor):
             return self.scope[value.label]
+        if isinstance(value, Symbolic):
+            _static("an operand", value)
         assert isinstance(value, (bool, int, float)), value
         kind = "bool" if isinstance(value, bool) else "float32"
         array = np.asarray(value, "int32" if type(value) is int else kind)
         return Tensor(str(array.dtype), (), value=array)
+
+
+def _static(name: str, value: Value) -> int:
+    """An integer. Raises Unconvertible for a dynamic dimension."""
+    if isinstance(value, Symbolic):
+        reason = f"'{name}' depends on the dimension {value}, which is known only at run time"
+        raise Unconvertible(reason, "give the shapes of the inputs: convert(…, input_shapes={…})")
+    assert isinstance(value, int), name
+    return value
 
 
 def in_range(name: str, axis: int, rank: int) -> int:

@@ -7,14 +7,20 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TypeAlias
 
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import largest
 from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import MAX_RANK
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1 import calls, operators
 from tvm_nnef.converters.nnef1.calls import Call, Value
 from tvm_nnef.converters.nnef1.operators.operation import Converted, Operation, OperatorFunction
+
+MAX_ELEMENTS = 1 << 40
+"""The most elements of a tensor, so that sizes in bytes stay in range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +88,21 @@ def convert_call(
         _define(target, result, scope)
 
 
+def _check_size(result: Tensor) -> None:
+    """Raise Unconvertible for a result that no machine can hold."""
+    if result.rank > MAX_RANK:
+        reason = f"its result has {result.rank} dimensions"
+        raise Unconvertible(reason, f"use at most {MAX_RANK}", mismatch=True)
+    if prod(map(largest, result.shape)) > MAX_ELEMENTS:
+        shape = ", ".join(map(str, result.shape))
+        reason = f"its result of shape [{shape}] has more than {MAX_ELEMENTS} elements"
+        raise Unconvertible(reason, "use smaller dimensions", mismatch=True)
+
+
 def _define(target: Value, result: object, scope: dict[str, Tensor]) -> None:
     if isinstance(target, calls.Tensor):
         assert isinstance(result, Tensor)
+        _check_size(result)
         result.source = result.source or target.label
         scope[target.label] = result
         return

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, maximum
+from tvm_nnef.converters.common.symbolic import Extent, Shape, largest, maximum
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import padded
@@ -116,13 +116,14 @@ def scaling_down(operation: Operation, x: Tensor, size: Sequence[int], first: in
         front, back = (
             _automatic(extent, -(-extent // step), reach, step) if pairs is None else pairs[axis]
         )
-        if front + extent + back < reach:
+        padded_extent = front + extent + back
+        if largest(padded_extent) < reach:
             reason = f"its window covers {reach} elements of dimension {axis + first}, which has "
-            message = f"{reason}{front + extent + back} with its paddings"
+            message = f"{reason}{padded_extent} with its paddings"
             raise Unconvertible(message, "use larger inputs or paddings", mismatch=True)
         before.append(front)
         after.append(back)
-        out.append((front + extent + back - reach) // step + 1)
+        out.append((padded_extent - reach) // step + 1)
     return Window(
         tuple(range(first, x.rank)), tuple(size), stride, dilation, tuple(before), tuple(after),
         inside, tuple(out),

@@ -1,0 +1,39 @@
+"""What the extensions of a vendor add to a document, in the terms of the specification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tvm_nnef.converters.nnef1 import nodes
+from tvm_nnef.converters.nnef1.fragments import Signatures
+from tvm_nnef.converters.nnef1.operators.operation import OperatorFunction
+
+
+@dataclass(frozen=True)
+class Extended:
+    """A document without extensions of a vendor, and what these declared.
+
+    Parameters
+    ----------
+    document
+        The document as the specification would have it written.
+    signatures
+        The operations besides the standard ones, and ``functions`` to convert those without a body.
+    symbols
+        The names of dynamic dimensions, each where it is declared.
+    bounds
+        The largest values of dynamic dimensions, as far as the document has them.
+    dtypes
+        The dtypes of inputs, as far as the document has them.
+    integer_codes
+        Whether ``.dat`` files mark integers as quantized items.
+    """
+
+    document: nodes.Document
+    signatures: Signatures = field(default_factory=dict)
+    functions: Mapping[str, OperatorFunction] = field(default_factory=dict)
+    symbols: Mapping[str, nodes.Name] = field(default_factory=dict)
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    integer_codes: bool = False

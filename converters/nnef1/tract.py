@@ -1,0 +1,224 @@
+"""tract: ``extension tract_…`` and the operations of its registries.
+
+``tract_symbol`` declares dynamic dimensions, of which ``tract_assert`` may state the bound. The
+operations of ``tract.nnef`` are known in documents that name their registry. tract needs no
+extension for fragments and expressions, and none of its ``tract_core_properties``, which describe
+the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib import resources
+from types import MappingProxyType
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import kind
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.nnef1 import nodes
+from tvm_nnef.converters.nnef1.dialect import Extended
+from tvm_nnef.converters.nnef1.fragments import (
+    EXPRESSIONS,
+    FRAGMENTS,
+    Signature,
+    Signatures,
+    library,
+)
+from tvm_nnef.converters.nnef1.operators import broadcasting
+from tvm_nnef.converters.nnef1.operators.layout import gather
+from tvm_nnef.converters.nnef1.operators.operation import Operation, OperatorFunction, in_range
+from tvm_nnef.converters.nnef1.operators.reductions import reduced
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
+
+REGISTRIES = ("tract_nnef", "tract_core", "tract_onnx", "tract_extra", "tract_transformers")
+"""Registries of operations; those that are not in ``tract.nnef`` are refused where they occur."""
+
+_PROPERTIES = "tract_core_properties"
+_STREAMING = "tract_pulse_streaming_symbol"
+_BOUND = re.compile(r"(<=?|==)\s*([0-9]{1,18})")
+_LOWER_BOUND = re.compile(r">=?\s*[0-9]+")
+_DTYPES: Mapping[str, str] = MappingProxyType(
+    {f"{letter}{bits}": f"{name}{bits}"
+     for letter, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
+    | {"f16": "float16", "f32": "float32", "f64": "float64", "bool": "bool"}
+)  # fmt: skip
+_ITEM_TYPES = {"real": "scalar", "int": "integer", "bool": "logical"}
+
+
+def extended(document: nodes.Document) -> Extended:
+    """The document without what is tract's own. Raises NnefError for what has no exact meaning."""
+    problems: list[Diagnostic] = []
+    symbols: dict[str, nodes.Name] = {}
+    bounds: dict[str, int] = {}
+    registries = set()
+    kept: list[nodes.Extension] = []
+    for extension in document.extensions:
+        match [each.name for each in extension.words]:
+            case ["tract_registry", registry] if registry in REGISTRIES and not extension.condition:
+                registries.add(registry)
+            case ["tract_registry", *_]:
+                problems.append(_unknown_registry(extension))
+            case ["tract_symbol", name] if not extension.condition:
+                symbols[name] = extension.words[1]
+            case ["tract_assert", *names]:
+                bounds |= _bound(extension, names, problems)
+            case [name] if name == _STREAMING:
+                symbols["S"] = extension.words[0]
+            case [name, *_] if name.startswith("tract_"):
+                hint = "known are tract_registry, tract_symbol and tract_assert"
+                message = "this extension cannot be converted"
+                problems.append(Diagnostic(message, extension.span, hint))
+            case _:
+                kept.append(extension)
+    implied = tuple(nodes.Name(document.span, each) for each in (FRAGMENTS, EXPRESSIONS))
+    body, dtypes = _body(document.graph.body, problems)
+    if problems:
+        raise NnefError(problems)
+    return Extended(
+        replace(
+            document,
+            extensions=(*kept, nodes.Extension(document.span, implied)),
+            fragments=tuple(each for each in document.fragments if each.name.name != _PROPERTIES),
+            graph=replace(document.graph, body=body),
+        ),
+        {name: each for name, each in _operations().items() if name.startswith(tuple(registries))}
+        if registries else {},
+        FUNCTIONS, symbols, bounds, dtypes, integer_codes=True,
+    )  # fmt: skip
+
+
+def _unknown_registry(extension: nodes.Extension) -> Diagnostic:
+    given = extension.words[-1].name
+    hint = did_you_mean(given, REGISTRIES) or f"registries are {', '.join(REGISTRIES)}"
+    return Diagnostic("the operations of this registry are not known", extension.span, hint)
+
+
+def _bound(
+    extension: nodes.Extension, names: list[str], problems: list[Diagnostic]
+) -> dict[str, int]:
+    """The bound that an assertion states; one from below is no condition, sizes are positive."""
+    found = _BOUND.fullmatch(extension.condition)
+    if len(names) == 1 and found is not None:
+        largest = int(found[2]) - (found[1] == "<")
+        if largest >= 1:
+            return {names[0]: largest}
+    if len(names) != 1 or _LOWER_BOUND.fullmatch(extension.condition) is None:
+        hint = "write bounds as in 'extension tract_assert N <= 16;'"
+        problems.append(Diagnostic("this assertion cannot be kept", extension.span, hint))
+    return {}
+
+
+def _body(
+    body: tuple[nodes.Assignment, ...], problems: list[Diagnostic]
+) -> tuple[tuple[nodes.Assignment, ...], dict[str, str]]:
+    """The statements with 'external' for tract's form of it, and the dtypes of those inputs."""
+    found: list[nodes.Assignment] = []
+    dtypes: dict[str, str] = {}
+    for statement in body:
+        value, target = statement.value, statement.target
+        if isinstance(value, nodes.Invocation) and value.name.name == "tract_core_external":
+            given = {each.name.name: each for each in value.arguments if each.name is not None}
+            named = given.pop("datum_type", None)
+            dtype = _dtype(named.value if named else value, problems)
+            name = nodes.Name(value.name.span, "external")
+            value = replace(
+                value, name=name, generic=_ITEM_TYPES[kind(dtype)],
+                arguments=tuple(each for each in value.arguments if each is not named),
+            )  # fmt: skip
+            if isinstance(target, nodes.Name):
+                dtypes[target.name] = dtype
+        found.append(replace(statement, value=value))
+    return tuple(found), dtypes
+
+
+def _dtype(node: nodes.Expression, problems: list[Diagnostic]) -> str:
+    given = node.value if isinstance(node, nodes.Literal) else None
+    if isinstance(given, str) and given.lower() in _DTYPES:
+        return _DTYPES[given.lower()]
+    hint = f"datum types are {', '.join(_DTYPES)}"
+    problems.append(Diagnostic("this datum type cannot be converted", node.span, hint))
+    return "float32"
+
+
+@functools.cache
+def _operations() -> Signatures:
+    text = resources.files(__package__).joinpath("tract.nnef").read_text("utf-8")
+    return MappingProxyType(dict(_typed(library("<tract>/tract.nnef", text))))
+
+
+def _typed(signatures: Signatures) -> Iterator[tuple[str, Signature]]:
+    """The signatures, with how the string of a cast decides on the type of its result."""
+    for name, each in signatures.items():
+        is_cast = name == "tract_core_cast"
+        yield name, replace(each, item_type=("to", item_type)) if is_cast else each
+
+
+def item_type(name: str) -> str | None:
+    """The type of NNEF 1 for a datum type of tract, None if there is none."""
+    dtype = _DTYPES.get(name.lower())
+    return None if dtype is None else _ITEM_TYPES[kind(dtype)]
+
+
+def _cast(operation: Operation, builder: Builder) -> Tensor:
+    """The elements in another dtype; real to int drops the fraction."""
+    given = operation.call.arguments["to"]
+    assert isinstance(given, str)
+    x, dtype = operation.tensor("input"), _DTYPES[given.lower()]
+    if kind(dtype) == "bool" and x.kind != "bool":
+        return builder.call("math.ne", x, builder.constant(0, x.dtype), as_type="bool")
+    return builder.call("math.iden", x) if x.dtype == dtype else builder.cast(x, dtype)
+
+
+def _broadcast(operation: Operation, builder: Builder) -> Tensor:
+    """Dimensions of 1 stretched to a shape of the same rank."""
+    x, shape = operation.tensor("input"), operation.extents("shape")
+    pairs = zip(x.shape, shape, strict=False)
+    if len(shape) != x.rank or any(own not in (1, wanted) for own, wanted in pairs):
+        reason = f"{list(map(str, x.shape))} cannot be broadcast to {list(map(str, shape))}"
+        hint = "the rank must stay, and dimensions that are not 1"
+        raise Unconvertible(reason.replace("'", ""), hint, mismatch=True)
+    found = builder.expand(x, shape)
+    return builder.call("math.iden", x) if found is x else found
+
+
+def _plain(name: str) -> OperatorFunction:
+    """The function for an operator of SkriptND on one tensor."""
+    return lambda operation, builder: builder.call(name, operation.tensor("x"))
+
+
+def _xor(operation: Operation, builder: Builder) -> Tensor:
+    x, y = operation.operands("x", "y")
+    return broadcasting.binary("math.xor", x, y, builder)
+
+
+def _product(operation: Operation, builder: Builder) -> Tensor:
+    x = operation.tensor("input")
+    return reduced("prod", x, operation.axes(x.rank), builder)
+
+
+def _gather_elements(operation: Operation, builder: Builder) -> Tensor:
+    """The elements along a dimension that indices of the same rank select."""
+    x, indices = operation.tensor("input"), operation.tensor("indices")
+    axis = in_range("axis", operation.integer("axis"), x.rank)
+    if indices.rank != x.rank:
+        reason = f"the input has rank {x.rank}, 'indices' {indices.rank}"
+        raise Unconvertible(reason, "they must be equal", mismatch=True)
+    return builder.call("extra.gather_elements", x, indices, as_shape=indices.shape, axis=axis)
+
+
+FUNCTIONS: Mapping[str, OperatorFunction] = MappingProxyType({
+    "tract_core_cast": _cast,
+    "tract_core_broadcast": _broadcast,
+    "tract_core_erf": _plain("nn.erf"),
+    "tract_onnx_erf": _plain("nn.erf"),
+    "tract_core_round_even": _plain("extra.round_even"),
+    "tract_core_xor": _xor,
+    "tract_core_product_reduce": _product,
+    "tract_core_gather": gather.function,
+    "tract_core_gather_elements": _gather_elements,
+})  # fmt: skip
+"""The functions of operations without a body."""

@@ -1,0 +1,201 @@
+"""Documents with extensions of tract: refused without the option, exact with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import special
+
+import tvm_nnef
+from tvm_nnef import NnefError
+from tvm_nnef.storage.tensor_file import ItemType, TensorFile, write_tensor
+
+HEADER = """version 1.0;
+extension tract_registry tract_core;
+extension tract_symbol N;
+extension tract_assert N<=16;
+extension tract_assert N >= 1;
+fragment tract_core_properties() -> (properties: (string, tensor<scalar>)[])
+{
+  properties = [("tract_nnef_ser_version", "0.19.3"), ("exporter", "x")];
+}
+"""
+X = np.random.default_rng(5).normal(size=(3, 4, 2)).astype(np.float32)
+I = np.array([2, 0, 1], np.int32)  # noqa: E741
+B = X > 0
+
+
+def document(expression: str, inputs: str = "x") -> str:
+    return f"""{HEADER}graph net({inputs}) -> (y)
+{{
+  x = tract_core_external(shape = [N, 4, 2], datum_type = 'f32');
+  {"i = external<integer>(shape = [N]);" if "i" in inputs else ""}
+  {"b = tract_core_external(shape = [N, 4, 2], datum_type = 'bool');" if "b" in inputs else ""}
+  y = {expression};
+}}"""
+
+
+CASES = {
+    "tract_core_sinh(x)": np.sinh(X),
+    "tract_core_erf(x) + 1.0": special.erf(X) + 1,
+    "tract_core_round_even(x * 2.0)": np.round(X * 2),
+    "tract_core_is_nan(log(x))": X < 0,
+    "tract_core_hard_swish(x)": X * np.clip(X + 3, 0, 6) / 6,
+    "tract_core_silu(x)": X * special.expit(X),
+    "tract_core_softmax(x, axes = [1])": special.softmax(X, 1),
+    "tract_core_log_softmax(x * 100.0, axes = [1])": special.log_softmax(X * 100, 1),
+    "tract_core_product_reduce(x, axes = [1])": X.prod(1, keepdims=True),
+    "tract_core_rms_norm(x, axis = 2, eps = 0.1)": X / np.sqrt((X**2).mean(2, keepdims=True) + 0.1),
+    "tract_core_cast(x, to = 'i64')": X.astype(np.int64),
+    "tract_core_cast(x, to = 'bool')": X != 0,
+    "tract_core_cast(x, to = 'f64')": X.astype(np.float64),
+    "tract_core_broadcast(max_reduce(x, axes = [1]), shape = [N, 4, 2])": np.broadcast_to(
+        X.max(1, keepdims=True), X.shape
+    ),
+    "reshape(x, shape = [N, 8])": X.reshape(3, 8),
+    "reshape(x, shape = [N * 2, 4])": X.reshape(6, 4),
+    "reshape(x, shape = [shape_of(x)[0], -1])": X.reshape(3, 8),
+}
+
+
+@pytest.mark.parametrize("expression", CASES)
+def test_operations_of_tract(expression: str) -> None:
+    with np.errstate(invalid="ignore"):
+        model = tvm_nnef.convert(document(expression), vendor="tract")
+        (found,) = tvm_nnef.evaluate(model, X)
+    assert (found.dtype, found.shape) == (CASES[expression].dtype, CASES[expression].shape)
+    np.testing.assert_allclose(found, CASES[expression], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("tract_core_gather(x, i, axis = 0)", X[I]),
+        ("tract_core_gather_elements(i, i, axis = 0)", I[I]),
+    ],
+)
+def test_gathering(expression: str, expected: np.ndarray) -> None:
+    model = tvm_nnef.convert(document(expression, "x, i"), vendor="tract")
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, X, I)[0], expected)
+
+
+def test_exclusive_or() -> None:
+    text = document("tract_core_xor(b, gt(x, 0.5))", "x, b")
+    model = tvm_nnef.convert(text, vendor="tract")
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, X, B)[0], B ^ (X > 0.5))
+
+
+@pytest.mark.parametrize("count", [1, 16])
+def test_symbols_are_dynamic_up_to_their_bound(count: int) -> None:
+    model = tvm_nnef.convert(document("neg(x)"), vendor="tract")
+    x = np.ones((count, 4, 2), np.float32)
+    assert tvm_nnef.evaluate(model, x)[0].shape == x.shape
+
+
+def test_beyond_the_bound() -> None:
+    model = tvm_nnef.convert(document("neg(x)"), vendor="tract", bounds={"N": 2})
+    with pytest.raises(NnefError):
+        tvm_nnef.evaluate(model, X)
+
+
+def test_a_shape_settles_a_symbol() -> None:
+    text = document("reshape(x, shape = [N * 4, 2])")
+    model = tvm_nnef.convert(text, vendor="tract", input_shapes={"x": (3, 4, 2)})
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, X)[0], X.reshape(12, 2))
+
+
+FAULTS = {
+    "registry": (("tract_core;", "tract_resource;"), "registry are not known", 2),
+    "extension": (("tract_symbol N", "tract_symbool N"), "cannot be converted", 3),
+    "assertion": (("N<=16", "N*2<=M"), "assertion cannot be kept", 4),
+    "bound": (("extension tract_assert N<=16;", ""), "shape of input 'x' is not known", None),
+    "operation": (("neg(x)", "tract_core_scan(x)"), "no operation or fragment", 15),
+    "datum type": (("'f32'", "'tdim'"), "datum type cannot be converted", 12),
+    "dimension": (("[N, 4, 2]", "[N + 1, 4, 2]"), "computed from 'N'", 12),
+    "shape": (("neg(x)", "reshape(x, shape = [N, 7])"), "cannot be reshaped", 15),
+    "cast": (("neg(x)", "tract_core_cast(x, to = 'string')"), "no dtype", 15),
+    "axis": (("neg(x)", "softmax(x, axes = [N])"), "known only at run time", 15),
+    "subscript": (("neg(x)", "softmax(x, axes = [[1][N]])"), "known only at run time", 15),
+    "copies": (("neg(x)", "softmax(x, axes = [1] * N)"), "known only at run time", 15),
+    "cast of it": (("neg(x)", "x * scalar(N)"), "known only at run time", 15),
+    "operand": (("neg(x)", "copy(N)"), "known only at run time", 15),
+    "constant": (("neg(x)", "constant(shape = [N], value = [1.0])"), "only at run time", 15),
+    "condition": (("neg(x)", "x if N > 4 else -x"), "known only at run time", 15),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_what_has_no_exact_meaning_is_refused(case: str) -> None:
+    (old, new), message, line = FAULTS[case]
+    with pytest.raises(NnefError, match=message) as caught:
+        tvm_nnef.convert(document("neg(x)").replace(old, new), vendor="tract")
+    found = caught.value.diagnostics[0]
+    assert found.hint
+    assert found.line == line
+
+
+def test_never_without_the_option() -> None:
+    with pytest.raises(NnefError, match="'tract_registry' is not known") as caught:
+        tvm_nnef.convert(document("neg(x)"))
+    assert [each.line for each in caught.value.diagnostics] == [2, 3, 4, 5]
+    assert "--vendor tract" in (caught.value.diagnostics[0].hint or "")
+
+
+def test_unused_symbols_need_no_bound() -> None:
+    text = document("neg(x)").replace(
+        "tract_symbol N;", "tract_symbol N; extension tract_symbol M;"
+    )
+    assert tvm_nnef.convert(text, vendor="tract").graphs == ("net",)
+    with pytest.raises(NnefError, match="'M' is not a dimension of an input"):
+        tvm_nnef.convert(text.replace("neg(x)", "reshape(x, shape = [M, -1])"), vendor="tract")
+
+
+def test_input_shapes_of_a_plain_document() -> None:
+    text = """version 1.0; graph g(x) -> (y) {
+    x = external(shape = [1, 3, 8, 8]);
+    w = constant(shape = [4, 3, 3, 3], value = [0.5]);
+    p = max_pool(conv(x, w), size = [1, 1, 2, 2], stride = [1, 1, 2, 2], border = 'ignore');
+    y = softmax(reshape(p, shape = [0, -1])); }"""
+    text = text.replace("1.0;", "1.0; extension KHR_enable_operator_expressions;", 1)
+    model = tvm_nnef.convert(text, input_shapes={"x": ("N", 3, 8, 8)}, bounds={"N": 4})
+    x = np.random.default_rng(0).normal(size=(3, 3, 8, 8)).astype(np.float32)
+    (found,) = tvm_nnef.evaluate(model, x)
+    for item, expected in zip(x, found, strict=True):
+        (single,) = tvm_nnef.evaluate(tvm_nnef.convert(text), item[None])
+        np.testing.assert_allclose(expected, single[0], rtol=1e-5)
+    fixed = tvm_nnef.convert(text.replace("[0, -1]", "[1, 64]"))
+    assert tvm_nnef.evaluate(fixed, x[:1])[0].shape == (1, 64)
+    with pytest.raises(NnefError, match="cannot be reshaped") as caught:
+        tvm_nnef.convert(
+            text.replace("[0, -1]", "[1, 64]"), input_shapes={"x": ("N", 3, 8, 8)}, bounds=4
+        )
+    assert caught.value.diagnostics[0].line == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"input_shapes": {"x": ("N", 3)}}, "shape of input 'x' is not known"),
+        ({"input_shapes": {"x": (1,)}}, "1 dimensions"),
+        ({"input_shapes": {"x": (0, 3)}}, "not positive"),
+        ({"input_shapes": {"z": (1, 3)}}, "no input 'z'"),
+        ({"bounds": {"M": 3}}, "no 'M'"),
+    ],
+)
+def test_faults_in_shapes(options: dict[str, object], message: str) -> None:
+    text = "version 1.0; graph g(x) -> (y) { x = external(shape = [1, 3]); y = neg(x); }"
+    with pytest.raises(NnefError, match=message):
+        tvm_nnef.convert(text, **options)
+
+
+def test_integers_that_tract_marks_as_quantized(tmp_path: Path) -> None:
+    text = document("gather(x, v)").replace(
+        "  y =", "  v = variable<integer>(shape = [2], label = 'v');\n  y ="
+    )
+    (tmp_path / "graph.nnef").write_text(text)
+    stored = TensorFile(np.array([2, 0], np.int64), ItemType.QUANTIZED_INT, 64)
+    (tmp_path / "v.dat").write_bytes(write_tensor(stored))
+    model = tvm_nnef.convert(tmp_path, vendor="tract")
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, X)[0], X[[2, 0]])
