@@ -14,7 +14,6 @@ module              content
 ``shapes``          shapes and dtypes of all tensors of a trace
 ``conversion``      a traced function as a graph of steps
 ``functions``       a Python function traced
-``detection``       which sources are Tile
 ``text``            functions in C++: grammar, parser, interpreter
 ``main``            ``convert``
 ==================  =================================================================

@@ -36,6 +36,8 @@ def here() -> Span | None:
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_own(frame):
+        if str(frame.f_globals["__name__"]).startswith(f"{_PACKAGE}.text"):
+            return None
         frame = frame.f_back
     if frame is None:
         return None

@@ -203,15 +203,12 @@ def writes_all(found: Nest) -> bool:
 
 def _is_valid(found: Nest, values: Mapping[Variable, Dim]) -> bool:
     """Whether reduction variables of these values are valid for each element of the output."""
-    for variable, value in values.items():
-        rest = found.extents[variable] - value
-        known = found.positive
-        if not (is_at_least(value, 0, known) and is_at_least(rest, 1, known)):
-            return False
     fixed = {variable: IndexExpression({}, value) for variable, value in values.items()}
     problem = found.problem.replaced(fixed)
     outer = {each: size for each, size in found.extents.items() if each not in values}
-    return all(map(Nest(problem, outer, found.first).holds, problem.everything))
+    elements = Nest(problem, outer, found.first)
+    ranges = [Bounded(fixed[variable], found.extents[variable]) for variable in values]
+    return all(map(elements.holds, [*ranges, *problem.everything]))
 
 
 def _candidates(found: Nest, inner: Sequence[Variable]) -> Iterator[dict[Variable, Dim]]:
