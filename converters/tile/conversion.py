@@ -174,8 +174,7 @@ class _Conversion:
     def elementwise(self, made: Elementwise) -> Converted:
         """The tensor that an element-wise operation makes."""
         operands = [
-            self.converted[id(each)] if isinstance(each, Tensor) else each
-            for each in made.operands
+            self.converted[id(each)] if isinstance(each, Tensor) else each for each in made.operands
         ]
         tensors = [each for each in operands if isinstance(each, Converted)]
         shape = broadcast([each.sizes for each in tensors], self.sizes)
@@ -302,5 +301,3 @@ def _common(operands: Sequence[Converted | Dim | float], *, real: bool = False) 
 
 def _number(value: float, dtype: str) -> float | int:
     return float(value) if kind(dtype) == "real" else int(value)
-
-

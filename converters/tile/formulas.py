@@ -115,13 +115,13 @@ def write(
         for own, subscripts in zip(read, nest.problem.operands, strict=True)
     ]
     value = f" {combination} ".join(access)
-    conditions = [each for own in nest.problem.constraints for each in _conditions(names, nest, own)]
+    conditions = [
+        each for own in nest.problem.constraints for each in _conditions(names, nest, own)
+    ]
     return _operator(name, names, nest, inputs, output, operator, value, conditions)
 
 
-def write_mask(
-    name: str, nest: Nest, operands: Sequence[Operand], output: Operand
-) -> Written:
+def write_mask(name: str, nest: Nest, operands: Sequence[Operand], output: Operand) -> Written:
     """The operator that says which elements of the output are written.
 
     It has no inputs: sizes are attributes.

@@ -74,7 +74,9 @@ def _arguments(
     given: dict[str, Any] = {}
     for name, each in parameters.items():
         if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
-            message = f"parameter '{name}' does not say how many tensors there are, or how to pass it"
+            message = (
+                f"parameter '{name}' does not say how many tensors there are, or how to pass it"
+            )
             raise error(message, place, hint="give each tensor an ordinary parameter")
         if name in arguments:
             given[name] = arguments[name]

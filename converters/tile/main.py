@@ -29,6 +29,7 @@ def convert(
     bounds: Bounds = 0,
     arguments: Mapping[str, Any] | None = None,
     function: str | None = None,
+    outline: bool = True,
 ) -> Model:
     """Convert a Tile function to a SkriptND model.
 
@@ -48,6 +49,8 @@ def convert(
         Values of parameters that are not tensors, such as strides.
     function : str, optional
         Which function of a text; by default the one that no other calls.
+    outline : bool
+        Whether blocks of operations that repeat become operators of their own.
 
     Returns
     -------
@@ -90,5 +93,5 @@ def convert(
         header=f"Converted from the Tile function '{trace.name}'{where} by tvm-nnef "
         f"{version('tvm-nnef')}.",
         definitions=operators,
-        outline=False,
+        outline=outline,
     )

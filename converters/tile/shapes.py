@@ -189,5 +189,3 @@ def check_output(output: Output, shape: Sequence[Dim], sizes: Sizes) -> None:
                 "correct the size, or give larger inputs",
                 output.place,
             )
-
-

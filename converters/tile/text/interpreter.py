@@ -17,7 +17,7 @@ from tvm_nnef.converters.tile.text.parsing import parse
 from tvm_nnef.converters.tile.tracing import Access, Combination, Output, Tensor, Trace
 from tvm_nnef.diagnostics import NnefError, Source, Span, did_you_mean, error
 
-MAX_STEPS = 1 << 17
+MAX_STEPS = 1 << 15
 """Expressions and statements that may run, loops included."""
 MAX_CALLS = 16
 """Functions that call each other."""
@@ -88,7 +88,8 @@ def _chosen(source: Source, functions: Mapping[str, Tree], wanted: str | None) -
             raise error(f"there is no function '{wanted}'", hint=hint, file=source.path)
         return wanted
     names = {
-        name: {str(n.children[0]) for n in tree.find_data("name")} for name, tree in functions.items()
+        name: {str(n.children[0]) for n in tree.find_data("name")}
+        for name, tree in functions.items()
     }
     free = [
         name
@@ -155,7 +156,9 @@ class _Interpreter:
         except _Return as found:
             if not isinstance(found.value, Tensor):
                 kind = _kind(found.value)
-                raise error(f"'{name}' returns {kind}, not a tensor", place, hint="return O;") from None
+                raise error(
+                    f"'{name}' returns {kind}, not a tensor", place, hint="return O;"
+                ) from None
             return found.value
         finally:
             self.variables, self.calls = outer, self.calls - 1

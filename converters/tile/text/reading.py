@@ -8,7 +8,7 @@ from pathlib import Path
 from tvm_nnef.diagnostics import Source, error
 from tvm_nnef.storage.container import is_text
 
-MAX_BYTES = 1 << 18
+MAX_BYTES = 1 << 16
 """Bytes of a text."""
 
 
