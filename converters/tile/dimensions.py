@@ -171,12 +171,12 @@ class TensorDim(Dim):
         self.key.name = name
 
 
-def TensorDims(count: int) -> tuple[TensorDim, ...]:  # noqa: N802
+def TensorDims(count: int) -> tuple[TensorDim, ...]:
     """Return ``count`` dimensions; names are those of the variables that hold them."""
     return tuple(TensorDim() for _ in range(count))
 
 
-Size: TypeAlias = Union["Dim", int]  # noqa: UP007
+Size: TypeAlias = Union["Dim", int]
 
 
 def _is_size(value: object) -> bool:

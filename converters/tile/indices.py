@@ -128,7 +128,7 @@ class TensorIndex(IndexExpression):
         self.key.name = name
 
 
-def TensorIndexes(count: int) -> tuple[TensorIndex, ...]:  # noqa: N802
+def TensorIndexes(count: int) -> tuple[TensorIndex, ...]:
     """Return ``count`` index variables, which are called like the variables that hold them."""
     return tuple(TensorIndex() for _ in range(count))
 

@@ -243,8 +243,8 @@ def has_one_writer(subscripts: Sequence[IndexExpression], variables: int) -> boo
             return False
         rows[rank], rows[pivot] = rows[pivot], rows[rank]
         for i in range(rank + 1, len(rows)):
-            factor = rows[i][column] / rows[rank][column]
-            rows[i] = [a - factor * b for a, b in zip(rows[i], rows[rank], strict=True)]
+            ratio = rows[i][column] / rows[rank][column]
+            rows[i] = [a - ratio * b for a, b in zip(rows[i], rows[rank], strict=True)]
         rank += 1
     return rank == variables
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -116,7 +116,8 @@ def settle_inputs(
             shape.append(Dim({key: 1}))
         sizes.bind(tensor, shape)
         # Equal sizes have one name.
-        dims.append(tuple(sizes.resolved(Dim({s: 1})) if s else d for s, d in zip(axes, shape)))
+        pairs = zip(axes, shape, strict=True)
+        dims.append(tuple(sizes.resolved(Dim({s: 1})) if s else d for s, d in pairs))
     return found, dims, sizes
 
 

@@ -170,7 +170,7 @@ class Output(Tensor):
         self.constraints.append(constraint)
 
 
-def TensorOutput(*sizes: object) -> Output:  # noqa: N802
+def TensorOutput(*sizes: object) -> Output:
     """Return an output of a contraction; elements that are not written are 0."""
     return Output(sizes)
 

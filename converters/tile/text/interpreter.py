@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import lark
 
@@ -35,7 +35,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "select": tracing.select, "TensorOutput": tracing.TensorOutput,
 }  # fmt: skip
 _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "%": operator.mod,
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+    "%": lambda left, right: left - _divided(left, right) * right,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
@@ -247,7 +248,7 @@ class _Interpreter:
             value = 0 if type_ not in ("auto", "Tensor") else None
         if isinstance(value, Tensor) and not value.name:
             value.name = name
-        self.variables[name] = value
+        self.variables[name] = list(value) if isinstance(value, list) else value
 
     def _vector(
         self, type_: str, name: str, declarator: Tree, given: Sequence[Tree], place: Span
@@ -255,7 +256,10 @@ class _Interpreter:
         if declarator.data == "listed":
             return [self.value(each) for each in given]
         if declarator.data != "constructed":
-            return list(self.value(given[0])) if given else []
+            value = self.value(given[0]) if given else []
+            if not isinstance(value, list):
+                raise error(f"{_kind(value)} is not a vector", place, hint="give its items in {}")
+            return list(value)
         (count, *_) = [self.value(each) for each in _trees(given[0])] or [0]
         if not isinstance(count, int) or not 0 <= count <= MAX_VECTOR:
             message = f"a vector has from 0 to {MAX_VECTOR} items, not {_kind(count)}"
@@ -263,8 +267,8 @@ class _Interpreter:
         kinds: Mapping[str, Callable[[str], Any]] = {
             "vector<TensorDim>": TensorDim, "vector<TensorIndex>": TensorIndex,
         }  # fmt: skip
-        make = kinds.get(type_, lambda _: 0)
-        return [make(f"{name}{i}") for i in range(count)]
+        make = kinds.get(type_)
+        return [0 if make is None else make(f"{name}{i}") for i in range(count)]
 
     def assign(self, statement: Tree) -> None:
         """Run an assignment: of an element of an output, of a variable, or of an item."""
@@ -275,11 +279,11 @@ class _Interpreter:
         base, *trailers = _trees(target)
         if trailers and trailers[-1].data == "arguments":
             access = self.value(target)
-            if not isinstance(access, Access):
+            if not isinstance(access, Access) or str(sign) == "-=":
                 raise error("this cannot be assigned", place, hint="write an element: O(i) = …")
-            with_place = self._guarded(place, lambda: access.aggregate(str(sign), value))  # type: ignore[arg-type]
+            merge = cast(tracing.Aggregation, str(sign))
+            self._guarded(place, lambda: access.aggregate(merge, value))
             self._placed(access, place)
-            assert with_place is not None
             return
         if str(sign) != "=":
             value = self._binary(str(sign)[0], self.value(target), value, statement)
@@ -344,7 +348,7 @@ class _Interpreter:
         apply = _OPERATORS.get(sign) or _divided
         try:
             result = self._guarded(place, lambda: apply(left, right))
-        except TypeError:
+        except (TypeError, OverflowError):
             raise self._untyped(sign, tree, left, right) from None
         return self._placed(self._integer(result, tree), place)
 
@@ -465,9 +469,12 @@ class _Interpreter:
         if isinstance(value, (Tensor, Constraint)):
             value.place = span
         elif isinstance(value, Access) and isinstance(value.tensor, Output):
-            if value.tensor.contraction is not None:
-                value.tensor.contraction.place = span
+            self._place_contraction(value.tensor, span)
         return value
+
+    def _place_contraction(self, output: Output, span: Span) -> None:
+        if output.contraction is not None:
+            output.contraction.place = span
 
     def _count(self, tree: Tree) -> None:
         self.steps += 1

@@ -1,4 +1,4 @@
-"""Text in C++ to lark's tree; what is too deep or not in the grammar is an error with a position."""
+"""Text in C++ to a tree; what is too deep or not in the grammar is an error at its position."""
 
 from __future__ import annotations
 

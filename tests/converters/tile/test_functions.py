@@ -1,3 +1,4 @@
+# ruff: noqa: E741 -- as the tutorial writes contractions and names
 """Element-wise operations, dtypes, sources and commands of Tile functions."""
 
 from __future__ import annotations
@@ -43,7 +44,11 @@ FUNCTIONS: list[tuple[str, Any, Any]] = [
         lambda a, b: tile.select(b < 1.0, a, 2.0 * a),
         lambda a, b: np.where(b < 1, a, 2 * a),
     ),
-    ("select(A - B, 0, A)", lambda a, b: tile.select(a - b, 0, a), lambda a, b: np.where(a - b, 0, a)),
+    (
+        "select(A - B, 0, A)",
+        lambda a, b: tile.select(a - b, 0, a),
+        lambda a, b: np.where(a - b, 0, a),
+    ),
 ]  # fmt: skip
 
 
@@ -171,8 +176,8 @@ def test_commands_take_a_file_by_its_content(
         "convert csum.cpp csum.nnef2 --shape I=3",
         "check csum.cpp --shape I=3",
         "show csum.cpp --shape I=3",
-        "run csum.cpp --shape I=3 x.npy",
-        "run csum.cpp --bound N=8 x.npy",
+        "run csum.cpp --shape I=3 --input I=x.npy",
+        "run csum.cpp --bound N=8 --input I=x.npy",
         "compare csum.cpp --shape I=3 --routes formula reference",
         "check csum.nnef2",
     ):

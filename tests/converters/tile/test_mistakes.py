@@ -1,3 +1,4 @@
+# ruff: noqa: E741 -- as the tutorial writes contractions and names
 """Mistakes in Tile functions: the position, the cause and a hint; hostile texts."""
 
 from __future__ import annotations
@@ -248,13 +249,17 @@ HOSTILE = {
     "recursion": "Tensor f(Tensor I) { return f(" * 1 + "f(" * 25 + "I" + ")" * 26 + "; }",
     "loop": text("  for (size_t k = 0; k < 1; k += 0) { }\n  return I;"),
     "numbers": text("  size_t x = 9;\n  for (size_t k = 0; k < 1; x *= x) { }\n  return I;"),
-    "sizes": text("  I.bind_dims(M, N);\n  for (size_t k = 0; k < 99; ++k) { M = M * N; }\n  return I / M;"),
+    "sizes": text("  I.bind_dims(M, N);\n  for (int k = 0; k < 99; ++k) { M = M * N; }\n  return I / M;"),
     "terms": text("  return I" + " + I" * 15_000 + ";"),
     "vector": text("  std::vector<TensorDim> X(1000000000);\n  return I;"),
     "length": text("//" + "x" * (1 << 20)),
     "digits": text("  size_t x = " + "9" * 10_000 + ";\n  return I;"),
     "bytes": b"Tensor f(const Tensor& I) { return \xff\xfe; }",
-    "tensors": text("  Tensor A = I;\n  for (size_t k = 0; k < 9000; ++k) { A = -A; }\n  return A;"),
+    "tensors": text("  auto A = I; for (size_t k = 0; k < 5000; ++k) { A = -A; }\n  return A;"),
+    "modulo": text("  size_t x = 1 % 0;\n  return I;"),
+    "no vector": text("  std::vector<size_t> x = 1;\n  return I;"),
+    "subtraction": text("  auto O = TensorOutput(3);\n  O(i) -= I(i, j);\n  return O;"),
+    "comparison": text("  size_t x = M < N;\n  return I;"),
 }  # fmt: skip
 
 
@@ -275,7 +280,7 @@ def test_an_elimination_that_explodes_is_refused() -> None:
             O.add_constraint(sum((k * n * 7919 % 13 - 6) * i for n, i in enumerate(indices)) < 9)
         return O
 
-    with pytest.raises(NnefError, match="too expensive|no lower bound|no upper bound"):
+    with pytest.raises(NnefError, match="too expensive"):
         convert(dense, input_shapes={"I": (3, 4)})
 
 

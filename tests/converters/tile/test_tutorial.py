@@ -1,3 +1,4 @@
+# ruff: noqa: B015, E741 -- as the tutorial writes contractions and names
 """Every example of the Tile tutorial, in Python and in C++, against NumPy."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E741 -- as the tutorial writes contractions and names
 """The rules of valid indices, against an enumeration of all integers that could be valid."""
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MERGE = {"+=": np.add, "*=": np.multiply, ">=": np.maximum, "<=": np.minimum}
 
 @dataclass(frozen=True)
 class Case:
-    """``O[rows of output] operator I[…] * …``; a row has a factor for each variable, and a constant.
+    """``O[rows of output] operator I[…] * …``; rows have factors, and a constant.
 
     ``bounds`` are constraints: a row, and its exclusive bound.
     """
@@ -110,7 +111,10 @@ CASES = [
     Case("+=", (4,), ((1, 5),), (((6,), ((1, 2),)),)),
     Case("+=", (4,), ((1, 0, 0),), (((2,), ((1, 0, -9),)),)),
     Case("+=", (3, 4), ((1, 0, 0), (0, 1, 0)), (((2,), ((1, 0, 0),)),)),
-    Case("+=", (8,), ((0, 0, 1, 0),), (((8,), ((1, 2, 0, 0),)),), (((1, 0, -1, 2), 4), ((0, 1, 0, 0), 3))),
+    Case(
+        "+=", (8,), ((0, 0, 1, 0),), (((8,), ((1, 2, 0, 0),)),),
+        (((1, 0, -1, 2), 4), ((0, 1, 0, 0), 3)),
+    ),
     Case("+=", (6,), ((3, -2, 0),), (((5, 4), ((1, 0, 0), (0, 1, 0))),)),
     Case(">=", (5,), ((1, 0, 0),), (((3, 5), ((0, 2, 0), (1, 0, 0))),)),
 ]  # fmt: skip
