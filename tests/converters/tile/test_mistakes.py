@@ -249,7 +249,9 @@ HOSTILE = {
     "recursion": "Tensor f(Tensor I) { return f(" * 1 + "f(" * 25 + "I" + ")" * 26 + "; }",
     "loop": text("  for (size_t k = 0; k < 1; k += 0) { }\n  return I;"),
     "numbers": text("  size_t x = 9;\n  for (size_t k = 0; k < 1; x *= x) { }\n  return I;"),
-    "sizes": text("  I.bind_dims(M, N);\n  for (int k = 0; k < 99; ++k) { M = M * N; }\n  return I / M;"),
+    "sizes": text(
+        "  I.bind_dims(M, N);\n  for (int k = 0; k < 99; ++k) { M = M * N; }\n  return I / M;"
+    ),
     "terms": text("  return I" + " + I" * 15_000 + ";"),
     "vector": text("  std::vector<TensorDim> X(1000000000);\n  return I;"),
     "length": text("//" + "x" * (1 << 20)),
