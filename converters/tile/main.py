@@ -14,7 +14,7 @@ from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
 from tvm_nnef.converters.tile.conversion import convert_trace
 from tvm_nnef.converters.tile.functions import file_of, is_function, trace_function
-from tvm_nnef.converters.tile.text.interpreter import trace_text
+from tvm_nnef.converters.tile.text.program import trace_text
 from tvm_nnef.converters.tile.text.reading import read_text
 from tvm_nnef.model import Model
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -10,11 +9,23 @@ from typing import Any, cast
 import lark
 
 from tvm_nnef.converters.tile import tracing
-from tvm_nnef.converters.tile.dimensions import Dim, TensorDim
-from tvm_nnef.converters.tile.indices import Constraint, IndexExpression, TensorIndex
+from tvm_nnef.converters.tile.dimensions import TensorDim
+from tvm_nnef.converters.tile.indices import Constraint, TensorIndex
 from tvm_nnef.converters.tile.places import Mistake
-from tvm_nnef.converters.tile.text.parsing import parse
-from tvm_nnef.converters.tile.tracing import Access, Combination, Output, Tensor, Trace
+from tvm_nnef.converters.tile.text.values import (
+    FUNCTIONS,
+    OPERATORS,
+    VALUES,
+    Tree,
+    divided,
+    is_token,
+    kind_of,
+    parameters_of,
+    span_of,
+    trees,
+    type_of,
+)
+from tvm_nnef.converters.tile.tracing import Access, Output, Tensor
 from tvm_nnef.diagnostics import NnefError, Source, Span, did_you_mean, error
 
 MAX_STEPS = 1 << 15
@@ -25,22 +36,7 @@ MAX_VECTOR = 64
 """Items of a vector."""
 MAX_INTEGER = 1 << 62
 
-Tree = lark.Tree[lark.Token]
 Variables = dict[str, Any]
-
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "sqrt": tracing.sqrt, "exp": tracing.exp, "log": tracing.log, "sin": tracing.sin,
-    "cos": tracing.cos, "tan": tracing.tan, "tanh": tracing.tanh, "sigmoid": tracing.sigmoid,
-    "abs": tracing.absolute, "floor": tracing.floor, "ceil": tracing.ceil, "pow": tracing.pow,
-    "select": tracing.select, "TensorOutput": tracing.TensorOutput,
-}  # fmt: skip
-_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul,
-    "%": lambda left, right: left - _divided(left, right) * right,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
-_VALUES = (bool, int, float, Dim, IndexExpression, Tensor, Access, Combination)
 
 
 class _Return(Exception):
@@ -51,88 +47,8 @@ class _Return(Exception):
         self.value = value
 
 
-def trace_text(source: Source, arguments: Mapping[str, Any], function: str | None) -> Trace:
-    """What a function of a text computes; ``function`` names it if there are several.
-
-    Raises NnefError at the position of a mistake.
-    """
-    tree = parse(source)
-    functions: dict[str, Tree] = {}
-    for each in _trees(tree):
-        name = str(each.children[1])
-        if name in functions:
-            place = _span(source, each.children[1])
-            raise error(f"function '{name}' is defined twice", place, hint="rename one of them")
-        functions[name] = each
-    chosen = _chosen(source, functions, function)
-    work = _Interpreter(source, functions)
-    given = [_parameter(work, each, arguments) for each in _parameters(functions[chosen])]
-    known = [str(each.children[-1]) for each in _parameters(functions[chosen])]
-    for name in (name for name in arguments if name not in known):
-        hint = did_you_mean(name, known) or f"parameters are {', '.join(known)}"
-        raise error(f"'{chosen}' has no parameter '{name}'", hint=hint, file=source.path)
-    place = _span(source, functions[chosen].children[1])
-    try:
-        result = work.call(chosen, given, place)
-    except RecursionError:
-        hint = "compute parts in statements of their own"
-        raise error("the text is nested too deeply", place, hint=hint) from None
-    inputs = tuple(each for each in given if isinstance(each, Tensor))
-    return Trace(chosen, inputs, (result,), place)
-
-
-def _chosen(source: Source, functions: Mapping[str, Tree], wanted: str | None) -> str:
-    """The function to convert: the one that is named, or that no other calls."""
-    if wanted is not None:
-        if wanted not in functions:
-            hint = did_you_mean(wanted, functions) or f"functions are {', '.join(functions)}"
-            raise error(f"there is no function '{wanted}'", hint=hint, file=source.path)
-        return wanted
-    names = {
-        name: {str(n.children[0]) for n in tree.find_data("name")}
-        for name, tree in functions.items()
-    }
-    free = [
-        name
-        for name in functions
-        if not any(name in called for other, called in names.items() if other != name)
-    ]
-    if len(free) != 1:
-        listed = ", ".join(free or functions)
-        message = f"the text has several functions: {listed}"
-        hint = f"say which one: convert(…, function='{(free or list(functions))[-1]}')"
-        raise error(message, hint=hint, file=source.path)
-    return free[0]
-
-
-def _parameters(function: Tree) -> list[Tree]:
-    return [each for each in _trees(function) if each.data == "parameter"]
-
-
-def _parameter(work: _Interpreter, parameter: Tree, arguments: Mapping[str, Any]) -> Any:
-    """The value of a parameter: a tensor, or what the user gives."""
-    (type_, *_), name = _trees(parameter), str(parameter.children[-1])
-    kind = _type(type_)
-    if kind == "Tensor":
-        return Tensor(name)
-    place = _span(work.source, parameter)
-    if name not in arguments:
-        example = "[1, 1]" if kind.startswith("vector") else "1"
-        hint = f"give it: convert(…, arguments={{'{name}': {example}}})"
-        raise error(f"parameter '{name}' has no value", place, hint=hint)
-    value = arguments[name]
-    items = list(value) if isinstance(value, (list, tuple)) else [value]
-    is_vector = kind.startswith("vector")
-    if is_vector != isinstance(value, (list, tuple)) or not all(
-        isinstance(each, (int, float)) for each in items
-    ):
-        hint = "give numbers" if is_vector else "give a number"
-        raise error(f"parameter '{name}' cannot be {value!r}", place, hint=hint)
-    return items if is_vector else value
-
-
 @dataclass
-class _Interpreter:
+class Interpreter:
     """A run of the functions of a text."""
 
     source: Source
@@ -143,7 +59,7 @@ class _Interpreter:
 
     def call(self, name: str, arguments: Sequence[Any], place: Span) -> Any:
         """The result of a function."""
-        parameters = [str(each.children[-1]) for each in _parameters(self.functions[name])]
+        parameters = [str(each.children[-1]) for each in parameters_of(self.functions[name])]
         if len(parameters) != len(arguments):
             message = f"'{name}' takes {len(parameters)} arguments, not {len(arguments)}"
             raise error(message, place, hint=f"parameters are {', '.join(parameters)}")
@@ -153,10 +69,10 @@ class _Interpreter:
         outer, self.variables = self.variables, dict(zip(parameters, arguments, strict=True))
         self.calls += 1
         try:
-            self.block(_trees(self.functions[name])[-1])
+            self.block(trees(self.functions[name])[-1])
         except _Return as found:
             if not isinstance(found.value, Tensor):
-                kind = _kind(found.value)
+                kind = kind_of(found.value)
                 raise error(
                     f"'{name}' returns {kind}, not a tensor", place, hint="return O;"
                 ) from None
@@ -168,18 +84,18 @@ class _Interpreter:
     def block(self, block: Tree) -> None:
         """Run the statements of a block; its variables are its own."""
         outer = dict(self.variables)
-        for statement in _trees(block):
+        for statement in trees(block):
             self.statement(statement)
         self.variables = {name: self.variables[name] for name in outer}
 
     def statement(self, statement: Tree) -> None:
         """Run one statement."""
         self._count(statement)
-        children = _trees(statement)
+        children = trees(statement)
         match statement.data:
             case "declaration":
                 for each in children[1:]:
-                    self.declare(_type(children[0]), each)
+                    self.declare(type_of(children[0]), each)
             case "assignment":
                 self.assign(statement)
             case "evaluation":
@@ -204,17 +120,17 @@ class _Interpreter:
         outer = dict(self.variables)
         self.statement(start)
         while self.truth(condition):
-            for each in _trees(body):
+            for each in trees(body):
                 if each.data == "block":
                     self.block(each)
                 else:
                     self.statement(each)
-            inner = _trees(step)
+            inner = trees(step)
             if inner:
                 self.statement(inner[0])
                 continue
-            name = next(str(t) for t in step.children if _is_token(t, "NAME"))
-            sign = next(str(t) for t in step.children if _is_token(t, "INCREMENT"))
+            name = next(str(t) for t in step.children if is_token(t, "NAME"))
+            sign = next(str(t) for t in step.children if is_token(t, "INCREMENT"))
             old = self._variable(name, step)
             self.variables[name] = self._binary("+" if sign == "++" else "-", old, 1, step)
         self.variables = {name: self.variables[name] for name in outer}
@@ -224,8 +140,8 @@ class _Interpreter:
         value = self.value(condition)
         if not isinstance(value, (bool, int)):
             raise error(
-                f"a condition of the text is a number, not {_kind(value)}",
-                _span(self.source, condition),
+                f"a condition of the text is a number, not {kind_of(value)}",
+                span_of(self.source, condition),
                 hint="use add_constraint for indices, and select for tensors",
             )
         return bool(value)
@@ -233,7 +149,7 @@ class _Interpreter:
     def declare(self, type_: str, declarator: Tree) -> None:
         """Run the declaration of one variable."""
         name = str(declarator.children[0])
-        place = _span(self.source, declarator)
+        place = span_of(self.source, declarator)
         given = [each for each in declarator.children[1:] if isinstance(each, lark.Tree)]
         if type_.startswith("vector"):
             self.variables[name] = self._vector(type_, name, declarator, given, place)
@@ -258,11 +174,11 @@ class _Interpreter:
         if declarator.data != "constructed":
             value = self.value(given[0]) if given else []
             if not isinstance(value, list):
-                raise error(f"{_kind(value)} is not a vector", place, hint="give its items in {}")
+                raise error(f"{kind_of(value)} is not a vector", place, hint="give its items in {}")
             return list(value)
-        (count, *_) = [self.value(each) for each in _trees(given[0])] or [0]
+        (count, *_) = [self.value(each) for each in trees(given[0])] or [0]
         if not isinstance(count, int) or not 0 <= count <= MAX_VECTOR:
-            message = f"a vector has from 0 to {MAX_VECTOR} items, not {_kind(count)}"
+            message = f"a vector has from 0 to {MAX_VECTOR} items, not {kind_of(count)}"
             raise error(message, place, hint="give its length as a number")
         kinds: Mapping[str, Callable[[str], Any]] = {
             "vector<TensorDim>": TensorDim, "vector<TensorIndex>": TensorIndex,
@@ -274,9 +190,9 @@ class _Interpreter:
         """Run an assignment: of an element of an output, of a variable, or of an item."""
         target, sign, right = statement.children
         assert isinstance(target, lark.Tree) and isinstance(right, lark.Tree)
-        place = _span(self.source, statement)
+        place = span_of(self.source, statement)
         value = self.value(right)
-        base, *trailers = _trees(target)
+        base, *trailers = trees(target)
         if trailers and trailers[-1].data == "arguments":
             access = self.value(target)
             if not isinstance(access, Access) or str(sign) == "-=":
@@ -306,7 +222,7 @@ class _Interpreter:
         self._count(tree)
         match tree.data:
             case "comparison" if tree.children[1] is None:
-                return self.value(_trees(tree)[0])
+                return self.value(trees(tree)[0])
             case "comparison" | "sum" | "product":
                 return self._chain(tree)
             case "unary":
@@ -336,16 +252,16 @@ class _Interpreter:
         assert isinstance(operand, lark.Tree)
         value = self.value(operand)
         if sum(str(each) == "-" for each in signs) % 2:
-            if not isinstance(value, _VALUES):
+            if not isinstance(value, VALUES):
                 raise self._untyped("-", tree, value)
-            return self._placed(self._guarded(_span(self.source, tree), lambda: -value), tree)
+            return self._placed(self._guarded(span_of(self.source, tree), lambda: -value), tree)
         return value
 
     def _binary(self, sign: str, left: Any, right: Any, tree: Tree) -> Any:
-        if not (isinstance(left, _VALUES) and isinstance(right, _VALUES)):
+        if not (isinstance(left, VALUES) and isinstance(right, VALUES)):
             raise self._untyped(sign, tree, left, right)
-        place = _span(self.source, tree)
-        apply = _OPERATORS.get(sign) or _divided
+        place = span_of(self.source, tree)
+        apply = OPERATORS.get(sign) or divided
         try:
             result = self._guarded(place, lambda: apply(left, right))
         except (TypeError, OverflowError):
@@ -353,12 +269,14 @@ class _Interpreter:
         return self._placed(self._integer(result, tree), place)
 
     def _untyped(self, sign: str, tree: Tree, *operands: object) -> NnefError:
-        kinds = " and ".join(map(_kind, operands))
+        kinds = " and ".join(map(kind_of, operands))
         hint = "see the operations of Tile: contractions, element-wise operations, sizes"
-        return error(f"'{sign}' cannot be applied to {kinds}", _span(self.source, tree), hint=hint)
+        return error(
+            f"'{sign}' cannot be applied to {kinds}", span_of(self.source, tree), hint=hint
+        )
 
     def _postfix(self, tree: Tree) -> Any:
-        base, *trailers = _trees(tree)
+        base, *trailers = trees(tree)
         name = str(base.children[0]) if base.data == "name" else ""
         if trailers and name and name not in self.variables and trailers[0].data == "arguments":
             value = self._function(name, trailers.pop(0), tree)
@@ -371,21 +289,21 @@ class _Interpreter:
             elif trailer.data == "member":
                 if not trailers or trailers[0].data != "arguments":
                     hint = "call it: I.bind_dims(N)"
-                    raise error("a member is not called", _span(self.source, trailer), hint=hint)
+                    raise error("a member is not called", span_of(self.source, trailer), hint=hint)
                 value = self._member(value, str(trailer.children[0]), trailers.pop(0), tree)
             else:
                 value = self._access(value, trailer, tree)
         return value
 
     def _function(self, name: str, arguments: Tree, tree: Tree) -> Any:
-        place = _span(self.source, tree)
+        place = span_of(self.source, tree)
         values = self._arguments(arguments)
         if name in self.functions:
             return self.call(name, values, place)
-        function = _FUNCTIONS.get(name.removeprefix("std::"))
+        function = FUNCTIONS.get(name.removeprefix("std::"))
         if function is None:
-            hint = did_you_mean(name, [*_FUNCTIONS, *self.functions, *self.variables])
-            known = hint or f"functions are {', '.join(_FUNCTIONS)}"
+            hint = did_you_mean(name, [*FUNCTIONS, *self.functions, *self.variables])
+            known = hint or f"functions are {', '.join(FUNCTIONS)}"
             raise error(f"there is no function or tensor '{name}'", place, hint=known)
         try:
             return self._placed(self._guarded(place, lambda: function(*values)), place)
@@ -394,10 +312,10 @@ class _Interpreter:
             raise error(message, place, hint="select takes 3, pow 2, the others 1") from None
 
     def _access(self, value: Any, arguments: Tree, tree: Tree) -> Access:
-        place = _span(self.source, tree)
+        place = span_of(self.source, tree)
         if not isinstance(value, Tensor):
             hint = "only tensors and functions are followed by '('; vectors by '['"
-            raise error(f"{_kind(value)} is not a tensor", place, hint=hint)
+            raise error(f"{kind_of(value)} is not a tensor", place, hint=hint)
         given = tuple(self._arguments(arguments))
         access = self._guarded(place, lambda: value.access(given))
         assert isinstance(access, Access)
@@ -405,7 +323,7 @@ class _Interpreter:
         return access
 
     def _member(self, value: Any, name: str, arguments: Tree, tree: Tree) -> Any:
-        place = _span(self.source, tree)
+        place = span_of(self.source, tree)
         given = self._arguments(arguments)
         if isinstance(value, list) and name == "size" and not given:
             return len(value)
@@ -418,21 +336,21 @@ class _Interpreter:
             return None
         names = ["size"] if isinstance(value, list) else ["bind_dims", "add_constraint"]
         hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
-        raise error(f"{_kind(value)} has no '{name}' of {len(given)} arguments", place, hint=hint)
+        raise error(f"{kind_of(value)} has no '{name}' of {len(given)} arguments", place, hint=hint)
 
     def _arguments(self, arguments: Tree) -> list[Any]:
-        return [self.value(each) for each in _trees(arguments)]
+        return [self.value(each) for each in trees(arguments)]
 
     def _item(self, value: Any, trailer: Tree) -> Any:
         if not isinstance(value, list):
-            place = _span(self.source, trailer)
+            place = span_of(self.source, trailer)
             hint = "elements of tensors are written with parentheses: I(i, j)"
-            raise error(f"{_kind(value)} is not a vector", place, hint=hint)
+            raise error(f"{kind_of(value)} is not a vector", place, hint=hint)
         return value[self._position(value, trailer)]
 
     def _position(self, vector: Any, trailer: Tree) -> int:
-        position = self.value(_trees(trailer)[0])
-        place = _span(self.source, trailer)
+        position = self.value(trees(trailer)[0])
+        place = span_of(self.source, trailer)
         if not isinstance(vector, list) or not isinstance(position, int):
             raise error("only vectors have items, by number", place, hint="write X[0]")
         if not 0 <= position < len(vector):
@@ -443,7 +361,7 @@ class _Interpreter:
     def _variable(self, name: str, tree: Tree) -> Any:
         found = self.variables.get(name)
         if found is None:
-            place = _span(self.source, tree)
+            place = span_of(self.source, tree)
             is_empty = name in self.variables
             hint = did_you_mean(name, self.variables) or f"declare it: auto {name} = …;"
             message = f"'{name}' has no value" if is_empty else f"'{name}' is not declared"
@@ -452,7 +370,7 @@ class _Interpreter:
 
     def _integer(self, value: Any, tree: Tree) -> Any:
         if type(value) is int and abs(value) > MAX_INTEGER:
-            place = _span(self.source, tree)
+            place = span_of(self.source, tree)
             raise error("the number is too large", place, hint="use integers of less than 63 bits")
         return value
 
@@ -465,75 +383,16 @@ class _Interpreter:
 
     def _placed(self, value: Any, place: Span | Tree) -> Any:
         """A value with its position in the text."""
-        span = place if isinstance(place, Span) else _span(self.source, place)
+        span = place if isinstance(place, Span) else span_of(self.source, place)
         if isinstance(value, (Tensor, Constraint)):
             value.place = span
-        elif isinstance(value, Access) and isinstance(value.tensor, Output):
-            self._place_contraction(value.tensor, span)
+        found = value.tensor if isinstance(value, Access) else None
+        if isinstance(found, Output) and found.contraction is not None:
+            found.contraction.place = span
         return value
-
-    def _place_contraction(self, output: Output, span: Span) -> None:
-        if output.contraction is not None:
-            output.contraction.place = span
 
     def _count(self, tree: Tree) -> None:
         self.steps += 1
         if self.steps > MAX_STEPS:
             message = f"the function takes more than {MAX_STEPS} steps"
-            raise error(message, _span(self.source, tree), hint="use shorter loops")
-
-
-def _divided(left: Any, right: Any) -> Any:
-    """Division as C++ has it: of integers towards zero, of sizes rounded down."""
-    if isinstance(left, Tensor) or isinstance(right, Tensor):
-        return left / right
-    if isinstance(left, (Dim, IndexExpression)) or isinstance(right, (Dim, IndexExpression)):
-        return left // right
-    if right == 0:
-        raise Mistake("division by zero", "correct the divisor")
-    if isinstance(left, int) and isinstance(right, int):
-        size = abs(left) // abs(right)
-        return size if (left < 0) == (right < 0) else -size
-    return left / right
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool() | int() | float():
-            return f"the number {value}"
-        case list():
-            return "a vector"
-        case Tensor():
-            return f"tensor '{value.name}'" if value.name else "a tensor"
-        case Access() | Combination():
-            return "an element of a tensor"
-        case Dim():
-            return "a size"
-        case IndexExpression():
-            return "an index"
-        case Constraint():
-            return "a constraint"
-    return f"a {type(value).__name__}"
-
-
-def _type(tree: Tree) -> str:
-    """``Tensor``, ``size_t``, ``vector<TensorDim>``"""
-    (child,) = tree.children
-    return str(child) if isinstance(child, lark.Token) else f"vector<{_type(_trees(child)[0])}>"
-
-
-def _trees(tree: Tree) -> list[Tree]:
-    return [each for each in tree.children if isinstance(each, lark.Tree)]
-
-
-def _is_token(value: object, kind: str) -> bool:
-    return isinstance(value, lark.Token) and value.type == kind
-
-
-def _span(source: Source, tree: object) -> Span:
-    if isinstance(tree, lark.Token):
-        return Span(source, tree.start_pos or 0, tree.end_pos or 0)
-    assert isinstance(tree, lark.Tree)
-    return Span(source, getattr(tree.meta, "start_pos", 0), getattr(tree.meta, "end_pos", 0))
+            raise error(message, span_of(self.source, tree), hint="use shorter loops")
