@@ -5,9 +5,11 @@ A candidate in, a yes or no out. No foreign library is imported for it.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from tvm_nnef.storage.container import Container
@@ -74,6 +76,21 @@ _ANTARES = re.compile(rb"^[^#\n]*?(?<![\w.])einstein_v2\s*\(", re.MULTILINE)
 def is_antares(candidate: Candidate) -> bool:
     """A text that calls ``einstein_v2``."""
     return candidate.text is not None and bool(_ANTARES.search(candidate.text))
+
+
+_TILE_FUNCTION = re.compile(rb"^[ \t]*Tensor\s+\w+\s*\(", re.MULTILINE)
+_TILE_TYPE = re.compile(rb"\bTensor\s*&|\bTensor(Dim|Index|Output)\b|\bTensor\s+\w+\s*[,)]")
+
+
+def is_tile(candidate: Candidate) -> bool:
+    """A Python function, or a text that defines functions of tensors in C++."""
+    source = candidate.source
+    while isinstance(source, functools.partial):
+        source = source.func
+    if isinstance(source, FunctionType):
+        return True
+    text = candidate.text
+    return text is not None and bool(_TILE_FUNCTION.search(text) and _TILE_TYPE.search(text))
 
 
 _VARINT, _BYTES = 0, 2

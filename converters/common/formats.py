@@ -24,6 +24,7 @@ from tvm_nnef.converters.common.detection import (
     is_nnef1,
     is_onnx,
     is_skriptnd,
+    is_tile,
 )
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.storage.archive import is_archive
@@ -141,6 +142,14 @@ FORMATS = (
         is_antares,
         package="tvm_nnef.converters.antares",
         suffixes=(".antares",),
+    ),
+    Format(
+        "tile",
+        "Tile",
+        "a Tile function (in Python, or C++ text with a file of it)",
+        is_tile,
+        package="tvm_nnef.converters.tile",
+        suffixes=(".tile",),
     ),
 )
 """Every format. One that is added needs no other change but its package."""

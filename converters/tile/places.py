@@ -1,0 +1,85 @@
+"""Positions in the source of a Tile function, and mistakes that are reported at them."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Mapping
+from types import FrameType, TracebackType
+from typing import Any
+
+from tvm_nnef.diagnostics import NnefError, Source, Span, error
+
+_NAMED = 64
+"""Items of a list that get names."""
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+class Mistake(Exception):
+    """Something that Tile does not allow; whoever knows the position adds it."""
+
+    def __init__(self, message: str, hint: str, place: Span | None = None) -> None:
+        super().__init__(message)
+        self.message, self.hint, self.place = message, hint, place
+
+    def at(self, place: Span | None) -> NnefError:
+        """The error at a position, unless the mistake has one already."""
+        found = error(self.message, self.place or place, hint=self.hint)  # hint: as given
+        return found
+
+
+def here() -> Span | None:
+    """The line of the traced function that is running, and names for what it calls by name.
+
+    None if a function of this package has built the object: the interpreter of C++ text.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_own(frame):
+        if str(frame.f_globals["__name__"]).startswith(f"{_PACKAGE}.text"):
+            return None
+        frame = frame.f_back
+    if frame is None:
+        return None
+    give_names(frame.f_locals)
+    return line_of(frame.f_code.co_filename, frame.f_lineno)
+
+
+def give_names(variables: Mapping[str, Any]) -> None:
+    """Name what has no name yet after the variable that holds it."""
+    for name, value in variables.items():
+        _give_name(name, value)
+        if isinstance(value, (tuple, list)) and len(value) <= _NAMED:
+            for i, each in enumerate(value):
+                _give_name(f"{name}{i}", each)
+
+
+def _give_name(name: str, value: Any) -> None:
+    if getattr(type(value), "_is_tile", False) is True and not value.name:
+        value.name = name
+
+
+def line_of(file: str, number: int) -> Span:
+    """A line of a Python file; an empty one if its text is not available."""
+    lines = linecache.getlines(file)
+    text = "".join(lines) if number <= len(lines) else "\n" * number
+    source = Source(file, text)
+    start = sum(map(len, lines[: number - 1])) if number <= len(lines) else number - 1
+    line = source.line(number)
+    start += len(line) - len(line.lstrip())
+    return Span(source, start, start + len(line.strip()))
+
+
+def raised_at(trace: TracebackType | None) -> Span | None:
+    """The last line outside of this package that an exception went through."""
+    found = None
+    while trace is not None:
+        if not _is_own(trace.tb_frame):
+            found = line_of(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def _is_own(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")

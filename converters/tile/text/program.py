@@ -1,0 +1,88 @@
+"""A text as a whole: which of its functions is converted, and the values of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm_nnef.converters.tile.text.interpreter import Interpreter
+from tvm_nnef.converters.tile.text.parsing import parse
+from tvm_nnef.converters.tile.text.values import Tree, parameters_of, span_of, trees, type_of
+from tvm_nnef.converters.tile.tracing import Tensor, Trace
+from tvm_nnef.diagnostics import Source, did_you_mean, error
+
+
+def trace_text(source: Source, arguments: Mapping[str, Any], function: str | None) -> Trace:
+    """What a function of a text computes; ``function`` names it if there are several.
+
+    Raises NnefError at the position of a mistake.
+    """
+    tree = parse(source)
+    functions: dict[str, Tree] = {}
+    for each in trees(tree):
+        name = str(each.children[1])
+        if name in functions:
+            place = span_of(source, each.children[1])
+            raise error(f"function '{name}' is defined twice", place, hint="rename one of them")
+        functions[name] = each
+    chosen = _chosen(source, functions, function)
+    work = Interpreter(source, functions)
+    given = [_parameter(work, each, arguments) for each in parameters_of(functions[chosen])]
+    known = [str(each.children[-1]) for each in parameters_of(functions[chosen])]
+    for name in (name for name in arguments if name not in known):
+        hint = did_you_mean(name, known) or f"parameters are {', '.join(known)}"
+        raise error(f"'{chosen}' has no parameter '{name}'", hint=hint, file=source.path)
+    place = span_of(source, functions[chosen].children[1])
+    try:
+        result = work.call(chosen, given, place)
+    except RecursionError:
+        hint = "compute parts in statements of their own"
+        raise error("the text is nested too deeply", place, hint=hint) from None
+    inputs = tuple(each for each in given if isinstance(each, Tensor))
+    return Trace(chosen, inputs, (result,), place)
+
+
+def _chosen(source: Source, functions: Mapping[str, Tree], wanted: str | None) -> str:
+    """The function to convert: the one that is named, or that no other calls."""
+    if wanted is not None:
+        if wanted not in functions:
+            hint = did_you_mean(wanted, functions) or f"functions are {', '.join(functions)}"
+            raise error(f"there is no function '{wanted}'", hint=hint, file=source.path)
+        return wanted
+    names = {
+        name: {str(n.children[0]) for n in tree.find_data("name")}
+        for name, tree in functions.items()
+    }
+    free = [
+        name
+        for name in functions
+        if not any(name in called for other, called in names.items() if other != name)
+    ]
+    if len(free) != 1:
+        listed = ", ".join(free or functions)
+        message = f"the text has several functions: {listed}"
+        hint = f"say which one: convert(…, function='{(free or list(functions))[-1]}')"
+        raise error(message, hint=hint, file=source.path)
+    return free[0]
+
+
+def _parameter(work: Interpreter, parameter: Tree, arguments: Mapping[str, Any]) -> Any:
+    """The value of a parameter: a tensor, or what the user gives."""
+    (type_, *_), name = trees(parameter), str(parameter.children[-1])
+    kind = type_of(type_)
+    if kind == "Tensor":
+        return Tensor(name)
+    place = span_of(work.source, parameter)
+    if name not in arguments:
+        example = "[1, 1]" if kind.startswith("vector") else "1"
+        hint = f"give it: convert(…, arguments={{'{name}': {example}}})"
+        raise error(f"parameter '{name}' has no value", place, hint=hint)
+    value = arguments[name]
+    items = list(value) if isinstance(value, (list, tuple)) else [value]
+    is_vector = kind.startswith("vector")
+    if is_vector != isinstance(value, (list, tuple)) or not all(
+        isinstance(each, (int, float)) for each in items
+    ):
+        hint = "give numbers" if is_vector else "give a number"
+        raise error(f"parameter '{name}' cannot be {value!r}", place, hint=hint)
+    return items if is_vector else value

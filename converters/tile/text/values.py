@@ -1,0 +1,97 @@
+"""Values of an interpreted text, and what is read of its syntax tree."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import lark
+
+from tvm_nnef.converters.tile import tracing
+from tvm_nnef.converters.tile.dimensions import Dim
+from tvm_nnef.converters.tile.indices import Constraint, IndexExpression
+from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.tracing import Access, Combination, Tensor
+from tvm_nnef.diagnostics import Source, Span
+
+Tree: TypeAlias = "lark.Tree[lark.Token]"
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "sqrt": tracing.sqrt, "exp": tracing.exp, "log": tracing.log, "sin": tracing.sin,
+    "cos": tracing.cos, "tan": tracing.tan, "tanh": tracing.tanh, "sigmoid": tracing.sigmoid,
+    "abs": tracing.absolute, "floor": tracing.floor, "ceil": tracing.ceil, "pow": tracing.pow,
+    "select": tracing.select, "TensorOutput": tracing.TensorOutput,
+}  # fmt: skip
+OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+    "%": lambda left, right: left - divided(left, right) * right,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+VALUES = (bool, int, float, Dim, IndexExpression, Tensor, Access, Combination)
+
+
+def divided(left: Any, right: Any) -> Any:
+    """Division as C++ has it: of integers towards zero, of sizes rounded down."""
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return left / right
+    if isinstance(left, (Dim, IndexExpression)) or isinstance(right, (Dim, IndexExpression)):
+        return left // right
+    if right == 0:
+        raise Mistake("division by zero", "correct the divisor")
+    if isinstance(left, int) and isinstance(right, int):
+        size = abs(left) // abs(right)
+        return size if (left < 0) == (right < 0) else -size
+    return left / right
+
+
+def kind_of(value: object) -> str:
+    """What a value is called in messages."""
+    match value:
+        case None:
+            return "nothing"
+        case bool() | int() | float():
+            return f"the number {value}"
+        case list():
+            return "a vector"
+        case Tensor():
+            return f"tensor '{value.name}'" if value.name else "a tensor"
+        case Access() | Combination():
+            return "an element of a tensor"
+        case Dim():
+            return "a size"
+        case IndexExpression():
+            return "an index"
+        case Constraint():
+            return "a constraint"
+    return f"a {type(value).__name__}"
+
+
+def type_of(tree: Tree) -> str:
+    """``Tensor``, ``size_t``, ``vector<TensorDim>``"""
+    (child,) = tree.children
+    return str(child) if isinstance(child, lark.Token) else f"vector<{type_of(trees(child)[0])}>"
+
+
+def trees(tree: Tree) -> list[Tree]:
+    """The inner nodes of a node."""
+    return [each for each in tree.children if isinstance(each, lark.Tree)]
+
+
+def is_token(value: object, kind: str) -> bool:
+    """Whether an item of a node is a token of a kind."""
+    return isinstance(value, lark.Token) and value.type == kind
+
+
+def span_of(source: Source, tree: object) -> Span:
+    """The position of a node or a token."""
+    if isinstance(tree, lark.Token):
+        return Span(source, tree.start_pos or 0, tree.end_pos or 0)
+    assert isinstance(tree, lark.Tree)
+    return Span(source, getattr(tree.meta, "start_pos", 0), getattr(tree.meta, "end_pos", 0))
+
+
+def parameters_of(function: Tree) -> list[Tree]:
+    """The parameters of a function."""
+    return [each for each in trees(function) if each.data == "parameter"]

@@ -1,0 +1,350 @@
+"""Tensors of a Tile function while it runs: inputs, contractions and element-wise operations.
+
+Nothing is computed. Each tensor holds how it is made, so that the value which a function returns is
+the whole of it; shapes and dtypes come later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, TypeAlias
+
+from tvm_nnef.converters.tile.dimensions import Dim, TensorDim, as_dim, symbols
+from tvm_nnef.converters.tile.indices import Constraint, IndexExpression, as_index
+from tvm_nnef.converters.tile.places import Mistake, here
+from tvm_nnef.diagnostics import Span
+
+Aggregation: TypeAlias = Literal["+=", "*=", ">=", "<=", "="]
+
+
+@dataclass
+class Binding:
+    """A call of ``bind_dims``."""
+
+    dims: tuple[TensorDim, ...]
+    place: Span | None
+
+
+@dataclass
+class Contraction:
+    """``output[subscripts] operator first combination second``"""
+
+    operator: Aggregation
+    subscripts: tuple[IndexExpression, ...]
+    operands: tuple[Access, ...]
+    combination: str
+    place: Span | None
+
+
+@dataclass
+class Elementwise:
+    """A function of tensors, sizes and numbers, by its name in ``conversion.FUNCTIONS``."""
+
+    function: str
+    operands: tuple[Tensor | Dim | float, ...]
+
+
+class Tensor:
+    """A tensor of a Tile function: an input, the result of a contraction or of an operation."""
+
+    _is_tile = True
+
+    def __init__(
+        self, name: str = "", made: Elementwise | None = None, place: Span | None = None
+    ) -> None:
+        self.name, self.made, self.place = name, made, place
+        self.bindings: list[Binding] = []
+        self.ranks: list[tuple[int, Span | None]] = []
+
+    def bind_dims(self, *dims: TensorDim) -> None:
+        """Give names to the sizes of the tensor; a name that is bound twice asserts equality."""
+        place = here()
+        wrong = next((each for each in dims if not isinstance(each, TensorDim)), None)
+        if wrong is not None:
+            kind = type(wrong).__name__
+            raise Mistake(f"bind_dims takes TensorDim objects, not a {kind}", "N = TensorDim()")
+        for each in dims:
+            if each.key.source is None:
+                each.key.source = self
+        self.bindings.append(Binding(dims, place))
+        self.ranks.append((len(dims), place))
+
+    def access(self, subscripts: object) -> Access:
+        """An element; ``subscripts`` is an index expression or a tuple of them."""
+        items = subscripts if isinstance(subscripts, tuple) else (subscripts,)
+        place = here()
+        expressions = tuple(map(as_index, items))
+        self.ranks.append((len(expressions), place))
+        return Access(self, expressions, place)
+
+    __getitem__ = access
+
+    def __setitem__(self, subscripts: object, value: object) -> None:
+        if isinstance(value, _Recorded):
+            return
+        self.access(subscripts).aggregate("=", value)
+
+    def add_constraint(self, constraint: Constraint) -> None:
+        """Restrict the valid indices of the contraction that writes the tensor."""
+        raise Mistake("only an output of a contraction has constraints", "O = TensorOutput(…)")
+
+    def __bool__(self) -> bool:
+        raise Mistake(
+            "the elements of a tensor are not known while the function is traced",
+            "use select(condition, then, otherwise)",
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise Mistake("a tensor cannot be iterated over", "use index variables")
+
+    def __neg__(self) -> Tensor:
+        return operation("neg", self)
+
+    def __add__(self, other: Any) -> Any:
+        return operation("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return operation("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return operation("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return operation("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return operation("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return operation("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return operation("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return operation("div", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return operation("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return operation("pow", other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return operation("eq", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return operation("ne", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return operation("lt", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return operation("le", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return operation("gt", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return operation("ge", self, other)
+
+    __hash__ = object.__hash__
+
+
+class Output(Tensor):
+    """A tensor that a contraction writes."""
+
+    def __init__(self, sizes: Sequence[object]) -> None:
+        super().__init__(place=here())
+        self.sizes = tuple(map(as_dim, sizes))
+        self.contraction: Contraction | None = None
+        self.constraints: list[Constraint] = []
+
+    def add_constraint(self, constraint: Constraint) -> None:
+        """Restrict the valid indices: ``0 <= i - k < N`` is ``i - k < N``."""
+        here()
+        if not isinstance(constraint, Constraint):
+            kind = type(constraint).__name__
+            raise Mistake(f"a {kind} is not a constraint", "write it as 'j < 2'")
+        self.constraints.append(constraint)
+
+
+def TensorOutput(*sizes: object) -> Output:
+    """Return an output of a contraction; elements that are not written are 0."""
+    return Output(sizes)
+
+
+class _Recorded:
+    """What an augmented assignment stores in the output: nothing, it is recorded already."""
+
+
+@dataclass(eq=False)
+class Access:
+    """An element of a tensor, in a contraction."""
+
+    tensor: Tensor
+    subscripts: tuple[IndexExpression, ...]
+    place: Span | None
+
+    def aggregate(self, operator: Aggregation, value: object) -> Any:
+        """Record the contraction that writes the tensor."""
+        output = self.tensor
+        if not isinstance(output, Output):
+            raise Mistake(
+                f"'{output.name or 'the tensor'}' is not an output, so it cannot be written",
+                "O = TensorOutput(…)",
+            )
+        if output.contraction is not None:
+            raise Mistake(
+                f"'{output.name or 'the output'}' is written twice", "use an output for each"
+            )
+        combined = value if isinstance(value, Combination) else None
+        operands = combined.operands if combined is not None else (value,)
+        accesses = tuple(each for each in operands if isinstance(each, Access))
+        if len(accesses) != len(operands):
+            raise Mistake(
+                "a contraction reads elements such as I[i, j], and combines at most two of them",
+                "compute element-wise operations in statements of their own",
+            )
+        sign = combined.function if combined is not None else ""
+        output.contraction = Contraction(operator, self.subscripts, accesses, sign, here())
+        return _Recorded()
+
+    def __iadd__(self, value: object) -> Any:
+        return self.aggregate("+=", value)
+
+    def __imul__(self, value: object) -> Any:
+        return self.aggregate("*=", value)
+
+    def __ge__(self, value: object) -> Any:
+        return self.aggregate(">=", value)
+
+    def __le__(self, value: object) -> Any:
+        return self.aggregate("<=", value)
+
+    def __mul__(self, other: object) -> Combination:
+        return Combination("*", self, other)
+
+    def __add__(self, other: object) -> Combination:
+        return Combination("+", self, other)
+
+    def _unsupported(self, *_: object) -> NoReturn:
+        raise Mistake(
+            "elements are combined by '*' or '+' in a contraction",
+            "compute other element-wise operations in statements of their own",
+        )
+
+    __rmul__ = __radd__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = _unsupported
+    __neg__ = __pow__ = __lt__ = __gt__ = __isub__ = __itruediv__ = __bool__ = _unsupported
+
+
+class Combination:
+    """Two elements combined."""
+
+    def __init__(self, function: str, left: Access, right: object) -> None:
+        if not isinstance(right, Access):
+            left._unsupported()
+        self.function, self.operands = function, (left, right)
+
+    def _unsupported(self, *_: object) -> NoReturn:
+        raise Mistake(
+            "a contraction combines at most two elements",
+            "write an intermediate tensor, and combine it in a second contraction",
+        )
+
+    __add__ = __mul__ = __radd__ = __rmul__ = __sub__ = __truediv__ = __neg__ = _unsupported
+    __bool__ = _unsupported
+
+
+def operation(function: str, *operands: object) -> Tensor:
+    """An element-wise operation."""
+    for each in operands:
+        if not isinstance(each, (Tensor, Dim, int, float)):
+            hint = "element-wise operations have no indices: O = -I"
+            raise Mistake(f"'{function}' takes tensors, not a {type(each).__name__}", hint)
+    if not any(isinstance(each, Tensor) for each in operands):
+        raise Mistake(f"'{function}' needs a tensor", "give one, or compute the number in Python")
+    return Tensor(made=Elementwise(function, operands), place=here())  # type: ignore[arg-type]
+
+
+def _unary(function: str, what: str) -> Callable[[Tensor], Tensor]:
+    def apply(operand: Tensor) -> Tensor:
+        return operation(function, operand)
+
+    apply.__name__ = apply.__qualname__ = function
+    apply.__doc__ = f"Return {what}, element by element."
+    return apply
+
+
+sqrt = _unary("sqrt", "the square root")
+exp = _unary("exp", "the exponential")
+log = _unary("log", "the natural logarithm")
+sin = _unary("sin", "the sine")
+cos = _unary("cos", "the cosine")
+tan = _unary("tan", "the tangent")
+tanh = _unary("tanh", "the hyperbolic tangent")
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x))")
+absolute = _unary("abs", "the absolute value")
+floor = _unary("floor", "the value rounded down")
+ceil = _unary("ceil", "the value rounded up")
+
+
+def pow(base: object, exponent: object) -> Tensor:
+    """Return a power, element by element."""
+    return operation("pow", base, exponent)
+
+
+def select(condition: object, then: object, otherwise: object) -> Tensor:
+    """Return ``then`` where the condition holds, ``otherwise`` elsewhere."""
+    return operation("select", condition, then, otherwise)
+
+
+@dataclass
+class Trace:
+    """A function that has run: its name, its inputs, and the tensors that it returns."""
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    place: Span | None = field(default=None)
+
+
+def reads(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The tensors that a tensor is made of."""
+    sizes: list[Dim] = []
+    operands: list[object] = []
+    if isinstance(tensor, Output):
+        found = tensor.contraction
+        accesses = found.operands if found else ()
+        operands += [each.tensor for each in accesses]
+        written = found.subscripts if found else ()
+        subscripts = [*written, *(own for each in accesses for own in each.subscripts)]
+        sizes += [*tensor.sizes, *(each.constant for each in subscripts)]
+        sizes += [size for c in tensor.constraints for size in (c.bound, c.expression.constant)]
+    elif tensor.made:
+        operands += tensor.made.operands
+        sizes += [each for each in tensor.made.operands if isinstance(each, Dim)]
+    # A size may be that of another tensor.
+    operands += [symbol.source for size in sizes for symbol in symbols(size)]
+    return tuple(each for each in operands if isinstance(each, Tensor))
+
+
+def in_order(trace: Trace) -> list[Tensor]:
+    """The inputs, then every tensor that the outputs need, each after what it reads."""
+    found: dict[int, Tensor] = {id(each): each for each in trace.inputs}
+    waiting = [(each, False) for each in reversed(trace.outputs)]
+    open_: set[int] = set()
+    while waiting:
+        tensor, is_read = waiting.pop()
+        if id(tensor) in found:
+            continue
+        if is_read:
+            found[id(tensor)] = tensor
+        elif id(tensor) in open_:
+            raise Mistake("an output is read by its own contraction", "use another output")
+        else:
+            open_.add(id(tensor))
+            waiting.append((tensor, True))
+            waiting += [(each, False) for each in reversed(reads(tensor))]
+    return list(found.values())
