@@ -30,6 +30,7 @@ from tvm_nnef.converters.stablehlo.reading import (
     HloModule,
     input_names,
     location_name,
+    result_names,
     value_names,
 )
 from tvm_nnef.converters.stablehlo.registry import standard
@@ -74,8 +75,7 @@ def convert_module(
     outputs = _run(context, block, scope, builder, 0, False)
     if context.problems:
         raise NnefError(context.problems)
-    given = [*map(_result_name, range(len(outputs)), [main] * len(outputs))]
-    finished = builder.outputs(outputs, given)
+    finished = builder.outputs(outputs, result_names(module))
     return ConvertedGraph(tuple(inputs), tuple(finished), tuple(needed(builder.steps, finished)))
 
 
@@ -114,15 +114,6 @@ def _inputs(
     ]
     check_bounds(bounds, [*open_, *declared], open_)
     return input_tensors(declared, shapes, dtypes, bounds, module.path)[0]
-
-
-def _result_name(number: int, main: Any) -> str:
-    """What JAX calls a result, or its number."""
-    attributes = main.attributes["res_attrs"] if "res_attrs" in main.attributes else None
-    if attributes is not None and "jax.result_info" in attributes[number]:
-        name = str(attributes[number]["jax.result_info"].value)
-        return name or "result"
-    return f"result_{number}"
 
 
 def _run(

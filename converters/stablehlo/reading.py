@@ -97,17 +97,32 @@ def read(source: Any) -> HloModule:
 def input_names(module: HloModule) -> list[str]:
     """The names of the inputs: those of the Python function where the module tells them."""
     found: list[str] = []
+    inside = _names_inside(module)
     for number, argument in enumerate(module.main.arguments):
-        name = location_name(argument.location) or f"arg{number}"
+        name = location_name(argument.location) or inside.get(argument) or f"arg{number}"
         while name in found:
             name += "_2"
         found.append(name)
     return found
 
 
+def _names_inside(module: HloModule) -> dict[Any, str]:
+    """What the functions that ``main`` calls call its arguments: jax.export wraps the function."""
+    functions = module.functions
+    return {
+        operand: name
+        for op in module.main.regions[0].blocks[0].operations
+        if op.operation.name == "func.call" and op.attributes["callee"].value in functions
+        for operand, argument in zip(
+            op.operands, functions[op.attributes["callee"].value].arguments, strict=False
+        )
+        if (name := location_name(argument.location))
+    }
+
+
 def value_names(module: HloModule) -> Iterator[tuple[Any, Any, str]]:
     """The operations of ``main`` with their results and a name of its own for each."""
-    taken: set[str] = set(input_names(module))
+    taken: set[str] = {*input_names(module), *result_names(module)}
     for op in module.main.regions[0].blocks[0].operations:
         kind = op.operation.name
         if kind in ("stablehlo.constant", "func.return"):
@@ -119,6 +134,21 @@ def value_names(module: HloModule) -> Iterator[tuple[Any, Any, str]]:
                 unique, number = f"{name}_{number}", number + 1
             taken.add(unique)
             yield op, result, unique
+
+
+def result_names(module: HloModule) -> list[str]:
+    """What JAX calls the results, or their numbers; each name once."""
+    main = module.main
+    ends = main.regions[0].blocks[0].operations
+    count = len(ends[len(ends) - 1].operands)
+    attributes = main.attributes["res_attrs"] if "res_attrs" in main.attributes else None
+    found: list[str] = []
+    for number in range(count):
+        name = f"result_{number}"
+        if attributes is not None and "jax.result_info" in attributes[number]:
+            name = str(attributes[number]["jax.result_info"].value) or "result"
+        found.append(name if name not in found else f"{name}_{number}")
+    return found
 
 
 def location_name(location: Any) -> str:
