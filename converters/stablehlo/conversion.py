@@ -38,7 +38,7 @@ from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 Scope: TypeAlias = "MutableMapping[Any, Tensor | None]"
 """Tensors by values of the module; None for what could not be converted."""
-_DEEPEST = 256
+_DEEPEST = 64
 """Calls and regions within each other; a module that calls itself has no end."""
 _ENDS = frozenset(("func.return", "stablehlo.return"))
 _CALLS = frozenset(("func.call", "stablehlo.composite"))

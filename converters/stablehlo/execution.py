@@ -109,7 +109,14 @@ def _set_input_types(module: HloModule, arrays: Sequence[Array]) -> None:
     block = main.regions[0].blocks[0]
     for argument, array in zip(block.arguments, arrays, strict=True):
         element = ir.Type.parse(_TYPES[str(array.dtype)])
-        argument.set_type(ir.RankedTensorType.get(array.shape, element))
+        opened, closed = argument.type, ir.RankedTensorType.get(array.shape, element)
+        if opened == closed:
+            continue
+        argument.set_type(closed)
+        with ir.InsertionPoint.at_block_begin(block):
+            # What reads the input expects an open type until the shapes are refined.
+            made = ir.Operation.create("stablehlo.convert", [opened], [argument])
+        argument.replace_all_uses_except(made.result, made)
     ends = block.operations[len(block.operations) - 1]
     kinds = ir.FunctionType.get(
         [each.type for each in block.arguments], [each.type for each in ends.operands]

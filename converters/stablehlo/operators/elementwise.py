@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import reduce
 
 import numpy as np
 
@@ -94,6 +93,11 @@ def arithmetic(each: Operation, builder: Builder) -> Tensor:
     if each.inputs[0].kind == "bool":
         logic = {"add": "math.or", "maximum": "math.or", "multiply": "math.and"}
         return binary(each, logic.get(kind, "math.and"), builder)
+    if kind == "maximum":
+        for one, other in (each.inputs, each.inputs[::-1]):
+            scalar = each.broadcasts.get(id(one), (one, one))[1].value
+            if scalar is not None and not scalar.shape and scalar == least(one.dtype):
+                return other
     if each.inputs[0].kind == "int" and kind == "power":
         return binary(each, "xla.int_pow", builder)
     return binary(each, _BINARY[kind], builder)
@@ -294,11 +298,6 @@ def mapped(each: Operation, builder: Builder) -> Sequence[Tensor]:
 def barrier(each: Operation, builder: Builder) -> Sequence[Tensor]:
     """The operands themselves."""
     return each.inputs
-
-
-def joined(name: str, operands: Sequence[Tensor], builder: Builder) -> Tensor:
-    """Operands joined by one operator after the other."""
-    return reduce(lambda left, right: builder.binary(name, left, right), operands)
 
 
 def least(dtype: str) -> float | int:
