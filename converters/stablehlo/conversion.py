@@ -217,12 +217,13 @@ def _region(
     """The results of a region, or of a function by name, for tensors in place of its arguments."""
     if depth >= _DEEPEST:
         raise Unconvertible(f"calls are nested deeper than {_DEEPEST}", "remove the recursion")
+    inner: Scope
     if isinstance(region, str):
         if region not in context.functions:
             raise Unconvertible(f"there is no function '{region}'", "correct the module")
         block, inner = context.functions[region].regions[0].blocks[0], {}
     else:
-        block, inner = region.blocks[0], ChainMap({}, scope)  # type: ignore[assignment]
+        block, inner = region.blocks[0], ChainMap({}, scope)
     inner.update(zip(block.arguments, arguments, strict=True))
     before = len(context.problems)
     found = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)

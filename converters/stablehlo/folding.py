@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from tvm_nnef.converters.common.symbolic import Symbolic, array, maximum, minimum
+from tvm_nnef.converters.common.symbolic import Symbolic, maximum, minimum
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.stablehlo.operation import Operation, declared_shape, of_extents

@@ -36,7 +36,7 @@ class Operation:
     op: Any
     name: str
     inputs: tuple[Tensor, ...]
-    run: Callable[[Any, Sequence[Tensor], Builder], list[Tensor]] = field(repr=False)
+    run: Callable[..., list[Tensor]] = field(repr=False)
     broadcasts: dict[int, tuple[Tensor, Tensor]] = field(repr=False)
     is_scalar_code: bool
     seed: int = 0
@@ -152,7 +152,7 @@ def extents_of(tensor: Tensor) -> list[Extent]:
     if tensor.extents is not None:
         return list(tensor.extents.reshape(-1))
     if tensor.value is not None:
-        return [int(each) for each in tensor.value.reshape(-1)]  # type: ignore[call-overload]
+        return [int(each) for each in tensor.value.reshape(-1)]
     hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
     raise Unconvertible("its shape depends on data", hint)
 

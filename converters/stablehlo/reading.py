@@ -5,6 +5,7 @@ An :class:`HloModule` out, parsed and verified by the MLIR bindings of jaxlib. N
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +29,8 @@ _HINT = (
 )
 _KEPT = frozenset(
     ("chlo.erf", "chlo.erfc", "chlo.square", "chlo.top_k", "chlo.tan", "chlo.sinh", "chlo.cosh",
-     "chlo.asin", "chlo.acos", "chlo.atan", "chlo.asinh", "chlo.acosh", "chlo.atanh", "chlo.constant",
-     "chlo.is_inf", "chlo.is_pos_inf", "chlo.is_neg_inf", "chlo.ragged_dot")
+     "chlo.asin", "chlo.acos", "chlo.atan", "chlo.asinh", "chlo.acosh", "chlo.atanh",
+     "chlo.constant", "chlo.is_inf", "chlo.is_pos_inf", "chlo.is_neg_inf")
 )  # fmt: skip
 """Operations above StableHLO that have a converter; the others become what they stand for."""
 
@@ -88,7 +89,9 @@ def read(source: Any) -> HloModule:
             _legalize(module)
     except (ir.MLIRError, ValueError) as cause:
         lines = [line.strip() for line in str(cause).strip().splitlines()]
-        first = next((line for line in lines if line.startswith("error:")), lines[0] if lines else "")
+        first = next(
+            (line for line in lines if line.startswith("error:")), lines[0] if lines else ""
+        )
         message = f"this is not a StableHLO module: {first}"
         raise error(message, hint=_HINT, file=path) from cause
     return HloModule(module, path, dimensions)
@@ -141,7 +144,7 @@ def result_names(module: HloModule) -> list[str]:
     main = module.main
     ends = main.regions[0].blocks[0].operations
     count = len(ends[len(ends) - 1].operands)
-    attributes = main.attributes["res_attrs"] if "res_attrs" in main.attributes else None
+    attributes = main.attributes.get("res_attrs", None)
     found: list[str] = []
     for number in range(count):
         name = f"result_{number}"
@@ -185,7 +188,7 @@ def _content(source: Any) -> tuple[str, str | bytes, Mapping[tuple[int, int], st
 
 
 def _is_text(source: str | os.PathLike[str]) -> bool:
-    return isinstance(source, str) and ("\n" in source or "module" in source and "{" in source)
+    return isinstance(source, str) and ("\n" in source or ("module" in source and "{" in source))
 
 
 def _of_bytes(data: bytes, path: str) -> tuple[str | bytes, Mapping[tuple[int, int], str]]:
@@ -239,11 +242,7 @@ def _legalize(module: ir.Module) -> None:
 
     module.operation.walk(note)
     if any(each.startswith("chlo.") and each not in _KEPT for each in found):
-        try:
+        with contextlib.suppress(RuntimeError):
             stablehlo.register_stablehlo_passes()
-        except RuntimeError:
-            pass
         text = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
         passmanager.PassManager.parse(text).run(module.operation)
-
-

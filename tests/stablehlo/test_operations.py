@@ -26,8 +26,8 @@ def window(function: Any, start: float, *options: Any) -> Any:
 
 POSITIVE = np.abs(reals(3, 4)) * 0.3 + 0.1
 UNARY = [
-    "exp", "log1p", "expm1", "sqrt", "rsqrt", "cbrt", "sign", "floor", "ceil", "round", "sin", "cos",
-    "tan", "tanh", "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "asinh", "sinh",
+    "exp", "log1p", "expm1", "sqrt", "rsqrt", "cbrt", "sign", "floor", "ceil", "round", "sin",
+    "cos", "tan", "tanh", "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "asinh", "sinh",
     "cosh", "atan", "asin", "acos", "atanh", "is_finite", "square", "neg", "abs", "log",
 ]  # fmt: skip
 
@@ -125,17 +125,18 @@ def test_a_product_of_integers_has_more_bits(against_jax: Any) -> None:
 
 
 CONVOLUTIONS: dict[str, tuple[Any, ...]] = {
-    "strides": ((2, 4, 9, 8), (6, 4, 3, 3), dict(window_strides=(1, 2), padding=((1, 2), (0, 1)))),
-    "dilated": ((2, 4, 9, 8), (6, 4, 3, 3), dict(padding="SAME", rhs_dilation=(2, 1))),
-    "groups": ((2, 4, 6, 6), (6, 2, 3, 3), dict(padding="SAME", feature_group_count=2)),
-    "spread": ((2, 4, 5, 5), (6, 4, 3, 3), dict(padding=((2, 2), (1, -1)), lhs_dilation=(2, 3))),
-    "batch groups": ((4, 3, 5, 5), (6, 3, 3, 3), dict(padding="SAME", batch_group_count=2)),
+    "strides": ((2, 4, 9, 8), (6, 4, 3, 3), {
+        "window_strides": (1, 2), "padding": ((1, 2), (0, 1))}),
+    "dilated": ((2, 4, 9, 8), (6, 4, 3, 3), {"padding": "SAME", "rhs_dilation": (2, 1)}),
+    "groups": ((2, 4, 6, 6), (6, 2, 3, 3), {"padding": "SAME", "feature_group_count": 2}),
+    "spread": ((2, 4, 5, 5), (6, 4, 3, 3), {"padding": ((2, 2), (1, -1)), "lhs_dilation": (2, 3)}),
+    "batch groups": ((4, 3, 5, 5), (6, 3, 3, 3), {"padding": "SAME", "batch_group_count": 2}),
     "channels last": (
         (2, 6, 6, 4), (3, 3, 4, 6),
-        dict(padding="SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")),
+        {"padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")},
     ),
-    "one dimension": ((2, 4, 9), (6, 4, 3), dict(window_strides=(2,), padding="VALID")),
-    "three dimensions": ((1, 2, 4, 5, 6), (3, 2, 2, 2, 2), dict(padding="VALID")),
+    "one dimension": ((2, 4, 9), (6, 4, 3), {"window_strides": (2,), "padding": "VALID"}),
+    "three dimensions": ((1, 2, 4, 5, 6), (3, 2, 2, 2, 2), {"padding": "VALID"}),
 }  # fmt: skip
 
 
@@ -167,7 +168,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
         x, np.float32(0), lambda a, b: jnp.where(abs(a) < abs(b), b, a), (0,)),
     "two operands": lambda x: lax.reduce(
         (x, -x), (np.float32(0), np.float32(0)),
-        lambda a, b: (jnp.where(a[0] > b[0], a[0], b[0]), jnp.where(a[0] > b[0], a[1], b[1])), (1,)),
+        lambda a, b: tuple(jnp.where(a[0] > b[0], a[k], b[k]) for k in (0, 1)), (1,)),
 }  # fmt: skip
 
 
@@ -239,7 +240,8 @@ def test_what_is_no_number_is_sorted_last(against_jax: Any) -> None:
 GATHERS = {
     "rows": lambda x, i: x[i], "columns": lambda x, i: x[:, i], "one": lambda x, i: x[1:3, 0],
     "along": lambda x, i: jnp.take_along_axis(x, i[:, None] % 3, 1),
-    "pairs": lambda x, i: x[i, i % 3], "vmapped": lambda x, i: jax.vmap(lambda r, k: r[k])(x, i % 3),
+    "pairs": lambda x, i: x[i, i % 3],
+    "vmapped": lambda x, i: jax.vmap(lambda r, k: r[k])(x, i % 3),
     "fill": lambda x, i: x.at[i * 2].get(mode="fill", fill_value=7.0),
     "clip": lambda x, i: x.at[i * 2].get(mode="clip"),
     "boxes": lambda x, i: jax.vmap(lambda k: lax.dynamic_slice(x, (k, 1), (2, 2)))(i),
@@ -293,7 +295,8 @@ FLOW = {
     "scan": lambda x: lax.scan(lambda c, e: (c + e, c * e), 0.0, x),
     "scan backwards": lambda x: lax.scan(lambda c, e: (c + e, c * e), 0.0, x, reverse=True),
     "map": lambda x: lax.map(lambda e: e * 2, x),
-    "nested": lambda x: lax.fori_loop(0, 3, lambda i, c: lax.fori_loop(0, i, lambda j, d: d + j, c), x),
+    "nested": lambda x: lax.fori_loop(
+        0, 3, lambda i, c: lax.fori_loop(0, i, lambda j, d: d + j, c), x),
 }  # fmt: skip
 
 

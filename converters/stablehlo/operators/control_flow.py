@@ -56,7 +56,7 @@ def case(each: Operation, builder: Builder) -> Sequence[Tensor]:
     """One of several regions by a number; the last one where there is none of that number."""
     (index,) = each.inputs
     if index.value is not None:
-        number = int(index.value.reshape(()))  # type: ignore[call-overload]
+        number = int(index.value.reshape(()))
         last = len(each.regions) - 1
         return each.run(each.regions[number if 0 <= number <= last else last], (), builder)
     return _cases(each, index, 0, builder)

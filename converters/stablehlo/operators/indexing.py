@@ -19,9 +19,13 @@ from tvm_nnef.converters.stablehlo.registry import operation
 def _starts(operands: Sequence[Tensor], builder: Builder) -> Tensor:
     """Scalars as one vector."""
     if all(one.value is not None for one in operands):
-        values = [int(one.value.reshape(())) for one in operands if one.value is not None]  # type: ignore[call-overload]
-        return builder.constant(np.array(values, np.int64 if max(values, default=0) >> 31 else np.int32))
-    rows = [builder.unsqueeze(builder.cast(_run_time(one, builder), "int32"), [0]) for one in operands]
+        values = [int(one.value.reshape(())) for one in operands if one.value is not None]
+        return builder.constant(
+            np.array(values, np.int64 if max(values, default=0) >> 31 else np.int32)
+        )
+    rows = [
+        builder.unsqueeze(builder.cast(_run_time(one, builder), "int32"), [0]) for one in operands
+    ]
     return builder.concat(rows, 0)
 
 
@@ -49,7 +53,7 @@ def _inside(x: Tensor, starts: Sequence[Tensor], sizes: Sequence[Extent]) -> lis
     found = []
     for one, extent, size in zip(starts, x.shape, sizes, strict=True):
         assert one.value is not None
-        found.append(max(0, min(int(one.value.reshape(())), int(extent) - int(size))))  # type: ignore[call-overload]
+        found.append(max(0, min(int(one.value.reshape(())), int(extent) - int(size))))
     return found
 
 
@@ -203,7 +207,7 @@ def _stepwise(
     safe = inner.binary("math.max", at, 0)
     olds = [inner.call("layout.gather", one, safe, as_shape=(), axis=0) for one in totals]
     news = [inner.call("layout.gather", one, index, as_shape=(), axis=0) for one in rows]
-    found = each.run(each.regions[0], [*olds, *news], inner, True)  # type: ignore[call-arg]
+    found = each.run(each.regions[0], [*olds, *news], inner, True)
     yields = tuple(
         inner.call("xla.put_at", total, at, settled(one, (), inner))
         for total, one in zip(totals, found, strict=True)

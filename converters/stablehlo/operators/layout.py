@@ -117,7 +117,8 @@ def reverse(each: Operation, builder: Builder) -> Tensor:
 def slice_(each: Operation, builder: Builder) -> Tensor:
     """A box, in steps."""
     names = ("start_indices", "limit_indices", "strides")
-    return sliced(each.inputs[0], *(each.integers(name) for name in names), builder)
+    starts, ends, steps = (each.integers(name) for name in names)
+    return sliced(each.inputs[0], starts, ends, steps, builder)
 
 
 @operation("real_dynamic_slice")

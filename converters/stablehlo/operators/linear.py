@@ -149,9 +149,7 @@ def _convolved(
         a = builder.reshape(x, (x.shape[0], groups, x.shape[1] // groups))
         b = builder.reshape(filter_, (groups, filter_.shape[0] // groups, filter_.shape[1]))
         found = contracted(a, b, ([1], [0]), ([2], [2]), x.dtype, builder)
-        return builder.reshape(
-            builder.transpose(found, [1, 0, 2]), (x.shape[0], filter_.shape[0])
-        )
+        return builder.reshape(builder.transpose(found, [1, 0, 2]), (x.shape[0], filter_.shape[0]))
     return builder.call(
         "nn.conv", x, filter_, as_shape=(x.shape[0], filter_.shape[0], *extents),
         stride=stride, dilation=None if set(dilation) == {1} else dilation,

@@ -142,8 +142,7 @@ def _stepwise(
     shape = [tensors[0].shape[axis] for axis in kept]
     count = product([tensors[0].shape[axis] for axis in axes])
     rows = [
-        builder.reshape(builder.transpose(one, [*axes, *kept]), (count, *shape))
-        for one in tensors
+        builder.reshape(builder.transpose(one, [*axes, *kept]), (count, *shape)) for one in tensors
     ]
     return fold_slices(each, rows, starts, count, builder)
 
@@ -164,7 +163,7 @@ def fold_slices(
     items = [
         inner.call("layout.gather", one, index, as_shape=shape, axis=0) for one in rows
     ]  # fmt: skip
-    found = each.run(each.regions[0], [*carried, *items], inner, True)  # type: ignore[call-arg]
+    found = each.run(each.regions[0], [*carried, *items], inner, True)
     yields = tuple(settled(one, shape, inner) for one in found)
     finals = tuple(Tensor(one.dtype, shape) for one in carried)
     pairs = tuple(zip(carried, begin, strict=True))

@@ -30,7 +30,9 @@ def no_stream(each: Operation, builder: Builder) -> Tensor:
            "collective_permute", "collective_broadcast")  # fmt: skip
 def collective(each: Operation, builder: Builder) -> Sequence[Tensor]:
     """Among one replica the operands themselves; among more there is no meaning here."""
-    group = each.attribute("replica_groups" if each.has("replica_groups") else "source_target_pairs")
+    group = each.attribute(
+        "replica_groups" if each.has("replica_groups") else "source_target_pairs"
+    )
     widest = max(np.array(group).shape[-1:], default=1)
     if widest > 1 or each.op.operation.name.endswith("permute"):
         hint = "export the function for one device"

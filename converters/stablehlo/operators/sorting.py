@@ -92,7 +92,7 @@ def _ranked(
 
     def compared(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
         pairs = [one for both in zip(left, right, strict=True) for one in both]
-        (found,) = each.run(each.regions[0], pairs, builder, True)  # type: ignore[call-arg]
+        (found,) = each.run(each.regions[0], pairs, builder, True)
         return settled(found, shape, builder)
 
     # [..., j, i]: whether the element at j comes before that at i

@@ -8,7 +8,7 @@ import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Extent, Shape, product
-from tvm_nnef.converters.common.tensors import Block, Loop, Tensor
+from tvm_nnef.converters.common.tensors import Attribute, Block, Loop, Tensor
 from tvm_nnef.converters.stablehlo.operation import Operation
 from tvm_nnef.converters.stablehlo.operators.layout import padded
 from tvm_nnef.converters.stablehlo.operators.reductions import (
@@ -62,9 +62,7 @@ def reduce_window(each: Operation, builder: Builder) -> Sequence[Tensor]:
         x = tensors[0]
         found = _cumulative(name, x, windows, builder)
         return [found or _pooled(name, x, starts[0], windows, builder)]
-    rows = [
-        windows.padded(one, start, builder) for one, start in zip(tensors, starts, strict=True)
-    ]
+    rows = [windows.padded(one, start, builder) for one, start in zip(tensors, starts, strict=True)]
     return _stepwise(each, rows, starts, windows, builder)
 
 
@@ -94,8 +92,7 @@ def _pooled(name: str, x: Tensor, start: Tensor, windows: Windows, builder: Buil
     else:
         low, high = windows.low, windows.high
     extents = [
-        extent + before + behind
-        for extent, before, behind in zip(x.shape, low, high, strict=True)
+        extent + before + behind for extent, before, behind in zip(x.shape, low, high, strict=True)
     ]
     axes = [
         axis for axis in range(x.rank)
@@ -133,7 +130,7 @@ def _stepwise(
     begin = [builder.full(builder.computed(one), shape, one.dtype) for one in starts]
     index = Tensor("int32", (), hint="step")
     items = [_element(one, index, windows, shape, inner) for one in tensors]
-    found = each.run(each.regions[0], [*carried, *items], inner, True)  # type: ignore[call-arg]
+    found = each.run(each.regions[0], [*carried, *items], inner, True)
     yields = tuple(settled(one, shape, inner) for one in found)
     finals = tuple(Tensor(one.dtype, shape) for one in carried)
     pairs = tuple(zip(carried, begin, strict=True))
@@ -177,7 +174,7 @@ def _selected(
     place = Tensor("int32", shape, hint="place")
     best = Tensor(x.dtype, shape, hint="best")
     index = Tensor("int32", (), hint="step")
-    more = {
+    more: dict[str, Attribute | None] = {
         "shape": list(shape), "size": windows.size, "stride": windows.stride,
         "low": windows.low, "strides": strides,
     }  # fmt: skip
@@ -186,7 +183,7 @@ def _selected(
     safe = inner.binary("math.max", at, zero)
     flat = inner.reshape(x, (product(x.shape),))
     value = inner.call("layout.gather", flat, safe, as_shape=shape, axis=0)
-    (keeps,) = each.run(each.regions[0], [best, value], inner, True)  # type: ignore[call-arg]
+    (keeps,) = each.run(each.regions[0], [best, value], inner, True)
     inside = inner.binary("math.ge", at, 0, "bool")
     none = inner.binary("math.lt", place, 0, "bool")
     other = inner.call("math.not", inner.computed(keeps))
@@ -215,7 +212,7 @@ def _scattered(
     at = inner.call("layout.gather", places, index, as_shape=(), axis=0)
     row = inner.call("layout.gather", rows, index, as_shape=(), axis=0)
     old = inner.call("layout.gather", total, inner.binary("math.max", at, 0), as_shape=(), axis=0)
-    (joined,) = each.run(each.regions[1], [old, row], inner, True)  # type: ignore[call-arg]
+    (joined,) = each.run(each.regions[1], [old, row], inner, True)
     value = settled(joined, (), inner)
     updated = inner.call("xla.put_at", total, at, value)
     final = Tensor(flat.dtype, flat.shape)
@@ -226,5 +223,3 @@ def _scattered(
         )
     )  # fmt: skip
     return final
-
-
