@@ -27,7 +27,8 @@ def window(function: Any, start: float, *options: Any) -> Any:
 POSITIVE = np.abs(reals(3, 4)) * 0.3 + 0.1
 UNARY = [
     "exp", "log1p", "expm1", "sqrt", "rsqrt", "cbrt", "sign", "floor", "ceil", "round",
-    "sin", "cos", "tan", "tanh", "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "asinh", "sinh",
+    "sin", "cos", "tan", "tanh",
+    "logistic", "erf", "erfc", "erf_inv", "lgamma", "digamma", "asinh", "sinh",
     "cosh", "atan", "asin", "acos", "atanh", "is_finite", "square", "neg", "abs", "log",
 ]  # fmt: skip
 
