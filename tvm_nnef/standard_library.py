@@ -32,6 +32,8 @@ def standard_module(name: str, dialect: str = "draft") -> tuple[Source, ...]:
     places = [(STDLIB_PREFIX, _folder())]
     if dialect == "tools":
         places.insert(0, (OVERLAY_PREFIX, _folder() / "tools"))
+    if name == "xla":
+        places.append((STDLIB_PREFIX, resources.files("tvm_nnef.converters") / "stablehlo"))
     files = ((prefix, folder / f"{name}{_SUFFIX}") for prefix, folder in places)
     return tuple(
         Source(f"{prefix}{name}{_SUFFIX}", file.read_text(encoding="utf-8"))

@@ -140,3 +140,18 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
     raise ValueError("a number of more than 64 bits")
+
+
+_MODULE = re.compile(
+    rb"^\s*(module\b[^;]*\{|func\.func\b|#loc\d*\s*=|\"?builtin\.module\"?)", re.MULTILINE
+)
+_BYTECODE = b"ML\xefR"
+
+
+def is_stablehlo(candidate: Candidate) -> bool:
+    """An object of JAX or MLIR, MLIR's bytecode, alone or in an export, or its text."""
+    if candidate.is_from("jax") or candidate.is_from("jaxlib"):
+        return True
+    if candidate.text is not None:
+        return bool(_MODULE.search(candidate.text))
+    return _BYTECODE in candidate.head

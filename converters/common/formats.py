@@ -24,6 +24,7 @@ from tvm_nnef.converters.common.detection import (
     is_nnef1,
     is_onnx,
     is_skriptnd,
+    is_stablehlo,
     is_tile,
 )
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
@@ -142,6 +143,17 @@ FORMATS = (
         is_antares,
         package="tvm_nnef.converters.antares",
         suffixes=(".antares",),
+    ),
+    Format(
+        "stablehlo",
+        "StableHLO",
+        "a StableHLO module (what jax.export or jax.jit(f).lower gives, its text, or bytes)",
+        is_stablehlo,
+        package="tvm_nnef.converters.stablehlo",
+        extra="jax",
+        suffixes=(".mlir", ".stablehlo"),
+        route="jax",
+        execution="tvm_nnef.converters.stablehlo.execution",
     ),
     Format(
         "tile",

@@ -1,0 +1,247 @@
+"""The function ``main`` of a module to steps: operation after operation, calls inlined.
+
+Enters: a module and a table of converters. Leaves: a :class:`ConvertedGraph`. What cannot be
+converted is gathered, and reported at once with its location in the module.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from tvm_nnef.converters.common.bounds import Bounds, check_bounds
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.inputs import input_tensors
+from tvm_nnef.converters.common.steps import hint, needed
+from tvm_nnef.converters.common.tensors import ConvertedGraph, Tensor
+from tvm_nnef.converters.common.types import Type
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.stablehlo.folding import fold
+from tvm_nnef.converters.stablehlo.operation import (
+    Operation,
+    OperatorFunction,
+    declared_shape,
+    dtype_of,
+)
+from tvm_nnef.converters.stablehlo.reading import (
+    HloModule,
+    input_names,
+    location_name,
+    result_names,
+    value_names,
+)
+from tvm_nnef.converters.stablehlo.registry import standard
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
+
+Scope: TypeAlias = "MutableMapping[Any, Tensor | None]"
+"""Tensors by values of the module; None for what could not be converted."""
+_DEEPEST = 64
+"""Calls and regions within each other; a module that calls itself has no end."""
+_ENDS = frozenset(("func.return", "stablehlo.return"))
+_CALLS = frozenset(("func.call", "stablehlo.composite"))
+
+
+@dataclass(slots=True)
+class _Context:
+    """What all regions of a module share."""
+
+    module: HloModule
+    functions: Mapping[str, Any]
+    custom: Mapping[str, OperatorFunction]
+    names: Mapping[Any, str]
+    problems: list[Diagnostic] = field(default_factory=list)
+    broadcasts: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    operations: int = 0
+
+
+def convert_module(
+    module: HloModule,
+    shapes: Mapping[str, Sequence[int | str]],
+    dtypes: Mapping[str, str],
+    bounds: Bounds,
+    custom: Mapping[str, OperatorFunction],
+) -> ConvertedGraph:
+    """The function ``main``. Raises NnefError, which lists everything that cannot be converted."""
+    main = module.main
+    inputs = _inputs(module, shapes, dtypes, bounds)
+    names = {result: name for _, result, name in value_names(module)}
+    context = _Context(module, module.functions, custom, names)
+    builder = Builder()
+    block = main.regions[0].blocks[0]
+    scope: Scope = dict(zip(block.arguments, inputs, strict=True))
+    outputs = _run(context, block, scope, builder, 0, False)
+    if context.problems:
+        raise NnefError(context.problems)
+    finished = builder.outputs(outputs, result_names(module))
+    return ConvertedGraph(tuple(inputs), tuple(finished), tuple(needed(builder.steps, finished)))
+
+
+def _inputs(
+    module: HloModule,
+    shapes: Mapping[str, Sequence[int | str]],
+    dtypes: Mapping[str, str],
+    bounds: Bounds,
+) -> list[Tensor]:
+    declared: dict[str, Type] = {}
+    for number, (name, argument) in enumerate(
+        zip(input_names(module), module.main.arguments, strict=True)
+    ):
+        try:
+            extents = declared_shape(argument.type)
+            dtype = dtype_of(argument.type)
+        except Unconvertible as why:
+            text = f"input '{name}': {why.reason}"
+            raise NnefError([Diagnostic(text, hint=why.hint, file=module.path)]) from why
+        shape = tuple(
+            module.dimensions.get((number, axis)) if extent is None else extent
+            for axis, extent in enumerate(extents)
+        )
+        declared[name] = Type(dtype, shape)
+    for name, given in dtypes.items():
+        if name in declared and given != declared[name].dtype:
+            text = f"input '{name}' is {declared[name].dtype}, not {given}"
+            tip = "export the function again for inputs of that dtype"
+            raise NnefError([Diagnostic(text, hint=tip, file=module.path)])
+    wanted = {name: shapes.get(name, type_.shape or ()) for name, type_ in declared.items()}
+    open_ = [
+        f"{name}_{axis}" if extent is None else str(extent)
+        for name, shape in wanted.items()
+        for axis, extent in enumerate(shape)
+        if not isinstance(extent, int)
+    ]
+    check_bounds(bounds, [*open_, *declared], open_)
+    return input_tensors(declared, shapes, dtypes, bounds, module.path)[0]
+
+
+def _run(
+    context: _Context,
+    block: Any,
+    scope: Scope,
+    builder: Builder,
+    depth: int,
+    is_scalar_code: bool,
+) -> list[Tensor]:
+    """What a block returns; fewer tensors where something was refused."""
+    for op in block.operations:
+        if op.operation.name in _ENDS:
+            found = [scope.get(each) for each in op.operands]
+            return [each for each in found if each is not None]
+        _convert(context, op, scope, builder, depth, is_scalar_code)
+    return []
+
+
+def _convert(
+    context: _Context, op: Any, scope: Scope, builder: Builder, depth: int, is_scalar_code: bool
+) -> None:
+    """Puts the results of an operation into the scope."""
+    inputs = [scope.get(each) for each in op.operands]
+    start = len(builder.steps)
+    name = _named(op)
+    context.operations += 1
+    results: list[Tensor] | None = None
+    try:
+        known = tuple(each for each in inputs if each is not None)
+        function = None if op.operation.name in _CALLS else _function(context, op)
+        if len(known) == len(inputs):
+            run = partial(_region, context, scope, depth, is_scalar_code)
+            operation = Operation(
+                op, name, known, run, context.broadcasts, is_scalar_code, context.operations
+            )
+            results = _results(context, operation, function, builder)
+    except Unconvertible as why:
+        _refuse(context, op, why)
+    except NnefError as problem:
+        context.problems += problem.diagnostics
+    except (RecursionError, ValueError, TypeError, KeyError, IndexError, ArithmeticError) as cause:
+        # What is wrong with one operation must not hide the others.
+        reason = f"it cannot be converted: {type(cause).__name__}: {cause}"
+        _refuse(context, op, Unconvertible(reason, "report this model"))
+    hint(builder.steps[start:], name.rpartition("/")[2])
+    for number, value in enumerate(op.results):
+        result = results[number] if results is not None else None
+        scope[value] = result
+        if result is None:
+            continue
+        if result.value is not None or result.extents is not None:
+            result.hint = result.hint or name.rpartition("/")[2]
+        elif not result.source and value in context.names:
+            result.source = context.names[value]
+
+
+def _results(
+    context: _Context, operation: Operation, function: OperatorFunction | None, builder: Builder
+) -> list[Tensor]:
+    if function is None:
+        callee = "callee" if operation.has("callee") else "decomposition"
+        return operation.run(operation.text(callee), operation.inputs, builder)
+    folded = fold(operation)
+    if folded is not None:
+        return [folded]
+    found = function(operation, builder)
+    results = [found] if isinstance(found, Tensor) else list(found)
+    if len(results) != len(operation.op.results):
+        reason = f"its converter gave {len(results)} tensors for {len(operation.op.results)}"
+        raise Unconvertible(reason, "correct the converter")
+    return results
+
+
+def _function(context: _Context, op: Any) -> OperatorFunction:
+    """What converts an operation; refuses one without a converter."""
+    name = op.operation.name
+    if name == "stablehlo.custom_call":
+        target = str(op.attributes["call_target_name"].value)
+        if target in context.custom:
+            return context.custom[target]
+    if name in context.custom:
+        return context.custom[name]
+    if name in standard():
+        return standard()[name]
+    known = did_you_mean(name, standard())
+    tip = known or f"give a function that converts it: converters={{'{name}': function}}"
+    raise Unconvertible("there is no converter for it", tip)
+
+
+def _region(
+    context: _Context,
+    scope: Scope,
+    depth: int,
+    is_scalar_code: bool,
+    region: Any,
+    arguments: Sequence[Tensor],
+    builder: Builder,
+    scalars: bool = False,
+) -> list[Tensor]:
+    """The results of a region, or of a function by name, for tensors in place of its arguments."""
+    if depth >= _DEEPEST:
+        raise Unconvertible(f"calls are nested deeper than {_DEEPEST}", "remove the recursion")
+    inner: Scope
+    if isinstance(region, str):
+        if region not in context.functions:
+            raise Unconvertible(f"there is no function '{region}'", "correct the module")
+        block, inner = context.functions[region].regions[0].blocks[0], {}
+    else:
+        block, inner = region.blocks[0], ChainMap({}, scope)
+    inner.update(zip(block.arguments, arguments, strict=True))
+    before = len(context.problems)
+    found = _run(context, block, inner, builder, depth + 1, is_scalar_code or scalars)
+    if len(context.problems) > before:
+        raise NnefError([])  # what is wrong inside has been told
+    return found
+
+
+def _named(op: Any) -> str:
+    return location_name(op.location) or str(op.operation.name.rpartition(".")[2])
+
+
+def _refuse(context: _Context, op: Any, why: Unconvertible) -> None:
+    """Keeps what is to be told of an operation, once."""
+    place = str(op.location).removeprefix("loc(").removesuffix(")")
+    where = "" if place == "unknown" else f" at {place}"
+    message = f"the operation {op.operation.name}{where} cannot be converted: {why.reason}"
+    tip = why.hint or "leave it out of the exported function"
+    found = Diagnostic(message, hint=tip, file=context.module.path)
+    if found not in context.problems:
+        context.problems.append(found)

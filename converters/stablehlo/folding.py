@@ -1,0 +1,158 @@
+"""Results that are known before a run: arithmetic on few known elements, and on extents.
+
+An operation in, a tensor that holds its elements out; None for what only a run computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from tvm_nnef.converters.common.symbolic import Symbolic, maximum, minimum
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.stablehlo.operation import Operation, declared_shape, of_extents
+
+_MOST = 64
+"""Elements up to which a constant is computed before the run."""
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    if isinstance(left, Symbolic) or isinstance(right, Symbolic):
+        if not (left >= 0 and right > 0):
+            raise Unconvertible("the quotient of extents may be negative")
+        return left // right
+    if right == 0:
+        raise Unconvertible("a division by zero")
+    found = abs(left) // abs(right)
+    return -found if (left < 0) ^ (right < 0) else found
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    return left - _quotient(left, right) * right
+
+
+def _sign(x: Any) -> int:
+    return int(x > 0) - int(x < 0)
+
+
+def _power(left: Any, right: Any) -> Any:
+    if isinstance(left, Symbolic) or isinstance(right, Symbolic) or not 0 <= right < 64:
+        raise Unconvertible("a power of extents")
+    return left**right
+
+
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "EQ": lambda x, y: bool(x == y), "NE": lambda x, y: not bool(x == y),
+    "LT": lambda x, y: x < y, "LE": lambda x, y: x <= y, "GT": lambda x, y: x > y,
+    "GE": lambda x, y: x >= y,
+}  # fmt: skip
+_BITS = {"and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
+    "divide": _quotient, "remainder": _remainder, "minimum": minimum, "maximum": maximum,
+    "negate": lambda x: -x, "abs": lambda x: x if x >= 0 else -x, "sign": _sign, "power": _power,
+    "select": lambda c, x, y: x if c else y, "clamp": lambda a, x, b: minimum(maximum(x, a), b),
+    "convert": lambda x: x,
+}  # fmt: skip
+
+
+def fold(operation: Operation) -> Tensor | None:
+    """The result of an operation on known numbers."""
+    kind = operation.op.operation.name.removeprefix("stablehlo.")
+    if not operation.inputs or len(operation.op.results) != 1:
+        return None
+    if kind in ("get_dimension_size",):
+        extent = operation.inputs[0].shape[operation.integer("dimension")]
+        return of_extents([extent], (), operation.dtype())
+    if not all(_is_known(each) for each in operation.inputs):
+        return None
+    try:
+        return _folded(operation, kind)
+    except (Unconvertible, OverflowError, ValueError, TypeError):
+        return None
+
+
+def _is_known(tensor: Tensor) -> bool:
+    if tensor.extents is not None:
+        return True
+    return tensor.value is not None and tensor.value.size <= _MOST and tensor.kind != "real"
+
+
+def _folded(operation: Operation, kind: str) -> Tensor | None:
+    type_ = operation.op.results[0].type
+    if not isinstance(type_, ir.RankedTensorType):
+        return None
+    dtype = operation.dtype()
+    if np.dtype(dtype).kind not in "iub":
+        return None
+    items = [_items(each) for each in operation.inputs]
+    if kind in ("reshape", "dynamic_reshape", "broadcast_in_dim", "concatenate", "slice"):
+        shape = declared_shape(type_)
+        if any(extent is None for extent in shape):
+            return None
+        found = _moved(operation, kind, items, tuple(each or 0 for each in shape))
+    else:
+        found = _computed(operation, kind, items)
+    if found is None or found.size > _MOST:
+        return None
+    return of_extents(_wrapped(found, dtype), found.shape, dtype)
+
+
+def _items(tensor: Tensor) -> Any:
+    if tensor.extents is not None:
+        return tensor.extents
+    assert tensor.value is not None
+    return tensor.value.astype(object)
+
+
+def _moved(operation: Operation, kind: str, items: Any, shape: tuple[int, ...]) -> Any:
+    if kind == "concatenate":
+        return np.concatenate(items, operation.integer("dimension"))
+    if kind == "broadcast_in_dim":
+        dims = operation.integers("broadcast_dimensions")
+        extents = [1] * len(shape)
+        for axis, dim in enumerate(dims):
+            extents[dim] = items[0].shape[axis]
+        return np.broadcast_to(items[0].reshape(extents), shape)
+    if kind == "slice":
+        names = ("start_indices", "limit_indices", "strides")
+        bounds = zip(*(operation.integers(each) for each in names), strict=True)
+        return items[0][tuple(slice(*each) for each in bounds)]
+    return items[0].reshape(shape)
+
+
+def _computed(operation: Operation, kind: str, items: Any) -> Any:
+    function = _FUNCTIONS.get(kind)
+    if kind == "compare":
+        function = _COMPARE[operation.text("comparison_direction")]
+    elif kind in _BITS and operation.dtype() == "bool":
+        function = _BITS[kind]
+    if function is None:
+        return None
+    together = np.broadcast(*items) if len(items) > 1 else None
+    shape = items[0].shape if together is None else together.shape
+    found = np.empty(shape, object)
+    flat = [np.broadcast_to(each, shape).reshape(-1) for each in items]
+    places = found.reshape(-1)
+    for place, each in enumerate(zip(*flat, strict=True)):
+        places[place] = function(*each)
+    return places.reshape(shape)
+
+
+def _wrapped(items: Any, dtype: str) -> Any:
+    """Numbers as an integer type holds them."""
+    if dtype == "bool":
+        return np.vectorize(bool, otypes=[object])(items)
+    info = np.iinfo(dtype)
+    span = int(info.max) - int(info.min) + 1
+
+    def one(each: Any) -> Any:
+        if isinstance(each, Symbolic):
+            return each
+        return (int(each) - int(info.min)) % span + int(info.min)
+
+    return np.vectorize(one, otypes=[object])(items)

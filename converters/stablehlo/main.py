@@ -1,0 +1,56 @@
+"""``convert``: a StableHLO module, read, converted, named, and put together as a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.converters.common.assembly import assemble_graph
+from tvm_nnef.converters.common.bounds import Bounds
+from tvm_nnef.converters.common.library import EXTRA, Library
+from tvm_nnef.converters.stablehlo.conversion import convert_module
+from tvm_nnef.converters.stablehlo.operation import OperatorFunction
+from tvm_nnef.converters.stablehlo.reading import read
+from tvm_nnef.model import Model
+
+LIBRARY = Library(
+    "xla", "tvm_nnef.converters.stablehlo", "XLA operators that the standard library lacks"
+)
+"""Operators of XLA."""
+
+
+def convert(
+    source: Any,
+    *,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    bounds: Bounds = 0,
+    converters: Mapping[str, OperatorFunction] | None = None,
+    outline: bool = True,
+) -> Model:
+    """A StableHLO module as a SkriptND model.
+
+    ``source`` is what ``jax.export.export(f)(…)`` or ``jax.jit(f).lower(…)`` gives, the module's
+    text or bytes, or a file of either. ``input_shapes`` settle dimensions that are open, by input;
+    one that has a name and no number stays open up to its bound: ``bounds={"batch": 16}``, or one
+    number for all. ``converters`` are functions ``(operation, builder) -> tensor or tensors`` by
+    the target of a custom call, or by operation (``"stablehlo.add"``). Blocks of operations that
+    repeat become operators of the model's own, unless ``outline`` is false.
+
+    Raises NnefError, which lists every operation that cannot be converted, why, and what to do.
+    """
+    module = read(source)
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    named = {name: str(np.dtype(dtype)) for name, dtype in (dtypes or {}).items()}
+    graph = convert_module(module, shapes, named, bounds, converters or {})
+    return assemble_graph(
+        graph,
+        module.name,
+        path=module.path,
+        header=f"Converted from a StableHLO module by tvm-nnef {version('tvm-nnef')}.",
+        libraries=(EXTRA, LIBRARY),
+        outline=outline,
+    )

@@ -1,0 +1,165 @@
+"""A StableHLO operation as its converter sees it, and what converters of operations look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from jaxlib.mlir import ir
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, Shape, array
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.types import Array
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+
+_DTYPES: Mapping[str, str] = {
+    "i1": "bool", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    "index": "int64", **{f"i{n}": f"int{n}" for n in (8, 16, 32, 64)},
+    **{f"ui{n}": f"uint{n}" for n in (8, 16, 32, 64)},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation whose operands are converted.
+
+    ``run`` converts a region (or a function by name) for tensors in place of its arguments. In the
+    region of a reduction these are tensors where the region has scalars: all of its operations
+    are element-wise. ``broadcasts`` has what broadcast tensors are made of, for operators that
+    broadcast by themselves.
+    """
+
+    op: Any
+    name: str
+    inputs: tuple[Tensor, ...]
+    run: Callable[..., list[Tensor]] = field(repr=False)
+    broadcasts: dict[int, tuple[Tensor, Tensor]] = field(repr=False)
+    is_scalar_code: bool
+    seed: int = 0
+
+    def has(self, name: str) -> bool:
+        """Whether an attribute is there."""
+        return name in self.op.attributes
+
+    def attribute(self, name: str) -> Any:
+        """An attribute as the bindings have it."""
+        return self.op.attributes[name]
+
+    def integers(self, name: str, default: Sequence[int] = ()) -> list[int]:
+        """A list of integers."""
+        if not self.has(name):
+            return list(default)
+        attribute = self.attribute(name)
+        if isinstance(attribute, ir.DenseElementsAttr):
+            return [int(each) for each in np.array(attribute).reshape(-1)]
+        return [int(each) for each in attribute]
+
+    def integer(self, name: str) -> int:
+        """An integer."""
+        return int(self.attribute(name).value)
+
+    def text(self, name: str, default: str = "") -> str:
+        """What an attribute that is a word says, such as a direction of comparing."""
+        return word(self.attribute(name)) if self.has(name) else default
+
+    def flag(self, name: str) -> bool:
+        """A bool, false where it is left out."""
+        return self.has(name) and bool(self.attribute(name).value)
+
+    def flags(self, name: str, count: int) -> list[bool]:
+        """Bools, all false where they are left out."""
+        return [bool(each) for each in self.attribute(name)] if self.has(name) else [False] * count
+
+    @property
+    def type(self) -> Any:
+        """The type of the first result."""
+        return self.op.results[0].type
+
+    def dtype(self, number: int = 0) -> str:
+        """The dtype of a result."""
+        return dtype_of(self.op.results[number].type)
+
+    @property
+    def extents(self) -> list[int | None]:
+        """The shape that is declared of the first result, None for what is open."""
+        return declared_shape(self.type)
+
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape of the first result, which must be known."""
+        found = self.extents
+        if any(each is None for each in found):
+            hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
+            raise Unconvertible("the shape of its result is not known", hint)
+        return tuple(each for each in found if each is not None)
+
+    @property
+    def regions(self) -> list[Any]:
+        """The regions."""
+        return list(self.op.regions)
+
+
+OperatorFunction: TypeAlias = "Callable[[Operation, Builder], Tensor | Sequence[Tensor]]"
+"""Converts an operation: steps into the builder, its results out."""
+
+
+def word(attribute: Any) -> str:
+    """The text of an attribute, or what one of StableHLO's enumerations says."""
+    if hasattr(attribute, "value"):
+        return str(attribute.value)
+    return str(attribute).rstrip(">").rpartition(" ")[2]
+
+
+def dtype_of(type_: Any) -> str:
+    """The dtype of a tensor type; refuses those that SkriptND has not."""
+    element = str(getattr(type_, "element_type", type_))
+    if element in _DTYPES:
+        return _DTYPES[element]
+    if element.startswith("complex"):
+        hint = "split complex numbers into real and imaginary parts in the source"
+        raise Unconvertible("complex numbers cannot be converted", hint)
+    raise Unconvertible(f"the type {element} cannot be converted", "use a common dtype")
+
+
+def declared_shape(type_: Any) -> list[int | None]:
+    """The extents of a tensor type, None for what is open."""
+    if not isinstance(type_, ir.RankedTensorType) and not isinstance(type_, ir.ShapedType):
+        raise Unconvertible(f"a value of type {type_} cannot be converted", "use tensors alone")
+    return [
+        None if type_.is_dynamic_dim(axis) else type_.get_dim_size(axis)
+        for axis in range(type_.rank)
+    ]
+
+
+def elements(attribute: Any) -> Array:
+    """The elements of a constant."""
+    type_ = attribute.type
+    dtype = np.dtype(ml_dtypes.bfloat16 if (name := dtype_of(type_)) == "bfloat16" else name)
+    shape = tuple(type_.shape)
+    if attribute.is_splat:
+        value = attribute.get_splat_value().value
+        return np.broadcast_to(np.asarray(value, dtype), shape)
+    if name == "bfloat16":
+        return np.array(list(attribute), np.float32).astype(dtype).reshape(shape)
+    return np.array(attribute).astype(dtype, copy=False).reshape(shape)
+
+
+def extents_of(tensor: Tensor) -> list[Extent]:
+    """The elements of a tensor that holds extents; refuses one that only a run computes."""
+    if tensor.extents is not None:
+        return list(tensor.extents.reshape(-1))
+    if tensor.value is not None:
+        return [int(each) for each in tensor.value.reshape(-1)]
+    hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
+    raise Unconvertible("its shape depends on data", hint)
+
+
+def of_extents(items: Any, shape: Shape, dtype: str) -> Tensor:
+    """A tensor that holds extents: a constant where all of them are numbers."""
+    found = array(items).reshape(tuple(int(each) for each in shape))
+    if all(isinstance(each, int) for each in found.reshape(-1)):
+        return Tensor(dtype, found.shape, value=found.astype(dtype))
+    return Tensor(dtype, found.shape, extents=found)

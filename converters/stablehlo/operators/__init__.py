@@ -1,0 +1,1 @@
+"""Converters of StableHLO operations, by subject."""

@@ -1,0 +1,225 @@
+"""Operations that move elements: shapes, order, slices, padding, and numbers that count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, Shape
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.stablehlo.operation import Operation, extents_of
+from tvm_nnef.converters.stablehlo.registry import operation
+
+
+def broadcast_to(
+    each: Operation, x: Tensor, dims: Sequence[int], shape: Shape, builder: Builder
+) -> Tensor:
+    """A tensor whose dimensions are put at ``dims`` of a shape, and stretched to it."""
+    if each.is_scalar_code and not shape:
+        return x
+    if list(dims) != sorted(dims):
+        order = [int(place) for place in np.argsort(dims)]
+        x, dims = builder.transpose(x, order), sorted(dims)
+    first = next((axis for axis in range(len(shape)) if axis in dims), len(shape))
+    extents: list[Extent] = [1] * len(shape)
+    for axis, dim in enumerate(dims):
+        extents[dim] = x.shape[axis]
+    small = x
+    if len(extents) - first != x.rank:
+        small = builder.unsqueeze(
+            x, [axis - first for axis in range(first, len(shape)) if axis not in dims]
+        )
+    if small.shape == tuple(shape):
+        return small
+    if x.value is not None and not x.rank:
+        full = builder.full(x, tuple(shape), x.dtype)
+    else:
+        full = builder.expand(small, shape)
+    each.broadcasts[id(full)] = full, small
+    return full
+
+
+@operation("broadcast_in_dim")
+def broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
+    """Dimensions put at places of a shape, and stretched."""
+    x, dims = each.inputs[0], each.integers("broadcast_dimensions")
+    shape = () if each.is_scalar_code else each.static_shape()
+    return broadcast_to(each, x, dims, shape, builder)
+
+
+@operation("dynamic_broadcast_in_dim")
+def dynamic_broadcast_in_dim(each: Operation, builder: Builder) -> Tensor:
+    """The same for a shape that an operand tells."""
+    x, dims = each.inputs[0], each.integers("broadcast_dimensions")
+    return broadcast_to(each, x, dims, tuple(extents_of(each.inputs[1])), builder)
+
+
+@operation("broadcast")
+def broadcast(each: Operation, builder: Builder) -> Tensor:
+    """New dimensions in front."""
+    x = each.inputs[0]
+    shape = (*each.integers("broadcast_sizes"), *x.shape)
+    return broadcast_to(each, x, range(len(shape) - x.rank, len(shape)), shape, builder)
+
+
+@operation("reshape", "dynamic_reshape")
+def reshape(each: Operation, builder: Builder) -> Tensor:
+    """The elements in row-major order in another shape."""
+    x = each.inputs[0]
+    if each.is_scalar_code and x.extents is None:
+        return x
+    dynamic = len(each.inputs) > 1
+    shape = tuple(extents_of(each.inputs[1])) if dynamic else each.static_shape()
+    if x.extents is not None:
+        found = x.extents.reshape(tuple(int(extent) for extent in shape))
+        return Tensor(x.dtype, found.shape, extents=found)
+    ones = [axis for axis, extent in enumerate(shape) if extent == 1]
+    kept = [extent for extent in shape if extent != 1]
+    if x.value is None and ones and kept == list(x.shape):
+        return builder.unsqueeze(x, ones)
+    return builder.reshape(x, shape)
+
+
+@operation("transpose")
+def transpose(each: Operation, builder: Builder) -> Tensor:
+    """Dimensions in another order."""
+    return builder.transpose(each.inputs[0], each.integers("permutation"))
+
+
+@operation("concatenate")
+def concatenate(each: Operation, builder: Builder) -> Tensor:
+    """Tensors one behind the other."""
+    axis = each.integer("dimension")
+    if any(one.extents is not None for one in each.inputs):
+        parts = [
+            builder.computed(one) if one.rank else builder.unsqueeze(one, [0])
+            for one in each.inputs
+        ]
+        return builder.concat(parts, axis)
+    return builder.concat(each.inputs, axis)
+
+
+@operation("reverse")
+def reverse(each: Operation, builder: Builder) -> Tensor:
+    """Dimensions turned around."""
+    x = each.inputs[0]
+    for axis in each.integers("dimensions"):
+        extent = x.shape[axis]
+        if extent != 1:
+            x = builder.slice(x, axis, extent - 1, -1, -1)
+    return x
+
+
+@operation("slice")
+def slice_(each: Operation, builder: Builder) -> Tensor:
+    """A box, in steps."""
+    names = ("start_indices", "limit_indices", "strides")
+    starts, ends, steps = (each.integers(name) for name in names)
+    return sliced(each.inputs[0], starts, ends, steps, builder)
+
+
+@operation("real_dynamic_slice")
+def real_dynamic_slice(each: Operation, builder: Builder) -> Tensor:
+    """A box whose limits operands tell, which must follow from shapes."""
+    starts, ends, steps = (extents_of(one) for one in each.inputs[1:])
+    return sliced(each.inputs[0], starts, ends, steps, builder)
+
+
+def sliced(
+    x: Tensor,
+    starts: Sequence[Extent],
+    ends: Sequence[Extent],
+    steps: Sequence[Extent],
+    builder: Builder,
+) -> Tensor:
+    """A box, in steps, as one slice."""
+    if x.value is not None and all(isinstance(end, int) for end in (*starts, *ends, *steps)):
+        places = tuple(map(slice, starts, ends, steps))
+        found = builder.constant(np.ascontiguousarray(x.value[places]).reshape(
+            x.value[places].shape))  # fmt: skip
+        found.hint = x.hint
+        return found
+    axes = [
+        axis for axis, (start, end, step) in enumerate(zip(starts, ends, steps, strict=True))
+        if not (start == 0 and end == x.shape[axis] and step == 1)
+    ]  # fmt: skip
+    if not axes:
+        return x
+    shape = list(x.shape)
+    for axis in axes:
+        shape[axis] = -((starts[axis] - ends[axis]) // steps[axis])
+    stride = [steps[axis] for axis in axes]
+    return builder.call(
+        "layout.slice", x, as_shape=shape, axes=axes, begin=[starts[axis] for axis in axes],
+        end=[ends[axis] for axis in axes], stride=None if set(stride) == {1} else stride,
+    )  # fmt: skip
+
+
+def padded(
+    x: Tensor,
+    value: Tensor,
+    low: Sequence[Extent],
+    high: Sequence[Extent],
+    inner: Sequence[Extent],
+    builder: Builder,
+) -> Tensor:
+    """Elements put in front, behind and between; negative numbers take elements away."""
+    numbers = [*low, *high, *inner]
+    if all(isinstance(one, int) and one == 0 for one in numbers):
+        return x
+    shape = [
+        lo + hi + extent + inside * ((extent - 1) if extent != 0 else 0)
+        for lo, hi, inside, extent in zip(low, high, inner, x.shape, strict=True)
+    ]
+    if any(isinstance(one, int) and one < 0 for one in shape):
+        raise Unconvertible("the padding takes away more than there is", "correct the module")
+    plain = all(isinstance(one, int) and one >= 0 for one in (*low, *high))
+    if plain and all(one == 0 for one in inner):
+        axes = [axis for axis in range(x.rank) if low[axis] != 0 or high[axis] != 0]
+        padding = [*(low[axis] for axis in axes), *(high[axis] for axis in axes)]
+        return builder.call("layout.pad", x, value, as_shape=shape, axes=axes, padding=padding)
+    return builder.call(
+        "xla.pad", x, value, as_shape=shape, low=list(low), high=list(high), interior=list(inner)
+    )
+
+
+@operation("pad")
+def pad(each: Operation, builder: Builder) -> Tensor:
+    """Padding at the edges and between elements."""
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    low, high, inner = (each.integers(name) for name in names)
+    return padded(each.inputs[0], each.inputs[1], low, high, inner, builder)
+
+
+@operation("dynamic_pad")
+def dynamic_pad(each: Operation, builder: Builder) -> Tensor:
+    """The same with numbers that follow from shapes."""
+    low, high, inner = (extents_of(one) for one in each.inputs[2:])
+    return padded(each.inputs[0], each.inputs[1], low, high, inner, builder)
+
+
+@operation("iota", "dynamic_iota")
+def iota(each: Operation, builder: Builder) -> Tensor:
+    """Numbers that count along a dimension."""
+    shape: Shape = tuple(extents_of(each.inputs[0])) if each.inputs else each.static_shape()
+    axis, dtype = each.integer("iota_dimension"), each.dtype()
+    extent = shape[axis]
+    if isinstance(extent, int) and extent <= 256:
+        row = builder.constant(np.arange(extent).astype(dtype), dtype)
+    else:
+        row = builder.call(
+            "layout.range", as_type="int32", as_shape=(extent,), first=0, last=extent, stride=1
+        )
+        row = builder.cast(row, dtype)
+    return broadcast_to(each, row, [axis], shape, builder)
+
+
+@operation("get_dimension_size")
+def dimension_size(each: Operation, builder: Builder) -> Tensor:
+    """The extent of a dimension."""
+    return builder.cast(
+        builder.extent(each.inputs[0].shape[each.integer("dimension")]), each.dtype()
+    )

@@ -1,0 +1,187 @@
+"""Reductions: those that are known, and any others step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import Extent, product
+from tvm_nnef.converters.common.tensors import Block, Loop, Tensor
+from tvm_nnef.converters.common.types import Array
+from tvm_nnef.converters.stablehlo.operation import Operation, word
+from tvm_nnef.converters.stablehlo.registry import operation
+
+REDUCE: Mapping[str, str] = {
+    "stablehlo.add": "math.sum_reduce", "stablehlo.multiply": "math.prod_reduce",
+    "stablehlo.maximum": "math.max_reduce", "stablehlo.minimum": "math.min_reduce",
+    "stablehlo.and": "math.all_reduce", "stablehlo.or": "math.any_reduce",
+}  # fmt: skip
+JOIN: Mapping[str, str] = {
+    "stablehlo.add": "math.add", "stablehlo.multiply": "math.mul", "stablehlo.maximum": "math.max",
+    "stablehlo.minimum": "math.min", "stablehlo.and": "math.and", "stablehlo.or": "math.or",
+}  # fmt: skip
+
+
+def known_computation(region: Any, dtype: str) -> str:
+    """The operation that is all that a region of two scalars does; empty for any other."""
+    block = region.blocks[0]
+    ops = list(block.operations)
+    if len(ops) != 2 or len(block.arguments) != 2 or len(ops[0].operands) != 2:
+        return ""
+    same = {ops[0].operands[0], ops[0].operands[1]} == set(block.arguments)
+    if not same or list(ops[1].operands) != list(ops[0].results):
+        return ""
+    name = str(ops[0].operation.name)
+    if dtype == "bool":
+        return {"stablehlo.maximum": "stablehlo.or", "stablehlo.add": "stablehlo.or",
+                "stablehlo.minimum": "stablehlo.and", "stablehlo.multiply": "stablehlo.and",
+                }.get(name, name if name in ("stablehlo.and", "stablehlo.or") else "")  # fmt: skip
+    return name if name in JOIN and name not in ("stablehlo.and", "stablehlo.or") else ""
+
+
+def is_neutral(name: str, start: Array | None, dtype: str) -> bool:
+    """Whether a start value changes nothing."""
+    if start is None:
+        return False
+    whole = np.dtype(dtype).kind in "iu"
+    info = np.iinfo(dtype) if whole else None
+    neutral: Mapping[str, Any] = {
+        "stablehlo.add": 0, "stablehlo.multiply": 1, "stablehlo.and": True, "stablehlo.or": False,
+        "stablehlo.maximum": info.min if info else -math.inf,
+        "stablehlo.minimum": info.max if info else math.inf,
+    }  # fmt: skip
+    return bool(start.reshape(()).item() == neutral[name])
+
+
+@operation("reduce")
+def reduce(each: Operation, builder: Builder) -> Sequence[Tensor]:
+    """A reduction over some dimensions."""
+    half = len(each.inputs) // 2
+    tensors, starts = each.inputs[:half], each.inputs[half:]
+    axes = each.integers("dimensions")
+    if half == 1:
+        name = known_computation(each.regions[0], tensors[0].dtype)
+        if name:
+            return [_known(name, tensors[0], starts[0], axes, builder)]
+        if not axes:
+            return tensors
+    place = _extreme(each, tensors, starts, axes, builder)
+    return place or _stepwise(each, tensors, starts, axes, builder)
+
+
+def _known(name: str, x: Tensor, start: Tensor, axes: list[int], builder: Builder) -> Tensor:
+    shape = [extent for axis, extent in enumerate(x.shape) if axis not in axes]
+    found = x
+    if axes:
+        found = builder.call(REDUCE[name], x, as_shape=shape, axes=axes, squeeze=True)
+    if is_neutral(name, start.value, x.dtype):
+        return found
+    return builder.binary(JOIN[name], found, start)
+
+
+def _extreme(
+    each: Operation,
+    tensors: Sequence[Tensor],
+    starts: Sequence[Tensor],
+    axes: Sequence[int],
+    builder: Builder,
+) -> list[Tensor] | None:
+    """The places of greatest or least elements as JAX writes them; None for anything else.
+
+    The region compares values, takes NaN first, and of equal values the lower place.
+    """
+    if len(tensors) != 2 or len(axes) != 1 or tensors[1].kind != "int":
+        return None
+    ops = list(each.regions[0].blocks[0].operations)
+    kinds = [op.operation.name.removeprefix("stablehlo.") for op in ops]
+    pattern = ["compare", "compare", "or", "compare", "compare", "and", "or", "select", "select"]
+    shorter = ["compare", "compare", "compare", "and", "or", "select", "select"]
+    if kinds[:-1] not in (pattern, shorter) or not _counts(tensors[1], axes[0], each):
+        return None
+    x, axis = tensors[0], axes[0]
+    direction = word(ops[0].attributes["comparison_direction"])
+    if direction not in ("GT", "LT"):
+        return None
+    shape = [extent for number, extent in enumerate(x.shape) if number != axis]
+    kind = "max" if direction == "GT" else "min"
+    place = builder.call(
+        f"math.arg{kind}", x, as_type=tensors[1].dtype, as_shape=shape, axis=axis, squeeze=True
+    )
+    value = builder.call(f"math.{kind}_reduce", x, as_shape=shape, axes=[axis], squeeze=True)
+    return [value, place]
+
+
+def _counts(places: Tensor, axis: int, each: Operation) -> bool:
+    """Whether a tensor counts along an axis from 0 on."""
+    if places.value is not None:
+        shape = [1] * places.rank
+        shape[axis] = int(places.shape[axis])
+        return bool(np.all(places.value == np.arange(shape[axis]).reshape(shape)))
+    small = each.broadcasts.get(id(places))
+    if small is None or small[1].value is None:
+        return False
+    row = small[1].value
+    extents = [1] * row.ndim
+    extents[axis - (places.rank - row.ndim)] = row.size
+    return row.shape == tuple(extents) and bool(np.all(row.reshape(-1) == np.arange(row.size)))
+
+
+def _stepwise(
+    each: Operation,
+    tensors: Sequence[Tensor],
+    starts: Sequence[Tensor],
+    axes: Sequence[int],
+    builder: Builder,
+) -> list[Tensor]:
+    """Any scalar computation: it takes one slice after the other in."""
+    kept = [axis for axis in range(tensors[0].rank) if axis not in axes]
+    shape = [tensors[0].shape[axis] for axis in kept]
+    count = product([tensors[0].shape[axis] for axis in axes])
+    rows = [
+        builder.reshape(builder.transpose(one, [*axes, *kept]), (count, *shape)) for one in tensors
+    ]
+    return fold_slices(each, rows, starts, count, builder)
+
+
+def fold_slices(
+    each: Operation,
+    rows: Sequence[Tensor],
+    starts: Sequence[Tensor],
+    count: Extent,
+    builder: Builder,
+) -> list[Tensor]:
+    """A region's scalar computation of what it has and one slice after the other."""
+    inner = Builder(builder)
+    shape = rows[0].shape[1:]
+    carried = [Tensor(one.dtype, shape, hint="total") for one in rows]
+    begin = [builder.full(_variable(one, builder), shape, one.dtype) for one in starts]
+    index = Tensor("int32", (), hint="step")
+    items = [
+        inner.call("layout.gather", one, index, as_shape=shape, axis=0) for one in rows
+    ]  # fmt: skip
+    found = each.run(each.regions[0], [*carried, *items], inner, True)
+    yields = tuple(settled(one, shape, inner) for one in found)
+    finals = tuple(Tensor(one.dtype, shape) for one in carried)
+    pairs = tuple(zip(carried, begin, strict=True))
+    builder.steps.append(
+        Loop(Block(tuple(inner.steps), yields), pairs, (), index, count, None, finals)
+    )
+    return list(finals)
+
+
+def _variable(start: Tensor, builder: Builder) -> Tensor:
+    return builder.computed(start)
+
+
+def settled(tensor: Tensor, shape: Sequence[Extent], builder: Builder) -> Tensor:
+    """What a block yields: of the whole shape, and made inside of the block."""
+    tensor = builder.computed(tensor)
+    if tensor.shape != tuple(shape):
+        if tensor.rank == 0:
+            return builder.full(tensor, tuple(shape), tensor.dtype)
+        return builder.expand(tensor, shape)
+    return builder.call("math.iden", tensor) if tensor.value is not None else tensor

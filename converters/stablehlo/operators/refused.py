@@ -1,0 +1,80 @@
+"""Operations that a program of one device cannot mean, those of one replica, and custom calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.stablehlo.operation import Operation
+from tvm_nnef.converters.stablehlo.registry import operation
+
+_IDENTITIES = frozenset(
+    ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement",
+     "AllocateBuffer", "MoveToDevice", "MoveToHost")
+)  # fmt: skip
+
+
+@operation("infeed", "outfeed", "send", "recv", "create_token", "after_all", "async_start",
+           "async_done")  # fmt: skip
+def no_stream(each: Operation, builder: Builder) -> Tensor:
+    """Data from or for elsewhere, which a function of its inputs has not."""
+    hint = "make the data an argument or a result of the exported function"
+    raise Unconvertible("a model reads its inputs alone, and gives its results alone", hint)
+
+
+@operation("all_reduce", "cross-replica-sum", "all_gather", "all_to_all", "reduce_scatter",
+           "collective_permute", "collective_broadcast")  # fmt: skip
+def collective(each: Operation, builder: Builder) -> Sequence[Tensor]:
+    """Among one replica the operands themselves; among more there is no meaning here."""
+    group = each.attribute(
+        "replica_groups" if each.has("replica_groups") else "source_target_pairs"
+    )
+    widest = max(np.array(group).shape[-1:], default=1)
+    if widest > 1 or each.op.operation.name.endswith("permute"):
+        hint = "export the function for one device"
+        raise Unconvertible(f"it joins {widest} replicas, and a model runs on one device", hint)
+    return each.inputs
+
+
+@operation("partition_id", "replica_id")
+def one_device(each: Operation, builder: Builder) -> Tensor:
+    """The number of the only device."""
+    return builder.constant(0, each.dtype())
+
+
+@operation("custom_call")
+def custom_call(each: Operation, builder: Builder) -> Sequence[Tensor]:
+    """A call of foreign code; some only say where data shall be."""
+    target = each.text("call_target_name")
+    if target in _IDENTITIES:
+        return each.inputs
+    if target == "shape_assertion":
+        return []
+    if target in ("mhlo.topk", "TopK") and len(each.op.results) == 2:
+        x = each.inputs[0]
+        k = each.op.results[0].type.get_dim_size(x.rank - 1)
+        results = Tensor(x.dtype, (*x.shape[:-1], k)), Tensor("int32", (*x.shape[:-1], k))
+        builder.add("algo.top_k", (x,), results, k=k, axis=x.rank - 1)
+        return results
+    hint = f"give a function that converts it: converters={{'{target}': function}}"
+    raise Unconvertible(f"it calls '{target}', of which nothing is known here", hint)
+
+
+@operation("complex", "real", "imag", "fft")
+def complex_numbers(each: Operation, builder: Builder) -> Tensor:
+    """Complex numbers, which SkriptND has not."""
+    hint = "split complex numbers into real and imaginary parts in the source"
+    raise Unconvertible("complex numbers cannot be converted", hint)
+
+
+@operation("cholesky", "triangular_solve", "uniform_quantize", "uniform_dequantize",
+           "set_dimension_size", "torch_index_select", "einsum", "unary_einsum")  # fmt: skip
+def not_yet(each: Operation, builder: Builder) -> Tensor:
+    """Operations that JAX's networks do without."""
+    name = each.op.operation.name
+    hint = f"give a function that converts it: converters={{'{name}': function}}"
+    raise Unconvertible("there is no converter for it", hint)

@@ -1,0 +1,123 @@
+"""Sorting by any comparator, and the greatest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.symbolic import number
+from tvm_nnef.converters.common.tensors import Tensor
+from tvm_nnef.converters.stablehlo.operation import Operation, word
+from tvm_nnef.converters.stablehlo.operators.reductions import settled
+from tvm_nnef.converters.stablehlo.registry import operation
+
+_KEYED = frozenset(("stablehlo.constant", "stablehlo.compare", "stablehlo.select"))
+
+
+@operation("sort")
+def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
+    """Tensors in the order that a comparator of the elements at two places says."""
+    axis = each.integer("dimension")
+    tensors = [builder.computed(one) for one in each.inputs]
+    key = _single_key(each.regions[0].blocks[0], tensors)
+    if key is None:
+        return _ranked(each, tensors, axis, builder)
+    chosen, largest = key
+    shape = tensors[chosen].shape
+    values, places = Tensor(tensors[chosen].dtype, shape), Tensor("int32", shape)
+    builder.add(
+        "algo.top_k", (tensors[chosen],), (values, places),
+        k=shape[axis], axis=axis, largest=largest,
+    )  # fmt: skip
+    return [
+        values if place == chosen else _taken(one, places, axis, builder)
+        for place, one in enumerate(tensors)
+    ]
+
+
+def _taken(x: Tensor, places: Tensor, axis: int, builder: Builder) -> Tensor:
+    return builder.call("extra.gather_elements", x, places, as_shape=places.shape, axis=axis)
+
+
+def _single_key(block: Any, tensors: Sequence[Tensor]) -> tuple[int, bool] | None:
+    """The operand that alone decides the order, and whether the greatest comes first.
+
+    None for any other comparator. JAX compares reals in the total order, with -0 and 0 made equal,
+    and all that are no numbers: last. A plain comparison leaves the order of these open.
+    """
+    *ops, end = list(block.operations)
+    compared = ops[-1] if ops and list(end.operands) == list(ops[-1].results) else None
+    if compared is None or compared.operation.name != "stablehlo.compare":
+        return None
+    if any(op.operation.name not in _KEYED for op in ops):
+        return None
+    direction = word(compared.attributes["comparison_direction"])
+    arguments = list(block.arguments)
+    keys = [_key(value, arguments) for value in compared.operands]
+    if direction not in ("LT", "GT") or None in keys or keys[0] ^ 1 != keys[1]:  # type: ignore[operator]
+        return None
+    chosen = keys[0] // 2  # type: ignore[operator]
+    largest = (direction == "GT") != bool(keys[0] % 2)  # type: ignore[operator]
+    has_type = "compare_type" in compared.attributes
+    ordered = word(compared.attributes["compare_type"]) if has_type else ""
+    if tensors[chosen].kind == "real" and (largest or len(ops) == 1) and ordered == "TOTALORDER":
+        return None
+    return chosen, largest
+
+
+def _key(value: Any, arguments: Sequence[Any]) -> int | None:
+    """The argument that a value is, with zeros and NaN made equal to others of their kind."""
+    while value not in arguments:
+        owner = value.owner
+        if getattr(owner, "name", "") != "stablehlo.select":
+            return None
+        value = owner.operands[2]
+    return arguments.index(value)
+
+
+def _ranked(
+    each: Operation, tensors: Sequence[Tensor], axis: int, builder: Builder
+) -> list[Tensor]:
+    """Each element's place: how many come before it, of equal ones the first one first."""
+    rank = tensors[0].rank
+    count = number(tensors[0].shape[axis])
+    order = [*(k for k in range(rank) if k != axis), axis]
+    last = [builder.transpose(one, order) for one in tensors]
+    rows = [builder.unsqueeze(one, [rank]) for one in last]
+    columns = [builder.unsqueeze(one, [rank - 1]) for one in last]
+    shape = (*last[0].shape, count)
+
+    def compared(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
+        pairs = [one for both in zip(left, right, strict=True) for one in both]
+        (found,) = each.run(each.regions[0], pairs, builder, True)
+        return settled(found, shape, builder)
+
+    # [..., j, i]: whether the element at j comes before that at i
+    before, behind = compared(rows, columns), compared(columns, rows)
+    earlier = builder.constant(np.arange(count)[:, None] < np.arange(count)[None, :])
+    equal = builder.call("math.not", builder.binary("math.or", before, behind))
+    first = builder.binary("math.or", before, builder.binary("math.and", equal, earlier))
+    places = builder.call(
+        "math.sum_reduce", builder.cast(first, "int32"), as_shape=last[0].shape,
+        axes=[rank - 1], squeeze=True,
+    )  # fmt: skip
+    back = [order.index(k) for k in range(rank)]
+    return [
+        builder.transpose(
+            builder.call("extra.scatter_elements_set", one, places, one, axis=rank - 1), back
+        )
+        for one in last
+    ]
+
+
+@operation("chlo.top_k")
+def top_k(each: Operation, builder: Builder) -> Sequence[Tensor]:
+    """The greatest elements along the last dimension, and their places."""
+    x, k = each.inputs[0], each.integer("k")
+    shape = (*x.shape[:-1], k)
+    results = Tensor(x.dtype, shape), Tensor(each.dtype(1), shape)
+    builder.add("algo.top_k", (x,), results, k=k, axis=x.rank - 1)
+    return results

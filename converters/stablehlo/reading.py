@@ -1,0 +1,248 @@
+"""Where a StableHLO module comes from: what JAX gives, text, bytecode, or a file of either.
+
+An :class:`HloModule` out, parsed and verified by the MLIR bindings of jaxlib. Nothing is converted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jax.interpreters.mlir import make_ir_context
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import stablehlo
+
+from tvm_nnef.diagnostics import error
+
+BYTECODE = b"ML\xefR"
+"""How MLIR's bytecode begins."""
+_NAME = re.compile(r'^loc\("([^"]*)"(?!:\d)')
+_WRAPPER = re.compile(r"(?:^|/)(?:jit|jvp|transpose|vmap|pjit)\(([^()/]*)\)")
+_HINT = (
+    "give what jax.export.export(f)(…) or jax.jit(f).lower(…) gives, "
+    "its text or bytes, or a file of either"
+)
+_KEPT = frozenset(
+    ("chlo.erf", "chlo.erfc", "chlo.square", "chlo.top_k", "chlo.tan", "chlo.sinh", "chlo.cosh",
+     "chlo.asin", "chlo.acos", "chlo.atan", "chlo.asinh", "chlo.acosh", "chlo.atanh",
+     "chlo.constant", "chlo.is_inf", "chlo.is_pos_inf", "chlo.is_neg_inf")
+)  # fmt: skip
+"""Operations above StableHLO that have a converter; the others become what they stand for."""
+
+
+@dataclass(frozen=True)
+class HloModule:
+    """A module with its function ``main``.
+
+    ``path`` is its name in messages. ``dimensions`` has the names of the open dimensions of inputs,
+    where JAX tells them, by the numbers of input and axis.
+    """
+
+    module: ir.Module
+    path: str
+    dimensions: Mapping[tuple[int, int], str]
+
+    @property
+    def name(self) -> str:
+        """What the module calls itself."""
+        attributes = self.module.operation.attributes
+        found = attributes["sym_name"].value if "sym_name" in attributes else ""
+        return str(found).removeprefix("jit_").strip("_") or "G"
+
+    @property
+    def functions(self) -> dict[str, Any]:
+        """The functions by name."""
+        return {
+            op.attributes["sym_name"].value: op
+            for op in self.module.body.operations
+            if op.operation.name == "func.func"
+        }
+
+    @property
+    def main(self) -> Any:
+        """The function that is the model. Raises NnefError if there is none."""
+        functions = self.functions
+        public = [
+            each
+            for each in functions.values()
+            if "sym_visibility" not in each.attributes
+            or each.attributes["sym_visibility"].value == "public"
+        ]
+        main = functions.get("main") or (public[0] if len(public) == 1 else None)
+        if main is None or not len(main.regions[0].blocks):
+            raise error("the module has no function 'main'", hint=_HINT, file=self.path)
+        return main
+
+
+def read(source: Any) -> HloModule:
+    """The module of a source. Raises NnefError for what is none."""
+    path, data, dimensions = _content(source)
+    context = make_ir_context()
+    try:
+        with context:
+            module = _parsed(data, context)
+            _legalize(module)
+    except (ir.MLIRError, ValueError) as cause:
+        lines = [line.strip() for line in str(cause).strip().splitlines()]
+        first = next(
+            (line for line in lines if line.startswith("error:")), lines[0] if lines else ""
+        )
+        message = f"this is not a StableHLO module: {first}"
+        raise error(message, hint=_HINT, file=path) from cause
+    return HloModule(module, path, dimensions)
+
+
+def input_names(module: HloModule) -> list[str]:
+    """The names of the inputs: those of the Python function where the module tells them."""
+    found: list[str] = []
+    inside = _names_inside(module)
+    for number, argument in enumerate(module.main.arguments):
+        name = location_name(argument.location) or inside.get(argument) or f"arg{number}"
+        while name in found:
+            name += "_2"
+        found.append(name)
+    return found
+
+
+def _names_inside(module: HloModule) -> dict[Any, str]:
+    """What the functions that ``main`` calls call its arguments: jax.export wraps the function."""
+    functions = module.functions
+    return {
+        operand: name
+        for op in module.main.regions[0].blocks[0].operations
+        if op.operation.name == "func.call" and op.attributes["callee"].value in functions
+        for operand, argument in zip(
+            op.operands, functions[op.attributes["callee"].value].arguments, strict=False
+        )
+        if (name := location_name(argument.location))
+    }
+
+
+def value_names(module: HloModule) -> Iterator[tuple[Any, Any, str]]:
+    """The operations of ``main`` with their results and a name of its own for each."""
+    taken: set[str] = {*input_names(module), *result_names(module)}
+    for op in module.main.regions[0].blocks[0].operations:
+        kind = op.operation.name
+        if kind in ("stablehlo.constant", "func.return"):
+            continue
+        name = location_name(op.location) or kind.rpartition(".")[2]
+        for result in op.results:
+            number, unique = 2, name
+            while unique in taken:
+                unique, number = f"{name}_{number}", number + 1
+            taken.add(unique)
+            yield op, result, unique
+
+
+def result_names(module: HloModule) -> list[str]:
+    """What JAX calls the results, or their numbers; each name once."""
+    main = module.main
+    ends = main.regions[0].blocks[0].operations
+    count = len(ends[len(ends) - 1].operands)
+    attributes = main.attributes.get("res_attrs", None)
+    found: list[str] = []
+    for number in range(count):
+        name = f"result_{number}"
+        if attributes is not None and "jax.result_info" in attributes[number]:
+            name = str(attributes[number]["jax.result_info"].value) or "result"
+        found.append(name if name not in found else f"{name}_{number}")
+    return found
+
+
+def location_name(location: Any) -> str:
+    """What a location calls an operation, without JAX's wrappers; empty for a line of a file."""
+    found = _NAME.match(str(location))
+    name = found[1] if found else ""
+    while (plain := _WRAPPER.sub("", name)) != name:
+        name = plain
+    return "" if name == "unknown" else name.strip("/")
+
+
+def _content(source: Any) -> tuple[str, str | bytes, Mapping[tuple[int, int], str]]:
+    """The name of a source, its text or bytecode, and the names of its open dimensions."""
+    if isinstance(source, (str, os.PathLike)) and not _is_text(source):
+        path = Path(source)
+        try:
+            return str(path), *_of_bytes(path.read_bytes(), str(path))
+        except OSError as cause:
+            reason = cause.strerror or str(cause)
+            raise error(f"cannot be read: {reason}", hint=_HINT, file=str(path)) from cause
+    if isinstance(source, str):
+        return "<text>", source, {}
+    place = f"<{type(source).__name__}>"
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return place, *_of_bytes(bytes(source), place)
+    if hasattr(source, "mlir_module_serialized"):
+        return place, bytes(source.mlir_module_serialized), _dimensions(source)
+    if hasattr(source, "compiler_ir"):
+        source = source.compiler_ir("stablehlo")
+    operation = getattr(source, "operation", None)
+    if operation is None or not hasattr(operation, "get_asm"):
+        raise error(f"a {type(source).__name__} is not a StableHLO module", hint=_HINT)
+    return place, str(operation.get_asm(enable_debug_info=True)), {}
+
+
+def _is_text(source: str | os.PathLike[str]) -> bool:
+    return isinstance(source, str) and ("\n" in source or ("module" in source and "{" in source))
+
+
+def _of_bytes(data: bytes, path: str) -> tuple[str | bytes, Mapping[tuple[int, int], str]]:
+    if data.startswith(BYTECODE):
+        return data, {}
+    if BYTECODE in data:
+        from jax import export
+
+        try:
+            exported = export.deserialize(bytearray(data))
+        except Exception as cause:  # whatever flatbuffers and JAX raise for damaged data
+            message = f"jax.export cannot read it: {cause}"
+            raise error(message, hint=_HINT, file=path) from cause
+        return bytes(exported.mlir_module_serialized), _dimensions(exported)
+    try:
+        return data.decode(), {}
+    except UnicodeDecodeError as cause:
+        raise error("this is not a StableHLO module", hint=_HINT, file=path) from cause
+
+
+def _dimensions(exported: Any) -> dict[tuple[int, int], str]:
+    """The names of open dimensions, which may be expressions, of what jax.export gave.
+
+    An input that is not used is left out of the module.
+    """
+    used: Sequence[int] = exported.module_kept_var_idx
+    return {
+        (number, axis): str(extent)
+        for number, place in enumerate(used)
+        for axis, extent in enumerate(exported.in_avals[place].shape)
+        if not isinstance(extent, int)
+    }
+
+
+def _parsed(data: str | bytes, context: ir.Context) -> ir.Module:
+    if isinstance(data, str):
+        return ir.Module.parse(data)
+    try:
+        return stablehlo.deserialize_portable_artifact(context, data)
+    except Exception:  # bytecode that is no portable artifact is read as such
+        return ir.Module.parse(data)
+
+
+def _legalize(module: ir.Module) -> None:
+    """Replaces operations above StableHLO that have no converter by what they stand for."""
+    found: set[str] = set()
+
+    def note(op: ir.Operation) -> ir.WalkResult:
+        found.add(op.name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(note)
+    if any(each.startswith("chlo.") and each not in _KEPT for each in found):
+        with contextlib.suppress(RuntimeError):
+            stablehlo.register_stablehlo_passes()
+        text = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
+        passmanager.PassManager.parse(text).run(module.operation)
