@@ -51,7 +51,24 @@ def fold(
     values = [array for array in arrays if array is not None]
     if len(values) < len(arrays) or _too_large(proto, values, expected):
         return None
-    return _evaluate(proto, inputs, opsets)
+    results = _evaluate(proto, inputs, opsets)
+    # The evaluator squeezes the result of GlobalMaxPool, for one.
+    if results is None or not all(map(_fits, results, expected)):
+        return None
+    return results
+
+
+def _fits(value: Array, expected: Type | None) -> bool:
+    """Whether a result has the shape that ONNX infers, as far as it does."""
+    shape = None if expected is None else expected.shape
+    return shape is None or (
+        len(shape) == value.ndim
+        and all(
+            size == actual
+            for size, actual in zip(shape, value.shape, strict=True)
+            if isinstance(size, int)
+        )
+    )
 
 
 def _too_large(

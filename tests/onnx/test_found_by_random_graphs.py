@@ -210,3 +210,15 @@ def test_channels_of_a_group_and_rows_that_a_convolution_sums_up(make_model: Any
         {"w": weights},
     )
     agree(proto, [np.random.default_rng(0).standard_normal((2, 4, 3, 8)).astype("float32")])
+
+
+def test_a_constant_of_three_dimensions_is_pooled(make_model: Any) -> None:
+    """The evaluator of ``onnx``, which folds constants, squeezes the result."""
+    constant = np.random.default_rng(1).standard_normal((2, 3, 4)).astype("float32")
+    proto = make_model(
+        [node("GlobalMaxPool", ["c"], ["p"]), node("Add", ["p", "x"], ["y"])],
+        [("x", "float32", [2, 3, 4])],
+        [("y", "float32", None)],
+        {"c": constant},
+    )
+    agree(proto, [np.random.default_rng(0).standard_normal((2, 3, 4)).astype("float32")])
