@@ -269,3 +269,8 @@ def capped(found: Sequence[Diagnostic]) -> list[Diagnostic]:
         if count > MAX_REPORTED:
             kept.append(Diagnostic(f"{count - MAX_REPORTED} more {severity}s", severity="note"))
     return kept
+
+
+def plural(number: int, word: str) -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -293,10 +293,7 @@ class Typing:
         bound_ = self._arguments(node, signature)
         if bound_ is None:
             return None
-        given = {
-            parameter: (argument, type_)
-            for (parameter, argument), type_ in zip(bound_, types, strict=True)
-        }
+        given = {p: (a, type_) for (p, a), type_ in zip(bound_, types, strict=True)}
         generic = self._generic(node, signature, given, scope)
         if signature.is_generic and generic is None:
             return None
@@ -305,8 +302,7 @@ class Typing:
             wanted = bound(parameter.type, generic or GENERIC)
             if type_ is not None and not castable(type_, wanted):
                 message = f"'{parameter.name.name}' of '{name}' is of type {wanted}, got {type_}"
-                hint = cast_hint(type_, wanted)
-                self.report(message, argument.value.span, hint)
+                self.report(message, argument.value.span, cast_hint(type_, wanted))
         return bound(signature.result_type, generic or GENERIC)
 
     def _arguments(
@@ -332,25 +328,23 @@ class Typing:
                 hint = "write its name before it, or move it to the front"
                 self.report("a positional argument after a named one", argument.span, hint)
                 continue
-            elif number >= len(signature.parameters):
-                count = len(signature.parameters)
+            elif number >= (count := len(signature.parameters)):
                 message = f"'{signature.name}' takes {count} arguments, got {len(node.arguments)}"
                 self.report(message, argument.span, listed)
                 break
             else:
                 parameter = signature.parameters[number]
             if parameter.name.name in given:
-                message = f"'{parameter.name.name}' is given twice"
-                self.report(message, argument.span, "remove one of the two")
+                said = f"'{parameter.name.name}' is given twice"
+                self.report(said, argument.span, "remove one of the two")
             given.add(parameter.name.name)
             found.append((parameter, argument))
         missing = [
             name for name, each in by_name.items() if name not in given and each.default is None
         ]
         if missing and len(self.problems) == before:
-            names = ", ".join(f"'{each}'" for each in missing)
-            first = by_name[missing[0]]
-            hint = f"it is of type {first.type}, and has no default value"
+            hint = f"it is of type {by_name[missing[0]].type}, and has no default value"
+            names = ", ".join(map(repr, missing))
             self.report(f"'{signature.name}' lacks {names}", node.span, hint)
         return found if len(self.problems) == before else None
 
@@ -365,14 +359,13 @@ class Typing:
         name = signature.name
         if node.generic is not None:
             if not signature.is_generic:
-                hint = f"write '{name}(...)'"
-                self.report(f"'{name}' is not generic", node.span, hint)
+                self.report(f"'{name}' is not generic", node.span, f"write '{name}(...)'")
             elif node.generic == GENERIC and not scope.is_generic:
                 self.report("'<?>' outside of a generic fragment", node.span, "name a type")
                 return None
             return node.generic
         if signature.item_type is not None:
-            return self._item_type(node, signature.item_type, given)
+            return self._item_type(node, *signature.item_type, given)
         if not signature.is_generic or signature.node.generic_default is not None:
             return signature.node.generic_default if signature.is_generic else None
         if any(type_ is None and is_generic(each.type) for each, (_, type_) in given.items()):
@@ -393,15 +386,15 @@ class Typing:
     def _item_type(
         self,
         node: nodes.Invocation,
-        item_type: tuple[str, Callable[[str], str | None]],
+        name: str,
+        meaning: Callable[[str], str | None],
         given: Mapping[nodes.Parameter, tuple[nodes.Argument, Type | None]],
     ) -> str | None:
         """The generic type that the string of a parameter means."""
-        name, meaning = item_type
-        for parameter, (argument, _) in given.items():
-            if parameter.name.name == name and isinstance(argument.value, nodes.Literal):
-                found = meaning(str(argument.value.value))
-                if found is not None:
-                    return found
-        self.report(f"'{name}' is no dtype that can be converted", node.span, "write as in 'f32'")
-        return None
+        texts = (a.value.value for p, (a, _) in given.items()
+                 if p.name.name == name and isinstance(a.value, nodes.Literal))  # fmt: skip
+        found = next((each for text in texts if (each := meaning(str(text)))), None)
+        if found is None:
+            message = f"'{name}' is not a dtype that can be converted"
+            self.report(message, node.span, "write as in 'f32'")
+        return found

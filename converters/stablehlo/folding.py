@@ -23,10 +23,10 @@ _MOST = 64
 def _quotient(left: Any, right: Any) -> Any:
     if isinstance(left, Symbolic) or isinstance(right, Symbolic):
         if not (left >= 0 and right > 0):
-            raise Unconvertible("the quotient of extents may be negative")
+            raise Unconvertible("the quotient of dimensions may be negative", "give input_shapes")
         return left // right
     if right == 0:
-        raise Unconvertible("a division by zero")
+        raise Unconvertible("a division by zero", "correct the model")
     found = abs(left) // abs(right)
     return -found if (left < 0) ^ (right < 0) else found
 
@@ -41,7 +41,7 @@ def _sign(x: Any) -> int:
 
 def _power(left: Any, right: Any) -> Any:
     if isinstance(left, Symbolic) or isinstance(right, Symbolic) or not 0 <= right < 64:
-        raise Unconvertible("a power of extents")
+        raise Unconvertible("a power of dynamic dimensions", "give input_shapes")
     return left**right
 
 

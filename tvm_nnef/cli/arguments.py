@@ -380,25 +380,19 @@ def compose_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def convert_options(options: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of ``convert`` that the command line gives."""
-    given = {
-        "input_shapes": dict(options.shape),
-        "bounds": dict(options.bound),
-        "vendor": options.vendor,
-    }
-    return {name: value for name, value in given.items() if value}
+    return _conversion(options) | ({"input_shapes": dict(options.shape)} if options.shape else {})
 
 
 def load_options(options: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of ``load_model`` that the command line gives."""
     reading = {"dialect": options.dialect, "search_path": options.search_path}
-    converting = {"format": getattr(options, "format", None)}
-    if getattr(options, "bound", None):
-        converting["bounds"] = dict(options.bound)
-    if getattr(options, "vendor", None):
-        converting["vendor"] = options.vendor
-    return {**reading, **converting}
+    return {**reading, "format": getattr(options, "format", None), **_conversion(options)}
 
 
-def plural(number: int, word: str) -> str:
-    """``1 error``, ``2 errors``."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+def _conversion(options: argparse.Namespace) -> dict[str, Any]:
+    """What is given of the options that only models of other formats take."""
+    bounds, vendor = getattr(options, "bound", None), getattr(options, "vendor", None)
+    return {
+        **({"bounds": dict(bounds)} if bounds else {}),
+        **({"vendor": vendor} if vendor else {}),
+    }

@@ -17,12 +17,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tvm_nnef.api import build, compose
-from tvm_nnef.cli.arguments import plural
 from tvm_nnef.cli.inputs import read_inputs, read_model
 from tvm_nnef.comparison.check import ProgramCheck, check_by_reference, check_by_source
 from tvm_nnef.comparison.source import executable as executable_format
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import error, plural
 from tvm_nnef.measurement.turns import Times, timed_in_turns
 from tvm_nnef.runtime import Executable
 from tvm_nnef.tvm_support.threads import available_cores, default_threads

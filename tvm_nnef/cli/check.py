@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tvm_nnef.cli.arguments import compose_options, load_options, plural
+from tvm_nnef.cli.arguments import compose_options, load_options
+from tvm_nnef.diagnostics import plural
 from tvm_nnef.model import check
 
 

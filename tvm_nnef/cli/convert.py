@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from tvm_nnef.cli.arguments import convert_options, plural
+from tvm_nnef.cli.arguments import convert_options
 from tvm_nnef.conversion import check_destination, convert
 from tvm_nnef.converters.common.formats import exported_format
-from tvm_nnef.diagnostics import NnefError
+from tvm_nnef.diagnostics import NnefError, plural
 from tvm_nnef.model import Model, check, save_model
 
 

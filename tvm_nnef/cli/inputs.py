@@ -10,9 +10,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tvm_nnef.cli.arguments import compose_options, load_options, plural
+from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
-from tvm_nnef.diagnostics import did_you_mean, error
+from tvm_nnef.diagnostics import did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
 from tvm_nnef.model import Model, load_to_compose
 from tvm_nnef.random_inputs import random_inputs

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from tvm_nnef.api import build, compose, evaluate
-from tvm_nnef.cli.arguments import plural
 from tvm_nnef.cli.inputs import flat_tensors, read_inputs, read_model
-from tvm_nnef.diagnostics import error, printable
+from tvm_nnef.diagnostics import error, plural, printable
 from tvm_nnef.storage.output import STANDARD_OUTPUT, check_outputs, is_stream, write_file
 from tvm_nnef.variables import check_variables
 
