@@ -77,6 +77,7 @@ def strategies(model: Any) -> list[str]:
     return sorted(each["strategy"] for each in report.to_json()["kernels"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_strategies_are_those_of_the_standard_operator(
     case: tuple[str, dict[str, tuple[int, ...]], str],

@@ -115,7 +115,7 @@ FAULTS = {
     "datum type": (("'f32'", "'tdim'"), "datum type cannot be converted", 12),
     "dimension": (("[N, 4, 2]", "[N + 1, 4, 2]"), "computed from 'N'", 12),
     "shape": (("neg(x)", "reshape(x, shape = [N, 7])"), "cannot be reshaped", 15),
-    "cast": (("neg(x)", "tract_core_cast(x, to = 'string')"), "no dtype", 15),
+    "cast": (("neg(x)", "tract_core_cast(x, to = 'string')"), "not a dtype", 15),
     "axis": (("neg(x)", "softmax(x, axes = [N])"), "known only at run time", 15),
     "subscript": (("neg(x)", "softmax(x, axes = [[1][N]])"), "known only at run time", 15),
     "copies": (("neg(x)", "softmax(x, axes = [1] * N)"), "known only at run time", 15),

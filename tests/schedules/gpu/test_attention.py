@@ -180,6 +180,7 @@ def heads_of(x: Any) -> Any:
     return x.reshape(2, 33, 4, 10).transpose(0, 2, 1, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", WRITTEN.values(), ids=WRITTEN)
 @pytest.mark.parametrize("route", ["mapped", "formula"])
 def test_any_way_to_write_it(body: str, route: Any, simulated_gpu: Any) -> None:
@@ -195,6 +196,7 @@ def test_any_way_to_write_it(body: str, route: Any, simulated_gpu: Any) -> None:
     np.testing.assert_allclose(executable(x)[0], expected.reshape(x.shape), 2e-5, 2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("rows", ["n", 37])
 def test_attention_of_onnx(rows: Any, groups: int, simulated_gpu: Any) -> None:
@@ -307,6 +309,7 @@ def test_layers_of_transformers_store_no_scores(name: str, target: Any, layers: 
     assert [1, 48, 64] in tensors and [1, 2, 48, 48] not in tensors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_layers_of_transformers_give_what_the_cpu_gives(
     name: str, layers: Any, simulated_gpu: Any

@@ -107,6 +107,7 @@ def test_neighbours_are_loaded_as_vectors() -> None:
     assert re.search(r"\*\(float4\*\)\(b_view_ptr \+ ", source)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not compiler.has_compiler(), reason="needs nvcc")
 @pytest.mark.parametrize(("arch", "dtype"), [("sm_75", "float16"), ("sm_90a", "bfloat16")])
 def test_tensor_cores_spill_no_registers(arch: str, dtype: str, tmp_path: Path) -> None:

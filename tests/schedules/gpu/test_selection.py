@@ -101,6 +101,7 @@ def model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_converted_models(name: str, simulated_gpu: Any, tmp_path: Path) -> None:
     made, inputs = model(*CASES[name]), CASES[name][1]
