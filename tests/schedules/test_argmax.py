@@ -12,6 +12,8 @@ import tvm_nnef
 from tvm_nnef.extremes import arg_reduction
 from tvm_nnef.tvm_support.compat import runtime_tensor
 
+pytestmark = pytest.mark.slow
+
 SLOW = {"cpu.fallback", "ordered"}
 
 

@@ -27,6 +27,8 @@ from tvm_nnef.schedules.cpu import fallback
 from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.tvm_support.compat import prim_functions, update_functions
 
+pytestmark = pytest.mark.slow
+
 op, nn = relax.op, relax.op.nn
 
 SIZES = (1, 2, 3, 5, 7, 13, 15, 17, 31, 33, 61, 67, 131)

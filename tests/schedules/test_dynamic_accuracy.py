@@ -14,6 +14,8 @@ from scipy import special
 
 import tvm_nnef
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(3)
 ULP = 2.0**-23
 

@@ -7,6 +7,8 @@ import pytest
 
 import tvm_nnef
 
+pytestmark = pytest.mark.slow
+
 TEXT = """import nn, math;
 operator odd {
   @input { x: real[s..(4)]; }

@@ -11,6 +11,8 @@ from tvm_nnef.compilation import passes
 from tvm_nnef.compilation.passes import run_phases
 from tvm_nnef.compilation.target import resolve
 
+pytestmark = pytest.mark.slow
+
 F = np.float32
 T, B, C, N = 20, 3, 5, 24
 """Steps, batch, channels, width of the state: more steps than are written one after the other."""

@@ -14,6 +14,8 @@ from tvm_nnef.compilation.target import resolve
 from tvm_nnef.schedules.analysis.expressions import mentions
 from tvm_nnef.tvm_support.compat import prim_functions
 
+pytestmark = pytest.mark.slow
+
 CONVOLUTIONS = {
     # channels in and out, window, stride, dilation, padding (top, left, bottom, right), groups
     "plain": (5, 7, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1),

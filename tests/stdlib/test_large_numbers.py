@@ -11,6 +11,8 @@ from scipy import special
 
 import tvm_nnef
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(5)
 X = np.array([1e4, -1e4, 1e30, -1e30, 3e38, -3e38, 88, -88, 0, 1e-30, -1e-30], np.float32)
 ROWS = np.array(

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(17)
 SHAPES: list[tuple[int, ...]] = [(), (3,), (2, 3), (2, 1, 3), (2, 3, 1, 2), (2, 1, 3, 2, 2)]
 EMPTY: list[tuple[int, ...]] = [(0,), (2, 0), (0, 3), (2, 0, 3), (1, 1, 0, 2), (0, 0, 1, 2, 0)]

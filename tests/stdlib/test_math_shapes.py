@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(3)
 EXTENTS = (2, 1, 3, 2, 2)
 RANKS = range(6)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(61)
 Case = tuple[str, dict[str, Any], list[Any], Any]
 
