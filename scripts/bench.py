@@ -2,7 +2,8 @@
 
 Each model of ``bench_models`` is converted and built, and run in each runtime that is installed,
 each alone in its process (``bench_runtimes.py``), in rounds: warm, back to back (``busy``) and
-after idling (``idle``), with one thread and with all. The median counts. A ratio above 1
+after idling (``idle``), with one thread and with all. A process reports its median, and the fastest
+round of each runtime counts, since other load of the machine only slows. A ratio above 1
 says that we are faster; ``peak`` is the share of what a loop of multiplications and additions in
 registers reaches. Building is from reading the ONNX file to the executable, in processor time;
 memory is the most that this takes. A model that fails is named, and left out of the means. Ctrl-C
@@ -34,7 +35,7 @@ NAMES = {ONNX_RUNTIME: "ORT", OPENVINO: "OV"}
 
 @dataclass(frozen=True)
 class Run:
-    """Median seconds of each runtime with some number of threads, busy and after idling."""
+    """Median seconds of the fastest round of each runtime with some number of threads, busy and after idling."""
 
     threads: int
     busy: Mapping[str, float]
@@ -145,7 +146,7 @@ def measured(
             rounds.append(found)
         largest = max(largest, largest_error(file.parent))
         busy, idle = (
-            {each: float(np.median([r[each][kind] for r in rounds])) for each in runtimes}
+            {each: min(float(r[each][kind]) for r in rounds) for each in runtimes}
             for kind in ("busy", "idle")
         )
         runs.append(Run(threads, busy, idle, peak(threads) if flop else 1.0))

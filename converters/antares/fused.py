@@ -14,6 +14,7 @@ from itertools import pairwise
 from tvm_nnef.converters.antares import nodes
 from tvm_nnef.converters.antares.axes import Shapes
 from tvm_nnef.converters.antares.nodes import Access, Axis, Binary, Number, Scalar, Statement
+from tvm_nnef.converters.common.names import UniqueNames
 from tvm_nnef.diagnostics import Span
 
 
@@ -77,15 +78,14 @@ def _division(axis: str, value: Scalar, lengths: Mapping[str, int]) -> _Division
     pairs = list(pairwise(borders))
     if len(pairs) < 2 or any(high % low for low, high in pairs):
         return None
-    taken = set(lengths)
-    parts: list[tuple[str, int, int]] = []
-    for number, (low, high) in enumerate(reversed(pairs)):
-        name = f"{axis}_{number}"
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        parts.append((name, low, high // low))
-    return _Division(axis, tuple(parts))
+    names = UniqueNames(lengths)
+    return _Division(
+        axis,
+        tuple(
+            (names.name(f"{axis}_{number}"), low, high // low)
+            for number, (low, high) in enumerate(reversed(pairs))
+        ),
+    )
 
 
 def _digits(node: Scalar, lengths: Mapping[str, int]) -> _Digits | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tvm_nnef.syntax.spelling import DRAFT, TOOLS
 
@@ -36,23 +36,42 @@ def is_path(source: str) -> bool:
     return "/" in source or "." in source
 
 
-class Namer:
+class UniqueNames:
+    """Gives each name once: the wanted one if it is free, else with the first free number.
+
+    ``key`` maps a name to what must differ, such as ``str.lower`` for names of files.
+    """
+
+    def __init__(self, taken: Iterable[str] = (), key: Callable[[str], str] = str) -> None:
+        """``taken`` are names to avoid."""
+        self._key = key
+        self._taken = set(map(key, taken))
+        self._next: dict[str, int] = {}
+
+    def avoid(self, *names: str) -> None:
+        """Take names, whether they are free or not."""
+        self._taken.update(map(self._key, names))
+
+    def name(self, wanted: str) -> str:
+        """A name that was not given before."""
+        name, number = wanted, self._next.get(wanted, 2)
+        while self._key(name) in self._taken:
+            name, number = f"{wanted}_{number}", number + 1
+        self._next[wanted] = number
+        self._taken.add(self._key(name))
+        return name
+
+
+class Namer(UniqueNames):
     """Gives each tensor an identifier of its own, as near to the wanted text as it can be."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         """``taken`` are names to avoid besides those that the language reserves."""
-        self._taken = {*DRAFT.reserved, *TOOLS.reserved, *_MODULES, *taken}
-        self._next: dict[str, int] = {}
+        super().__init__((*DRAFT.reserved, *TOOLS.reserved, *_MODULES, *taken))
 
     def name(self, wanted: str) -> str:
         """An identifier that was not given before."""
-        base = identifier(wanted)
-        name, number = base, self._next.get(base, 2)
-        while name in self._taken:
-            name, number = f"{base}_{number}", number + 1
-        self._next[base] = number
-        self._taken.add(name)
-        return name
+        return super().name(identifier(wanted))
 
 
 def identifier(text: str) -> str:

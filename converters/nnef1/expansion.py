@@ -71,7 +71,7 @@ def expand(
     expansion = _Expansion(checked.signatures, checked.generics, operations, sink, symbols)
     expansion.names.update(symbols)
     for statement in checked.document.graph.body:
-        expansion.labelling.labels |= {each.name for each in targets(statement.target)}
+        expansion.labelling.labels.avoid(*(each.name for each in targets(statement.target)))
     problems: list[Diagnostic] = []
     reported: set[tuple[str, Span | None]] = set()
     for statement in checked.document.graph.body:
@@ -104,7 +104,7 @@ def expand_call(
     The call has all arguments but the first.
     """
     expansion = _Expansion(checked.signatures, checked.generics, operations, sink)
-    expansion.labelling.labels |= {label}
+    expansion.labelling.labels.avoid(label)
     signature = checked.signatures[call.operation]
     given = {signature.parameters[0].name.name: operand, **call.arguments}
     frame = Frame({}, checked.signatures, label)
@@ -248,7 +248,7 @@ class _Expansion(Evaluator):
     def _local_label(self, name: str, frame: Frame) -> Labels:
         if name in frame.wanted:
             return frame.wanted[name]
-        return self.labelling.fresh(f"{frame.prefix}/{name}")
+        return self.labelling.labels.name(f"{frame.prefix}/{name}")
 
     def _result_labels(
         self, signature: Signature, wanted: Labels, frame: Frame
@@ -257,7 +257,7 @@ class _Expansion(Evaluator):
         if len(names) == 1:
             own = wanted
             if own is None and isinstance(signature.results[0].type, TensorType):
-                own = self.labelling.fresh(f"{frame.base}/{signature.name}")
+                own = self.labelling.labels.name(f"{frame.base}/{signature.name}")
             return {names[0]: own}
         assert isinstance(wanted, tuple)
         return dict(zip(names, wanted, strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tvm_nnef.converters.common.names import UniqueNames
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.calls import Tensor, Value
 from tvm_nnef.converters.nnef1.types import ArrayType, TensorType, TupleType, Type, bound
@@ -18,18 +19,8 @@ Labels: TypeAlias = "str | tuple[Labels, ...] | None"
 class Labelling:
     """The labels that are taken, and the data type of each tensor by label."""
 
-    labels: set[str] = field(default_factory=set)
+    labels: UniqueNames = field(default_factory=UniqueNames)
     item_types: dict[str, str] = field(default_factory=dict)
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def fresh(self, label: str) -> str:
-        """A label that no other tensor has."""
-        found, number = label, self.numbers.get(label, 2)
-        while found in self.labels:
-            found, number = f"{label}_{number}", number + 1
-        self.numbers[label] = number
-        self.labels.add(found)
-        return found
 
     def note_types(self, type_: Type, value: Value, generic: str | None) -> None:
         """Keep the data types of the tensors in a value."""

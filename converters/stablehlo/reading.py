@@ -17,6 +17,7 @@ from jax.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
+from tvm_nnef.converters.common.names import UniqueNames
 from tvm_nnef.diagnostics import error
 
 BYTECODE = b"ML\xefR"
@@ -125,18 +126,14 @@ def _names_inside(module: HloModule) -> dict[Any, str]:
 
 def value_names(module: HloModule) -> Iterator[tuple[Any, Any, str]]:
     """The operations of ``main`` with their results and a name of its own for each."""
-    taken: set[str] = {*input_names(module), *result_names(module)}
+    names = UniqueNames((*input_names(module), *result_names(module)))
     for op in module.main.regions[0].blocks[0].operations:
         kind = op.operation.name
         if kind in ("stablehlo.constant", "func.return"):
             continue
         name = location_name(op.location) or kind.rpartition(".")[2]
         for result in op.results:
-            number, unique = 2, name
-            while unique in taken:
-                unique, number = f"{name}_{number}", number + 1
-            taken.add(unique)
-            yield op, result, unique
+            yield op, result, names.name(name)
 
 
 def result_names(module: HloModule) -> list[str]:

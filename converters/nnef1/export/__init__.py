@@ -8,7 +8,6 @@ module                    content
 ``invocation``            an operation as such a function reads it
 ``walk``, ``context``     the operations of a Graph, one after the other; composites are expanded
 ``model``, ``writing``    the texts and arrays of the model, and its files
-``refusal``               what NNEF 1 cannot express
 ========================  =========================================================================
 """
 

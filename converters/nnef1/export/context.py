@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.nnef1.export.emitter import TYPES, Array, Emitter, Variable
 from tvm_nnef.converters.nnef1.export.invocation import static
-from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
 from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.diagnostics import Diagnostic
 from tvm_nnef.graph.nodes import Tensor

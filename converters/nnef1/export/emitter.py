@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
+from tvm_nnef.converters.common.inexpressible import Inexpressible
+from tvm_nnef.converters.common.names import UniqueNames
 from tvm_nnef.converters.nnef1.export.values import Argument, Statement, Value
 from tvm_nnef.converters.nnef1.fragments import Signature, standard
 from tvm_nnef.converters.nnef1.types import ArrayType, TensorType, Type, primitive_names
@@ -55,11 +56,13 @@ class Emitter:
     """Statements so far: ``declarations`` of variables, ``body`` of what is computed.
 
     ``files`` has the arrays of variables by label, ``variables`` those that values stand for.
+    ``labels`` differ in more than the case of letters, since they become names of files.
     """
 
     declarations: list[Statement] = field(default_factory=list)
     body: list[Statement] = field(default_factory=list)
     files: dict[str, Array] = field(default_factory=dict)
+    labels: UniqueNames = field(default_factory=lambda: UniqueNames(key=str.lower))
     variables: dict[Value, Variable] = field(default_factory=dict)
 
     def call(
@@ -209,19 +212,11 @@ class Emitter:
             items = [self.constant(each.reshape(())) for each in values[:, None]]
             operation, named = "constant", {"shape": shape, "value": items}
         else:
-            label = self._fresh_label(label)
+            label = self.labels.name(label)
             self.files[label] = array
             operation, named = "variable", {"shape": shape, "label": label}
         self.declarations.append(Statement(operation, result.type, (), named, (result,)))
         return result
-
-    def _fresh_label(self, label: str) -> str:
-        """A label that no file has, whatever the case of its letters."""
-        taken = {each.lower() for each in self.files}
-        found, number = label, 2
-        while found.lower() in taken:
-            found, number = f"{label}_{number}", number + 1
-        return found
 
     def _used(self, argument: Argument) -> Argument:
         """An argument with its variables declared, and literals inside of arrays as tensors."""

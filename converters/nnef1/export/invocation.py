@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.nnef1.export.emitter import Emitter
-from tvm_nnef.converters.nnef1.export.refusal import SHAPES_HINT, Inexpressible
 from tvm_nnef.converters.nnef1.export.values import Shape, Value
 from tvm_nnef.graph.arguments import Arguments
 from tvm_nnef.graph.nodes import Operation, Tensor, flatten
 from tvm_nnef.symbolic.dimensions import Dimension
+
+HINT = "write it with operators that NNEF 1 has (docs/nnef1.md), or convert the model to ONNX"
+_SHAPES_HINT = "give the shapes of the inputs: input_shapes={'x': (1, 3)} (--shape x=1,3)"
 
 Exported: TypeAlias = "Value | Sequence[Value | Sequence[Value]] | None"
 """The result, or one for each result; None if the operation has to be expanded."""
@@ -22,7 +25,7 @@ def static(shape: Sequence[Dimension]) -> Shape:
     found = tuple(each for each in shape if isinstance(each, int))
     if len(found) < len(shape):
         shown = ", ".join(map(str, shape))
-        raise Inexpressible(f"NNEF 1 has static shapes only, and it has [{shown}]", SHAPES_HINT)
+        raise Inexpressible(f"NNEF 1 has static shapes only, and it has [{shown}]", _SHAPES_HINT)
     if 0 in found:
         raise Inexpressible(f"NNEF 1 has no tensors without elements, and it has {list(found)}")
     return found

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
+from tvm_nnef.converters.common.names import UniqueNames
 from tvm_nnef.converters.nnef1.export.context import Context
 from tvm_nnef.converters.nnef1.export.emitter import Array
-from tvm_nnef.converters.nnef1.export.refusal import HINT, Inexpressible
+from tvm_nnef.converters.nnef1.export.invocation import HINT
 from tvm_nnef.converters.nnef1.export.values import Statement, Value
 from tvm_nnef.converters.nnef1.export.walk import walk
 from tvm_nnef.diagnostics import Diagnostic, NnefError
@@ -87,35 +89,32 @@ def exported(
     )
 
 
-class _Names:
-    """Identifiers that are taken; ``source_names`` are names by the full names of tensors."""
+class _Names(UniqueNames):
+    """Identifiers of NNEF 1; ``source_names`` are names by the full names of tensors."""
 
     def __init__(self, source_names: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__()
         self.source_names = source_names
-        self.taken: set[str] = set()
-        self.numbers: Counter[str] = Counter()
 
-    def fresh(self, name: str) -> str:
-        """The name as an identifier of NNEF 1 that no other tensor has."""
-        wanted = re.sub(r"[^A-Za-z0-9_]", "_", name) or "tensor"
-        wanted = f"_{wanted}" if wanted[0].isdigit() else wanted
-        wanted = f"{wanted}_" if wanted in _RESERVED else wanted
-        found = wanted
-        while found in self.taken:
-            self.numbers[wanted] += 1
-            found = f"{wanted}_{self.numbers[wanted] + 1}"
-        self.taken.add(found)
-        return found
+    def name(self, wanted: str) -> str:
+        """The name as an identifier that no other tensor has."""
+        return super().name(_identifier(wanted))
 
     def port(self, tensor: Tensor, name: str) -> str:
         """The identifier of an input or output."""
-        return self.fresh(self.original(tensor, name))
+        return self.name(self.original(tensor, name))
 
     def original(self, tensor: Tensor, name: str) -> str:
         """The name that a tensor had before a conversion has made it different from others."""
         source = self.source_names.get(tensor.name, "")
         kept = _IDENTIFIER.fullmatch(source) and re.fullmatch(rf"{source}_\d+", name)
         return source if kept else name
+
+
+def _identifier(name: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name) or "tensor"
+    plain = f"_{plain}" if plain[0].isdigit() else plain
+    return f"{plain}_" if plain in _RESERVED else plain
 
 
 def _named(port: Port) -> list[tuple[Tensor, str]]:
@@ -233,11 +232,11 @@ def _name(statements: list[Statement], context: Context, names: _Names) -> None:
             own = "" if tensor is None else tensor.short_name.partition(":")[0]
             is_named = own and not _UNNAMED.fullmatch(own)
             own = names.original(tensor, own) if tensor is not None else own
-            value.name = names.fresh(own if is_named else value.hint)
+            value.name = names.name(own if is_named else value.hint)
 
 
 def _text(name: str, outputs: list[str], lines: list[str]) -> str:
     inputs = [line.partition(" ")[0] for line in lines if " = external<" in line]
-    head = f"graph {_Names().fresh(name)}({', '.join(inputs)}) -> ({', '.join(outputs)})"
+    head = f"graph {_identifier(name)}({', '.join(inputs)}) -> ({', '.join(outputs)})"
     body = "".join(f"    {line}\n" for line in lines)
     return f"version 1.0;\n\n{head}\n{{\n{body}}}\n"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 
 Literal: TypeAlias = "bool | int | float"
 Shape: TypeAlias = "tuple[int, ...]"

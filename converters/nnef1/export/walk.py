@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
 from tvm_nnef.converters.nnef1.export.context import Context
-from tvm_nnef.converters.nnef1.export.invocation import Exported, Invocation
+from tvm_nnef.converters.nnef1.export.invocation import HINT, Exported, Invocation
 from tvm_nnef.converters.nnef1.export.operators.quantization import quantizer
-from tvm_nnef.converters.nnef1.export.refusal import Inexpressible, diagnostic
 from tvm_nnef.converters.nnef1.export.registry import table
 from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.graph.formula import Formula
@@ -24,7 +24,7 @@ def walk(graph: Graph, context: Context) -> None:
         try:
             _export(node, context)
         except Inexpressible as problem:
-            context.problems.append(diagnostic(node, problem))
+            context.problems.append(diagnostic(node, problem, "NNEF 1", HINT))
             _bind_placeholders(node, context)
     for variable, tensor in graph.updates:
         context.updates.append((variable, context.value(tensor)))

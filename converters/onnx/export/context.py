@@ -77,7 +77,7 @@ class Context:
         if emitter.makes(value, start) and value not in emitter.bound:
             wanted = self.ports.pop(tensor, None)
             if wanted is None:
-                wanted = self.shared.name(self.preferred.get(tensor, tensor.name))
+                wanted = self.shared.names.name(self.preferred.get(tensor, tensor.name))
             emitter.rename(value, wanted, start)
             value = wanted
         emitter.bound.add(value)

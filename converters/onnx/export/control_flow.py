@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import onnx
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.context import Context, value_info
 from tvm_nnef.converters.onnx.export.emitter import Emitter
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.nodes import (
     Graph,
     If,
@@ -54,7 +54,7 @@ def loop(node: Loop, emitter: Emitter, context: Context, walk: Walk) -> None:
     """A graph run again and again."""
     start = len(emitter.nodes)
     if node.condition is not None and updated_variables(node.condition):
-        raise Unsayable("its condition updates variables")
+        raise Inexpressible("its condition updates variables")
     initial = [
         context.converted(emitter, tensor, context.types[carried])
         for tensor, carried in zip(node.initial, node.carried, strict=True)
@@ -94,8 +94,8 @@ def _body(
     walk: Walk,
 ) -> onnx.GraphProto:
     inner = Emitter(context.shared, outer)
-    step, going = (context.shared.name(f"{outer.hint}/{word}") for word in ("step", "going"))
-    names = {each: context.shared.name(each.name) for each in (*node.carried, *state)}
+    step, going = (context.shared.names.name(f"{outer.hint}/{word}") for word in ("step", "going"))
+    names = {each: context.shared.names.name(each.name) for each in (*node.carried, *state)}
     inputs = [value_info(step, "int64", ()), value_info(going, "bool", ())]
     inputs += [value_info(name, context.types[each], each.shape) for each, name in names.items()]
     for each in node.carried:
@@ -215,7 +215,7 @@ def _no_step(
     for tensor in flatten(node.results[len(initial) :]):
         shape = (0, *tensor.shape[1:])
         if not all(isinstance(extent, int) for extent in shape):
-            raise Unsayable("it makes no step, and the shape of what it gives is not known")
+            raise Inexpressible("it makes no step, and the shape of what it gives is not known")
         empty = emitter.expand(emitter.constant(0, context.types[tensor]), shape)
         context.bind(emitter, tensor, empty, context.types[tensor], start)
 

@@ -14,7 +14,8 @@ import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
 
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
+from tvm_nnef.converters.common.inexpressible import Inexpressible
+from tvm_nnef.converters.common.names import UniqueNames
 from tvm_nnef.converters.onnx.types import NUMBER_OF
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.symbolic import dimensions, trees
@@ -42,20 +43,10 @@ class Shared:
     ``arrays`` are the elements of initializers that have none themselves.
     """
 
-    taken: set[str] = field(default_factory=set)
-    next: dict[str, int] = field(default_factory=dict)
+    names: UniqueNames = field(default_factory=UniqueNames)
     initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
     constants: dict[tuple[str, tuple[int, ...], bytes], str] = field(default_factory=dict)
-
-    def name(self, wanted: str) -> str:
-        """A name that no other value has, the wanted one where it is free."""
-        name, number = wanted, self.next.get(wanted, 2)
-        while name in self.taken:
-            name, number = f"{wanted}_{number}", number + 1
-        self.next[wanted] = number
-        self.taken.add(name)
-        return name
 
 
 class Emitter:
@@ -84,7 +75,7 @@ class Emitter:
         self, operator: str, inputs: Sequence[str], count: int, **attributes: AttributeValue
     ) -> list[str]:
         """The outputs of a new node that has several."""
-        outputs = [self.shared.name(f"{self.hint}/{operator}") for _ in range(count)]
+        outputs = [self.shared.names.name(f"{self.hint}/{operator}") for _ in range(count)]
         self.nodes.append(onnx.helper.make_node(operator, inputs, outputs, **attributes))
         return outputs
 
@@ -93,7 +84,7 @@ class Emitter:
         array: Array = np.asarray(value).astype(np.dtype(dtype))
         key = (dtype, array.shape, array.tobytes())
         if key not in self.shared.constants:
-            given = self.shared.name(name)
+            given = self.shared.names.name(name)
             self.shared.initializers[given] = onnx.numpy_helper.from_array(array, given)
             self.shared.constants[key] = given
         return self.shared.constants[key]
@@ -222,4 +213,4 @@ class Emitter:
                 return self.node("Not", self._tree(["eq", left, right]))
             case [str() as function, left, right] if function in _FUNCTIONS:
                 return self.node(_FUNCTIONS[function], self._tree(left), self._tree(right))
-        raise Unsayable(f"the extent {trees.text(tree)} cannot be computed from shapes")
+        raise Inexpressible(f"the extent {trees.text(tree)} cannot be computed from shapes")

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export import scalars
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.frame import Frame, Spread, over, single
 from tvm_nnef.converters.onnx.export.reading import read
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.formula import (
     Binary,
     Cast,
@@ -31,7 +31,7 @@ _LONGEST_PRODUCT = 64
 
 
 def evaluate(scalar: Scalar, frame: Frame) -> Spread:
-    """A scalar in all steps at once; raises Unsayable."""
+    """A scalar in all steps at once; raises Inexpressible."""
     emitter, dtypes = frame.emitter, frame.dtypes
     match scalar:
         case Constant():
@@ -88,7 +88,7 @@ def _int_power(left: Scalar, right: Scalar, frame: Frame) -> Spread:
     if exponent is None and known is not None and known and known % 2 == 0:
         return _power_of_even(known, evaluate(right, frame), frame)
     if exponent is None or not 0 <= exponent <= _LONGEST_PRODUCT:
-        raise Unsayable("a power of ints is exact, and ONNX's is not")
+        raise Inexpressible("a power of ints is exact, and ONNX's is not")
     if not exponent:
         return single(frame.emitter.constant(1, frame.dtypes["int"]))
     base = evaluate(left, frame)
@@ -141,7 +141,7 @@ def _lookup(items: Sequence[Scalar], index: Scalar, frame: Frame) -> Spread:
     if isinstance(index, Constant) and isinstance(index.value, int):
         return evaluate(items[index.value], frame)
     if not all(isinstance(item, Constant) and _is_number(item.value) for item in items):
-        raise Unsayable("its formula chooses between tensors by an index")
+        raise Inexpressible("its formula chooses between tensors by an index")
     dtype = frame.dtypes[items[0].type]
     numbers = [constant(static(item), np.dtype(dtype)) for item in items]
     table = frame.emitter.constant(np.stack(numbers), dtype)
@@ -165,5 +165,5 @@ def static(scalar: Scalar) -> float:
     """A number that is known."""
     assert isinstance(scalar, Constant)
     if not isinstance(scalar.value, (bool, int, float)):
-        raise Unsayable("its formula has a number that is known at run time only")
+        raise Inexpressible("its formula has a number that is known at run time only")
     return scalar.value

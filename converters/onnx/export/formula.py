@@ -2,8 +2,8 @@
 
 Sayable is a statement whose stores write each element once, by plain loop indices, or accumulate
 over the other loops. Its loops become the dimensions of values; where a step is skipped, what was
-there before stays. Everything else raises Unsayable: what reads what it writes needs an order of
-steps, and ONNX has none outside of loops.
+there before stays. Everything else raises Inexpressible: what reads what it writes needs an order
+of steps, and ONNX has none outside of loops.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export import scalars
 from tvm_nnef.converters.onnx.export.context import Context
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.expressions import evaluate, number, static
 from tvm_nnef.converters.onnx.export.frame import Frame, Spread, single
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.formula import (
     Binary,
     Constant,
@@ -58,9 +58,9 @@ def written_out(
         written = {store.tensor for store in statement.stores}
         read = {load.tensor for load in loads(statement)}
         if written & read:
-            raise Unsayable("its formula reads what it writes")
+            raise Inexpressible("its formula reads what it writes")
         if len(written) < len(statement.stores):
-            raise Unsayable("a statement of its formula writes one tensor twice")
+            raise Inexpressible("a statement of its formula writes one tensor twice")
         for tensor in (each for each in fills if each in read and each not in made):
             made[tensor] = _filled(tensor, fills[tensor], dtypes, emitter)
         frame = Frame(statement, dtypes, emitter, context, made)
@@ -83,7 +83,7 @@ def _stored(store: Store, fills: Mapping[Tensor, Constant], frame: Frame) -> str
     if not all(
         name is None or frame.context.same(frame.extent(name), size) for name, size in pairs
     ):
-        raise Unsayable("its formula writes a part of a result only")
+        raise Inexpressible("its formula writes a part of a result only")
     rest = [name for name in frame.order if name not in written]
     value = evaluate(store.value, frame)
     steps = _steps(store, frame)
@@ -91,7 +91,7 @@ def _stored(store: Store, fills: Mapping[Tensor, Constant], frame: Frame) -> str
     if store.operator != "=":
         return _accumulated(store, value, steps, written, rest, fill, frame)
     if any(not dimensions.equal(frame.extent(name), 1) for name in rest):
-        raise Unsayable("its formula writes elements more than once")
+        raise Inexpressible("its formula writes elements more than once")
     placed = _placed(value, written, store.tensor, rest, frame)
     if steps is None:
         return placed
@@ -170,7 +170,7 @@ def _reduced(operator: str, value: Spread, dtype: str, rest: Sequence[str], fram
     axes = emitter.integers([order.index(name) for name in rest])
     if dtype == "bool":
         if any(dimensions.compare("gt", frame.extent(name), 0) is not True for name in rest):
-            raise Unsayable("its formula accumulates truth values of which there may be none")
+            raise Inexpressible("its formula accumulates truth values of which there may be none")
         numbers = emitter.node(operator, emitter.cast(whole, dtype, "int32"), axes, keepdims=1)
         reduced = emitter.cast(numbers, "int32", dtype)
     else:
@@ -188,7 +188,7 @@ def _written_loops(store: Store, frame: Frame) -> list[str | None]:
             case Subscript(Constant(_, 0), False) if dimensions.equal(extent, 1):
                 found.append(None)
             case _:
-                raise Unsayable("its formula writes elements at computed positions")
+                raise Inexpressible("its formula writes elements at computed positions")
     return found
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.context import Context
 from tvm_nnef.converters.onnx.export.emitter import Emitter
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.formula import Constant, ScalarType, Statement
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.symbolic import dimensions
@@ -61,7 +61,7 @@ class Frame:
         """How often a loop runs."""
         scalar = next(x.extent for x in self.statement.loops if x.index.name == name)
         if not isinstance(scalar, Constant) or isinstance(scalar.value, float):
-            raise Unsayable("a loop of its formula runs as often as data or other loops say")
+            raise Inexpressible("a loop of its formula runs as often as data or other loops say")
         return scalar.value
 
     def extents(self, names: Sequence[str]) -> list[Dimension]:
@@ -108,4 +108,4 @@ class Frame:
         bounds = self.context.bounds
         count = each * prod(dimensions.limits(extent, bounds)[1] for extent in self.extents(loops))
         if count > _LARGEST:
-            raise Unsayable(f"its formula would need a tensor of {count} elements on the way")
+            raise Inexpressible(f"its formula would need a tensor of {count} elements on the way")

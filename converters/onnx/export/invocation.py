@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.emitter import Array, Emitter
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.arguments import Arguments
 from tvm_nnef.graph.formula import ScalarType
 from tvm_nnef.graph.nodes import Operation, Tensor
@@ -53,7 +53,7 @@ class Invocation(Arguments):
 
     def _require_known(self, name: str, *values: object) -> None:
         if not all(isinstance(value, int) for value in values):
-            raise Unsayable(f"its attribute '{name}' is known at run time only")
+            raise Inexpressible(f"its attribute '{name}' is known at run time only")
 
     def extents(self, name: str) -> list[Dimension]:
         """A pack of integers, some of which may be extents that only a run tells."""
@@ -110,4 +110,4 @@ class Invocation(Arguments):
 
 
 ExportFunction: TypeAlias = Callable[[Invocation], Exported]
-"""Exports an operation whole, or declines by returning None; raises Unsayable."""
+"""Exports an operation whole, or declines by returning None; raises Inexpressible."""

@@ -62,7 +62,7 @@ def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
     arrays = bind_variables(graph, variables, types)
     context = Context(types, arrays, frozenset(state), graph.bounds)
     emitter = Emitter(context.shared)
-    context.shared.taken.update(tensor.name for tensor in graph.variables)
+    context.shared.names.avoid(*(tensor.name for tensor in graph.variables))
     inputs = [
         _input(context, emitter, tensor, name)
         for port in graph.inputs
@@ -70,11 +70,13 @@ def exported(graph: Graph, variables: Mapping[str, Any]) -> Exported:
     ]
     inputs += [value_info(context.variable(each), types[each], each.shape) for each in state]
     wanted = [
-        (tensor, context.shared.name(name))
+        (tensor, context.shared.names.name(name))
         for port in graph.outputs
         for tensor, name in _named(port)
     ]
-    updates = {variable.name: context.shared.name(f"{variable.name}.updated") for variable in state}
+    updates = {
+        variable.name: context.shared.names.name(f"{variable.name}.updated") for variable in state
+    }
     for tensor, name in wanted:
         context.ports.setdefault(tensor, name)
     walk(graph, emitter, context)
@@ -100,7 +102,7 @@ def _named(port: Port) -> list[tuple[Tensor, str]]:
 
 
 def _input(context: Context, emitter: Emitter, tensor: Tensor, name: str) -> onnx.ValueInfoProto:
-    given = context.shared.name(name)
+    given = context.shared.names.name(name)
     emitter.values[tensor] = given
     emitter.define(given, tensor.shape)
     return value_info(given, context.types[tensor], tensor.shape)

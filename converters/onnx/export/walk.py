@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible, diagnostic
 from tvm_nnef.converters.onnx.export import control_flow
 from tvm_nnef.converters.onnx.export.context import Context
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.formula import written_out
 from tvm_nnef.converters.onnx.export.invocation import Exported, Invocation, Value
-from tvm_nnef.converters.onnx.export.refusal import Unsayable, diagnostic
 from tvm_nnef.converters.onnx.export.registry import Rule, rules
 from tvm_nnef.graph.formula import Formula, ScalarType
 from tvm_nnef.graph.machine_types import DEFAULTS, compute_types
 from tvm_nnef.graph.nodes import Graph, If, Loop, Node, Operand, Operation, Tensor, flatten, tensors
+
+_HINT = "write it with operators that have an ONNX counterpart, or deploy the model with TVM"
 
 
 def walk(graph: Graph, emitter: Emitter, context: Context) -> None:
@@ -28,8 +30,8 @@ def walk(graph: Graph, emitter: Emitter, context: Context) -> None:
         emitter.hint = results[0].name if results else graph.name
         try:
             _emit(node, emitter, context)
-        except Unsayable as problem:
-            context.problems.append(diagnostic(node, problem))
+        except Inexpressible as problem:
+            context.problems.append(diagnostic(node, problem, "ONNX", _HINT))
             for tensor in results:
                 emitter.values[tensor] = "refused"
                 emitter.define("refused", tensor.shape)
@@ -63,11 +65,11 @@ def _operation(operation: Operation, emitter: Emitter, context: Context) -> None
     """The table's word first, then the body; of both reasons to refuse the table's is told."""
     rule = rules().get(_known_name(operation))
     start = len(emitter.nodes)
-    reason: Unsayable | None = None
+    reason: Inexpressible | None = None
     if rule is not None:
         try:
             found, dtypes = _by_rule(rule, operation, emitter, context)
-        except Unsayable as problem:
+        except Inexpressible as problem:
             reason = problem
         else:
             if found is not None:
@@ -76,7 +78,7 @@ def _operation(operation: Operation, emitter: Emitter, context: Context) -> None
     known = len(context.problems)
     try:
         _by_body(operation, emitter, context, start)
-    except Unsayable as problem:
+    except Inexpressible as problem:
         raise reason or problem from None
     if reason is not None and len(context.problems) > known:
         del context.problems[known:]
@@ -98,7 +100,7 @@ def _by_body(operation: Operation, emitter: Emitter, context: Context, start: in
             )
             _bind(operation, found, dtypes, emitter, context, start)
         case None:
-            raise Unsayable("it has no formula, and ONNX has no operator for it")
+            raise Inexpressible("it has no formula, and ONNX has no operator for it")
 
 
 def _by_rule(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.emitter import Emitter
 from tvm_nnef.converters.onnx.export.invocation import Invocation
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
 
@@ -52,7 +52,7 @@ def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence
     """The windows of a convolution or pooling (draft, sections 4.4.1 and 4.4.2).
 
     With ``ceil_mode`` the trailing padding is what a last window needs that is not full. Raises
-    Unsayable if the padding depends on dynamic dimensions.
+    Inexpressible if the padding depends on dynamic dimensions.
     """
     stride, dilation = invocation.numbers("stride"), invocation.numbers("dilation")
     before, after = paddings(invocation)
@@ -68,13 +68,13 @@ def windows(invocation: Invocation, inputs: Sequence[Dimension], sizes: Sequence
 
 
 def paddings(invocation: Invocation) -> tuple[list[int], list[int]]:
-    """The leading and the trailing padding. Raises Unsayable if it is dynamic."""
+    """The leading and the trailing padding. Raises Inexpressible if it is dynamic."""
     before, totals = (
         [count for count in invocation.using(name) if isinstance(count, int)]
         for name in ("offset", "paddings")
     )
     if len(before) + len(totals) < 2 * len(invocation.using("paddings")):
-        raise Unsayable("its padding depends on extents that are known at run time only")
+        raise Inexpressible("its padding depends on extents that are known at run time only")
     return before, [total - lead for total, lead in zip(totals, before, strict=True)]
 
 

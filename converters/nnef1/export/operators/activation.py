@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.nnef1.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.nnef1.export.operators.elementwise import binary, leading
-from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
 
 
 def _plain(operation: str, invocation: Invocation) -> Exported:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.nnef1.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.nnef1.export.operators.reductions import squeezed
-from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
 from tvm_nnef.converters.nnef1.export.values import Argument
 
 _WHOLE = "NNEF 1 resamples by whole factors only"

@@ -8,6 +8,7 @@ from math import gcd
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.nnef1.export.emitter import Array, Emitter
 from tvm_nnef.converters.nnef1.export.invocation import (
     Exported,
@@ -15,7 +16,6 @@ from tvm_nnef.converters.nnef1.export.invocation import (
     Invocation,
     static,
 )
-from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
 from tvm_nnef.converters.nnef1.export.values import Value
 from tvm_nnef.graph.nodes import Tensor
 

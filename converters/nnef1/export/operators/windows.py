@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.nnef1.export.emitter import Emitter
 from tvm_nnef.converters.nnef1.export.invocation import Exported, ExportFunction, Invocation
 from tvm_nnef.converters.nnef1.export.operators.reductions import power_sum, root
-from tvm_nnef.converters.nnef1.export.refusal import Inexpressible
 from tvm_nnef.converters.nnef1.export.values import Argument, Value
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 
 _REDUCTIONS: Mapping[str, str] = {
     "set": "none", "add": "add", "mul": "mul", "max": "max", "min": "min",
@@ -84,7 +84,7 @@ def _reduced(reduction: str, start: Callable[[str], float]) -> ExportFunction:
         static = [extent for extent in shape if isinstance(extent, int)]
         volume = invocation.attribute("volume")
         if len(static) < len(shape) or not isinstance(volume, int):
-            raise Unsayable("the extents that it reduces are known at run time only")
+            raise Inexpressible("the extents that it reduces are known at run time only")
         beginning = emitter.constant(np.full(volume, start(invocation.dtype)), invocation.dtype)
         if 0 in static:
             return beginning

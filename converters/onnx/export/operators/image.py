@@ -8,8 +8,8 @@ from math import ceil, floor
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.converters.onnx.export.scalars import unary
 from tvm_nnef.converters.onnx.export.windowing import spatial
 from tvm_nnef.symbolic import dimensions
@@ -69,7 +69,7 @@ def _nearest_resize(invocation: Invocation) -> Exported:
     for axis, size in zip(invocation.axes(), invocation.numbers("size"), strict=True):
         extent = invocation.shape(0)[axis]
         if not isinstance(extent, int):
-            raise Unsayable("the extent that it resizes is known at run time only")
+            raise Inexpressible("the extent that it resizes is known at run time only")
         places = _places(extent, size, transform, rounding)
         if places == list(range(extent)):
             continue
@@ -184,7 +184,7 @@ def _parts(invocation: Invocation) -> Iterator[tuple[bool, list[tuple[int, int]]
     smaller: list[tuple[int, int]] = []
     if invocation.attribute("antialias"):
         if not all(isinstance(shape[axis], int) for axis, _ in pairs):
-            raise Unsayable("whether it needs antialiasing is known at run time only")
+            raise Inexpressible("whether it needs antialiasing is known at run time only")
         # Aligned to one element the draft takes the first one, where ONNX would take a mean.
         aligned = invocation.attribute("coordinate_transform") == "ALIGNED"
         smaller = [
@@ -232,7 +232,7 @@ def _grid_sample(invocation: Invocation) -> Exported:
     emitter, depth = invocation.emitter, invocation.tensor(0).rank - 2
     mode = str(invocation.attribute("mode"))
     if depth > 3 or (depth == 3 and mode == "CUBIC"):
-        raise Unsayable(f"ONNX Runtime has no such sampling over {depth} dimensions")
+        raise Inexpressible(f"ONNX Runtime has no such sampling over {depth} dimensions")
     data, grid = invocation.value(0), invocation.value(1)
     aligned = bool(invocation.attribute("aligned"))
     if mode == "NEAREST":

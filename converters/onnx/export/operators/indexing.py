@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.nodes import Tensor
 from tvm_nnef.symbolic import dimensions
 
@@ -47,7 +47,7 @@ def _scatter_nd(invocation: Invocation) -> Exported:
     if batch:
         static = [extent for extent in shape if isinstance(extent, int)]
         if len(static) < len(shape):
-            raise Unsayable("its batch is known at run time only")
+            raise Inexpressible("its batch is known at run time only")
         grid = np.stack(list(np.indices(static[:-1])[:batch]), -1)
         index = emitter.node("Concat", emitter.constant(grid, "int64"), index, axis=-1)
     return emitter.node("ScatterND", invocation.value(0), index, invocation.value(2))

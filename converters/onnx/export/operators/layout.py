@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export import scalars
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.graph.nodes import Tensor, tensors
 from tvm_nnef.reference.arithmetic import constant
 from tvm_nnef.symbolic import dimensions
@@ -65,7 +65,7 @@ def _range(invocation: Invocation) -> Exported:
         numbers = start + np.arange(count).astype(dtype) * step
         return emitter.constant(numbers.astype(dtype), str(dtype), "range")
     if dtype.kind != "i":
-        raise Unsayable("how many numbers it gives is known at run time only")
+        raise Inexpressible("how many numbers it gives is known at run time only")
     begin, step_ = (extent_of(invocation, name) for name in ("first", "stride"))
     end = dimensions.add(begin, dimensions.mul(count, step_))
     made = emitter.node("Range", *(emitter.extent(each) for each in (begin, end, step_)))
@@ -230,7 +230,7 @@ def _mirrored(invocation: Invocation, before: list[int], after: list[int]) -> st
         if not front and not back:
             continue
         if not isinstance(extent, int):
-            raise Unsayable("ONNX mirrors about the edge only at positions that are known")
+            raise Inexpressible("ONNX mirrors about the edge only at positions that are known")
         places = np.pad(np.arange(extent), (front, back), mode="symmetric")
         indices = invocation.emitter.integers(places.tolist())
         value = invocation.emitter.node("Gather", value, indices, axis=axis)

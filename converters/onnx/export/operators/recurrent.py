@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 
 _GATES = (0, 3, 1, 2)
 """Input, output, forget and cell, as ONNX wants them, among input, forget, cell and output."""
@@ -15,7 +15,7 @@ def _ordered(invocation: Invocation, operand: int) -> str:
     """Weights or biases of the gates in ONNX's order, for one direction."""
     emitter, extent = invocation.emitter, invocation.shape(operand)[0]
     if not isinstance(extent, int):
-        raise Unsayable("the number of its units is known at run time only")
+        raise Inexpressible("the number of its units is known at run time only")
     sizes = emitter.integers([extent // 4] * 4)
     parts = emitter.nodes_of("Split", [invocation.value(operand), sizes], 4, axis=0)
     return emitter.node("Concat", *(parts[gate] for gate in _GATES), axis=0)

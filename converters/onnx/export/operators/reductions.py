@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 
 
 def _reduced(invocation: Invocation, operator: str, value: str) -> str:
@@ -68,7 +68,7 @@ def _cumulative_product(invocation: Invocation) -> Exported:
     """
     emitter, extents = invocation.emitter, invocation.tensor(0).shape
     if not all(isinstance(extent, int) for extent in extents):
-        raise Unsayable("how many elements it multiplies is known at run time only")
+        raise Inexpressible("how many elements it multiplies is known at run time only")
     axis = emitter.cast(invocation.value(1), invocation.dtypes["int"], "int64")
     axes = emitter.reshape(axis, (), (1,))
     one, reverse = invocation.scalar(1), bool(invocation.attribute("reverse"))
@@ -114,7 +114,7 @@ def _coordinates(operator: str) -> ExportFunction:
         extents = [shape[axis] for axis in ordered]
         sizes = [extent for extent in extents if isinstance(extent, int)]
         if len(sizes) < len(extents):
-            raise Unsayable("the extents that it searches are known at run time only")
+            raise Inexpressible("the extents that it searches are known at run time only")
         rest = [axis for axis in range(len(shape)) if axis not in axes]
         moved = emitter.permute(invocation.value(0), [*rest, *ordered])
         before = [shape[axis] for axis in (*rest, *ordered)]

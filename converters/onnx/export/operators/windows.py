@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
+from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.onnx.export.invocation import Exported, ExportFunction, Invocation
-from tvm_nnef.converters.onnx.export.refusal import Unsayable
 from tvm_nnef.converters.onnx.export.windowing import Windows, paddings, spatial, windows
 from tvm_nnef.symbolic import dimensions
 from tvm_nnef.symbolic.dimensions import Dimension
@@ -30,13 +30,13 @@ def _ordered(invocation: Invocation) -> tuple[list[int], list[int], list[Dimensi
     """The orders of data and filter, and their extents in ONNX's order."""
     rank = invocation.tensor(0).rank
     if rank - 2 > _MOST_DIMENSIONS:
-        raise Unsayable(f"ONNX Runtime has no convolution over {rank - 2} dimensions")
+        raise Inexpressible(f"ONNX Runtime has no convolution over {rank - 2} dimensions")
     data = _dimensions(str(invocation.attribute("data_format")), rank)
     filters = _dimensions(str(invocation.attribute("filter_format")), rank)
     sizes = [invocation.shape(1)[axis] for axis in filters]
     static = [extent for extent in sizes if isinstance(extent, int)]
     if len(static) < len(sizes):
-        raise Unsayable("the extents of its filter are known at run time only")
+        raise Inexpressible("the extents of its filter are known at run time only")
     return data, filters, [invocation.shape(0)[axis] for axis in data], static
 
 
@@ -44,13 +44,13 @@ def _check_finite(invocation: Invocation) -> None:
     """ONNX multiplies the filter with the zeros of the padding, which the draft skips."""
     array = invocation.known(invocation.tensor(1))
     if array is not None and not np.isfinite(array.astype(np.float64)).all():
-        raise Unsayable("its filter has elements that are not finite, and ONNX pads with zeros")
+        raise Inexpressible("its filter has elements that are not finite, and ONNX pads with zeros")
 
 
 def _groups(invocation: Invocation, channels: Dimension) -> int:
     groups = invocation.number("groups") or channels
     if not isinstance(groups, int):
-        raise Unsayable("its number of groups is known at run time only")
+        raise Inexpressible("its number of groups is known at run time only")
     return groups
 
 
@@ -123,7 +123,7 @@ def _turned(
         wanted = invocation.numbers("output_size")
         for axis, extent in enumerate(inputs):
             if not isinstance(extent, int):
-                raise Unsayable("its output's size is given, and its input's is not known")
+                raise Inexpressible("its output's size is given, and its input's is not known")
             reach = (extent - 1) * stride[axis] + spans[axis] - before[axis] - after[axis]
             extra[axis] = wanted[axis] - reach
     return before, after, extra
@@ -144,7 +144,7 @@ def _pooled(
     if not axes:
         return invocation.value(0)
     if len(axes) > _MOST_DIMENSIONS:
-        raise Unsayable(f"ONNX Runtime has no pooling over {len(axes)} dimensions")
+        raise Inexpressible(f"ONNX Runtime has no pooling over {len(axes)} dimensions")
     pads, value = found.pads, invocation.value(0)
     value = found.cropped(emitter, value, axes)
     if _is_wide(found):
