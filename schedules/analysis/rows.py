@@ -11,7 +11,7 @@ from dataclasses import replace
 from tvm import tirx
 
 from tvm_nnef.schedules.analysis import sizes
-from tvm_nnef.schedules.analysis.accesses import is_cheap
+from tvm_nnef.schedules.analysis.accesses import is_cheap, slope
 from tvm_nnef.schedules.analysis.expressions import loads, mentions
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 
@@ -76,7 +76,7 @@ def _is_contiguous(stage: Stage) -> bool:
     for load in loads(stage.value):
         is_last = True
         for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
-            if mentions(index, [last.var]) and not (is_last and index.same_as(last.var)):
+            if mentions(index, [last.var]) and not (is_last and slope(index, last.var) == 1):
                 return False
             is_last = is_last and sizes.same(sizes.extent(extent), 1)
     return True

@@ -127,6 +127,14 @@ OTHERS = {
     "sum_of_windows": (
         lambda x: reduced(SUM, (2, 3, 7, 8), lambda n, c, i, j, u: x(n, c, i, j + u), 2),
         IMAGES, lambda x: x[..., :-1] + x[..., 1:]),
+    "wide_windows": (
+        lambda x: reduced(SUM, (300,), lambda i, k: x(i + k), 40),
+        (339,), lambda x: np.lib.stride_tricks.sliding_window_view(x, 40).sum(1)),
+    "windows_past_the_end": (
+        lambda x: reduced(
+            SUM, (300,), lambda i, k: tirx.if_then_else(i + k < 300, x(i + k), 0.0), 40),
+        (300,),
+        lambda x: np.lib.stride_tricks.sliding_window_view(np.pad(x, (0, 39)), 40).sum(1)),
     "another_divisor": (
         lambda x: mean_pool(x, 8.0), IMAGES, lambda x: mean_of_nine(x) * 9 / 8),
     "frame_of_zeros": (
@@ -153,6 +161,17 @@ def test_a_reduction_has_the_strategy_of_the_operator_that_is_equal(kernels, nam
     if name not in ("sum", "all", "mean_pool"):
         x.reshape(-1)[::5] = [np.nan, np.inf, -np.inf, -0.0][len(shape) % 4]
     assert_same(kernels.run(mod, [x]), expected(x))
+
+
+def test_blocks_of_a_vector_are_rows(kernels):
+    blocks = kernels.formula(
+        lambda x: reduced(SUM, (9,), lambda i, k: x(i * 513 + k), 513), (9 * 513,)
+    )
+    rows = kernels.formula(lambda x: reduced(SUM, (9,), lambda i, k: x(i, k), 513), (9, 513))
+    found = kernels.scheduled(blocks)
+    assert kernels.strategies(found) == kernels.strategies(kernels.scheduled(rows))
+    (x,) = kernels.values((9 * 513,))
+    assert_same(kernels.run(found, [x]), x.reshape(9, 513).sum(1, dtype="float64"))
 
 
 @pytest.mark.parametrize("name", OTHERS)
