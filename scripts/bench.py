@@ -35,7 +35,7 @@ NAMES = {ONNX_RUNTIME: "ORT", OPENVINO: "OV"}
 
 @dataclass(frozen=True)
 class Run:
-    """Median seconds of the fastest round of each runtime with some number of threads, busy and after idling."""
+    """Seconds of each runtime with a number of threads, busy and after idling: fastest medians."""
 
     threads: int
     busy: Mapping[str, float]

@@ -1,15 +1,22 @@
-"""A sample of ``scripts/fuzz_formulas.py``: compiled formulas give what the evaluator gives."""
+"""A sample of ``scripts/fuzz_formulas.py``: compiled formulas give what the evaluator gives.
+
+``TVM_NNEF_SEED`` chooses the first seed of the slow test, which is another one in each run.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
 import resource
+import secrets
 import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+FORMULAS, MODELS = 200, 25
+FIRST = int(os.environ.get("TVM_NNEF_SEED") or secrets.randbits(31))
 
 
 @pytest.fixture
@@ -24,6 +31,17 @@ def test_random_formulas_compute_what_the_evaluator_does(fuzz: ModuleType, first
     valid = [seed for seed in range(first, first + 10) if not fuzz.refused(seed)]
     assert len(valid) >= 5
     assert list(fuzz.findings(valid)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(MODELS))
+def test_new_random_formulas_compute_what_the_evaluator_does(fuzz: ModuleType, part: int) -> None:
+    count = FORMULAS // MODELS
+    first = FIRST + part * count
+    print(f"seeds {first} to {first + count - 1}")
+    valid = [seed for seed in range(first, first + count) if not fuzz.refused(seed)]
+    found = list(fuzz.findings(valid)) if valid else []
+    assert not found, "\n".join(f"--show {seed}: {problem}" for seed, problem in found)
 
 
 @pytest.mark.gpu
