@@ -76,7 +76,8 @@ def _is_contiguous(stage: Stage) -> bool:
     for load in loads(stage.value):
         is_last = True
         for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
-            if mentions(index, [last.var]) and not (is_last and slope(index, last.var) == 1):
+            is_next = is_last and slope(index, last.var) == 1 and not loads(index)
+            if mentions(index, [last.var]) and not is_next:
                 return False
             is_last = is_last and sizes.same(sizes.extent(extent), 1)
     return True

@@ -28,7 +28,7 @@ from tvm_nnef.schedules.analysis.kernel import (
 )
 from tvm_nnef.schedules.analysis.merging import Merged, merge_axes
 from tvm_nnef.schedules.cpu.replicated_loads import ReplicatedPlan, replication, with_joined_end
-from tvm_nnef.schedules.cpu.stage_plan import STEP_CYCLES, Assignment, RowsPlan, StagePlan
+from tvm_nnef.schedules.cpu.stage_plan import Assignment, RowsPlan, StagePlan
 from tvm_nnef.schedules.cpu.transposition import SMALLEST, BlocksPlan, block_edge, crossing
 from tvm_nnef.schedules.emit import tail_for
 from tvm_nnef.schedules.machine import CpuModel, bits_of
@@ -141,22 +141,21 @@ def stage_plan(stage: Stage, dtype: str, machine: CpuModel, *, threads: bool = T
         merged.axes, target.source, tuple(target.indices), value, dtype, merged.views
     )
     lanes = 1 if _divides_by_symbols(value) else _lanes(stage, machine)
-    least = machine.parallel_work(STEP_CYCLES)
+    least = machine.parallel_work(machine.element_cycles)
     few = stage.work < least
     parallel = threads and not (few and all(axis.is_known for axis in axes))
     parallel_from = least if few else 0
     tail = tail_for(merged.axes[-1].extent if merged.axes else 1)
+    common = (assignment, machine, lanes, parallel)
     if count is not None and lanes > 1:
-        return ReplicatedPlan(assignment, lanes, parallel, count, tail, parallel_from=parallel_from)
+        return ReplicatedPlan(*common, count, tail, parallel_from=parallel_from)
     chunk = max(lanes, least // 8)
-    rows = RowsPlan(assignment, lanes, parallel, tail, chunk, divided, parallel_from=parallel_from)
+    rows = RowsPlan(*common, tail, chunk, divided, parallel_from=parallel_from)
     across = None if divided or lanes < SMALLEST else crossing(value, merged.axes)
     if across is None:
         return rows
     edge = block_edge(merged.axes, across, lanes)
-    return BlocksPlan(
-        *(assignment, lanes, parallel, across, edge), otherwise=rows, parallel_from=parallel_from
-    )
+    return BlocksPlan(*common, across, edge, otherwise=rows, parallel_from=parallel_from)
 
 
 def _merged(

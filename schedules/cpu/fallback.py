@@ -23,8 +23,6 @@ from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.schedules.plan import Plan
 from tvm_nnef.tvm_support.compat import PrimFunction
 
-_STEP_CYCLES = 8
-
 
 def match(function: PrimFunction, machine: CpuModel) -> Plan:
     """The plan for any function."""
@@ -32,7 +30,7 @@ def match(function: PrimFunction, machine: CpuModel) -> Plan:
     has_root = isinstance(body, s_tir.SBlockRealize) and body.block.name_hint == "root"
     if not has_root or any(nodes(block.body, tirx.For) for block in _innermost(function)):
         return FallbackPlan(0)
-    return FallbackPlan(machine.parallel_work(_STEP_CYCLES))
+    return FallbackPlan(machine.parallel_work(machine.step_cycles))
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,9 +46,6 @@ from tvm_nnef.tvm_support.compat import (
     with_opaque_body,
 )
 
-STEP_CYCLES = 8
-"""The cycles of all stages for one vector, about."""
-
 _CHUNKS = 16
 """The least chunks of a row that several threads share."""
 
@@ -64,7 +61,7 @@ def match(kernel: Kernel, machine: CpuModel) -> RowPlan | None:
         return None
     kernel = with_shared_stages(kernel, len(rows))
     work = sum(stage.work for stage in kernel.stages)
-    least = machine.parallel_work(STEP_CYCLES)
+    least = machine.parallel_work(machine.row_cycles)
 
     def plan(*, parallel: bool, chunk: int = 0) -> RowPlan:
         stages = tuple(_row_stages(kernel, len(rows), machine))
@@ -95,6 +92,7 @@ class _RowStage:
     is_result: bool
     lanes: int
     accumulation: Accumulation | None
+    vector_cycles: int
 
     @property
     def cycles(self) -> float:
@@ -102,7 +100,8 @@ class _RowStage:
         if self.accumulation is not None:
             return self.accumulation.cycles
         last = self.inner[-1].estimate if self.inner else 1
-        return STEP_CYCLES / 2 * extent_product(self.inner[:-1]) * vectors_of(last, self.lanes)
+        vectors = extent_product(self.inner[:-1]) * vectors_of(last, self.lanes)
+        return self.vector_cycles * vectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -318,7 +317,9 @@ def _row_stages(kernel: Kernel, rank: int, machine: CpuModel) -> Iterator[_RowSt
             held[stage.buffer] = buffer
         accumulation = Accumulation.of(local, dtype, machine) if stage.reduced else None
         lanes = machine.lanes(bits_of(stage.dtype))
-        yield _RowStage(local, stage.axes[rank:], buffer, is_result, lanes, accumulation)
+        yield _RowStage(
+            local, stage.axes[rank:], buffer, is_result, lanes, accumulation, machine.element_cycles
+        )
 
 
 def _with_reciprocals(

@@ -37,9 +37,6 @@ from tvm_nnef.tvm_support.compat import (
     with_opaque_body,
 )
 
-_STEP_CYCLES = 16
-"""Cycles to gather one vector."""
-
 _STEPS = 16
 """So many elements of a sum are written out at most."""
 
@@ -65,6 +62,7 @@ class SamplingPlan(Plan):
     channels: Sequence[Axis]
     lanes: int
     parallel: bool
+    vector_cycles: int
 
     strategy: ClassVar[str] = "cpu.sampling"
 
@@ -72,7 +70,7 @@ class SamplingPlan(Plan):
     def cost(self) -> float:
         """Cycles to gather all vectors."""
         work = extent_product((*self.reduction.axes, *self.reduction.reduced))
-        return work / self.lanes * _STEP_CYCLES
+        return work / self.lanes * self.vector_cycles
 
     def decisions(self) -> Mapping[str, int | str]:
         """The size and number of tables, lanes, threads."""
@@ -172,9 +170,11 @@ def match(kernel: Kernel, machine: CpuModel) -> SamplingPlan | None:
     except _Unsafe:
         return None
     work = sizes.product(axis.extent for axis in (*reduction.axes, *reduction.reduced))
-    parallel = not sizes.is_known(work) or work >= machine.parallel_work(_STEP_CYCLES)
+    parallel = not sizes.is_known(work) or work >= machine.parallel_work(machine.gather_cycles)
     lanes = machine.lanes(bits_of(reduction.dtype))
-    return SamplingPlan(kernel, reduction, tables, term, channels, lanes, parallel)
+    return SamplingPlan(
+        kernel, reduction, tables, term, channels, lanes, parallel, machine.gather_cycles
+    )
 
 
 def _is_gather(load: BUFFER_LOAD) -> bool:

@@ -33,9 +33,6 @@ from tvm_nnef.tvm_support.compat import (
 
 NAME = "cpu.sequential"
 
-STEP_CYCLES = 8
-"""Cycles of a vector of steps."""
-
 _CHUNK_VECTORS = 16
 """Vectors of contiguous elements that one thread takes at once."""
 
@@ -69,8 +66,8 @@ class SequentialPlan(Plan):
 
     @property
     def cost(self) -> float:
-        """A vector of steps takes ``STEP_CYCLES``."""
-        return float(sum(group.work for group in self.groups) * STEP_CYCLES)
+        """The cycles of all vectors of steps."""
+        return float(sum(group.work * group.machine.step_cycles for group in self.groups))
 
     def decisions(self) -> Mapping[str, int | str]:
         """The loops that each group of nests shares."""
@@ -140,7 +137,9 @@ class Group:
     @property
     def is_parallel(self) -> bool:
         """Whether tasks run in parallel."""
-        return bool(self.dimensions) and self.work >= self.machine.parallel_work(STEP_CYCLES)
+        return bool(self.dimensions) and self.work >= self.machine.parallel_work(
+            self.machine.step_cycles
+        )
 
     def statement(self) -> tirx.Stmt:
         """The shared loops, and the nests inside."""

@@ -36,9 +36,6 @@ NAME = "cpu.sort"
 _INDEX = "int32"
 """The dtype of indices in a row."""
 
-_STEP_CYCLES = 64
-"""Cycles of a vector of elements."""
-
 _FEW = 64
 """So many records are sorted by counting, in time quadratic in their number."""
 
@@ -59,10 +56,12 @@ def match(function: PrimFunction, machine: CpuModel) -> SortPlan | None:
     key_type = key_type_of(str(data.dtype))
     lanes = machine.lanes(bits_of(key_type))
     work = sizes.product((*outer, length))
-    parallel = not sizes.is_known(work) or work >= machine.parallel_work(_STEP_CYCLES)
+    parallel = not sizes.is_known(work) or work >= machine.parallel_work(machine.sort_cycles)
     width = lanes * machine.partial_sums
     kept = sizes.extent(indices.shape[-1])
-    return SortPlan(sort, tuple(outer), length, kept, key_type, lanes, width, parallel)
+    return SortPlan(
+        sort, tuple(outer), length, kept, key_type, lanes, width, parallel, machine.sort_cycles
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +76,15 @@ class SortPlan(Plan):
     lanes: int
     width: int
     parallel: bool
+    vector_cycles: int
 
     strategy: ClassVar[str] = NAME
 
     @property
     def cost(self) -> float:
-        """A vector of elements takes ``_STEP_CYCLES``."""
+        """The cycles of all vectors of elements."""
         work = sizes.estimate(sizes.product((*self.outer, self.length)))
-        return work * _STEP_CYCLES / self.lanes
+        return work * self.vector_cycles / self.lanes
 
     def decisions(self) -> Mapping[str, int | str]:
         """The keys, and whether rows are sorted in parallel."""

@@ -19,10 +19,8 @@ from tvm_nnef.schedules.analysis.accesses import stride_of
 from tvm_nnef.schedules.analysis.expressions import loads, substituted
 from tvm_nnef.schedules.analysis.kernel import Axis, extent_product
 from tvm_nnef.schedules.emit import Tail
+from tvm_nnef.schedules.machine import CpuModel
 from tvm_nnef.tvm_support.compat import Buffer, PrimExpression, Statement, Var
-
-STEP_CYCLES = 4
-"""Cycles to load, compute and store one vector, about."""
 
 Values = Mapping[Var, PrimExpression]
 """The values of variables."""
@@ -68,6 +66,7 @@ class StagePlan(ABC):
     """
 
     assignment: Assignment
+    machine: CpuModel
     lanes: int
     parallel: bool
     otherwise: RowsPlan | None = field(default=None, kw_only=True)
@@ -90,7 +89,7 @@ class StagePlan(ABC):
     @property
     def cycles(self) -> float:
         """The estimated cycles on one core."""
-        return extent_product(self.assignment.axes) / self.lanes * STEP_CYCLES
+        return extent_product(self.assignment.axes) / self.lanes * self.machine.element_cycles
 
     def statement(self) -> Statement:
         """All loops."""
@@ -152,7 +151,7 @@ class RowsPlan(StagePlan):
     def cycles(self) -> float:
         """A gathered element takes about a cycle."""
         work = extent_product(self.assignment.axes)
-        return work / self.lanes * STEP_CYCLES + work * self._gathers()
+        return work / self.lanes * self.machine.element_cycles + work * self._gathers()
 
     def describe(self) -> str:
         """The tail as well, and the chunk if the row is shared among threads."""

@@ -26,9 +26,6 @@ from tvm_nnef.schedules.machine import CpuModel, bits_of
 _MANY = 1 << 20
 """The number of rows if it is dynamic: tiles are as high as is good for many of them."""
 
-_STEP_CYCLES = 1
-"""The cycles of a multiply-add of one vector."""
-
 
 class Level(Enum):
     """A loop over tiles, beside those over single axes."""
@@ -141,7 +138,7 @@ def plan_tiles(reduction: Reduction, machine: CpuModel, *, parallel: bool = True
 def is_parallel(reduction: Reduction, machine: CpuModel) -> bool:
     """Whether threads pay."""
     work = extent_product((*reduction.axes, *reduction.reduced))
-    return work >= machine.parallel_work(_STEP_CYCLES)
+    return work >= machine.parallel_work(1)
 
 
 def _is_contiguous(reduction: Reduction) -> bool:

@@ -36,7 +36,10 @@ class CpuModel:
     is what a step of a loop costs beside them, in multiply-adds. ``l2_bytes_per_cycle`` and
     ``memory_bytes_per_cycle`` are read or written. ``fork_cycles`` are the cycles of work from
     which threads pay, ``parallel_tasks`` tasks of equal length keep them all busy. ``stack_bytes``
-    may be taken by one kernel from the stack. ``unrolled_steps`` and ``unrolled_statements`` bound
+    may be taken by one kernel from the stack. To load, compute and store a vector takes about
+    ``element_cycles``, to gather one ``gather_cycles``, all stages of a vector of a row
+    ``row_cycles``, a vector of steps in order ``step_cycles``, to sort one ``sort_cycles``.
+    ``unrolled_steps`` and ``unrolled_statements`` bound
     the code of an unrolled tile. An operand computed at run time is not packed with at most
     ``direct_columns`` or for at most ``few_rows`` of the other. Convolutions over rows shorter than
     ``narrow_row`` run along channels; those to at most ``few_channels`` run along longer rows.
@@ -56,6 +59,11 @@ class CpuModel:
     fork_cycles: int = 1 << 14
     parallel_tasks: int = 64
     stack_bytes: int = 64 * KIB
+    element_cycles: int = 4
+    gather_cycles: int = 16
+    row_cycles: int = 8
+    step_cycles: int = 8
+    sort_cycles: int = 64
     unrolled_steps: int = 8
     unrolled_statements: int = 320
     direct_columns: int = 256
