@@ -91,9 +91,12 @@ def _stores(
     function: PrimFunction, shapes: Sequence[Sequence[int]], source: PrimFunction | None
 ) -> Iterator[str]:
     """Results of which an element is not written, or too often."""
-    written = _times_written(function, shapes)
-    before = None if source is None else _times_written(source, shapes)
-    for number, (buffer, times) in enumerate((written or {}).items()):
+    written = _times_written(function, shapes) or {}
+    most_times = max((int(times.max(initial=0)) for times in written.values()), default=0)
+    before = None
+    if source is not None and most_times > _TIMES:
+        before = _times_written(source, shapes)
+    for number, (buffer, times) in enumerate(written.items()):
         if not times.size:
             continue
         most = _TIMES * (1 if before is None else int(max(1, [*before.values()][number].max())))
