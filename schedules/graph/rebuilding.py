@@ -28,6 +28,7 @@ from tvm_nnef.tvm_support.compat import (
     is_tensor,
     shape_and_dtype,
 )
+from tvm_nnef.tvm_support.sound_indices import with_hidden_conditions, with_plain_conditions
 
 Symbols: TypeAlias = "dict[Var, PrimExpression]"
 """The symbols of a PrimFunc by those of a Relax function."""
@@ -78,9 +79,12 @@ def call_te(
                 symbols.update(zip(sizes.symbols(given), sizes.symbols(own), strict=True))
         return function(symbols, *tensors)
 
-    return builder.call_te(
+    call = builder.call_te(
         made, *arguments, primfunc_name_hint=name, primfunc_attrs=dict(attributes or {}) or None
     )
+    function = call.args[0]
+    builder.update_func(function, with_plain_conditions(builder.get()[function]))
+    return call
 
 
 def call_kernel(
@@ -134,7 +138,8 @@ def _tensor_of(
     def element(*indices: PrimExpression) -> PrimExpression:
         axes = {stage.axes[d].var: index for d, index in zip(order, indices, strict=True)}
         reduced = {axis.var: step.var for axis, step in zip(stage.reduced, steps, strict=True)}
-        value = substituted(stage.value, {**symbols, **axes, **reduced})
+        # TVM simplifies the value: an index that is limited has to stay so under its condition.
+        value = with_hidden_conditions(substituted(stage.value, {**symbols, **axes, **reduced}))
         value = tvm_ffi.structural_map(value, (BUFFER_LOAD, loaded))
         reducer = stage.reducer
         if reducer is None:

@@ -93,3 +93,21 @@ def test_constant_of_64_bits_wraps_around_in_32(factor: str) -> None:
     wrapped = np.array([exact, exact + 1]).astype("int32")
     np.testing.assert_array_equal(y, wrapped[0])
     np.testing.assert_array_equal(z, np.full(3, wrapped[1]))
+
+
+def test_a_padding_that_is_summed_in_the_kernel_of_what_it_pads() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 6, 3)).astype(np.float32)
+    y = np.random.default_rng(1).standard_normal(6).astype(np.float32)
+    found = run(
+        """g (float[8, 6, 3] x, float[6] y) => (float z)
+        <int64[2] pads = {3, 0}, float border = {-1.5}> {
+            s = ReduceSumSquare <axes = [0, 2], keepdims = 0> (x)
+            c = Concat <axis = 0> (s, y)
+            e = Softplus (c)
+            p = Pad (e, pads, border)
+            z = ReduceMean <axes = [0], keepdims = 0> (p)
+        }""",
+        x, y,
+    )  # fmt: skip
+    inside = np.log1p(np.exp(np.concatenate([(x.astype("float64") ** 2).sum((0, 2)), y])))
+    np.testing.assert_allclose(found, (inside.sum() - 4.5) / 15, rtol=1e-5)

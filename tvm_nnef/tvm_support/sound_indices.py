@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import sym, tirx
+from tvm.ir import Call
 
 from tvm_nnef.tvm_support import traversal
 from tvm_nnef.tvm_support.compat import (
@@ -25,6 +26,23 @@ from tvm_nnef.tvm_support.compat import (
 def with_sound_indices(function: PrimFunction) -> PrimFunction:
     """The function with positive divisors only, conditions that hide, and constants that fit."""
     return with_mapped_body(function, *_POSITIVE, (tirx.Select, _hiding), (tirx.Cast, _wrapped))
+
+
+def with_hidden_conditions(value: PrimExpression) -> PrimExpression:
+    """The value with conditions that TVM does not use when it makes a PrimFunc of it."""
+    return traversal.mapped(value, (tirx.Select, _hiding))
+
+
+def with_plain_conditions(function: PrimFunction) -> PrimFunction:
+    """The function with the conditions that :func:`with_hidden_conditions` has hidden."""
+    return with_mapped_body(function, (Call, _plain))
+
+
+def _plain(call: Call) -> PrimExpression:
+    if call.op.name != "tirx.bitwise_and" or dtype_of(call) != "bool":
+        return call
+    condition, mask = call.args
+    return condition if isinstance(mask, tirx.IntImm) and mask.value else call
 
 
 def with_positive_divisors(function: PrimFunction) -> PrimFunction:
