@@ -14,9 +14,9 @@ from tvm import tirx
 import tvm_nnef
 from tvm_nnef import schedules
 from tvm_nnef.cli import main
-from tvm_nnef.compilation.verify import KernelError
+from tvm_nnef.compilation.verify import KernelError, difference_of
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.tvm_support.compat import BUFFER_LOAD
+from tvm_nnef.tvm_support.compat import BUFFER_LOAD, runtime_tensor
 
 SUM = """
 import math;
@@ -169,3 +169,20 @@ def test_kernels_on_narrow_reals_are_compared(wrong: Any, dtype: str) -> None:
     wrong(_difference_for_sum)
     with pytest.raises(KernelError, match="differs by up to"):
         tvm_nnef.build(SUM, machine_types=types, verify=True, progress=False)
+
+
+def test_a_sum_of_nothing_is_no_defect() -> None:
+    text = """import math, nn;
+    graph G { @input { x: real[1, 1, 2, n|9]; } @output { z: real[1, 1, 2, 1]; } @compose {
+        w = nn.max_pool{axes=[2, 3], size=[1, 2], padding=[0, 0, 0, 0]}(x);
+        z = math.sum_reduce{axes=[3]}(w); } }"""
+    tvm_nnef.build(text, route="formula", progress=False, verify=True)
+
+
+@pytest.mark.parametrize(("found", "differs"), [(9e-9, False), (1e-6, True)])
+def test_one_rounding_of_a_product_is_no_difference(found: float, differs: bool) -> None:
+    """``a * b - c * d`` is 0 if both products are rounded, and not if one of them is not."""
+    x = tirx.decl_buffer((1,), "float32", "x")
+    function = tirx.PrimFunc([x], tirx.Evaluate(0))
+    one, other = (runtime_tensor(np.array([v], "float32")) for v in (found, 0.0))
+    assert (difference_of(one, other, function, 1.0) is not None) is differs

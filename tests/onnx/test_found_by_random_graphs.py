@@ -187,11 +187,10 @@ def test_bits_of_int32(make_model: Any, operator: str) -> None:
 
 
 @pytest.mark.parametrize("height", [1, "h"])
-def test_means_of_windows_in_the_padding(make_model: Any, height: int | str) -> None:
+@pytest.mark.parametrize("operator", ["AveragePool", "MaxPool"])
+def test_windows_in_the_padding(make_model: Any, operator: str, height: int | str) -> None:
     """A dilated window has no element of the input where all of its elements are padding."""
-    pool = node(
-        "AveragePool", ["x"], ["y"], kernel_shape=[2, 2], dilations=[2, 1], pads=[1, 1, 1, 0]
-    )
+    pool = node(operator, ["x"], ["y"], kernel_shape=[2, 2], dilations=[2, 1], pads=[1, 1, 1, 0])
     proto = make_model(
         [pool], [("x", "float32", ["n", 3, height, 4])], [("y", "float32", None)], opset=19
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+import ml_dtypes
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
@@ -199,6 +200,9 @@ def max_pool(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     axes = list(range(2, x.rank))
     name = "nn.max_pool" if x.kind == "real" else "onnx.max_pool"
     values = builder.call(name, x, as_shape=shape, axes=axes, more=_geometry(window))
+    if x.kind == "real" and _may_miss(window):
+        # ONNX Runtime begins with the lowest finite number, not with the infinity.
+        values = builder.binary("math.max", values, float(ml_dtypes.finfo(x.dtype).min))
     if not node.wants(1):
         return (values,)
     place = builder.call(
@@ -258,14 +262,22 @@ def _counts_inside(
     A dilated window may have all of its elements in the padding. Its mean is 0, as ONNX Runtime
     computes it.
     """
-    if all(each == 1 for each in window.dilation):
+    if not _may_miss(window):
         return None
     if all(isinstance(each, int) for each in (*window.inside, *window.out)):
-        known = window.counts(False)
-        return None if known.all() else builder.constant(np.maximum(known, 1.0), dtype)
+        return builder.constant(np.maximum(window.counts(False), 1.0), dtype)
     ones = builder.full(1.0, (1, 1, *window.inside), dtype)
     found = builder.call("nn.sum_pool", ones, as_shape=(1, 1, *window.out), more=geometry)
     return builder.binary("math.max", found, 1.0)
+
+
+def _may_miss(window: Window) -> bool:
+    """Whether all elements of a dilated window may be in the padding."""
+    if all(each == 1 for each in window.dilation):
+        return False
+    if all(isinstance(each, int) for each in (*window.inside, *window.out)):
+        return not window.counts(False).all()
+    return True
 
 
 def _counts(
