@@ -82,8 +82,8 @@ def call_te(
     call = builder.call_te(
         made, *arguments, primfunc_name_hint=name, primfunc_attrs=dict(attributes or {}) or None
     )
-    function = call.args[0]
-    builder.update_func(function, with_plain_conditions(builder.get()[function]))
+    name = call.args[0]
+    builder.update_func(name, with_plain_conditions(builder.get()[name]))
     return call
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +20,8 @@ from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
+
+_finfo: Any = ml_dtypes.finfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ def max_pool(node: Node, builder: Builder) -> Sequence[Tensor | None]:
     values = builder.call(name, x, as_shape=shape, axes=axes, more=_geometry(window))
     if x.kind == "real" and _may_miss(window):
         # ONNX Runtime begins with the lowest finite number, not with the infinity.
-        values = builder.binary("math.max", values, float(ml_dtypes.finfo(x.dtype).min))
+        values = builder.binary("math.max", values, float(_finfo(x.dtype).min))
     if not node.wants(1):
         return (values,)
     place = builder.call(
