@@ -6,12 +6,14 @@ Each example is evaluated and compiled. ``docs/stablehlo.md`` lists what the doc
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef.standard_library import standard_module
 
 V = np.arange(10.0, 50.0, 5.0).reshape(4, 2, 1) + np.arange(3.0)
 V_24 = [10, 11, 12, 15, 16, 17, 20, 21, 22, 25, 26, 27,
@@ -401,3 +403,34 @@ def test_gather_and_scatter_of_rows() -> None:
 def test_mistakes_are_reported(call: str, message: str) -> None:
     with pytest.raises(tvm_nnef.NnefError, match=message):
         tvm_nnef.compose(graph(call, [np.ones((3, 3, 3))] * 2, [CUBE]))
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "stablehlo.md").read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_page() -> None:
+    listing = re.findall(r"```\n(import math, xla;.*?)```", PAGE, re.DOTALL)[0]
+    generator = np.random.default_rng(3)
+    x, w, bias = (
+        generator.integers(-3, 4, shape).astype(np.float32)
+        for shape in ((1, 1, 8, 8), (4, 1, 3, 3), (4,))
+    )
+    ones = (1, 1)
+    full = convolved(x, w, ones, ones, ones, ones, ones) + bias[:, None, None]
+    expected = full.reshape(1, 4, 4, 2, 4, 2).max((3, 5))
+    np.testing.assert_array_equal(tvm_nnef.evaluate(listing, x, w, bias)[0], expected)
+
+
+def test_the_page_names_operators_that_exist() -> None:
+    (source,) = standard_module("xla")
+    known = set(re.findall(r"^operator ([a-z]\w*)", source.text, re.MULTILINE))
+    table = PAGE.partition("## The module `xla`")[2]
+    assert set(re.findall(r"\bxla\.(\w+)", table)) <= known
+    assert {f"{kind}_{name}" for kind in ("reduce", "reduce_window")
+            for name in ("add", "mul", "max", "min", "and", "or")} <= known  # fmt: skip
+
+
+def test_a_conditional_runs_the_branch_of_its_predicate() -> None:
+    body = "r = if x then math.add(y, z) else math.sub(y, z);"
+    check(body, [I(True), F(1, 2), F(3, 5)], F(4, 7))
+    check(body, [I(False), F(1, 2), F(3, 5)], F(-2, -3))
