@@ -394,6 +394,12 @@ def test_gather_and_scatter_of_rows() -> None:
     ("call", "message"),
     [
         ("xla.cross_replica_sum{replicas=2}(x)", "runs on one device.*2 replicas"),
+        ("xla.reduce_add{dimensions=[-1]}(x, 0.0)", "out of range"),
+        ("xla.reduce_max{dimensions=[1, 1]}(x, 0.0)", "must be distinct"),
+        ("xla.rev{dimensions=[3]}(x)", "out of range"),
+        ("xla.sort{dimension=3}(x)", "out of range"),
+        ("xla.dot_general{lhs_contracting=[3], rhs_contracting=[0]}(x, y)", "out of range"),
+        ("xla.conv{padding='FULL'}(x, y)", "must be one of"),
         ("xla.dot(x, y)", "must be vectors or matrices"),
         ("xla.reduce_window_add{window_dimensions=[2, 2, 2], padding='FULL'}(x, 0.0)", "'padding'"),
         ("xla.expand{rank=4, dimensions=[2, 1, 3]}(x)", "must increase"),
