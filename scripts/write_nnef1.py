@@ -7,11 +7,11 @@ Exit status 1 with ``--check`` where the page is not what would be written.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+
+from generated_page import DOCS, with_end, write
 
 import tvm_nnef
 from tvm_nnef.converters.nnef1 import convert
@@ -19,8 +19,8 @@ from tvm_nnef.converters.nnef1.export import exported
 from tvm_nnef.converters.nnef1.export.registry import table
 from tvm_nnef.converters.nnef1.fragments import standard
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "nnef1.md"
-BEGIN = "<!-- Written by scripts/write_nnef1.py from here on; do not edit. -->\n"
+PAGE = DOCS / "nnef1.md"
+SCRIPT = "write_nnef1.py"
 
 EXPORT_TITLE = "## Operators that can be exported"
 
@@ -255,19 +255,15 @@ def missing() -> set[str]:
 
 def main() -> int:
     """Write the page, or compare it."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--check", action="store_true", help="write nothing")
-    options = arguments.parse_args()
-    page = PAGE.read_text(encoding="utf-8")
-    tables = ("\n".join(rows) for rows in (_rows(), _exported_rows()))
-    text = page.partition(BEGIN)[0] + BEGIN + "\n" + f"\n\n{EXPORT_TITLE}\n\n".join(tables) + "\n"
     if missing():
         print(f"no examples of {', '.join(sorted(missing()))}", file=sys.stderr)
         return 1
-    if options.check:
-        return int(page != text)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+
+    def text() -> str:
+        tables = ("\n".join(rows) for rows in (_rows(), _exported_rows()))
+        return with_end(PAGE, SCRIPT, f"\n\n{EXPORT_TITLE}\n\n".join(tables) + "\n")
+
+    return write(PAGE, text, __doc__)
 
 
 if __name__ == "__main__":

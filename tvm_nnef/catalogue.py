@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tvm_nnef.diagnostics import Source
 from tvm_nnef.semantics.program import CheckedDefinition, Program
-from tvm_nnef.standard_library import standard_operators
+from tvm_nnef.standard_library import IMPORTABLE, standard_operators
 from tvm_nnef.syntax import nodes
 
 _WIDTH = 96
@@ -70,6 +70,11 @@ class Entry:
 def standard_entries() -> list[Entry]:
     """The operators of the standard library, in the order of modules and text."""
     return [_entry(each) for each in standard_operators()]
+
+
+def importable_entries() -> list[Entry]:
+    """The operators of other modules that every model may import."""
+    return [_entry(each) for each in standard_operators(IMPORTABLE)]
 
 
 def own_entries(program: Program) -> list[Entry]:

@@ -8,7 +8,7 @@ operators that Khronos's tools name or define differently. Nothing is parsed her
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 _SUFFIX = ".sknd"
+IMPORTABLE = ("xla",)
+"""Modules of converters that a model may import like those of the standard library."""
 _LONGEST_NAME = 64
 """No module has a longer name; asking for a file of a much longer one is an OSError."""
 _OPERATOR = re.compile(r"^operator\s+([A-Za-z]\w*)", re.MULTILINE)
@@ -32,7 +34,7 @@ def standard_module(name: str, dialect: str = "draft") -> tuple[Source, ...]:
     places = [(STDLIB_PREFIX, _folder())]
     if dialect == "tools":
         places.insert(0, (OVERLAY_PREFIX, _folder() / "tools"))
-    if name == "xla":
+    if name in IMPORTABLE:
         places.append((STDLIB_PREFIX, resources.files("tvm_nnef.converters") / "stablehlo"))
     files = ((prefix, folder / f"{name}{_SUFFIX}") for prefix, folder in places)
     return tuple(
@@ -63,9 +65,12 @@ def operator_names(dialect: str) -> frozenset[str]:
     )
 
 
-def standard_operators() -> Iterator[CheckedDefinition]:
-    """Every operator of the standard library (the draft's), in the order of modules and text."""
-    names = _modules(_folder())
+def standard_operators(modules: Sequence[str] = ()) -> Iterator[CheckedDefinition]:
+    """Every operator of some modules, in the order of modules and text.
+
+    Without names these are the modules of the standard library (the draft's).
+    """
+    names = modules or _modules(_folder())
     imports = "".join(f"import {name};\n" for name in names)
     graph = "graph G { @input { x: real[]; } @output { y: real[]; } @compose { y = x; } }"
     program, found = check_program(

@@ -17,7 +17,7 @@ from tvm_nnef.syntax.nodes import Definition
 MAX_ELEMENTS = 1 << 40
 """The most elements of a result."""
 
-_ASSIGNMENTS = {"=": "=", "=.": ":=", "+=!": "+=", ">=!": ">=", "<=!": "<="}
+ASSIGNMENTS = {"=": "=", "=.": ":=", "+=!": "+=", ">=!": ">=", "<=!": "<="}
 _INITIAL = {">=!": "-inf", "<=!": "inf"}
 
 
@@ -135,7 +135,7 @@ class Conversion:
             value = _stored(value, result.dtype)
         else:
             lines = _initial(statement, result, writer, lengths)
-        left = f"{name}{writer.indices(target)} {_ASSIGNMENTS[statement.operator]}"
+        left = f"{name}{writer.indices(target)} {ASSIGNMENTS[statement.operator]}"
         lines.append(f"{', '.join([f'{left} {value.text}', *loops])};")
         operator = self.names.name(f"compute_{name}")
         text = _operator_text(operator, read.values(), result, lines)

@@ -40,8 +40,8 @@ Scope: TypeAlias = "MutableMapping[Any, Tensor | None]"
 """Tensors by values of the module; None for what could not be converted."""
 _DEEPEST = 64
 """Calls and regions within each other; a module that calls itself has no end."""
-_ENDS = frozenset(("func.return", "stablehlo.return"))
-_CALLS = frozenset(("func.call", "stablehlo.composite"))
+ENDS = frozenset(("func.return", "stablehlo.return"))
+CALLS = frozenset(("func.call", "stablehlo.composite"))
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ def _run(
 ) -> list[Tensor]:
     """What a block returns; fewer tensors where something was refused."""
     for op in block.operations:
-        if op.operation.name in _ENDS:
+        if op.operation.name in ENDS:
             found = [scope.get(each) for each in op.operands]
             return [each for each in found if each is not None]
         _convert(context, op, scope, builder, depth, is_scalar_code)
@@ -144,7 +144,7 @@ def _convert(
     results: list[Tensor] | None = None
     try:
         known = tuple(each for each in inputs if each is not None)
-        function = None if op.operation.name in _CALLS else _function(context, op)
+        function = None if op.operation.name in CALLS else _function(context, op)
         if len(known) == len(inputs):
             run = partial(_region, context, scope, depth, is_scalar_code)
             operation = Operation(

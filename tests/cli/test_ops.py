@@ -81,6 +81,17 @@ def test_a_module_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert {name.partition(".")[0] for name in names} == {"linalg"}
 
 
+def test_the_importable_module_of_xla_is_listed_by_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["ops", "xla.dot"]) == 0
+    assert capsys.readouterr().out.startswith("# xla.dot: formula\n# Sums of products")
+    assert main(["ops", "xla"]) == 0
+    assert "xla.reduce_window_max" in capsys.readouterr().out
+    assert main(["ops"]) == 0
+    assert "xla." not in capsys.readouterr().out
+
+
 def test_an_operator_is_shown_with_its_comment_and_text(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tvm_nnef.catalogue import Entry, own_entries, standard_entries
+from tvm_nnef.catalogue import Entry, importable_entries, own_entries, standard_entries
 from tvm_nnef.cli.arguments import load_options
 from tvm_nnef.diagnostics import did_you_mean, error
 from tvm_nnef.model import load_model
@@ -18,10 +18,13 @@ from tvm_nnef.model import load_model
 def run(options: argparse.Namespace) -> int:
     """Prints all operators, those of a module, or one in full.
 
-    They are the standard ones; with a model, those of its own modules.
+    They are the standard ones, and by name those of the module ``xla``; with a model, those of its
+    own modules.
     """
     if options.model is None:
         title, entries = "standard operator", standard_entries()
+        if options.name is not None:
+            entries += importable_entries()
     else:
         model = load_model(options.model, **load_options(options))
         title, entries = f"operator in {options.model}", own_entries(model.program)
