@@ -82,8 +82,8 @@ def call_te(
     call = builder.call_te(
         made, *arguments, primfunc_name_hint=name, primfunc_attrs=dict(attributes or {}) or None
     )
-    name = call.args[0]
-    builder.update_func(name, with_plain_conditions(builder.get()[name]))
+    variable = call.args[0]
+    builder.update_func(variable, with_plain_conditions(builder.get()[variable]))
     return call
 
 
