@@ -70,7 +70,7 @@ def _model(parser: argparse._ActionsContainer) -> None:
 
 
 def _reading(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--dialect", choices=("auto", "draft", "tools"), default="auto")
+    _dialect(parser)
     parser.add_argument(
         "--search-path", action="append", default=[], metavar="DIR", help="where modules are found"
     )
@@ -314,6 +314,25 @@ def _convert(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def _dialect(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--dialect", choices=("auto", "draft", "tools"), default="auto")
+
+
+def _format(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a .sknd file, a folder with such files, or '-': standard input to standard output",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; status 1 if a file would change"
+    )
+    parser.add_argument(
+        "--diff", action="store_true", help="as --check, and print what would change"
+    )
+
+
 def _ops(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("name", nargs="?", help="an operator (nn.conv) or a module (nn)")
     parser.add_argument("--model", help="the operators of a model's own modules instead")
@@ -359,6 +378,9 @@ _COMMANDS = (
         (_convert, _converting),
     ),
     _Command("ops", "list the standard operators, or describe one", (_ops, _reading)),
+    _Command(
+        "format", "lay out SkriptND texts uniformly, with their comments", (_format, _dialect)
+    ),
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tvm_nnef.syntax.cache import parse_cached as parse_cached
     from tvm_nnef.syntax.dialect import detect as detect
+    from tvm_nnef.syntax.formatter import format_text as format_text
     from tvm_nnef.syntax.parser import parse as parse
     from tvm_nnef.syntax.parser import parse_expression as parse_expression
     from tvm_nnef.syntax.printer import print_expression as print_expression
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "detect",
+    "format_text",
     "parse",
     "parse_cached",
     "parse_expression",
@@ -26,6 +28,7 @@ __all__ = [
 
 _HOMES = {
     "detect": "dialect",
+    "format_text": "formatter",
     "parse": "parser",
     "parse_cached": "cache",
     "parse_expression": "parser",

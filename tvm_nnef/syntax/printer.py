@@ -65,7 +65,7 @@ class _Printer:
         for block in definition.blocks:
             yield f"{INDENT}@{block.kind} {{"
             for statement in block.statements:
-                yield _wrap(self._statement(statement, INDENT * 2), INDENT * 2)
+                yield wrap(self._statement(statement, INDENT * 2), INDENT * 2)
             yield f"{INDENT}}}"
         yield "}"
 
@@ -225,17 +225,17 @@ class _Printer:
         if not isinstance(body, nodes.Scope):
             return self.expressions.print(body)
         inner = indent + INDENT
-        lines = [_wrap(self._statement(component, inner), inner) for component in body.components]
-        lines.append(_wrap(f"yield {', '.join(map(self.expressions.print, body.yields))};", inner))
+        lines = [wrap(self._statement(component, inner), inner) for component in body.components]
+        lines.append(wrap(f"yield {', '.join(map(self.expressions.print, body.yields))};", inner))
         label = f"{body.label.name}: " if body.label else ""
         return f"{label}{{\n" + "\n".join(lines) + f"\n{indent}}}"
 
 
-def _wrap(statement: str, indent: str) -> str:
+def wrap(statement: str, indent: str) -> str:
     """Break a long line between words; every line break is white space to the parser."""
     opening = _STRING.sub(lambda text: "_" * len(text[0]), statement).find("{\n")
     if opening >= 0:
-        return _wrap(statement[: opening + 1], indent) + statement[opening + 1 :]
+        return wrap(statement[: opening + 1], indent) + statement[opening + 1 :]
     if len(indent) + len(statement) <= WIDTH:
         return indent + statement
     words, lines = _WORDS.findall(statement), list[str]()
