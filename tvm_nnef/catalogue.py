@@ -69,7 +69,7 @@ class Entry:
 
 def standard_entries() -> list[Entry]:
     """The operators of the standard library, in the order of modules and text."""
-    return [_entry(each) for each in standard_operators()]
+    return [entry_of(each, _lowering(each)) for each in standard_operators()]
 
 
 def importable_entries() -> list[Entry]:
@@ -81,7 +81,7 @@ def own_entries(program: Program) -> list[Entry]:
     """The operators of a model's own modules, in the order of modules and text."""
     own = (module for module in program.modules.values() if not module.is_standard)
     definitions = (each for module in own for each in module.definitions.values())
-    return [_entry(each) for each in definitions if not each.is_graph]
+    return [entry_of(each, _lowering(each)) for each in definitions if not each.is_graph]
 
 
 def page(entries: Iterable[Entry]) -> str:
@@ -93,20 +93,21 @@ def page(entries: Iterable[Entry]) -> str:
     return "\n".join(lines)
 
 
-def _entry(definition: CheckedDefinition) -> Entry:
+def entry_of(definition: CheckedDefinition, lowering: str = "") -> Entry:
+    """The entry of an operator; ``lowering`` says how it is executed."""
     generics = ", ".join(
         f"{dtype.name.name}: {dtype.base.span.text}" for dtype in definition.dtypes
     )
-    inputs = ", ".join(map(_parameter, definition.inputs))
-    outputs = ", ".join(map(_parameter, definition.outputs))
+    inputs = ", ".join(map(parameter_text, definition.inputs))
+    outputs = ", ".join(map(parameter_text, definition.outputs))
     span = definition.node.span
     return Entry(
         definition.module,
         definition.name,
         f"<{generics}>" if generics else "",
-        tuple(map(_parameter, definition.attributes)),
+        tuple(map(parameter_text, definition.attributes)),
         f"({inputs}) -> {outputs}",
-        _lowering(definition),
+        lowering,
         _comment_above(span.source.text[: span.start].splitlines()),
         span.text,
         span.source,
@@ -124,7 +125,8 @@ def _lowering(definition: CheckedDefinition) -> str:
     return f"mapped, {body}" if definition.qualified_name in MAPPINGS else body
 
 
-def _parameter(parameter: nodes.Parameter) -> str:
+def parameter_text(parameter: nodes.Parameter) -> str:
+    """A parameter on one line, as in ``padding: optional int = 0``."""
     text = parameter.type.span.text
     default = "" if parameter.default is None else f" = {parameter.default.span.text}"
     return " ".join(f"{parameter.name.name}: {text}{default}".split())
@@ -155,11 +157,11 @@ def _section(module: str, entries: Sequence[Entry]) -> Iterator[str]:
         yield f"### {entry.qualified_name}\n"
         comment = f"\n{_escaped(entry.comment)}" if entry.comment else ""
         yield f"*{entry.lowering.capitalize()}.*{comment}\n"
-        yield f"```\n{_listing(entry)}\n```\n"
+        yield f"```\n{listing(entry)}\n```\n"
 
 
-def _listing(entry: Entry) -> str:
-    """The signature, with attributes below each other where it is long."""
+def listing(entry: Entry) -> str:
+    """The name and signature, with attributes below each other where it is long."""
     line = f"{entry.name}{entry.signature}"
     if len(line) <= _WIDTH or not entry.attributes:
         return line

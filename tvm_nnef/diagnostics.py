@@ -71,6 +71,10 @@ class Source:
         start = self._starts[line - 1]
         return line, min(offset - start, len(self.line(line))) + 1
 
+    def start(self, number: int) -> int:
+        """The offset at which a line (counted from 1) starts; after the last line, the end."""
+        return self._starts[number - 1] if number <= len(self._starts) else len(self.text)
+
     def line(self, number: int) -> str:
         """The text of a line (counted from 1), without its end."""
         if not 0 < number <= len(self._starts):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tvm_nnef.cli import words
+from tvm_nnef.cli.text_arguments import dialect_option, format_options, ops_options
 from tvm_nnef.converters.common.formats import FORMATS
 from tvm_nnef.diagnostics import did_you_mean
 
@@ -70,7 +71,7 @@ def _model(parser: argparse._ActionsContainer) -> None:
 
 
 def _reading(parser: argparse._ActionsContainer) -> None:
-    _dialect(parser)
+    dialect_option(parser)
     parser.add_argument(
         "--search-path", action="append", default=[], metavar="DIR", help="where modules are found"
     )
@@ -314,30 +315,6 @@ def _convert(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _dialect(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--dialect", choices=("auto", "draft", "tools"), default="auto")
-
-
-def _format(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE",
-        help="a .sknd file, a folder with such files, or '-': standard input to standard output",
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; status 1 if a file would change"
-    )
-    parser.add_argument(
-        "--diff", action="store_true", help="as --check, and print what would change"
-    )
-
-
-def _ops(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("name", nargs="?", help="an operator (nn.conv) or a module (nn)")
-    parser.add_argument("--model", help="the operators of a model's own modules instead")
-
-
 _COMMANDS = (
     _Command(
         "check",
@@ -377,10 +354,13 @@ _COMMANDS = (
         "write a model of another format as a SkriptND model, or the other way",
         (_convert, _converting),
     ),
-    _Command("ops", "list the standard operators, or describe one", (_ops, _reading)),
+    _Command("ops", "list the standard operators, or describe one", (ops_options, _reading)),
     _Command(
-        "format", "lay out SkriptND texts uniformly, with their comments", (_format, _dialect)
+        "format",
+        "lay out SkriptND texts uniformly, with their comments",
+        (format_options, dialect_option),
     ),
+    _Command("lsp", "serve editors on standard input and output (a language server)", ()),
 )
 
 
