@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_nnef.diagnostics import NnefError, Source
@@ -42,6 +43,18 @@ def standard_module(name: str, dialect: str = "draft") -> tuple[Source, ...]:
         for prefix, file in files
         if file.is_file()
     )
+
+
+def standard_file(path: str) -> Path:
+    """The file of a module by the path of its :class:`Source`."""
+    name = path.removeprefix(STDLIB_PREFIX)
+    folders = (_folder(), resources.files("tvm_nnef.converters") / "stablehlo")
+    return next(file for file in (Path(str(folder / name)) for folder in folders) if file.is_file())
+
+
+def is_standard_file(path: Path) -> bool:
+    """Whether a file is a module of the standard library."""
+    return path.resolve().is_relative_to(Path(str(_folder())).resolve())
 
 
 def tools_names() -> frozenset[str]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tvm_nnef.converters.common.formats import SKRIPTND, OpenedSource
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Span
 from tvm_nnef.language_server.files import EditedFiles, files_of
 from tvm_nnef.model import Model, check, load_model
 from tvm_nnef.semantics.program import MAIN, CheckedDefinition
+from tvm_nnef.standard_library import is_standard_file
 from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import nodes_of
 
@@ -21,9 +23,12 @@ from tvm_nnef.syntax.walk import nodes_of
 def diagnostics_of(path: str, texts: Mapping[str, str]) -> dict[str, list[Diagnostic]]:
     """The diagnostics of the model of a document, by the path of the file that each is about.
 
-    What is wrong with no text (a missing variable, say) is reported for the document.
+    What is wrong with no text (a missing variable, say) is reported for the document; nothing is
+    wrong with the standard library.
     """
     found: dict[str, list[Diagnostic]] = {path: []}
+    if is_standard_file(Path(path)):
+        return found
     try:
         files = files_of(path, texts)
         problems = check(_opened(files))

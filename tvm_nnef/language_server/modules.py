@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from tvm_nnef.diagnostics import NnefError, Source
 from tvm_nnef.language_server.files import EditedFiles
-from tvm_nnef.semantics.program import MAIN, OVERLAY_PREFIX, STDLIB_PREFIX
+from tvm_nnef.semantics.program import MAIN, OVERLAY_PREFIX
 from tvm_nnef.standard_library import standard_module
 from tvm_nnef.syntax import nodes, parse, parse_cached
 from tvm_nnef.syntax.recovery import without_error
@@ -77,11 +77,6 @@ def modules_of(files: EditedFiles) -> Modules:
 def _standard(source: Source) -> nodes.Module:
     is_overlay = source.path.startswith(OVERLAY_PREFIX)
     return parse_cached(source.text, source.path, "tools" if is_overlay else "draft")
-
-
-def is_standard(path: str) -> bool:
-    """Whether a path is that of a module of the standard library."""
-    return path.startswith(STDLIB_PREFIX)
 
 
 @lru_cache(maxsize=32)

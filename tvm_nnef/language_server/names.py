@@ -49,13 +49,14 @@ def _declaration_at(modules: Modules, offset: int) -> Declaration | None:
     match around[-1]:
         case nodes.Path() as path:
             is_import = isinstance(around[-2], nodes.Import)
-            return _operator_or_module(modules, module, path, offset, is_import=is_import)
+            found = _operator_or_module(modules, module, path, offset, is_import=is_import)
+            if found is not None or len(path.parts) > 1:
+                return found
+            used, name = path, path.parts[0]  # A cast to a generic type.
         case nodes.Module() | nodes.Definition() | nodes.Block():
             return _in_broken_statement(modules, module, around, offset)
-        case nodes.Identifier(name) as used:
-            pass
-        case nodes.TypeName(name) as used:
-            pass
+        case nodes.Identifier() | nodes.TypeName() as used:
+            name = used.name
         case _:
             return None
     parent = around[-2] if len(around) > 1 else None
@@ -154,7 +155,8 @@ def _local(
     """A name of a definition: that of the statement around, else of another; else a dimension."""
     block = next((i for i, each in enumerate(around) if isinstance(each, nodes.Block)), None)
     statement = around[block + 1] if block is not None and len(around) > block + 1 else None
-    own = [each for each in _declared(statement) if each[0].name == name] if statement else []
+    inside = statement.value if isinstance(statement, nodes.Component) else statement
+    own = [each for each in _declared(inside) if each[0].name == name] if inside else []
     before = [each for each in own if each[0].span.start <= used.start] or own
     if before:
         identifier, owner = before[-1]

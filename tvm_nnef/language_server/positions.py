@@ -1,38 +1,50 @@
 """Offsets in a text as positions of the Language Server Protocol, and back.
 
-A position is a line and a character, both from 0; characters count UTF-16 code units. Lines end
-as in :class:`~tvm_nnef.diagnostics.Source`, which are the line ends of the protocol.
+A position is a line and a character, both from 0. Characters count UTF-16 code units unless client
+and server agreed on another encoding. Lines end as in :class:`~tvm_nnef.diagnostics.Source`, which
+are the line ends of the protocol.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
 from tvm_nnef.diagnostics import Source, Span
 
+UTF16 = "utf-16"
 
-def position_of(source: Source, offset: int) -> tuple[int, int]:
+_UNITS: Mapping[str, Callable[[str], int]] = MappingProxyType(
+    {
+        "utf-8": lambda character: len(character.encode("utf-8", "surrogatepass")),
+        UTF16: lambda character: 2 if character > "\uffff" else 1,
+        "utf-32": lambda character: 1,
+    }
+)
+"""How many code units a character has in each encoding of the protocol."""
+
+
+def position_of(source: Source, offset: int, encoding: str = UTF16) -> tuple[int, int]:
     """The line and the character of an offset."""
     line, column = source.position(offset)
-    return line - 1, _units(source.line(line)[: column - 1])
+    return line - 1, sum(map(_UNITS[encoding], source.line(line)[: column - 1]))
 
 
-def offset_of(source: Source, line: int, character: int) -> int:
+def offset_of(source: Source, line: int, character: int, encoding: str = UTF16) -> int:
     """The offset of a position; one after the end of a line is its end.
 
-    A position between the two code units of a character is the offset of the character.
+    A position between the code units of a character is the offset of the character.
     """
     units = 0
-    start = source.start(line + 1)
-    for index, each in enumerate(source.line(line + 1)):
-        units += _units(each)
+    start, text = source.start(line + 1), source.line(line + 1)
+    for index, each in enumerate(text):
+        units += _UNITS[encoding](each)
         if units > character:
             return start + index
-    return start + len(source.line(line + 1))
+    return start + len(text)
 
 
-def range_of(span: Span) -> tuple[tuple[int, int], tuple[int, int]]:
+def range_of(span: Span, encoding: str = UTF16) -> tuple[tuple[int, int], tuple[int, int]]:
     """The positions at which a span starts and ends."""
-    return position_of(span.source, span.start), position_of(span.source, span.end)
-
-
-def _units(text: str) -> int:
-    return len(text) + sum(character > "\uffff" for character in text)
+    source = span.source
+    return position_of(source, span.start, encoding), position_of(source, span.end, encoding)

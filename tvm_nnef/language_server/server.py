@@ -1,0 +1,289 @@
+"""The language server: requests of an editor, answered by the other modules of this package.
+
+Texts are those of the editor, sent whole after each change, so that their offsets never depend on
+how a library counts lines. Checking runs in a thread, after a short pause in typing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from lsprotocol import types
+from pygls import uris
+from pygls.lsp.server import LanguageServer
+
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Source, Span
+from tvm_nnef.language_server.checking import Shown, diagnostics_of, shapes_of, span_of
+from tvm_nnef.language_server.completion import Kind, Proposal, proposals_at
+from tvm_nnef.language_server.files import files_of
+from tvm_nnef.language_server.modules import Modules, modules_of
+from tvm_nnef.language_server.names import declaration_at, description
+from tvm_nnef.language_server.positions import offset_of, position_of, range_of
+from tvm_nnef.language_server.symbols import Symbol, SymbolKind, symbols_of
+from tvm_nnef.semantics.program import STDLIB_PREFIX
+from tvm_nnef.standard_library import standard_file
+from tvm_nnef.syntax import format_text
+
+_PAUSE = 0.2
+"""Seconds without a change after which the texts are checked."""
+
+_SEVERITIES = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "note": types.DiagnosticSeverity.Information,
+}
+_COMPLETIONS: Mapping[Kind, types.CompletionItemKind] = {
+    "operator": types.CompletionItemKind.Function,
+    "attribute": types.CompletionItemKind.Property,
+    "type": types.CompletionItemKind.TypeParameter,
+    "block": types.CompletionItemKind.Keyword,
+    "module": types.CompletionItemKind.Module,
+    "name": types.CompletionItemKind.Variable,
+    "keyword": types.CompletionItemKind.Keyword,
+    "function": types.CompletionItemKind.Function,
+}
+_SYMBOLS: Mapping[SymbolKind, types.SymbolKind] = {
+    "graph": types.SymbolKind.Class,
+    "operator": types.SymbolKind.Function,
+    "type": types.SymbolKind.TypeParameter,
+    "attribute": types.SymbolKind.Property,
+    "tensor": types.SymbolKind.Variable,
+    "constant": types.SymbolKind.Constant,
+}
+
+
+_DocumentEvent: TypeAlias = (
+    "types.DidOpenTextDocumentParams | types.DidChangeTextDocumentParams"
+    " | types.DidSaveTextDocumentParams | types.DidCloseTextDocumentParams"
+)
+
+
+class SkriptndServer(LanguageServer):
+    """A language server, and what it has sent to the editor."""
+
+    def __init__(self) -> None:
+        super().__init__("tvm-nnef", "1", text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        self._published: set[str] = set()
+        self._checking: asyncio.Task[None] | None = None
+        self._shapes: dict[str, tuple[Mapping[str, str], list[Shown]]] = {}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts of all open documents by path."""
+        documents = self.workspace.text_documents
+        return {_path(uri): document.source for uri, document in documents.items()}
+
+    @property
+    def encoding(self) -> str:
+        """The unit in which characters of a line are counted."""
+        return str(self.workspace.position_encoding.value)
+
+    def uri(self, path: str) -> str:
+        """The address of a file, as the editor calls it if it is open."""
+        opened = {_path(uri): uri for uri in self.workspace.text_documents}
+        file = standard_file(path) if path.startswith(STDLIB_PREFIX) else Path(path)
+        return opened.get(path) or file.absolute().as_uri()
+
+    def modules(self, uri: str) -> Modules:
+        """The modules of the model of a document; raises :class:`NnefError`."""
+        return modules_of(files_of(_path(uri), self.texts))
+
+    def source(self, uri: str) -> Source:
+        """The text of a document."""
+        return Source(_path(uri), self.workspace.get_text_document(uri).source)
+
+    def offset(self, uri: str, position: types.Position) -> int:
+        """The offset of a position in a document."""
+        return offset_of(self.source(uri), position.line, position.character, self.encoding)
+
+    def position(self, source: Source, offset: int) -> types.Position:
+        """The position of an offset."""
+        return types.Position(*position_of(source, offset, self.encoding))
+
+    def range(self, span: Span) -> types.Range:
+        """The positions of a span."""
+        return types.Range(*(types.Position(*each) for each in range_of(span, self.encoding)))
+
+    def location(self, span: Span) -> types.Location:
+        """A span with the address of its file."""
+        return types.Location(self.uri(span.source.path), self.range(span))
+
+    def check_soon(self) -> None:
+        """Check all open documents after a pause in typing."""
+        if self._checking is not None:
+            self._checking.cancel()
+        self._checking = asyncio.get_running_loop().create_task(self._check())
+
+    async def _check(self) -> None:
+        await asyncio.sleep(_PAUSE)
+        texts = self.texts
+        found = await asyncio.to_thread(_check_all, texts)
+        addresses = {self.uri(path): problems for path, problems in found.items()}
+        for uri in self._published - addresses.keys():
+            self._publish(uri, [])
+        for uri, problems in addresses.items():
+            self._publish(uri, problems)
+        self._published = {uri for uri, problems in addresses.items() if problems}
+
+    def _publish(self, uri: str, problems: Iterable[Diagnostic]) -> None:
+        found = [self._diagnostic(uri, each) for each in problems]
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found))
+
+    def _diagnostic(self, uri: str, problem: Diagnostic) -> types.Diagnostic:
+        start = types.Position(0, 0)
+        notes = [note for note in problem.notes if note.span is not None]
+        lines = [problem.message, *(n.message for n in problem.notes if n.span is None)]
+        place = "" if problem.span or not problem.file else f"{problem.file}: "
+        return types.Diagnostic(
+            types.Range(start, start) if problem.span is None else self.range(span_of(problem)),
+            place + "\n".join([*lines, *([f"hint: {problem.hint}"] if problem.hint else [])]),
+            severity=_SEVERITIES[problem.severity],
+            source="tvm-nnef",
+            related_information=[
+                types.DiagnosticRelatedInformation(self.location(note.span), note.message)
+                for note in notes
+                if note.span is not None
+            ],
+        )
+
+    async def shapes(self, uri: str) -> list[Shown]:
+        """The shapes in a document, composed once for each state of the texts."""
+        path, texts = _path(uri), self.texts
+        known = self._shapes.get(path)
+        if known is None or known[0] != texts:
+            known = texts, await asyncio.to_thread(shapes_of, path, texts)
+            self._shapes[path] = known
+        return known[1]
+
+
+def _path(uri: str) -> str:
+    """The path of a document; the name of one that was never saved."""
+    return str(uris.to_fs_path(uri) or uri) if uri.startswith("file:") else uri.rpartition(":")[2]
+
+
+def _check_all(texts: Mapping[str, str]) -> dict[str, list[Diagnostic]]:
+    """The diagnostics of all documents by path; a document's own check says what is wrong there."""
+    found: dict[str, list[Diagnostic]] = {}
+    own: dict[str, list[Diagnostic]] = {}
+    for path in texts:
+        for file, problems in diagnostics_of(path, texts).items():
+            (own if file == path else found)[file] = problems
+    return found | own
+
+
+def make_server() -> SkriptndServer:
+    """A server that answers what this package can answer."""
+    server = SkriptndServer()
+
+    for event in (
+        types.TEXT_DOCUMENT_DID_OPEN,
+        types.TEXT_DOCUMENT_DID_CHANGE,
+        types.TEXT_DOCUMENT_DID_SAVE,
+        types.TEXT_DOCUMENT_DID_CLOSE,
+    ):
+
+        @server.feature(event)
+        async def changed(params: _DocumentEvent) -> None:
+            server.check_soon()
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    def definition(params: types.DefinitionParams) -> types.Location | None:
+        uri = params.text_document.uri
+        try:
+            found = declaration_at(server.modules(uri), server.offset(uri, params.position))
+        except NnefError:
+            return None
+        return None if found is None else server.location(found.span)
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    async def hover(params: types.HoverParams) -> types.Hover | None:
+        uri = params.text_document.uri
+        try:
+            found = declaration_at(server.modules(uri), server.offset(uri, params.position))
+        except NnefError:
+            return None
+        if found is None:
+            return None
+        shapes = {each.offset: each.text for each in await server.shapes(uri)}
+        text = description(found, shapes if found.span.source.path == _path(uri) else {})
+        if text is None:
+            return None
+        content = types.MarkupContent(types.MarkupKind.Markdown, text)
+        return types.Hover(content, server.range(found.used))
+
+    @server.feature(
+        types.TEXT_DOCUMENT_COMPLETION,
+        types.CompletionOptions(trigger_characters=[".", "@", "{", ","]),
+    )
+    def completion(params: types.CompletionParams) -> list[types.CompletionItem]:
+        uri = params.text_document.uri
+        offset = server.offset(uri, params.position)
+        try:
+            found = proposals_at(server.modules(uri), offset)
+        except NnefError:
+            return []
+        return [_completion(server, uri, offset, each) for each in found]
+
+    @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
+    async def inlay_hint(params: types.InlayHintParams) -> list[types.InlayHint]:
+        uri = params.text_document.uri
+        source, kind = server.source(uri), types.InlayHintKind.Type
+        first, last = params.range.start.line, params.range.end.line
+        hints = [
+            types.InlayHint(server.position(source, each.offset), each.text, kind)
+            for each in await server.shapes(uri)
+        ]
+        return [hint for hint in hints if first <= hint.position.line <= last]
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def document_symbol(params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+        uri = params.text_document.uri
+        try:
+            found = symbols_of(server.modules(uri).document)
+        except NnefError:
+            return []
+        return [_symbol(server, server.source(uri), each) for each in found]
+
+    @server.feature(types.TEXT_DOCUMENT_FORMATTING)
+    def formatting(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
+        uri = params.text_document.uri
+        source = server.source(uri)
+        try:
+            text = format_text(source.text, source.path, server.modules(uri).dialect)
+        except NnefError:
+            return []
+        if text == source.text:
+            return []
+        return [types.TextEdit(server.range(Span(source, 0, len(source.text))), text)]
+
+    return server
+
+
+def _completion(
+    server: SkriptndServer, uri: str, offset: int, proposal: Proposal
+) -> types.CompletionItem:
+    span = Span(server.source(uri), proposal.start, offset)
+    text = proposal.description
+    return types.CompletionItem(
+        proposal.label,
+        kind=_COMPLETIONS[proposal.kind],
+        detail=proposal.detail or None,
+        documentation=types.MarkupContent(types.MarkupKind.Markdown, text) if text else None,
+        text_edit=types.TextEdit(server.range(span), proposal.label),
+    )
+
+
+def _symbol(server: SkriptndServer, source: Source, symbol: Symbol) -> types.DocumentSymbol:
+    # The tree may be that of a text without its wrong statements, of the same offsets.
+    span, name = (Span(source, each.start, each.end) for each in (symbol.span, symbol.name_span))
+    return types.DocumentSymbol(
+        symbol.name,
+        _SYMBOLS[symbol.kind],
+        server.range(span),
+        server.range(name),
+        detail=symbol.detail,
+        children=[_symbol(server, source, each) for each in symbol.children],
+    )
