@@ -108,11 +108,11 @@ def _modules(modules: Modules, start: int) -> Iterator[Proposal]:
 
 def _operators(modules: Modules, owner: str, start: int) -> Iterator[Proposal]:
     """The operators of a module, and the modules in a folder."""
-    for each in modules.operators(owner):
-        description = operator_description(f"{owner}.{each.name.name}", each)
-        yield Proposal(each.name.name, "operator", start, owner, description)
-    for each in modules.document.imports:
-        name = str(each.path)
+    for operator in modules.operators(owner):
+        description = operator_description(f"{owner}.{operator.name.name}", operator)
+        yield Proposal(operator.name.name, "operator", start, owner, description)
+    for imported in modules.document.imports:
+        name = str(imported.path)
         if name.startswith(f"{owner}."):
             yield Proposal(name[len(owner) + 1 :].partition(".")[0], "module", start)
 
@@ -173,12 +173,11 @@ def _in_statement(
         yield from _words(words.functions, "function", start)
         yield from _words(words.types, "type", start)
     if kind in ("compose", "update", "quantize"):
-        for each in modules.document.imports:
-            yield Proposal(str(each.path), "module", start)
-        for definition_ in modules.document.definitions:
-            name = definition_.name.name
-            description = operator_description(name, definition_)
-            yield Proposal(name, "operator", start, definition_.kind, description)
+        for imported in modules.document.imports:
+            yield Proposal(str(imported.path), "module", start)
+        for each in modules.document.definitions:
+            description = operator_description(each.name.name, each)
+            yield Proposal(each.name.name, "operator", start, each.kind, description)
 
 
 def _generics(modules: Modules, text: str, begin: int, start: int) -> Iterator[Proposal]:

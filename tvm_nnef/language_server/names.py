@@ -46,26 +46,24 @@ def declaration_at(modules: Modules, offset: int) -> Declaration | None:
 def _declaration_at(modules: Modules, offset: int) -> Declaration | None:
     module = modules.document
     around = nodes_around(module, offset)
-    match around[-1]:
-        case nodes.Path() as path:
-            is_import = isinstance(around[-2], nodes.Import)
-            found = _operator_or_module(modules, module, path, offset, is_import=is_import)
-            if found is not None or len(path.parts) > 1:
-                return found
-            used, name = path, path.parts[0]  # A cast to a generic type.
+    innermost, parent = around[-1], around[-2] if len(around) > 1 else None
+    match innermost:
         case nodes.Module() | nodes.Definition() | nodes.Block():
             return _in_broken_statement(modules, module, around, offset)
-        case nodes.Identifier() | nodes.TypeName() as used:
-            name = used.name
-        case _:
-            return None
-    parent = around[-2] if len(around) > 1 else None
-    if isinstance(parent, nodes.Definition):
-        return Declaration(name, used.span, used.span, parent)
-    if isinstance(parent, nodes.AttributeAssignment) and parent.name is used:
-        return _attribute(modules, module, around, used)
-    definition = next((each for each in around if isinstance(each, nodes.Definition)), None)
-    return None if definition is None else _local(definition, around, name, used.span)
+        case nodes.Path(parts=names):
+            is_import = isinstance(parent, nodes.Import)
+            found = _operator_or_module(modules, module, innermost, offset, is_import=is_import)
+            # Otherwise a cast to a generic type, if it is one name.
+            return found if found or len(names) > 1 else _local(around, names[0], innermost.span)
+        case nodes.Identifier(name) if isinstance(parent, nodes.Definition):
+            return Declaration(name, innermost.span, innermost.span, parent)
+        case nodes.Identifier() if (
+            isinstance(parent, nodes.AttributeAssignment) and parent.name is innermost
+        ):
+            return _attribute(modules, module, around, innermost)
+        case nodes.Identifier(name) | nodes.TypeName(name):
+            return _local(around, name, innermost.span)
+    return None
 
 
 def nodes_around(tree: nodes.Node, offset: int) -> list[nodes.Node]:
@@ -99,11 +97,7 @@ def _in_broken_statement(
     span = Span(source, found.start(), found.end())
     path = nodes.Path(tuple(found[0].split(".")), span=span)
     operator = _operator_or_module(modules, module, path, offset)
-    if operator is not None or len(around) < 2:
-        return operator
-    definition = around[1]
-    assert isinstance(definition, nodes.Definition)
-    return _local(definition, [], found[0], span)
+    return operator or _local(around, found[0], span)
 
 
 def _operator_or_module(
@@ -149,10 +143,11 @@ def statements_of(definition: nodes.Definition, kind: str) -> Iterator[nodes.Sta
     return (each for block in definition.blocks if block.kind == kind for each in block.statements)
 
 
-def _local(
-    definition: nodes.Definition, around: list[nodes.Node], name: str, used: Span
-) -> Declaration | None:
+def _local(around: list[nodes.Node], name: str, used: Span) -> Declaration | None:
     """A name of a definition: that of the statement around, else of another; else a dimension."""
+    definition = next((each for each in around if isinstance(each, nodes.Definition)), None)
+    if definition is None:
+        return None
     block = next((i for i, each in enumerate(around) if isinstance(each, nodes.Block)), None)
     statement = around[block + 1] if block is not None and len(around) > block + 1 else None
     inside = statement.value if isinstance(statement, nodes.Component) else statement

@@ -79,7 +79,8 @@ class SkriptndServer(LanguageServer):
     @property
     def encoding(self) -> str:
         """The unit in which characters of a line are counted."""
-        return str(self.workspace.position_encoding.value)
+        agreed = self.workspace.position_encoding or types.PositionEncodingKind.Utf16
+        return types.PositionEncodingKind(agreed).value
 
     def uri(self, path: str) -> str:
         """The address of a file, as the editor calls it if it is open."""

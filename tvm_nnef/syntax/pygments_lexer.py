@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from pygments.lexer import RegexLexer, bygroups, default
-from pygments.token import String, Whitespace, string_to_tokentype
+from pygments.lexer import (  # type: ignore[import-untyped, unused-ignore]
+    RegexLexer,
+    bygroups,
+    default,
+)
+from pygments.token import (  # type: ignore[import-untyped, unused-ignore]
+    String,
+    Whitespace,
+    string_to_tokentype,
+)
 
 from tvm_nnef.syntax.highlighting import patterns
 
@@ -27,7 +35,7 @@ def _string(quote: str) -> list[tuple[Any, ...]]:
     ]
 
 
-class SkriptndLexer(RegexLexer):
+class SkriptndLexer(RegexLexer):  # type: ignore[misc, unused-ignore]
     """The lexer of SkriptND, the language of NNEF 2, in both dialects."""
 
     name = "SkriptND"
