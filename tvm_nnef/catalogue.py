@@ -74,7 +74,7 @@ def standard_entries() -> list[Entry]:
 
 def importable_entries() -> list[Entry]:
     """The operators of other modules that every model may import."""
-    return [_entry(each) for each in standard_operators(IMPORTABLE)]
+    return [entry_of(each, _lowering(each)) for each in standard_operators(IMPORTABLE)]
 
 
 def own_entries(program: Program) -> list[Entry]:

@@ -137,10 +137,10 @@ class SkriptndServer(LanguageServer):
         start = types.Position(0, 0)
         notes = [note for note in problem.notes if note.span is not None]
         lines = [problem.message, *(n.message for n in problem.notes if n.span is None)]
-        place = "" if problem.span or not problem.file else f"{problem.file}: "
+        file = "" if problem.span or not problem.file else f"{problem.file}: "
         return types.Diagnostic(
             types.Range(start, start) if problem.span is None else self.range(span_of(problem)),
-            place + "\n".join([*lines, *([f"hint: {problem.hint}"] if problem.hint else [])]),
+            file + "\n".join([*lines, *([f"hint: {problem.hint}"] if problem.hint else [])]),
             severity=_SEVERITIES[problem.severity],
             source="tvm-nnef",
             related_information=[
