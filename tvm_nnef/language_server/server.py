@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lsprotocol import types
+from lsprotocol.types import Diagnostic as PublishedDiagnostic
 from pygls import uris
 from pygls.lsp.server import LanguageServer
 
@@ -133,12 +134,12 @@ class SkriptndServer(LanguageServer):
         found = [self._diagnostic(uri, each) for each in problems]
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found))
 
-    def _diagnostic(self, uri: str, problem: Diagnostic) -> types.Diagnostic:
+    def _diagnostic(self, uri: str, problem: Diagnostic) -> PublishedDiagnostic:
         start = types.Position(0, 0)
         notes = [note for note in problem.notes if note.span is not None]
         lines = [problem.message, *(n.message for n in problem.notes if n.span is None)]
         file = "" if problem.span or not problem.file else f"{problem.file}: "
-        return types.Diagnostic(
+        return PublishedDiagnostic(
             types.Range(start, start) if problem.span is None else self.range(span_of(problem)),
             file + "\n".join([*lines, *([f"hint: {problem.hint}"] if problem.hint else [])]),
             severity=_SEVERITIES[problem.severity],
