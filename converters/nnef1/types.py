@@ -56,59 +56,36 @@ INTEGER, SCALAR, LOGICAL, STRING = map(Primitive, PRIMITIVES)
 EMPTY_ARRAY = ArrayType(None)
 
 
-def primitive_names(type_: Type) -> Iterator[str]:
-    """The names of the primitive types that a type is made of."""
+def parts(type_: Type) -> Iterator[Primitive | TensorType]:
+    """The primitive and tensor types that a type is made of."""
     match type_:
-        case Primitive(name):
-            yield name
-        case TensorType(item):
-            yield from () if item is None else (item,)
+        case Primitive() | TensorType():
+            yield type_
         case ArrayType(item):
-            yield from () if item is None else primitive_names(item)
+            yield from () if item is None else parts(item)
         case TupleType(items):
             for each in items:
-                yield from primitive_names(each)
+                yield from parts(each)
 
 
 def is_generic(type_: Type) -> bool:
     """Whether a type contains ``?``."""
-    return GENERIC in primitive_names(type_)
+    return any(each in (Primitive(GENERIC), TensorType(GENERIC)) for each in parts(type_))
 
 
 def has_tensor(type_: Type) -> bool:
     """Whether a type contains a tensor type; a type that does not is an attribute type."""
-    match type_:
-        case TensorType():
-            return True
-        case ArrayType(item):
-            return item is not None and has_tensor(item)
-        case TupleType(items):
-            return any(map(has_tensor, items))
-    return False
+    return any(isinstance(each, TensorType) for each in parts(type_))
 
 
 def has_attribute(type_: Type) -> bool:
     """Whether a type contains a primitive type outside of a tensor."""
-    match type_:
-        case Primitive():
-            return True
-        case ArrayType(item):
-            return item is not None and has_attribute(item)
-        case TupleType(items):
-            return any(map(has_attribute, items))
-    return False
+    return any(isinstance(each, Primitive) for each in parts(type_))
 
 
 def is_unbound(type_: Type) -> bool:
     """Whether a type contains ``tensor<>``."""
-    match type_:
-        case TensorType(item):
-            return item is None
-        case ArrayType(item):
-            return item is not None and is_unbound(item)
-        case TupleType(items):
-            return any(map(is_unbound, items))
-    return False
+    return TensorType(None) in parts(type_)
 
 
 def bound(type_: Type, generic: str) -> Type:

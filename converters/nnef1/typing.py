@@ -335,8 +335,8 @@ class Typing:
             else:
                 parameter = signature.parameters[number]
             if parameter.name.name in given:
-                said = f"'{parameter.name.name}' is given twice"
-                self.report(said, argument.span, "remove one of the two")
+                message = f"'{parameter.name.name}' is given twice"
+                self.report(message, argument.span, "remove one of the two")
             given.add(parameter.name.name)
             found.append((parameter, argument))
         missing = [

@@ -234,6 +234,7 @@ def test_a_document_in_another_encoding(tmp_path: Path) -> None:
     ("shape", "statement", "message"),
     [
         ("[1000000000]", "[y] = unstack(x, axis = 0);", "has 1000000000 results, and 1 are named"),
+        ("[4]", "[y] = copy_n(x, times = 1000000000);", "has 1000000000 results, and 1 are named"),
         ("[4]", "y = tile(x, repeats = [4000000000000]);", "more than 1099511627776 elements"),
         ("[4]", f"y = reshape(x, shape = [{'1,' * 64}4]);", "has 65 dimensions"),
     ],

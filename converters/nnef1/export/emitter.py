@@ -15,7 +15,7 @@ from tvm_nnef.converters.common.inexpressible import Inexpressible
 from tvm_nnef.converters.common.names import UniqueNames
 from tvm_nnef.converters.nnef1.export.values import Argument, Statement, Value
 from tvm_nnef.converters.nnef1.fragments import Signature, standard
-from tvm_nnef.converters.nnef1.types import ArrayType, TensorType, Type, primitive_names
+from tvm_nnef.converters.nnef1.types import ArrayType, TensorType, Type, is_generic
 from tvm_nnef.storage.tensor_file import MAX_RANK
 
 Array: TypeAlias = "NDArray[Any]"
@@ -105,7 +105,7 @@ class Emitter:
         found = {
             name: _item_type(operation, parameters[name], arguments[name]) for name in arguments
         }
-        generic = type or next((found[each] for each in found if _is_open(parameters[each])), None)
+        generic = type or next((found[each] for each in found if is_generic(parameters[each])), None)
         results = tuple(
             _result(result.type, generic, shape, operation)
             for result, shape in zip(signature.results, shapes, strict=True)
@@ -244,10 +244,6 @@ def _is_default(name: str, value: Argument, signature: Signature) -> bool:
         assert isinstance(value, list)
         return all(each == 1 for each in value)
     return value == signature.defaults[name]
-
-
-def _is_open(declared: Type) -> bool:
-    return "?" in primitive_names(declared)
 
 
 def _item_type(operation: str, declared: Type, argument: Argument) -> str | None:

@@ -75,8 +75,9 @@ def cast(operation: Operation, builder: Builder) -> Tensor:
 @operation("copy_n")
 def copy_n(operation: Operation, builder: Builder) -> list[list[Tensor]]:
     """The same tensor several times."""
-    x = operation.tensor("x")
-    return [[builder.call("math.iden", x) for _ in range(operation.integer("times"))]]
+    x, times = operation.tensor("x"), operation.integer("times")
+    operation.check_result_count(times)
+    return [[builder.call("math.iden", x) for _ in range(times)]]
 
 
 @operation("add_n")

@@ -161,11 +161,7 @@ def unstack(operation: Operation, builder: Builder) -> list[list[Tensor]]:
     x = operation.tensor("value")
     axis = operation.axis(x.rank)
     count = number(x.shape[axis])
-    named = operation.result_count()
-    if count != named:
-        # Before a part is made of each: there may be billions.
-        reason = f"it has {count} results, and {named} are named"
-        raise Unconvertible(reason, f"name {count} results", mismatch=True)
+    operation.check_result_count(count)
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     parts = [Tensor(x.dtype, shape) for _ in range(count)]
     builder.add("layout.unstack", (x,), (tuple(parts),), axis=axis)
@@ -209,6 +205,8 @@ def _range(
         raise Unconvertible("'stride' is 0", "give another number")
     first = _clamped(begin, extent, 0 if stride > 0 else -1)
     last = extent if plain and end == 0 else _clamped(end, extent, 0 if stride > 0 else -1)
+    if first == last:
+        return 0, 0, 0
     if stride < 0 and first == extent:
         first = extent - 1
     count = (last - first) // stride

@@ -102,10 +102,16 @@ class Operation:
             raise Unconvertible(f"'{name}' is {axes}", "name each dimension once")
         return axes
 
-    def result_count(self) -> int:
-        """How many tensors are named in an array of results."""
+    def check_result_count(self, count: int) -> None:
+        """Raise Unconvertible unless the array of results names as many tensors.
+
+        Operations check this before they make results, of which there may be billions.
+        """
         (results,) = self.call.results.values()
-        return len(_items(results))
+        named = len(_items(results))
+        if count != named:
+            reason = f"it has {count} results, and {named} are named"
+            raise Unconvertible(reason, f"name {count} results", mismatch=True)
 
     def axis(self, rank: int) -> int:
         """A dimension of a tensor of a rank."""

@@ -13,7 +13,7 @@ from tvm_nnef.converters.nnef1.operators.registry import operation, table_of
 _METHODS = ("symmetric", "asymmetric", "aligned")
 
 
-def _regions(operation: Operation) -> tuple[Tensor, Tensor, Tensor, list[int]]:
+def _regions(operation: Operation, builder: Builder) -> tuple[Tensor, Tensor, Tensor, list[int]]:
     """Input, regions, the index of each one's item of the batch, and the size of the result."""
     x, rois = operation.operands("input", "rois")
     index, size = operation.tensor("batch_index"), _sizes(operation, "output_size", x.rank - 2)
@@ -21,10 +21,12 @@ def _regions(operation: Operation) -> tuple[Tensor, Tensor, Tensor, list[int]]:
         reason = f"'rois' has the shape [{', '.join(map(str, rois.shape))}]"
         hint = f"it must have two dimensions, the second one of {2 * len(size)}"
         raise Unconvertible(reason, hint, mismatch=True)
-    if index.shape != (rois.shape[0], 1):
+    count = rois.shape[0]
+    # The specification has [N, 1]; some tools write [N].
+    if index.shape not in ((count, 1), (count,)):
         reason = f"'batch_index' has the shape [{', '.join(map(str, index.shape))}]"
-        raise Unconvertible(reason, f"it must be [{rois.shape[0]}, 1]", mismatch=True)
-    return x, rois, index, size
+        raise Unconvertible(reason, f"it must be [{count}, 1]", mismatch=True)
+    return x, rois, builder.squeeze(index, [1]) if index.rank > 1 else index, size
 
 
 def _sizes(operation: Operation, name: str, rank: int) -> list[int]:
@@ -36,10 +38,9 @@ def _sizes(operation: Operation, name: str, rank: int) -> list[int]:
 
 
 def _pool(name: str, operation: Operation, builder: Builder) -> Tensor:
-    x, rois, index, size = _regions(operation)
+    x, rois, index, size = _regions(operation, builder)
     return builder.call(
-        name, x, rois, builder.squeeze(index, [1]),
-        as_shape=(rois.shape[0], x.shape[1], *size), output_size=size,
+        name, x, rois, index, as_shape=(rois.shape[0], x.shape[1], *size), output_size=size,
     )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ POOLS = table_of(
 @operation("roi_resample")
 def roi_resample(operation: Operation, builder: Builder) -> Tensor:
     """Each region resampled to one size."""
-    x, rois, index, size = _regions(operation)
+    x, rois, index, size = _regions(operation, builder)
     return _resampled(operation, "method", x, rois, index, size, builder)
 
 
@@ -69,7 +70,7 @@ def _resampled(
 ) -> Tensor:
     chosen = operation.choice(method, _METHODS)
     return builder.call(
-        "nnef1.roi_resample", x, rois, builder.squeeze(index, [1]),
+        "nnef1.roi_resample", x, rois, index,
         as_shape=(rois.shape[0], x.shape[1], *size), output_size=size,
         symmetric=chosen == "symmetric", aligned=chosen == "aligned",
     )  # fmt: skip
@@ -77,7 +78,7 @@ def _resampled(
 
 def _align(name: str, operation: Operation, builder: Builder) -> Tensor:
     """Regions resampled to a multiple of the size, then pooled."""
-    x, rois, index, size = _regions(operation)
+    x, rois, index, size = _regions(operation, builder)
     rate = _sizes(operation, "sampling_rate", len(size))
     fine = [extent * times for extent, times in zip(size, rate, strict=True)]
     resized = _resampled(operation, "resize_method", x, rois, index, fine, builder)

@@ -42,6 +42,18 @@ class Window:
         return tuple((size - 1) * dilation + 1 for size, dilation in pairs)
 
     @property
+    def covered_after(self) -> Shape:
+        """The paddings after the input as far as windows cover them, if this is static."""
+        covered = (
+            (out - 1) * stride + reach - inside - before
+            for out, stride, reach, inside, before in zip(
+                self.out, self.stride, self.reach, self.inside, self.before, strict=True
+            )
+        )
+        pairs = zip(self.after, covered, strict=True)
+        return tuple(each if isinstance(each, int) else after for after, each in pairs)
+
+    @property
     def volume(self) -> int:
         """The number of elements of the window."""
         return prod(self.size)
@@ -215,6 +227,7 @@ def with_border(x: Tensor, window: Window, border: str, builder: Builder) -> tup
 
     Negative paddings stay those of the window.
     """
+    window = replace(window, after=window.covered_after)
     front = [maximum(each, 0) for each in window.before]
     back = [maximum(each, 0) for each in window.after]
     wide = padded(

@@ -76,6 +76,8 @@ SLICES = [
     (99, 2, -1, [6, 5, 4, 3]),
     # the number of elements is rounded down (section 4.5.4)
     (0, 7, 2, [0, 2, 4]), (0, 5, 3, [0]), (6, 1, -2, [6, 4]),
+    # no elements, also before the first and after the last one
+    (3, 3, None, []), (-99, -99, -2, []), (7, 7, 1, []), (99, 99, -1, []), (2, 1, -2, []),
 ]  # fmt: skip
 
 

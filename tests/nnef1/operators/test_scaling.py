@@ -156,3 +156,58 @@ def test_roi_align(run: Any, kind: str, method: str) -> None:
     cells = judged_resample(x, (4, 3), method).reshape(5, 2, 2, 2, 3)
     expected = cells.mean(3) if kind == "avg" else cells.max(3)
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_regions_of_a_list_of_items(run: Any) -> None:
+    x = _data(4, 2, 3, 6, 8)
+    for items in (ITEMS, ITEMS[:, 0]):
+        (y,) = run("y = max_roi_pool(x, r, i, output_size = [2, 3])", x=x, r=ROIS, i=items)
+        np.testing.assert_allclose(y, judged_pool(x, (2, 3), True), rtol=1e-5, atol=1e-6)
+        (y,) = run("y = roi_resample(x, r, i, output_size = [4, 5])", x=x, r=ROIS, i=items)
+        expected = judged_resample(x, (4, 5), "symmetric")
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_max_roi_pool_is_that_of_onnx(run: Any) -> None:
+    """ONNX has the last element in place of the end, and the same cells if sizes divide regions."""
+    x = _data(8, 2, 3, 9, 8)
+    rois = np.float32([[0, 0, 6, 6], [3, 2, 7, 8], [5, 1, 9, 7]])
+    items = np.int32([[1], [0], [1]])
+    (y,) = run("y = max_roi_pool(x, r, i, output_size = [2, 3])", x=x, r=rois, i=items)
+    theirs = np.hstack([items, rois[:, [1, 0]], rois[:, [3, 2]] - 1]).astype(np.float32)
+    expected = _onnx_region("MaxRoiPool", {"x": x, "r": theirs}, pooled_shape=[2, 3])
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("rate", [(1, 1), (2, 2), (3, 3)], ids=str)
+def test_avg_roi_align_is_that_of_onnx(run: Any, rate: tuple[int, int]) -> None:
+    x = _data(9, 2, 3, 6, 8)
+    text = f"y = avg_roi_align(x, r, i, output_size = [2, 3], sampling_rate = {list(rate)})"
+    (y,) = run(text, x=x, r=ROIS, i=ITEMS)
+    arrays = {"x": x, "r": ROIS[:, [1, 0, 3, 2]], "i": ITEMS[:, 0].astype(np.int64)}
+    expected = _onnx_region(
+        "RoiAlign", arrays, mode="avg", output_height=2, output_width=3, sampling_ratio=rate[0],
+        coordinate_transformation_mode="half_pixel",
+    )  # fmt: skip
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
+def _onnx_region(operator: str, arrays: dict[str, Array], **attributes: Any) -> Array:
+    """What ONNX Runtime computes for an operator."""
+    onnx = pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    inputs = [
+        onnx.helper.make_tensor_value_info(
+            name, onnx.helper.np_dtype_to_tensor_dtype(each.dtype), each.shape
+        )
+        for name, each in arrays.items()
+    ]
+    node = onnx.helper.make_node(operator, list(arrays), ["y"], **attributes)
+    result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = onnx.helper.make_graph([node], "g", inputs, [result])
+    opset = [onnx.helper.make_opsetid("", 16)]
+    model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=8)
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, arrays)[0]
