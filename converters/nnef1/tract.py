@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
 from types import MappingProxyType
 
-from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import kind
-from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.dialect import Extended
 from tvm_nnef.converters.nnef1.fragments import (
@@ -28,10 +25,7 @@ from tvm_nnef.converters.nnef1.fragments import (
     Signatures,
     library,
 )
-from tvm_nnef.converters.nnef1.operators import broadcasting
-from tvm_nnef.converters.nnef1.operators.layout import gather
-from tvm_nnef.converters.nnef1.operators.operation import Operation, OperatorFunction, in_range
-from tvm_nnef.converters.nnef1.operators.reductions import reduced
+from tvm_nnef.converters.nnef1.tract_operators import DTYPES, FUNCTIONS
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 REGISTRIES = ("tract_nnef", "tract_core", "tract_onnx", "tract_extra", "tract_transformers")
@@ -41,11 +35,6 @@ _PROPERTIES = "tract_core_properties"
 _STREAMING = "tract_pulse_streaming_symbol"
 _BOUND = re.compile(r"(<=?|==)\s*([0-9]{1,18})")
 _LOWER_BOUND = re.compile(r">=?\s*[0-9]+")
-_DTYPES: Mapping[str, str] = MappingProxyType(
-    {f"{letter}{bits}": f"{name}{bits}"
-     for letter, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
-    | {"f16": "float16", "f32": "float32", "f64": "float64", "bool": "bool"}
-)  # fmt: skip
 _ITEM_TYPES = {"real": "scalar", "int": "integer", "bool": "logical"}
 
 
@@ -137,9 +126,9 @@ def _body(
 
 def _dtype(node: nodes.Expression, problems: list[Diagnostic]) -> str:
     given = node.value if isinstance(node, nodes.Literal) else None
-    if isinstance(given, str) and given.lower() in _DTYPES:
-        return _DTYPES[given.lower()]
-    hint = f"datum types are {', '.join(_DTYPES)}"
+    if isinstance(given, str) and given.lower() in DTYPES:
+        return DTYPES[given.lower()]
+    hint = f"datum types are {', '.join(DTYPES)}"
     problems.append(Diagnostic("this datum type cannot be converted", node.span, hint))
     return "float32"
 
@@ -159,66 +148,5 @@ def _typed(signatures: Signatures) -> Iterator[tuple[str, Signature]]:
 
 def item_type(name: str) -> str | None:
     """The type of NNEF 1 for a datum type of tract, None if there is none."""
-    dtype = _DTYPES.get(name.lower())
+    dtype = DTYPES.get(name.lower())
     return None if dtype is None else _ITEM_TYPES[kind(dtype)]
-
-
-def _cast(operation: Operation, builder: Builder) -> Tensor:
-    """The elements in another dtype; real to int drops the fraction."""
-    given = operation.call.arguments["to"]
-    assert isinstance(given, str)
-    x, dtype = operation.tensor("input"), _DTYPES[given.lower()]
-    if kind(dtype) == "bool" and x.kind != "bool":
-        return builder.call("math.ne", x, builder.constant(0, x.dtype), as_type="bool")
-    return builder.call("math.iden", x) if x.dtype == dtype else builder.cast(x, dtype)
-
-
-def _broadcast(operation: Operation, builder: Builder) -> Tensor:
-    """Dimensions of 1 stretched to a shape of the same rank."""
-    x, shape = operation.tensor("input"), operation.extents("shape")
-    pairs = zip(x.shape, shape, strict=False)
-    if len(shape) != x.rank or any(own not in (1, wanted) for own, wanted in pairs):
-        reason = f"{list(map(str, x.shape))} cannot be broadcast to {list(map(str, shape))}"
-        hint = "the rank must stay, and dimensions that are not 1"
-        raise Unconvertible(reason.replace("'", ""), hint, mismatch=True)
-    found = builder.expand(x, shape)
-    return builder.call("math.iden", x) if found is x else found
-
-
-def _plain(name: str) -> OperatorFunction:
-    """The function for an operator of SkriptND on one tensor."""
-    return lambda operation, builder: builder.call(name, operation.tensor("x"))
-
-
-def _xor(operation: Operation, builder: Builder) -> Tensor:
-    x, y = operation.operands("x", "y")
-    return broadcasting.binary("math.xor", x, y, builder)
-
-
-def _product(operation: Operation, builder: Builder) -> Tensor:
-    x = operation.tensor("input")
-    return reduced("prod", x, operation.axes(x.rank), builder)
-
-
-def _gather_elements(operation: Operation, builder: Builder) -> Tensor:
-    """The elements along a dimension that indices of the same rank select."""
-    x, indices = operation.tensor("input"), operation.tensor("indices")
-    axis = in_range("axis", operation.integer("axis"), x.rank)
-    if indices.rank != x.rank:
-        reason = f"the input has rank {x.rank}, 'indices' {indices.rank}"
-        raise Unconvertible(reason, "they must be equal", mismatch=True)
-    return builder.call("extra.gather_elements", x, indices, as_shape=indices.shape, axis=axis)
-
-
-FUNCTIONS: Mapping[str, OperatorFunction] = MappingProxyType({
-    "tract_core_cast": _cast,
-    "tract_core_broadcast": _broadcast,
-    "tract_core_erf": _plain("nn.erf"),
-    "tract_onnx_erf": _plain("nn.erf"),
-    "tract_core_round_even": _plain("extra.round_even"),
-    "tract_core_xor": _xor,
-    "tract_core_product_reduce": _product,
-    "tract_core_gather": gather.function,
-    "tract_core_gather_elements": _gather_elements,
-})  # fmt: skip
-"""The functions of operations without a body."""

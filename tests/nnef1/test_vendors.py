@@ -54,6 +54,39 @@ CASES = {
     "tract_core_broadcast(max_reduce(x, axes = [1]), shape = [N, 4, 2])": np.broadcast_to(
         X.max(1, keepdims=True), X.shape
     ),
+    "tract_core_is_inf(log(relu(x)))": X <= 0,
+    "tract_core_is_inf(log(relu(x)), detect_negative = false)": np.zeros_like(X, bool),
+    "tract_core_gelu_approx(x, fast_impl = false)": X
+    * special.expit(np.float32(np.sqrt(8 / np.pi)) * (X + np.float32(0.044715) * X**3)),
+    "tract_core_pow_const(x, 2.0)": X**2,
+    "tract_core_cumsum(x, axis = 1, exclusive = false, reverse = false)": X.cumsum(1),
+    "tract_core_cumsum(x, axis = 1, exclusive = true)": X.cumsum(1) - X,
+    "tract_core_shape_of(x)": np.int64([3, 4, 2]),
+    "tract_core_range(start = 0, end = 5, step = 2)": np.int64([0, 2, 4]),
+    "tract_core_range(5, 0, -2)": np.int64([5, 3, 1]),
+    "tract_core_range(0, N, 1)": np.int64([0, 1, 2]),
+    "tract_core_range(0.0, 2.0, 0.5)": np.float32([0, 0.5, 1, 1.5]),
+    "tract_core_trilu(x, upper = true, k = 0)": np.triu(X),
+    "tract_core_trilu(x, upper = false, k = -1)": np.tril(X, -1),
+    "tract_core_downsample(x, axis = 1, stride = 3, modulo = 0)": X[:, ::3],
+    "tract_core_downsample(x, axis = 1, stride = 2, modulo = 1)": X[:, 1::2],
+    "slice(x, axes = [1], begin = [0], end = [4], stride = [3])": X[:, ::3],
+    "slice(x, axes = [1], begin = [1], end = [4], stride = [2])": X[:, 1::2],
+    "tract_core_argmax_reduce_last(floor(x), axes = [1])": 3
+    - np.floor(X)[:, ::-1].argmax(1, keepdims=True),
+    "tract_core_argmin_reduce_last(floor(x), axes = [1])": 3
+    - np.floor(X)[:, ::-1].argmin(1, keepdims=True),
+    "tract_core_einsum([x, x], expr = 'abc,adc->abd', acc = 'f32', output = '')": np.einsum(
+        "abc,adc->abd", X, X
+    ),
+    "tract_core_einsum([x], expr = 'abc->ca', acc = 'f32')": np.einsum("abc->ca", X),
+    "tract_core_einsum([x, x, x], expr = 'abc,abd,aec->de', acc = 'f32')": np.einsum(
+        "abc,abd,aec->de", X, X, X
+    ),
+    "tract_core_one_hot(cast<integer>(sqr(x)), axis = 1, dim = 3, value_on = 2.0)": np.moveaxis(
+        2 * np.eye(9, dtype="f")[(X**2).astype(int)][..., :3], -1, 1
+    ),
+    "tract_core_bitnot(tract_core_cast(x * 9.0, to = 'i64'))": ~(X * 9).astype(np.int64),
     "reshape(x, shape = [N, 8])": X.reshape(3, 8),
     "reshape(x, shape = [N * 2, 4])": X.reshape(6, 4),
     "reshape(x, shape = [shape_of(x)[0], -1])": X.reshape(3, 8),
@@ -79,6 +112,109 @@ def test_operations_of_tract(expression: str) -> None:
 def test_gathering(expression: str, expected: np.ndarray) -> None:
     model = tvm_nnef.convert(document(expression, "x, i"), vendor="tract")
     np.testing.assert_array_equal(tvm_nnef.evaluate(model, X, I)[0], expected)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_largest_elements(largest: bool) -> None:
+    text = document("y").replace("-> (y)", "-> (y, z)")
+    call = f"tract_core_topk(x, k = 3, axis = 1, largest = {str(largest).lower()})"
+    model = tvm_nnef.convert(text.replace("y = y", f"(y, z) = {call}"), vendor="tract")
+    values, positions = tvm_nnef.evaluate(model, X)
+    order = np.argsort(-X if largest else X, 1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(positions, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(X, order, 1))
+    with pytest.raises(NnefError, match="'k' is 5 for a dimension of 4"):
+        tvm_nnef.convert(
+            text.replace("y = y", f"(y, z) = {call.replace('3', '5')}"), vendor="tract"
+        )
+
+
+@pytest.mark.parametrize("name", ["and", "or", "xor"])
+def test_bits(name: str) -> None:
+    text = document(f"tract_core_bit{name}(i, tract_core_cast(x * 9.0, to = 'i32'))", "x, i")
+    model = tvm_nnef.convert(text, vendor="tract")
+    (found,) = tvm_nnef.evaluate(model, X, I)
+    expected = getattr(np, f"bitwise_{name}")(I[:, None, None], (X * 9).astype(np.int32))
+    np.testing.assert_array_equal(found, expected)
+
+
+ROWS = np.array([[1, 2], [0, 3], [2, 0]], np.int32)
+
+
+def test_rows_of_indices() -> None:
+    """Values that tract gives for the same calls."""
+    head = document("neg(x)").replace("y = neg(x);", "{}").replace("[N, 4, 2]", "[3, 4, 2]")
+    rows = f"r = constant<integer>(shape = [3, 2], value = {ROWS.reshape(-1).tolist()});"
+    cases = {
+        "tract_core_gather_nd(x, r, batch_dims = 0)": X[ROWS[:, 0], ROWS[:, 1]],
+        "tract_core_gather_nd(x, unsqueeze(r, axes = [2]), batch_dims = 1)": np.take_along_axis(
+            X, ROWS[:, :, None].repeat(2, 2), 1
+        ),
+        "tract_core_scatter_nd(x, r, slice(x, axes = [1], begin = [0], end = [1]))": None,
+    }
+    changed = X.copy()
+    changed[ROWS[:, 0], ROWS[:, 1]] = X[:, 0]
+    last = "tract_core_scatter_nd(x, r, squeeze(slice(x, axes = [1], begin = [0], end = [1]), "
+    cases = {k: v for k, v in cases.items() if v is not None} | {last + "axes = [1]))": changed}
+    for call, expected in cases.items():
+        text = head.replace("{}", f"{rows} y = {call};", 1)
+        model = tvm_nnef.convert(text, vendor="tract")
+        np.testing.assert_array_equal(tvm_nnef.evaluate(model, X)[0], expected)
+
+
+@pytest.mark.parametrize("how", ["none", "add", "mul", "max", "min"])
+def test_scattering(how: str) -> None:
+    call = f"tract_core_scatter_elements(x, k, x * 2.0, axis = 1, reduction = '{how}')"
+    places = np.argsort(X, 1)
+    flat = places.reshape(-1).tolist()
+    constant = f"k = constant<integer>(shape = [3, 4, 2], value = {flat});"
+    text = (
+        document(call)
+        .replace("[N, 4, 2]", "[3, 4, 2]")
+        .replace("y = tract", constant + " y = tract")
+    )
+    (found,) = tvm_nnef.evaluate(tvm_nnef.convert(text, vendor="tract"), X)
+    new = np.zeros_like(X)
+    np.put_along_axis(new, places, X * 2, 1)
+    functions = {"none": lambda _, b: b, "add": np.add, "mul": np.multiply, "max": np.maximum}
+    expected = functions.get(how, np.minimum)(X, new)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_rotary_embedding() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(3, 4, 2)
+    text = document("tract_transformers_apply_rope(x, x, x)")
+    text = text.replace("tract_registry tract_core", "tract_registry tract_transformers")
+    text = text.replace("tract_core_external", "external").replace(", datum_type = 'f32'", "")
+    (found,) = tvm_nnef.evaluate(tvm_nnef.convert(text, vendor="tract"), x)
+    # What tract 0.23 gives.
+    np.testing.assert_array_equal(found[0].reshape(-1), [0, 1, -2, 15, -4, 45, -6, 91])
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("tract_core_gelu_approx(x, fast_impl = true)", "approximation of its own"),
+        ("tract_core_range(0, 4, 0)", "'step' is 0"),
+        ("tract_core_range(0, 4, N)", "'step' is known only at run time"),
+        ("tract_core_einsum([x], expr = 'aab->b', acc = 'f32')", "repeats a dimension"),
+        ("tract_core_einsum([x], expr = 'ab->b', acc = 'f32')", "names 2 dimensions"),
+        ("tract_core_einsum([x], expr = 'abc->d', acc = 'f32')", "names other dimensions"),
+        ("tract_core_einsum([x], expr = 'abc,d->d', acc = 'f32')", "does not fit 1 inputs"),
+        ("tract_core_einsum([x], expr = 'abc->a', acc = 'i32')", "not a real datum type"),
+        ("tract_core_einsum([x, x], expr = 'abc,acb->a', acc = 'f32')", "dimension 'c' is 2 and 4"),
+        ("tract_core_downsample(x, axis = 1, stride = -1, modulo = 0)", "'stride' is -1"),
+        ("tract_core_one_hot(cast<integer>(x), axis = 4, dim = 3)", "'axis' names dimension 4"),
+        ("tract_core_trilu(max_reduce(squeeze(x, axes = [1]), axes = [0]), k = 0, upper = true)",
+         "dimension 1 is 4"),
+        ("tract_core_gather_nd(x, cast<integer>(x), batch_dims = 3)", "'batch_dims' is 3"),
+        ("tract_core_scatter_nd(x, cast<integer>(x), sum_reduce(x, axes = [1]))", "'updates' has the shape"),
+    ],
+)  # fmt: skip
+def test_calls_without_an_exact_meaning(call: str, reason: str) -> None:
+    with pytest.raises(NnefError, match=reason) as caught:
+        tvm_nnef.convert(document(call), vendor="tract")
+    assert all(each.span is not None and each.hint for each in caught.value.diagnostics)
 
 
 def test_exclusive_or() -> None:

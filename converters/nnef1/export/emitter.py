@@ -105,7 +105,9 @@ class Emitter:
         found = {
             name: _item_type(operation, parameters[name], arguments[name]) for name in arguments
         }
-        generic = type or next((found[each] for each in found if is_generic(parameters[each])), None)
+        generic = type or next(
+            (found[each] for each in found if is_generic(parameters[each])), None
+        )
         results = tuple(
             _result(result.type, generic, shape, operation)
             for result, shape in zip(signature.results, shapes, strict=True)

@@ -171,6 +171,11 @@ def unstack(operation: Operation, builder: Builder) -> list[list[Tensor]]:
 @operation("slice")
 def slice_(operation: Operation, builder: Builder) -> Tensor:
     """A section along some dimensions."""
+    return section(operation, builder)
+
+
+def section(operation: Operation, builder: Builder, rounded_up: bool = False) -> Tensor:
+    """The same; the number of elements is rounded up if strides are positive, or down."""
     x = operation.tensor("input")
     axes, stride = operation.axes(x.rank), operation.integers("stride")
     begin, end = operation.integers("begin"), operation.integers("end")
@@ -180,7 +185,7 @@ def slice_(operation: Operation, builder: Builder) -> Tensor:
         raise Unconvertible("'axes', 'begin', 'end' and 'stride' differ in length", hint)
     plain = all(step == 1 for step in stride)
     ranges = [
-        _range(x.shape[axis], first, last, step, plain)
+        _range(x.shape[axis], first, last, step, plain, rounded_up)
         for axis, first, last, step in zip(axes, begin, end, stride, strict=True)
     ]
     shape = list(x.shape)
@@ -195,11 +200,11 @@ def slice_(operation: Operation, builder: Builder) -> Tensor:
 
 
 def _range(
-    extent: Extent, begin: int, end: int, stride: int, plain: bool
+    extent: Extent, begin: int, end: int, stride: int, plain: bool, rounded_up: bool
 ) -> tuple[Extent, Extent, Extent]:
     """The first index, the one before which SkriptND stops, and the number of elements.
 
-    That number is rounded down: the last step must be a whole one (section 4.5.4).
+    That number is rounded down by the specification: the last step must be a whole one.
     """
     if stride == 0:
         raise Unconvertible("'stride' is 0", "give another number")
@@ -209,7 +214,8 @@ def _range(
         return 0, 0, 0
     if stride < 0 and first == extent:
         first = extent - 1
-    count = (last - first) // stride
+    up = rounded_up and stride > 0
+    count = -((first - last) // stride) if up else (last - first) // stride
     if count < 0:
         order = "before" if stride > 0 else "after"
         reason = f"'end' {end} is {order} 'begin' {begin} for a dimension of {extent}"

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import cast
 
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.products import matrix_product
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node, OperatorFunction
-from tvm_nnef.converters.onnx.operators.linear import matrix_product
 from tvm_nnef.converters.onnx.operators.quantization import (
     centred,
     quantize,

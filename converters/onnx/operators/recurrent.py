@@ -13,12 +13,12 @@ from typing import TypeAlias
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
+from tvm_nnef.converters.common.products import matrix_product
 from tvm_nnef.converters.common.symbolic import Extent
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Block, Loop, Pack, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
 from tvm_nnef.converters.onnx.node import Node
-from tvm_nnef.converters.onnx.operators.linear import matrix_product
 from tvm_nnef.converters.onnx.operators.quantization import (
     centred,
     dynamically_quantized_product,
