@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.fragments import Signatures
 from tvm_nnef.converters.nnef1.operators.operation import OperatorFunction
+from tvm_nnef.converters.nnef1.scan import Scan
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Extended:
         The largest values of dynamic dimensions, as far as the document has them.
     dtypes
         The dtypes of inputs, as far as the document has them.
+    scans
+        What the operations that ``signatures`` has for ``tract_core_scan`` do.
     integer_codes
         Whether ``.dat`` files mark integers as quantized items.
     """
@@ -36,4 +39,5 @@ class Extended:
     symbols: Mapping[str, nodes.Name] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    scans: Mapping[str, Scan] = field(default_factory=dict)
     integer_codes: bool = False

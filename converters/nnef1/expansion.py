@@ -25,6 +25,7 @@ from tvm_nnef.converters.nnef1.evaluation import (
 )
 from tvm_nnef.converters.nnef1.fragments import Signature, Signatures, standard
 from tvm_nnef.converters.nnef1.labels import Labelling, Labels, labels_of, leaves, tensors
+from tvm_nnef.converters.nnef1.scan import Scan, steps_of
 from tvm_nnef.converters.nnef1.types import TensorType
 from tvm_nnef.diagnostics import Diagnostic, NnefError, Span, error
 
@@ -68,7 +69,9 @@ def expand(
     dynamic dimensions that the document names. Raises NnefError with
     what is wrong in all statements of the graph that do not depend on a wrong one.
     """
-    expansion = _Expansion(checked.signatures, checked.generics, operations, sink, symbols)
+    expansion = _Expansion(
+        checked.signatures, checked.generics, operations, sink, symbols, checked.extended.scans
+    )
     expansion.names.update(symbols)
     for statement in checked.document.graph.body:
         expansion.labelling.labels.avoid(*(each.name for each in targets(statement.target)))
@@ -123,6 +126,7 @@ class _Expansion(Evaluator):
     operations: Container[str]
     sink: Sink
     symbols: Mapping[str, Value] = field(default_factory=dict)
+    scans: Mapping[str, Scan] = field(default_factory=dict)
     names: dict[str, Value] = field(default_factory=dict)
     labelling: Labelling = field(default_factory=Labelling)
     calls: int = 0
@@ -203,6 +207,9 @@ class _Expansion(Evaluator):
             for name in (each.name.name for each in signature.parameters)
         }
         labels = self._result_labels(signature, wanted, frame)
+        if signature.name in self.scans:
+            scan = self.scans[signature.name]
+            return (yield self._scanned(scan, arguments, labels, frame, span))
         body = signature.node.body
         if body is None or signature.name in self.operations:
             return self._called(signature, arguments, generic, labels, frame, span)
@@ -249,6 +256,97 @@ class _Expansion(Evaluator):
         if name in frame.wanted:
             return frame.wanted[name]
         return self.labelling.labels.name(f"{frame.prefix}/{name}")
+
+    def _scanned(
+        self,
+        scan: Scan,
+        arguments: Mapping[str, Value],
+        labels: Mapping[str, Labels],
+        frame: Frame,
+        span: Span,
+    ) -> Evaluation:
+        """The results of a scan: its fragment is invoked for each part of the scanned tensors."""
+        fragment = self.signatures[scan.body]
+        names = [each.name.name for each in fragment.results]
+        states = {name: arguments[name] for name, _ in scan.carried}
+        parts: list[dict[str, Value]] = []
+        for step in range(self._steps(scan, arguments, frame, span)):
+            given = {name: arguments[name] for name in scan.whole} | states
+            for name in scan.scanned:
+                given[name] = self._part(name, step, arguments, frame, span)
+            wanted = tuple(self.labelling.labels.name(f"{frame.base}/{each}") for each in names)
+            one = wanted if len(names) > 1 else wanted[0]
+            found = yield self.invoke(fragment, given, None, frame, one, span)
+            values = found if len(names) > 1 else (found,)
+            assert isinstance(values, tuple)
+            parts.append(dict(zip(names, values, strict=True)))
+            states = {name: parts[-1][result] for name, result in scan.carried}
+        results: list[Value] = []
+        for number, ((name, is_full), label) in enumerate(
+            zip(scan.outputs, labels.values(), strict=True), 1
+        ):
+            every = [each[name] for each in parts]
+            if isinstance(pace := arguments[f"{number}_pace"], int) and pace < 0:
+                every.reverse()
+            joined: dict[str, Value] = {
+                "values": tuple(every), "axis": arguments[f"{number}_axis"]
+            }  # fmt: skip
+            last = parts[-1][name]
+            operation, given = ("concat", joined) if is_full else ("copy", {"x": last})
+            results.append(self._step(operation, given, last, label, frame, span))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _steps(self, scan: Scan, arguments: Mapping[str, Value], frame: Frame, span: Span) -> int:
+        """The number of parts of the scanned tensors."""
+        sizes: list[tuple[int, int]] = []
+        for name in scan.scanned:
+            tensor, axis, pace = (arguments[f"{name}{each}"] for each in ("", "_axis", "_pace"))
+            shape = (self.sink.shape(tensor) if isinstance(tensor, Tensor) else None) or ()
+            size = shape[axis] if isinstance(axis, int) and 0 <= axis < len(shape) else None
+            if not isinstance(size, int) or not isinstance(pace, int):
+                message = f"the dimension along which '{name}' is scanned is not static"
+                hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
+                raise self.error(message, span, hint, frame)
+            sizes.append((size, pace))
+        try:
+            return steps_of(sizes, span)
+        except NnefError as problem:
+            raise with_chain(problem, frame) from None
+
+    def _part(
+        self, name: str, step: int, arguments: Mapping[str, Value], frame: Frame, span: Span
+    ) -> Value:
+        """The part of a scanned tensor that belongs to a step."""
+        tensor, axis, pace = (arguments[f"{name}{each}"] for each in ("", "_axis", "_pace"))
+        assert isinstance(tensor, Tensor) and isinstance(axis, int) and isinstance(pace, int)
+        shape = self.sink.shape(tensor)
+        assert shape is not None
+        begin = step * pace if pace > 0 else shape[axis] - 1 - step
+        given: dict[str, Value] = {
+            "input": tensor, "axes": (axis,), "begin": (begin,), "end": (begin + abs(pace),),
+            "stride": (1,),
+        }  # fmt: skip
+        return self._step("slice", given, tensor, None, frame, span)
+
+    def _step(
+        self,
+        operation: str,
+        given: Mapping[str, Value],
+        like: Value,
+        wanted: Labels,
+        frame: Frame,
+        span: Span,
+    ) -> Tensor:
+        """The result of a standard operation on tensors of one type, which ``like`` has."""
+        label = wanted if isinstance(wanted, str) else None
+        result = Tensor(label or self.labelling.labels.name(f"{frame.base}/{operation}"))
+        is_tensor = isinstance(like, Tensor)
+        item = self.labelling.item_types[like.label] if is_tensor else _PRIMITIVES[type(like)]
+        (name,) = (each.name.name for each in standard()[operation].results)
+        chain = tuple(name for name, _ in frame.chain)
+        self.labelling.item_types.setdefault(result.label, item)
+        self._emit(Call(operation, given, {name: result}, item, chain, span), frame)
+        return result
 
     def _result_labels(
         self, signature: Signature, wanted: Labels, frame: Frame

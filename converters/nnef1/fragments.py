@@ -94,7 +94,11 @@ def standard() -> Signatures:
 
 def library(path: str, text: str) -> Signatures:
     """The signatures of a text of fragments."""
-    fragments = parse_library(Source(path, text))
+    return signatures(parse_library(Source(path, text)))
+
+
+def signatures(fragments: Iterable[nodes.Fragment]) -> Signatures:
+    """The signatures of fragments that the specification or a vendor declares."""
     return MappingProxyType(
         {each.name.name: _signature(each, is_standard=True) for each in fragments}
     )

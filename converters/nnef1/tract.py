@@ -24,7 +24,9 @@ from tvm_nnef.converters.nnef1.fragments import (
     Signature,
     Signatures,
     library,
+    signatures,
 )
+from tvm_nnef.converters.nnef1.scan import Scans, rewritten
 from tvm_nnef.converters.nnef1.tract_operators import DTYPES, FUNCTIONS
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
@@ -64,9 +66,16 @@ def extended(document: nodes.Document) -> Extended:
             case _:
                 kept.append(extension)
     implied = tuple(nodes.Name(document.span, each) for each in (FRAGMENTS, EXPRESSIONS))
+    scans = Scans({})
+    if "tract_core" in registries:
+        document, scans = rewritten(document, problems)
     body, dtypes = _body(document.graph.body, problems)
     if problems:
         raise NnefError(problems)
+    known = {
+        name: each for name, each in _operations().items()
+        if registries and name.startswith(tuple(registries))
+    }  # fmt: skip
     return Extended(
         replace(
             document,
@@ -74,9 +83,8 @@ def extended(document: nodes.Document) -> Extended:
             fragments=tuple(each for each in document.fragments if each.name.name != _PROPERTIES),
             graph=replace(document.graph, body=body),
         ),
-        {name: each for name, each in _operations().items() if name.startswith(tuple(registries))}
-        if registries else {},
-        FUNCTIONS, symbols, bounds, dtypes, integer_codes=True,
+        {**known, **signatures(scans.declarations)},
+        FUNCTIONS, symbols, bounds, dtypes, scans.scans, integer_codes=True,
     )  # fmt: skip
 
 
