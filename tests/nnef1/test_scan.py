@@ -97,7 +97,8 @@ FAULTS = {
     "axis": (document(1, OUTPUT).replace("x, 1, 1", "x, 3, 1"), "is not static"),
     "name": (document(1, OUTPUT).replace('body = "step"', "body = step"), "in quotation marks"),
     "arguments": (document(1, OUTPUT).replace('body = "step",', ""), "are not complete"),
-    "dynamic": (RNN.replace("[6, B, 4]", "[B, 5, 4]").replace("slice(x, axes = [0], begin = [0], end = [1])", "x"), "is not static"),
+    "dynamic": (RNN.replace("[6, B, 4]", "[B, 5, 4]").replace("slice(x, axes = [0], begin = [0], "
+                                                             "end = [1])", "x"), "is not static"),
     "recursion": (document(1, OUTPUT).replace("m = n * 2.0;", """
       m = tract_core_scan(body = "step", scan = [("s", s, 1, 1)], full = [("k", k)],
                           state = [("h", h, "n")], output = [("m", "full", 1, 1)]);"""),
