@@ -340,8 +340,11 @@ class _Expansion(Evaluator):
         """The result of a standard operation on tensors of one type, which ``like`` has."""
         label = wanted if isinstance(wanted, str) else None
         result = Tensor(label or self.labelling.labels.name(f"{frame.base}/{operation}"))
-        is_tensor = isinstance(like, Tensor)
-        item = self.labelling.item_types[like.label] if is_tensor else _PRIMITIVES[type(like)]
+        item = (
+            self.labelling.item_types[like.label]
+            if isinstance(like, Tensor)
+            else _PRIMITIVES[type(like)]
+        )
         (name,) = (each.name.name for each in standard()[operation].results)
         chain = tuple(name for name, _ in frame.chain)
         self.labelling.item_types.setdefault(result.label, item)

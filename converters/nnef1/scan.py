@@ -72,7 +72,8 @@ class Scans:
             raise error(f"the arguments of '{NAME}' are not complete", node.span, hint=_HINT)
         _check_defaults(given)
         fragment = self._fragment(given["body"])
-        types = {each.name.name: each.type for each in (*fragment.parameters, *fragment.results)}
+        types = {each.name.name: each.type for each in fragment.parameters}
+        types |= {each.name.name: each.type for each in fragment.results}
         scanned = dict(_rows(given, "scan", 4))
         whole = dict(_rows(given, "full", 2))
         states = dict(_rows(given, "state", 3))

@@ -23,7 +23,7 @@ def _neighbourhood(operation: Operation, x: Tensor) -> Window:
     before = tuple((each - 1) // 2 for each in size)
     after = tuple(each - 1 - front for each, front in zip(size, before, strict=True))
     axes = tuple(range(x.rank))
-    return Window(axes, tuple(size), ones, ones, before, after, x.shape, x.shape).reduced()
+    return Window(tuple(size), ones, ones, before, after, x.shape, x.shape, axes).reduced()
 
 
 def _local_mean(operation: Operation, x: Tensor, builder: Builder) -> Tensor:

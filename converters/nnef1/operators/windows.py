@@ -14,43 +14,25 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Extent, Shape, largest, maximum
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.windows import Geometry
 from tvm_nnef.converters.nnef1.operators.borders import padded
 from tvm_nnef.converters.nnef1.operators.operation import Operation
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """A window, a number for each of ``axes``; ``inside`` and ``out`` are those of the shapes.
+class Window(Geometry):
+    """A window over ``axes``.
 
     Paddings, strides and dilations are those of the larger tensor: the input of an operation that
     scales down, the output of one that scales up.
     """
 
     axes: tuple[int, ...]
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    before: Shape
-    after: Shape
-    inside: Shape
-    out: Shape
 
     @property
-    def reach(self) -> tuple[int, ...]:
-        """The dilated size."""
-        pairs = zip(self.size, self.dilation, strict=True)
-        return tuple((size - 1) * dilation + 1 for size, dilation in pairs)
-
-    @property
-    def covered_after(self) -> Shape:
-        """The paddings after the input as far as windows cover them, if this is static."""
-        covered = (
-            (out - 1) * stride + reach - inside - before
-            for out, stride, reach, inside, before in zip(
-                self.out, self.stride, self.reach, self.inside, self.before, strict=True
-            )
-        )
-        pairs = zip(self.after, covered, strict=True)
+    def static_after(self) -> Shape:
+        """The paddings after the input, as far as windows cover them if that is static."""
+        pairs = zip(self.after, self.covered_after, strict=True)
         return tuple(each if isinstance(each, int) else after for after, each in pairs)
 
     @property
@@ -90,10 +72,11 @@ class Window:
             or self.inside[position] != self.out[position]
         ] or [len(self.axes) - 1]
         return Window(
-            tuple(self.axes[each] for each in kept), tuple(self.size[each] for each in kept),
+            tuple(self.size[each] for each in kept),
             tuple(self.stride[each] for each in kept), tuple(self.dilation[each] for each in kept),
             tuple(self.before[each] for each in kept), tuple(self.after[each] for each in kept),
             tuple(self.inside[each] for each in kept), tuple(self.out[each] for each in kept),
+            tuple(self.axes[each] for each in kept),
         )  # fmt: skip
 
 
@@ -137,8 +120,8 @@ def scaling_down(operation: Operation, x: Tensor, size: Sequence[int], first: in
         after.append(back)
         out.append((padded_extent - reach) // step + 1)
     return Window(
-        tuple(range(first, x.rank)), tuple(size), stride, dilation, tuple(before), tuple(after),
-        inside, tuple(out),
+        tuple(size), stride, dilation, tuple(before), tuple(after),
+        inside, tuple(out), tuple(range(first, x.rank)),
     )  # fmt: skip
 
 
@@ -160,9 +143,9 @@ def scaling_up(operation: Operation, x: Tensor, size: Sequence[int], first: int 
         for axis, extent in enumerate(inside)
     ]  # fmt: skip
     return Window(
-        tuple(range(first, x.rank)), tuple(size), stride, dilation,
+        tuple(size), stride, dilation,
         tuple(each[0] for each in found), tuple(each[1] for each in found), inside,
-        tuple(each[2] for each in found),
+        tuple(each[2] for each in found), tuple(range(first, x.rank)),
     )  # fmt: skip
 
 
@@ -227,7 +210,7 @@ def with_border(x: Tensor, window: Window, border: str, builder: Builder) -> tup
 
     Negative paddings stay those of the window.
     """
-    window = replace(window, after=window.covered_after)
+    window = replace(window, after=window.static_after)
     front = [maximum(each, 0) for each in window.before]
     back = [maximum(each, 0) for each in window.after]
     wide = padded(

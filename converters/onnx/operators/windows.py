@@ -15,9 +15,10 @@ import ml_dtypes
 import numpy as np
 
 from tvm_nnef.converters.common.builder import Builder
-from tvm_nnef.converters.common.symbolic import Extent, Shape, maximum, minimum, number, numbers
+from tvm_nnef.converters.common.symbolic import Extent, maximum, minimum, number, numbers
 from tvm_nnef.converters.common.tensors import Attribute, Tensor
 from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.windows import Geometry
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 
@@ -25,40 +26,21 @@ _finfo: Any = ml_dtypes.finfo
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Window(Geometry):
     """A window's geometry, a number for each spatial dimension; ``out`` are the result's extents.
 
     ``before`` and ``after`` are what the model asks for; :meth:`padding` is what makes exactly
     ``out`` windows.
     """
 
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    before: Shape
-    after: Shape
-    inside: Shape
-    out: Shape
     ceil: bool
-
-    @property
-    def reach(self) -> tuple[int, ...]:
-        """The extents of the dilated window."""
-        pairs = zip(self.size, self.dilation, strict=True)
-        return tuple((size - 1) * dilation + 1 for size, dilation in pairs)
 
     @property
     def padding(self) -> list[Extent]:
         """Counts in front, then behind."""
         if not self.ceil:
             return [*self.before, *self.after]
-        behind = [
-            (out - 1) * stride + reach - inside - before
-            for out, stride, reach, inside, before in zip(
-                self.out, self.stride, self.reach, self.inside, self.before, strict=True
-            )
-        ]
-        return [*self.before, *behind]
+        return [*self.before, *self.covered_after]
 
     def counts(self, border: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         """For each window, how many of its elements count: those in the input, or padding too."""
