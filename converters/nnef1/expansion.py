@@ -390,30 +390,3 @@ class _Expansion(Evaluator):
             self.sink.call(call)
         except NnefError as problem:
             raise with_chain(problem, frame) from None
-
-
-class _Attributes(Evaluator):
-    """Where there are no tensors."""
-
-    def operation(
-        self,
-        node: nodes.Unary | nodes.Binary,
-        name: str,
-        operands: Sequence[Value],
-        frame: Frame,
-        wanted: Labels,
-    ) -> Evaluation:
-        raise AssertionError(name)
-
-    def invocation(self, node: nodes.Invocation, frame: Frame, wanted: Labels) -> Evaluation:
-        hint = "write numbers"
-        raise error("an operation in a compile-time expression", node.span, hint=hint)
-
-    def shape(self, tensor: Tensor) -> None:
-        return None
-
-
-def evaluated(node: nodes.Expression, names: Mapping[str, Value] = MappingProxyType({})) -> Value:
-    """The value of an expression without tensors, whose types were checked."""
-    attributes = _Attributes()
-    return attributes.run(attributes.evaluate(node, Frame(dict(names), standard())))

@@ -12,7 +12,7 @@ from tvm_nnef.converters.common.types import Type
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.calls import Value
 from tvm_nnef.converters.nnef1.checking import Checked, expressions
-from tvm_nnef.converters.nnef1.expansion import evaluated
+from tvm_nnef.converters.nnef1.compile_time import evaluated
 from tvm_nnef.converters.nnef1.operators.operation import DTYPES
 from tvm_nnef.diagnostics import NnefError, error
 

@@ -12,7 +12,7 @@ from tvm_nnef.converters.common.tensors import Call as Step
 from tvm_nnef.converters.nnef1 import nodes
 from tvm_nnef.converters.nnef1.calls import Call, Value
 from tvm_nnef.converters.nnef1.checking import Checked, expressions, targets
-from tvm_nnef.converters.nnef1.expansion import evaluated
+from tvm_nnef.converters.nnef1.compile_time import evaluated
 from tvm_nnef.converters.nnef1.fragments import Signatures
 from tvm_nnef.converters.nnef1.types import TensorType, castable
 from tvm_nnef.converters.nnef1.typing import Scope, Typing
