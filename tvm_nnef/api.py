@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
@@ -79,12 +80,13 @@ def evaluate(
     *inputs: Any,
     variables: Mapping[str, Any] | None = None,
     **compose_options: Any,
-) -> tuple[Any, ...]:
+) -> Outputs:
     """The outputs of a model for given inputs, by the NumPy reference evaluator.
 
-    ``inputs`` are arrays in the order of the graph's inputs, a list of arrays for a pack; they
-    tell the shapes that the model leaves open. The result has NumPy arrays in the order of its
-    outputs. A Graph takes its ``variables`` by full name; a model has its own.
+    ``inputs`` are arrays in the order of the graph's inputs, a list of arrays for a pack, or one
+    mapping of names to these; shapes that the model leaves open are theirs. The result has NumPy
+    arrays in the order of its outputs, and is indexed by name as well. A Graph takes its
+    ``variables`` by full name; a model has its own.
 
     Raises NnefError for inputs of another number, shape or type, and for what is wrong with the
     model.
@@ -98,7 +100,8 @@ def evaluate(
         model, left = load_to_compose(model_or_graph, compose_options)
         graph, values = _composed_for(model, inputs, left), model.variables
         check_variables(model, graph)
-    return evaluate_graph(graph, inputs, values, machine_types=graph.machine_types or None)
+    results = evaluate_graph(graph, inputs, values, machine_types=graph.machine_types or None)
+    return Outputs([port.name for port in graph.outputs], results)
 
 
 def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Graph:
@@ -109,6 +112,7 @@ def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any
         return compose(model, **options)
     except NotGiven:
         definition = find_graph(model.program, options.get("graph"))
+        inputs = ordered_inputs([each.name.name for each in definition.inputs], inputs)
         if options.get("input_shapes") or len(inputs) != len(definition.inputs):
             raise
         shapes = {

@@ -9,7 +9,8 @@ import bisect
 import difflib
 import heapq
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -216,10 +217,37 @@ class NnefError(Exception):
 
     def with_note(self, note: Note) -> NnefError:
         """The same error with a further note on each diagnostic."""
-        return NnefError(replace(each, notes=(*each.notes, note)) for each in self.diagnostics)
+        return type(self)(replace(each, notes=(*each.notes, note)) for each in self.diagnostics)
 
     def __reduce__(self) -> tuple[type[NnefError], tuple[tuple[Diagnostic, ...]]]:
         return type(self), (self.diagnostics,)
+
+
+class ModelError(NnefError):
+    """A model that cannot be read, checked, converted or composed."""
+
+
+class InputError(NnefError, ValueError):
+    """Inputs, outputs or weights of a call that do not fit the model."""
+
+
+class TargetError(NnefError):
+    """A target that is unknown, or that nothing can be built for or run on here."""
+
+
+class UnsupportedError(NnefError):
+    """Something valid that this version, or the chosen target, cannot do."""
+
+
+@contextmanager
+def raised_as(kind: type[NnefError]) -> Iterator[None]:
+    """A block, or a decorated function, whose plain :class:`NnefError` is raised as a subclass."""
+    try:
+        yield
+    except NnefError as problem:
+        if type(problem) is not NnefError:
+            raise
+        raise kind(problem.diagnostics).with_traceback(problem.__traceback__) from problem.__cause__
 
 
 def error(
@@ -229,13 +257,14 @@ def error(
     hint: str = "",
     notes: Sequence[Note] = (),
     file: str | None = None,
+    kind: type[NnefError] = NnefError,
 ) -> NnefError:
     """An :class:`NnefError` of a single diagnostic, to be raised.
 
     The hint says what to change. A place without one has a comment ``# no hint: REASON``.
     """
     found = Diagnostic(message, span, hint or None, tuple(notes), file=file)  # no hint: as given
-    return NnefError(found)
+    return kind(found)
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -172,6 +172,22 @@ def read_library(path: OutputPath) -> LibraryFile:
         raise _not_a_library(path, reason) from None
 
 
+def is_library(path: OutputPath) -> bool:
+    """Whether a file is a shared library, or an archive that :func:`write_library` wrote."""
+    try:
+        file = Path(path)
+        if not file.is_file():
+            return False
+        with file.open("rb") as stream:
+            head = stream.read(512)
+        if not (head.startswith(GZIP_MAGIC) or is_tar(head)):
+            return head.startswith(_SHARED)
+        names = set(open_files(file).names())
+        return MANIFEST in names and not names.isdisjoint((_METADATA, _LIBRARY))
+    except (OSError, ValueError, NnefError):
+        return False
+
+
 def described_library(path: OutputPath) -> str | None:
     """The verified metadata of a shared library for any machine; None for another kind of file.
 

@@ -24,6 +24,9 @@ class TensorInfo:
     dtype: str
     stacked: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
 
 @dataclass(frozen=True, slots=True)
 class PackInfo:
@@ -31,6 +34,9 @@ class PackInfo:
 
     name: str
     items: tuple[TensorInfo, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: list of {len(self.items)}"
 
 
 PortInfo: TypeAlias = "TensorInfo | PackInfo"
@@ -67,7 +73,12 @@ def signature(metadata: Mapping[str, Any]) -> Graph:
     inputs = tuple(
         Port(str(port["name"]), tuple(map(tensor, port["items"])))
         if "items" in port
-        else Port(str(port["name"]), tensor(port), bool(port.get("stacked")))
+        else Port(
+            str(port["name"]),
+            tensor(port),
+            bool(port.get("stacked")),
+            tuple(port.get("attributes", ())),
+        )
         for port in metadata["inputs"]
     )
     return Graph("main", inputs, (), (), machine_types=types, bounds=dict(metadata["bounds"]))

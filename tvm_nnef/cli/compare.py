@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     if options.input:
         graph = compose(model, **composing)
         check_variables(model, graph)
-        inputs = read_inputs(model, graph, options.input, options.seed)
+        inputs = read_inputs(model.metadata.inputs, graph, options.input, options.seed)
     report = compare(
         model,
         *inputs,

@@ -6,7 +6,8 @@ library call it. Its members:
 - ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
   and ``{"name", "items"}`` for a pack, whose items are described as tensors are; a pack of dynamic
   length is a tensor with ``"stacked": true``, its items along the first dimension; an extent is a
-  number, or a symbol or expression known only at run time (``docs/metadata.md``);
+  number, or a symbol or expression known only at run time (``docs/metadata.md``); ``attributes``
+  of an input has for each dimension the graph attribute that is its size, or null;
 - ``parameters``: how many of the inputs, the last ones, are weights;
 - ``bounds`` and ``checks``: what must hold of the symbols of the inputs;
 - ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike,
@@ -29,7 +30,6 @@ library call it. Its members:
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -44,6 +44,7 @@ from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.trees import Tree
 from tvm_nnef.tvm_support import build, compat, runtime
 from tvm_nnef.tvm_support.compat import Module, Target
+from tvm_nnef.version import __version__
 
 
 def with_metadata(mod: Module, target: Target, code_forms: Sequence[str] = ()) -> Module:
@@ -92,7 +93,7 @@ def describe(mod: Module, target: Target) -> dict[str, Any]:
         "target": _described(target),
         "format": FORMAT,
         "versions": {
-            "tvm_nnef": _own_version(),
+            "tvm_nnef": __version__,
             "tvm": runtime.version(),
             "tvm_ffi": runtime.ffi_version(),
         },
@@ -141,16 +142,9 @@ def _grouped(
     for port in ports:
         name, count = port["name"], port["items"]
         if count is None:
-            stacked = {"stacked": True} if port.get("stacked") else {}
-            found.append({**next(rest), "name": name, **stacked})
+            further = {key: port[key] for key in ("stacked", "attributes") if port.get(key)}
+            found.append({**next(rest), "name": name, **further})
         else:
             items = [{**next(rest), "name": f"{name}_{number}"} for number in range(count)]
             found.append({"name": name, "items": items})
     return [*found, *rest]
-
-
-def _own_version() -> str:
-    try:
-        return importlib.metadata.version("tvm-nnef")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

@@ -31,12 +31,14 @@ class Port:
     """An input or output of a graph, by the name that its author gave.
 
     ``stacked``: it is a pack of dynamic length, whose items are stacked along the first dimension
-    of one tensor.
+    of one tensor. ``attributes`` has, for each dimension of an input, the name of the graph
+    attribute that is its size, or None; it is empty if there is no such attribute.
     """
 
     name: str
     operand: Operand
     stacked: bool = False
+    attributes: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
