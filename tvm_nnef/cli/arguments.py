@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from tvm_nnef.cli import words
+from tvm_nnef.cli.parser import Parser, Version, add_printing
 from tvm_nnef.converters.common.formats import FORMATS
-from tvm_nnef.diagnostics import did_you_mean
 
 _ROUTES = ("mapped", "formula", "reference")
 
@@ -27,38 +26,15 @@ class _Command:
     options: Sequence[Adds]
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line and a hint, not a page of usage."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message and exit with status 2."""
-        # Python 3.10 to 3.13 list all commands for an unknown one; a user wants the nearest.
-        wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
-        if wrong:
-            message = f"unknown command '{wrong[1]}'"
-        near = did_you_mean(wrong[1], [each.name for each in _COMMANDS]) if wrong else None
-        hint = near or f"'{self.prog} --help' describes the usage"
-        self.exit(2, f"{self.prog}: error: {message}\n  hint: {hint}\n")
-
-
-class _Version(argparse.Action):
-    """``--version``; what knows the version is loaded only for it, for that takes a while."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib import metadata
-
-        print(f"tvm-nnef {metadata.version('tvm-nnef')}")
-        parser.exit()
-
-
 def make_parser() -> argparse.ArgumentParser:
     """The parser of ``tvm-nnef``; ``command`` is the name of the module that runs it."""
     parser = Parser(prog="tvm-nnef", description="NNEF 2 (SkriptND) models on Apache TVM.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
+    parser.commands = [each.name for each in _COMMANDS]
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for each in _COMMANDS:
         command = commands.add_parser(each.name, help=each.help)
-        for add in each.options:
+        for add in (*each.options, add_printing):
             add(command)
     return parser
 
@@ -66,6 +42,12 @@ def make_parser() -> argparse.ArgumentParser:
 def _model(parser: argparse._ActionsContainer) -> None:
     kinds = " or ".join(each.title for each in FORMATS if each.is_foreign)
     text = f"a model folder, a .sknd file, a .tar or .tgz archive, or a model of {kinds}"
+    parser.add_argument("model", help=text)
+
+
+def _model_or_library(parser: argparse._ActionsContainer) -> None:
+    kinds = " or ".join(each.title for each in FORMATS if each.is_foreign)
+    text = f"a model folder, a .sknd file, an archive, a model of {kinds}, or a built library"
     parser.add_argument("model", help=text)
 
 
@@ -161,7 +143,13 @@ def _target(parser: argparse._ActionsContainer) -> None:
 
 
 def _check(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--quiet", action="store_true", help="say nothing where all is well")
+    parser.add_argument(
+        "--output-format",
+        choices=("text", "json", "github"),
+        default="text",
+        help="text on standard error, or on standard output JSON or annotations of GitHub Actions "
+        "(default: text)",
+    )
 
 
 def _run(parser: argparse._ActionsContainer) -> None:
@@ -171,7 +159,8 @@ def _run(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a .npy file to write for an output; repeat it for each output, in order",
+        help="a .npy file to write for an output; repeat it for each output, in order; or one .npz "
+        "file for all, by name",
     )
     parser.add_argument(
         "--route",
@@ -314,6 +303,10 @@ def _convert(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def _env(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
 def _ops(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("name", nargs="?", help="an operator (nn.conv) or a module (nn)")
     parser.add_argument("--model", help="the operators of a model's own modules instead")
@@ -327,8 +320,8 @@ _COMMANDS = (
     ),
     _Command(
         "run",
-        "compile a model for this CPU and run it",
-        (_model, _reading, _composing, _converting, _inputs, _run, _target, _threads),
+        "compile a model for this CPU, or load a built library, and run it",
+        (_model_or_library, _reading, _composing, _converting, _inputs, _run, _target, _threads),
     ),
     _Command(
         "compare",
@@ -350,8 +343,8 @@ _COMMANDS = (
     ),
     _Command(
         "bench",
-        "measure the speed of a model, beside the library of its own format",
-        (_model, _reading, _composing, _converting, _inputs, _bench),
+        "measure the speed of a model or a built library",
+        (_model_or_library, _reading, _composing, _converting, _inputs, _bench),
     ),
     _Command(
         "convert",
@@ -359,6 +352,7 @@ _COMMANDS = (
         (_convert, _converting),
     ),
     _Command("ops", "list the standard operators, or describe one", (_ops, _reading)),
+    _Command("env", "print versions, the CPU and the targets, for reports of bugs", (_env,)),
 )
 
 

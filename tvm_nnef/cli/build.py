@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
         database=options.database,
         dump_dir=options.dump_dir,
         threads=options.threads,
+        progress=not options.quiet,
         timings=options.timings,
         cuda_graphs=options.cuda_graphs,
         verbose=_print_json if options.json else options.verbose,
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         **compose_options(options),
     )
     executable.export(options.output)
-    if not options.json and options.output != STANDARD_OUTPUT:
+    if not (options.json or options.quiet) and options.output != STANDARD_OUTPUT:
         print(f"wrote {options.output}")
     return 0
 

@@ -59,6 +59,7 @@ def _run_model(options: argparse.Namespace) -> tuple[Outputs, Metadata]:
         options.target,
         route=options.route,
         threads=options.threads,
+        progress=not options.quiet,
         checked=options.checked,
         **composing,
     )
