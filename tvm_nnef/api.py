@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -189,6 +190,7 @@ def build(
     verify: bool = False,
     checked: bool = False,
     cuda_graphs: bool = False,
+    cache: bool = True,
     **from_nnef_options: Any,
 ) -> Executable:
     """A model, or a module of :func:`from_nnef`, scheduled and compiled for a target.
@@ -209,22 +211,30 @@ def build(
     first call captures; it is fast if they are many and small. The weights that a program passes
     to ``main_prepared`` of an exported library then stay where they are.
 
+    With ``cache`` a library that was built from the same model, with the same options, for the same
+    target and by the same versions is loaded from the user's cache folder, and a new one is kept
+    there. That holds for models (not modules) and the CPU, and neither for builds with
+    ``lowerings`` or a ``database`` nor for those that report on the build.
+
     Raises NnefError for an unknown target, for everything that is wrong with the model, for a
     number of threads below 1, for a database that is none, or is for another target or version of
     TVM, and for CUDA graphs on another target.
     """
-    import tvm
+    from tvm_nnef import library_cache
+    from tvm_nnef.tvm_support.threads import checked_threads
 
+    threads, checked, key = checked_threads(threads), checked or verify, None
+    is_plain = not (verbose or timings or verify or cuda_graphs or dump_dir or database)
+    if cache and is_plain and not _is_module(model_or_mod):
+        model_or_mod, from_nnef_options = load_to_compose(model_or_mod, from_nnef_options)
+        key = library_cache.key_of(model_or_mod, target, from_nnef_options, checked=checked)
+        if key is not None and (found := library_cache.find(key)) is not None:
+            found.threads = threads
+            return found
     from tvm_nnef.compilation.pipeline import build_module
 
-    checked = checked or verify
-    if isinstance(model_or_mod, tvm.IRModule):
-        _refuse(from_nnef_options)
-        module = model_or_mod
-    else:
-        module = from_nnef(model_or_mod, checked=checked, **from_nnef_options)
-    return build_module(
-        module,
+    built = build_module(
+        _lowered(model_or_mod, {**from_nnef_options, "checked": checked}),
         target,
         progress=progress,
         dump_dir=dump_dir,
@@ -236,6 +246,26 @@ def build(
         verify=verify,
         cuda_graphs=cuda_graphs,
     )
+    if key is None:
+        return built
+    kept = library_cache.keep(key, built)
+    kept.threads = threads
+    return kept
+
+
+def _is_module(value: object) -> bool:
+    """Whether a value is a tvm.IRModule; TVM, which takes long to import, is not imported."""
+    return "tvm" in sys.modules and isinstance(value, sys.modules["tvm"].IRModule)
+
+
+def _lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
+    """The module that is given, or that of a model. Raises NnefError for options of a module."""
+    if not _is_module(model_or_mod):
+        return from_nnef(model_or_mod, **options)
+    options.pop("checked", None)
+    _refuse(options)
+    module: tvm.IRModule = model_or_mod
+    return module
 
 
 def _refuse(options: Mapping[str, Any]) -> None:
@@ -293,15 +323,9 @@ def tune(
     machine does not run, and for a folder that holds something else, or what was tuned for another
     target or version of TVM.
     """
-    import tvm
-
     from tvm_nnef.tuning.session import tune_module
 
-    if isinstance(model_or_mod, tvm.IRModule):
-        _refuse(from_nnef_options)
-        module = model_or_mod
-    else:
-        module = from_nnef(model_or_mod, **from_nnef_options)
+    module = _lowered(model_or_mod, from_nnef_options)
     return tune_module(
         module, target, trials=trials, database=database, progress=progress, threads=threads
     )

@@ -285,8 +285,16 @@ class Executable:
         into an archive. Files are written whole or not at all. Raises NnefError if they cannot be
         written, and if no compiler or linker for them is installed.
         """
-        source = self._file or CompiledFiles(self._library, self._text, self._weights)
+        source = self._file or self.compiled
+        assert source is not None
         write_library(path, source)
+
+    @property
+    def compiled(self) -> CompiledFiles | None:
+        """What the files of the library are written from; None if it was loaded from a file."""
+        if self._file is not None:
+            return None
+        return CompiledFiles(self._library, self._text, self._weights)
 
     @property
     def signature(self) -> Graph:
@@ -369,7 +377,11 @@ def load(path: str | os.PathLike[str]) -> Executable:
     missing, is not such a library, is not as it was written, or is for another kind of machine, a
     CPU with other features, or another version.
     """
-    file = read_library(path)
+    return loaded(read_library(path), os.fspath(path))
+
+
+def loaded(file: LibraryFile, path: str) -> Executable:
+    """The executable of a library file, which messages call by a path; NnefError."""
     device = str(read_metadata(file.metadata)["target"]["device"])
     try:
         library = runtime.load_library(str(file.path), device)

@@ -142,6 +142,12 @@ def _target(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--target", default="native", help=text)
 
 
+def _cache(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--no-cache", action="store_true", help="build the model, although it was built before"
+    )
+
+
 def _check(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--output-format",
@@ -321,7 +327,17 @@ _COMMANDS = (
     _Command(
         "run",
         "compile a model for this CPU, or load a built library, and run it",
-        (_model_or_library, _reading, _composing, _converting, _inputs, _run, _target, _threads),
+        (
+            _model_or_library,
+            _reading,
+            _composing,
+            _converting,
+            _inputs,
+            _run,
+            _target,
+            _threads,
+            _cache,
+        ),
     ),
     _Command(
         "compare",
@@ -334,7 +350,7 @@ _COMMANDS = (
     _Command(
         "build",
         "compile a model into a library",
-        (_model, _reading, _composing, _converting, _target, _build, _threads),
+        (_model, _reading, _composing, _converting, _target, _build, _threads, _cache),
     ),
     _Command(
         "tune",
@@ -344,7 +360,7 @@ _COMMANDS = (
     _Command(
         "bench",
         "measure the speed of a model or a built library",
-        (_model_or_library, _reading, _composing, _converting, _inputs, _bench),
+        (_model_or_library, _reading, _composing, _converting, _inputs, _bench, _cache),
     ),
     _Command(
         "convert",

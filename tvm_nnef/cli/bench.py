@@ -73,7 +73,13 @@ def _measured_model(
     inputs = read_inputs(model.metadata.inputs, graph, options.input, options.seed)
     # What is wrong with the other model is found before ours is built.
     theirs = None if against is None else _session_call(against, counts[0], inputs)
-    executable = build(model, database=options.database, progress=not options.quiet, **composing)
+    executable = build(
+        model,
+        database=options.database,
+        progress=not options.quiet,
+        cache=not options.no_cache,
+        **composing,
+    )
     check = None
     if theirs is not None and against is not None and not options.no_check:
         check = check_by_source(model, graph, inputs, against, theirs())

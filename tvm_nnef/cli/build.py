@@ -25,6 +25,7 @@ def run(options: argparse.Namespace) -> int:
         dump_dir=options.dump_dir,
         threads=options.threads,
         progress=not options.quiet,
+        cache=not options.no_cache,
         timings=options.timings,
         cuda_graphs=options.cuda_graphs,
         verbose=_print_json if options.json else options.verbose,

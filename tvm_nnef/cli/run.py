@@ -60,6 +60,7 @@ def _run_model(options: argparse.Namespace) -> tuple[Outputs, Metadata]:
         route=options.route,
         threads=options.threads,
         progress=not options.quiet,
+        cache=not options.no_cache,
         checked=options.checked,
         **composing,
     )

@@ -43,7 +43,9 @@ def logged(verbosity: int, *, quiet: bool = False) -> Iterator[None]:
     logger = logging.getLogger("tvm_nnef")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    level = logging.ERROR if quiet else _LEVELS[min(verbosity, len(_LEVELS) - 1)]
+    level = _LEVELS[min(verbosity, len(_LEVELS) - 1)]
+    if quiet and not verbosity:
+        level = logging.ERROR
     before = logger.level, logger.propagate
     logger.setLevel(level)
     logger.propagate = False

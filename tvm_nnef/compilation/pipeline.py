@@ -6,6 +6,7 @@ runs. The passes are listed in :mod:`tvm_nnef.compilation.passes`.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import warnings
@@ -30,6 +31,8 @@ from tvm_nnef.tvm_support.threads import checked_threads
 if TYPE_CHECKING:
     from tvm_nnef.progress import Report as Progress
     from tvm_nnef.tuning.database import Database
+
+_LOG = logging.getLogger(__name__)
 
 Verbose = Callable[[KernelReport], None]
 """Gets the report of the kernels."""
@@ -75,6 +78,7 @@ def build_module(
     times: list[PassTime] = []
 
     def note(number: int, each: Pass, state: Any, seconds: float) -> None:
+        _LOG.debug("%s took %.3f s", each.name, seconds)
         times.append(PassTime(each.name, each.phase, seconds))
 
     with _reporting(progress) as report:
@@ -95,6 +99,7 @@ def build_module(
         verify_kernels(
             phases["fuse"], phases["schedule"], kernels_of(phases["code"]), checked=checked
         )
+    _LOG.info("compiled for %s in %.1f s", target, sum(each.seconds for each in times))
     if timings:
         found = Timings(tuple(times))
         found.print() if isinstance(timings, bool) else timings(found)
