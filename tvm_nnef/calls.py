@@ -25,7 +25,7 @@ class Outputs(tuple[Any, ...]):
         made.names = tuple(names)
         return made
 
-    @overload  # type: ignore[override]
+    @overload
     def __getitem__(self, key: str | SupportsIndex) -> Any: ...
 
     @overload
@@ -45,7 +45,7 @@ class Outputs(tuple[Any, ...]):
         return self.names
 
     def __reduce__(self) -> tuple[type[Outputs], tuple[tuple[str, ...], tuple[Any, ...]]]:
-        return type(self), (self.names, tuple(self))
+        return Outputs, (self.names, tuple(self))
 
 
 def ordered_inputs(

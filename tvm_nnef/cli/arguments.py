@@ -40,13 +40,13 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _model(parser: argparse._ActionsContainer) -> None:
-    kinds = " or ".join(each.title for each in FORMATS if each.is_foreign)
+    kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
     text = f"a model folder, a .sknd file, a .tar or .tgz archive, or a model of {kinds}"
     parser.add_argument("model", help=text)
 
 
 def _model_or_library(parser: argparse._ActionsContainer) -> None:
-    kinds = " or ".join(each.title for each in FORMATS if each.is_foreign)
+    kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
     text = f"a model folder, a .sknd file, an archive, a model of {kinds}, or a built library"
     parser.add_argument("model", help=text)
 
@@ -102,7 +102,7 @@ def _converting(parser: argparse._ActionsContainer) -> None:
         help="of a model that is converted: keep a dimension dynamic up to this size; without a "
         "name, all that are dynamic; for each dimension of a tensor: NAME=_,16",
     )
-    names = [each.name for each in FORMATS]
+    names = [each.name for each in FORMATS if not each.in_memory]
     parser.add_argument(
         "--format",
         metavar="NAME",
@@ -294,7 +294,7 @@ def _bench(parser: argparse._ActionsContainer) -> None:
 
 def _convert(parser: argparse._ActionsContainer) -> None:
     suffixes = " or ".join(each.exports for each in FORMATS if each.exports)
-    kinds = " or ".join(each.title for each in FORMATS if each.is_foreign)
+    kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
     parser.add_argument("source", help=f"a model of {kinds}; or any model, for another format")
     parser.add_argument(
         "destination", help=f"a folder, or an archive (.tar, .tgz); or a {suffixes} file to write"

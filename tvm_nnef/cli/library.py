@@ -11,7 +11,7 @@ from tvm_nnef.library_file import is_library
 from tvm_nnef.runtime import Executable, load
 from tvm_nnef.storage.metadata import Metadata, read_metadata
 
-_OF_MODELS = {
+_OF_MODELS: dict[str, object] = {
     "graph": None,
     "attr": [],
     "type": [],
