@@ -56,8 +56,9 @@ def ordered_inputs(
     ``given`` are values in this order, or a single mapping of names to values; ``named`` are the
     others, by name. Raises InputError for inputs that are unknown, missing, or given twice.
     """
-    if len(given) == 1 and isinstance(given[0], Mapping):
-        given, named = (), {**given[0], **(named or {})}
+    first = given[0] if len(given) == 1 else None
+    if isinstance(first, Mapping):
+        given, named = [], {**first, **(named or {})}
     if not named:
         return list(given)
     listed = f"{plural(len(names), 'input')} ({', '.join(names) or 'none'})"

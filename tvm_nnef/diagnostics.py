@@ -195,9 +195,10 @@ def _plain(text: str, colour: str) -> str:
 
 
 def _note_json(note: Note) -> dict[str, object]:
-    found = Diagnostic(note.message, note.span)  # no hint: it is a part of another diagnostic
-    place = {key: found.to_json()[key] for key in ("file", "line", "column")}
-    return {"message": note.message, **place}
+    span = note.span
+    line, column = (None, None) if span is None else span.source.position(span.start)
+    path = None if span is None else span.source.path
+    return {"message": note.message, "file": path, "line": line, "column": column}
 
 
 def _place(span: Span | None, file: str | None) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.check_failure import CheckFailure
-from tvm_nnef.diagnostics import Diagnostic, NnefError, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, TargetError, error
 from tvm_nnef.function_attributes import INITIAL_STATE, LIFTED, PREPARED
 from tvm_nnef.graph.checks import complaint
 from tvm_nnef.graph.nodes import Graph
@@ -99,7 +99,7 @@ class Executable:
 
     @functools.cached_property
     def _module(self) -> Any:
-        """What was built or loaded as a module, whose code all clones share."""
+        """What was built or loaded, as a module that all clones share."""
         return runtime.executable_module(self._library)
 
     @functools.cached_property
@@ -194,10 +194,8 @@ class Executable:
 
         The state is its own, with the initial values. Clones run side by side in threads of Python.
         """
-        if self._device is not None and self.metadata["weights"] is not None:
-            _ = self._weight_tensors  # Shared only if they are loaded before the copy.
-        if self._device is not None:
-            _ = self._module
+        if self._device is not None:  # Only what is loaded before the copy is shared.
+            _ = self._module, self.metadata["weights"] and self._weight_tensors
         made = copy.copy(self)
         made._turn = threading.RLock()
         for name in ("_machine", "_functions"):
@@ -285,16 +283,13 @@ class Executable:
         into an archive. Files are written whole or not at all. Raises NnefError if they cannot be
         written, and if no compiler or linker for them is installed.
         """
-        source = self._file or self.compiled
-        assert source is not None
-        write_library(path, source)
+        write_library(path, self._file or CompiledFiles(self._library, self._text, self._weights))
 
     @property
     def compiled(self) -> CompiledFiles | None:
         """What the files of the library are written from; None if it was loaded from a file."""
-        if self._file is not None:
-            return None
-        return CompiledFiles(self._library, self._text, self._weights)
+        made = CompiledFiles(self._library, self._text, self._weights)
+        return made if self._file is None else None
 
     @property
     def signature(self) -> Graph:
@@ -316,7 +311,7 @@ class Executable:
             if needed is None and self._kind == "vulkan":
                 raise runtime.missing_vulkan() or error("this machine has no GPU", hint=hint)
             needed = needed or f"{self._kind.upper()}, and there is no such GPU here"
-            raise error(f"this model is built for {needed}", hint=hint)
+            raise error(f"this model is built for {needed}", hint=hint, kind=TargetError)
         return [runtime_tensor(array, self._device) for array in arrays]
 
     def _check(self, values: Mapping[str, int]) -> None:

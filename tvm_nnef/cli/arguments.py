@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tvm_nnef.cli import words
-from tvm_nnef.cli.parser import Parser, Version, add_printing
+from tvm_nnef.cli.parser import Command, Parser, Version, add_printing
 from tvm_nnef.converters.common.formats import FORMATS
 
 _ROUTES = ("mapped", "formula", "reference")
-
-Adds = Callable[[argparse._ActionsContainer], None]
-"""Puts options into a parser."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """A command: the module of this name runs it, and these put its options together."""
-
-    name: str
-    help: str
-    options: Sequence[Adds]
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -39,16 +25,14 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _model(parser: argparse._ActionsContainer) -> None:
+def _model(parser: argparse._ActionsContainer, further: str = "") -> None:
     kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
-    text = f"a model folder, a .sknd file, a .tar or .tgz archive, or a model of {kinds}"
+    text = f"a model folder, a .sknd file, a .tar or .tgz archive, or a model of {kinds}{further}"
     parser.add_argument("model", help=text)
 
 
 def _model_or_library(parser: argparse._ActionsContainer) -> None:
-    kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
-    text = f"a model folder, a .sknd file, an archive, a model of {kinds}, or a built library"
-    parser.add_argument("model", help=text)
+    _model(parser, ", or a built library")
 
 
 def _reading(parser: argparse._ActionsContainer) -> None:
@@ -319,12 +303,12 @@ def _ops(parser: argparse._ActionsContainer) -> None:
 
 
 _COMMANDS = (
-    _Command(
+    Command(
         "check",
         "tell everything that is wrong with a model",
         (_model, _reading, _composing, _converting, _check),
     ),
-    _Command(
+    Command(
         "run",
         "compile a model for this CPU, or load a built library, and run it",
         (
@@ -339,36 +323,34 @@ _COMMANDS = (
             _cache,
         ),
     ),
-    _Command(
+    Command(
         "compare",
         "run a model on two routes, and find the first operator that differs",
         (_model, _reading, _composing, _converting, _inputs, _compare),
     ),
-    _Command(
-        "show", "print the composed graph", (_model, _reading, _composing, _converting, _show)
-    ),
-    _Command(
+    Command("show", "print the composed graph", (_model, _reading, _composing, _converting, _show)),
+    Command(
         "build",
         "compile a model into a library",
         (_model, _reading, _composing, _converting, _target, _build, _threads, _cache),
     ),
-    _Command(
+    Command(
         "tune",
         "search for faster schedules by measuring, into a folder that build reads",
         (_model, _reading, _composing, _converting, _target, _tune, _threads),
     ),
-    _Command(
+    Command(
         "bench",
         "measure the speed of a model or a built library",
         (_model_or_library, _reading, _composing, _converting, _inputs, _bench, _cache),
     ),
-    _Command(
+    Command(
         "convert",
         "write a model of another format as a SkriptND model, or the other way",
         (_convert, _converting),
     ),
-    _Command("ops", "list the standard operators, or describe one", (_ops, _reading)),
-    _Command("env", "print versions, the CPU and the targets, for reports of bugs", (_env,)),
+    Command("ops", "list the standard operators, or describe one", (_ops, _reading)),
+    Command("env", "print versions, the CPU and the targets, for reports of bugs", (_env,)),
 )
 
 

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from tvm_nnef.diagnostics import did_you_mean
+
+Adds = Callable[[argparse._ActionsContainer], None]
+"""Puts options into a parser."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: the module of this name runs it, and these put its options together."""
+
+    name: str
+    help: str
+    options: Sequence[Adds]
 
 
 class Parser(argparse.ArgumentParser):

@@ -19,7 +19,7 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import PHASES, Pass, passes
 from tvm_nnef.compilation.target import request
 from tvm_nnef.compilation.timings import PassTime, Timings
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import UnsupportedError, error
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.output import check_output, write_file
@@ -74,7 +74,8 @@ def build_module(
     threads, resolved = checked_threads(threads), request(target).target
     if checked and str(resolved.kind.name) == "vulkan":
         hint = "check indices and kernels on the CPU, with target='native'"
-        raise error("'checked' and 'verify' are not possible for Vulkan", hint=hint)
+        message = "'checked' and 'verify' are not possible for Vulkan"
+        raise error(message, hint=hint, kind=UnsupportedError)
     times: list[PassTime] = []
 
     def note(number: int, each: Pass, state: Any, seconds: float) -> None:
@@ -163,7 +164,8 @@ def compile_phases(
     forms: tuple[str, ...] = ()
     is_cuda = str(resolved.kind.name) == "cuda"
     if cuda_graphs and not is_cuda:
-        raise error(f"'{target}' has no CUDA graphs", hint="build for cuda, or without them")
+        hint = "build for cuda, or without them"
+        raise error(f"'{target}' has no CUDA graphs", hint=hint, kind=UnsupportedError)
     if is_cuda:
         forms = cuda.chosen_forms(requested.cuda_architectures, str(resolved.attrs["arch"]))
     every = passes(
@@ -182,7 +184,8 @@ def compile_phases(
         try:
             mod = each.run(mod)
         except NotImplementedError as problem:
-            raise error(str(problem), hint="build for a CPU, such as 'native'") from None
+            hint = "build for a CPU, such as 'native'"
+            raise error(str(problem), hint=hint, kind=UnsupportedError) from None
         seconds = time.perf_counter() - start
         dump(number, each, mod, seconds)
         if after is not None:

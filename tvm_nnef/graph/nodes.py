@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tvm_nnef.diagnostics import Note, Span
+from tvm_nnef.diagnostics import Note, Span, plural
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.tensor import ScalarType
 from tvm_nnef.graph.tensor import Tensor as Tensor
@@ -200,7 +200,7 @@ class Check:
     hint: str = field(default="", repr=False)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Graph:
     """Operations in an order in which they can run.
 
@@ -227,6 +227,20 @@ class Graph:
     machine_types: Mapping[Tensor, str] = field(default_factory=dict, repr=False)
     bounds: Mapping[str, int] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+
+    def __repr__(self) -> str:
+        from tvm_nnef.graph.dump import signature
+
+        counts = [
+            plural(len(items), name)
+            for items, name in ((self.operations, "operation"), (self.variables, "variable"))
+        ]
+        return f"<Graph {signature(self)}: {', '.join(counts)}>"
+
+    def _repr_html_(self) -> str:
+        from tvm_nnef.graph.notebook import html
+
+        return html(self)
 
 
 def tensors(operand: Operand) -> tuple[Tensor, ...]:
