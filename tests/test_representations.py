@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -32,7 +33,9 @@ def test_a_model_describes_its_inputs_and_outputs(model: tvm_nnef.Model) -> None
 
 
 def test_a_type_on_several_lines_with_a_default_is_one_line() -> None:
-    text = "graph G { @input { x: real[\n  2,\n  3]; } @output { y: real[2, 3]; } @compose { y = x; } }\n"
+    text = (
+        "graph G { @input { x: real[\n2,\n3]; } @output { y: real[2, 3]; } @compose { y = x; } }\n"
+    )
     assert tvm_nnef.load_model(text).inputs == {"x": "real[ 2, 3]"}
 
 
@@ -138,10 +141,8 @@ def test_the_options_of_every_format_are_typed() -> None:
 
     typed = options.ConvertOptions.__annotations__
     for each in FORMATS:
-        try:
+        with suppress(tvm_nnef.NnefError):  # The package of the format is not installed.
             assert each.options <= set(typed), each.name
-        except tvm_nnef.NnefError:
-            pass  # The package of the format is not installed.
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -157,7 +157,7 @@ def from_nnef(
         raise error(f"unknown route '{route}'", hint=hint)
     options = {**compose_options, "variables": variables}
     loaded, left = load_to_compose(model, options)
-    check_lowerings(loaded, lowerings or {})
+    check_lowerings(loaded.program, lowerings or {})
     graph = compose(loaded, **left)
     check_variables(loaded, graph)
     module = lower(

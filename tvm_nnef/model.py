@@ -6,11 +6,11 @@ disk. Only :func:`check` composes, and nothing is executed.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
@@ -27,11 +27,12 @@ from tvm_nnef.diagnostics import (
     raised_as,
 )
 from tvm_nnef.html_table import html_table
+from tvm_nnef.options import search_folder
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
 from tvm_nnef.standard_library import standard_module, tools_names
-from tvm_nnef.storage.container import Container, open_files
+from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
 from tvm_nnef.syntax import nodes
@@ -75,16 +76,16 @@ class Model:
     @property
     def inputs(self) -> Mapping[str, str]:
         """The inputs of the primary graph: their declared types by name, in order."""
-        return _declared(self.program.graphs[0].inputs) if self.graphs else {}
+        return _declared(graph.inputs for graph in self.program.graphs[:1])
 
     @property
     def outputs(self) -> Mapping[str, str]:
         """The outputs of the primary graph: their declared types by name, in order."""
-        return _declared(self.program.graphs[0].outputs) if self.graphs else {}
+        return _declared(graph.outputs for graph in self.program.graphs[:1])
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the classes of the first output."""
+        """The names of the classes."""
         return self.metadata.labels
 
     @property
@@ -92,10 +93,7 @@ class Model:
         """The dtypes of tensors by full name, if the model prescribes them."""
         return self.metadata.machine_types
 
-    @property
-    def machine_types(self) -> Mapping[str, str]:
-        """The same as ``dtypes``."""
-        return self.dtypes
+    machine_types = dtypes
 
     @property
     def dialect(self) -> str:
@@ -113,9 +111,10 @@ class Model:
         return html_table(repr(self)[1:-1], ("", "name", "type"), rows)
 
 
-def _declared(parameters: Sequence[nodes.Parameter]) -> dict[str, str]:
+def _declared(parameters: Iterable[Sequence[nodes.Parameter]]) -> dict[str, str]:
     """The types of parameters as their author wrote them, by name."""
-    found = {each.name.name: each.span.text.partition(":")[2] for each in parameters}
+    every = itertools.chain.from_iterable(parameters)
+    found = {each.name.name: each.span.text.partition(":")[2] for each in every}
     return {name: " ".join(text.split("=")[0].strip(" ;").split()) for name, text in found.items()}
 
 
@@ -369,7 +368,7 @@ def _check_container(
 ) -> tuple[Program | None, list[Diagnostic]]:
     assert container.main is not None
     main = container.read_source(container.main)
-    folders = [_search_folder(folder) for folder in search_path]
+    folders = [search_folder(folder) for folder in search_path]
     told, ambiguities = _dialect(container, dialect)
 
     def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
@@ -382,16 +381,6 @@ def _check_container(
         return (standard_module(parts[0], told) if len(parts) == 1 else ()) or None
 
     return check_program(main, load, dialect=told, ambiguities=ambiguities)
-
-
-def _search_folder(folder: str | os.PathLike[str]) -> Container:
-    try:
-        if Path(folder).is_dir():
-            return open_files(Path(folder))
-    except (OSError, ValueError):
-        pass
-    hint = "search_path (--search-path) takes folders in which modules are found"
-    raise error("there is no such folder", hint=hint, file=str(folder))
 
 
 def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.storage.container import Container, open_files
 
 if TYPE_CHECKING:
-    from tvm_nnef.model import Model
+    from tvm_nnef.semantics.program import Program
 
 
 class ConversionOptions(TypedDict, total=False):
@@ -74,7 +76,7 @@ def refuse_for_module(options: Mapping[str, Any]) -> None:
         raise error(f"a tvm.IRModule cannot be built with {names}", hint=hint)
 
 
-def check_lowerings(model: Model, lowerings: Mapping[str, object]) -> None:
+def check_lowerings(program: Program, lowerings: Mapping[str, object]) -> None:
     """Raises NnefError for names that are neither operators of the model nor standard ones."""
     if not lowerings:
         return
@@ -82,10 +84,10 @@ def check_lowerings(model: Model, lowerings: Mapping[str, object]) -> None:
 
     known = {
         f"{module}.{name}"
-        for module, checked in model.modules.items()
+        for module, checked in program.modules.items()
         for name in checked.definitions
     }
-    known |= operator_names(model.dialect)
+    known |= operator_names(program.dialect)
     unknown = [name for name in lowerings if name not in known]
     if unknown:
         hint = "names are qualified, such as 'nn.relu' or 'main.swish'"
@@ -96,3 +98,14 @@ def check_lowerings(model: Model, lowerings: Mapping[str, object]) -> None:
             )
             for name in unknown
         )
+
+
+def search_folder(folder: str | os.PathLike[str]) -> Container:
+    """The files of a folder in which modules are found. Raises NnefError if there is none."""
+    try:
+        if Path(folder).is_dir():
+            return open_files(Path(folder))
+    except (OSError, ValueError):
+        pass
+    hint = "search_path (--search-path) takes folders in which modules are found"
+    raise error("there is no such folder", hint=hint, file=str(folder))

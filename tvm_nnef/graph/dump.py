@@ -85,28 +85,6 @@ def dot(graph: Graph) -> str:
     return "\n".join([*rows, "}"])
 
 
-def signature(graph: Graph) -> str:
-    """The name of a graph, and its inputs and outputs with their types, in a line."""
-
-    def described(port: Port) -> str:
-        match port.operand:
-            case None:
-                return f"{port.name}: null"
-            case Tensor() as tensor:
-                return f"{port.name}: {typed(tensor, graph.machine_types)}"
-            case pack:
-                return f"{port.name}: list of {len(pack)}"
-
-    inputs, outputs = (", ".join(map(described, ports)) for ports in (graph.inputs, graph.outputs))
-    return f"{graph.name}({inputs}) -> ({outputs})"
-
-
-def typed(tensor: Tensor, dtypes: Mapping[Tensor, str]) -> str:
-    """The type of a tensor with its shape, as ``float32[1, 8]``."""
-    shape = ", ".join(map(trees.text, tensor.shape))
-    return f"{dtypes.get(tensor, tensor.type)}[{shape}]"
-
-
 def _graph(graph: Graph, dtypes: Mapping[Tensor, str], bodies: bool) -> Iterator[str]:
     inputs = ", ".join(_port(port, dtypes) for port in graph.inputs)
     outputs = ", ".join(_port(port, dtypes) for port in graph.outputs)
@@ -219,7 +197,7 @@ def _operand(operand: Operand, dtypes: Mapping[Tensor, str] | None) -> str:
 
 
 def _typed(tensor: Tensor, dtypes: Mapping[Tensor, str]) -> str:
-    return f"{tensor.name}: {typed(tensor, dtypes)}"
+    return f"{tensor.name}: {tensor.described(dtypes.get(tensor))}"
 
 
 def _value(tensor: Tensor) -> str:
