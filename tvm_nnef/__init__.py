@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         TargetError,
         UnsupportedError,
     )
+    from tvm_nnef.files import load_image, read_tensor, write_tensor
+    from tvm_nnef.importers import from_onnx
     from tvm_nnef.model import Model, check, load_model, save_model
     from tvm_nnef.runtime import Executable, load
     from tvm_nnef.version import __version__
@@ -45,10 +47,14 @@ __all__ = [
     "convert",
     "evaluate",
     "from_nnef",
+    "from_onnx",
     "load",
+    "load_image",
     "load_model",
+    "read_tensor",
     "save_model",
     "tune",
+    "write_tensor",
 ]
 
 _HOMES = {
@@ -65,6 +71,8 @@ _HOMES = {
         "UnsupportedError",
     ),
     "tvm_nnef.version": ("__version__",),
+    "tvm_nnef.files": ("load_image", "read_tensor", "write_tensor"),
+    "tvm_nnef.importers": ("from_onnx",),
     "tvm_nnef.model": ("Model", "check", "load_model", "save_model"),
     "tvm_nnef.runtime": ("Executable", "load"),
 }
