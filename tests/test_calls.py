@@ -253,3 +253,12 @@ def test_the_repr_of_an_executable_describes_its_inputs_and_outputs(exe: Executa
     assert repr(exe) == (
         "<Executable (a: float32[1, 2], b: float32[1, 2]) -> (y: float32[1, 2], s: float32[1, 2])>"
     )
+
+
+def test_the_reference_returns_intermediate_tensors() -> None:
+    outputs = tvm_nnef.evaluate(TEXT, A, B, variables=W, tensors=["wa", "main.Main.s"])
+    assert outputs.names == ("y", "s", "wa", "main.Main.s")
+    np.testing.assert_array_equal(outputs["wa"], A * W["main.Main.w"])
+    np.testing.assert_array_equal(outputs[3], S)
+    with pytest.raises(tvm_nnef.InputError, match=r"tensor 'waa'.*\n.*did you mean 'wa'"):
+        tvm_nnef.evaluate(TEXT, A, B, variables=W, tensors=["waa"])

@@ -83,6 +83,7 @@ def _typed(graph: Graph, model: Model, machine_types: Mapping[str, str]) -> Grap
 def evaluate(
     model_or_graph: AnyModel | Graph,
     *inputs: Any,
+    tensors: Sequence[str] = (),
     variables: Mapping[str, Any] | None = None,
     **compose_options: Unpack[ComposeOptions],
 ) -> Outputs:
@@ -90,13 +91,13 @@ def evaluate(
 
     ``inputs`` are arrays in the order of the graph's inputs, a list of arrays for a pack, or one
     mapping of names to these; shapes that the model leaves open are theirs. The result has NumPy
-    arrays in the order of its outputs, and is indexed by name as well. A Graph takes its
-    ``variables`` by full name; a model has its own.
+    arrays in the order of its outputs, then of ``tensors``, the names of intermediate tensors, and
+    is indexed by name as well. A Graph takes its ``variables`` by full name; a model has its own.
 
-    Raises NnefError for inputs of another number, shape or type, and for what is wrong with the
-    model.
+    Raises NnefError for inputs that do not fit, and for what is wrong with the model.
     """
     from tvm_nnef.reference import evaluate as evaluate_graph
+    from tvm_nnef.reference.recording import Recorder
 
     if isinstance(model_or_graph, Graph):
         graph, values = model_or_graph, variables or {}
@@ -105,8 +106,10 @@ def evaluate(
         model, left = load_to_compose(model_or_graph, options)
         graph, values = _composed_for(model, inputs, left), model.variables
         check_variables(model, graph)
-    results = evaluate_graph(graph, inputs, values, machine_types=graph.machine_types or None)
-    return Outputs([port.name for port in graph.outputs], results)
+    kept, types = Recorder(graph, tensors), graph.machine_types or None
+    results = evaluate_graph(graph, inputs, values, machine_types=types, observe=kept.observe)
+    names = [port.name for port in graph.outputs]
+    return Outputs([*names, *tensors], [*results, *kept.arrays])
 
 
 def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Graph:
