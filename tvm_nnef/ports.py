@@ -63,6 +63,7 @@ def signature(metadata: Mapping[str, Any]) -> Graph:
     So the code that checks inputs is the same for every route.
     """
     types: dict[Tensor, str] = {}
+    attributes: Mapping[str, Any] = metadata.get("attributes", {})
 
     def tensor(info: Mapping[str, Any]) -> Tensor:
         dtype = str(info["dtype"])
@@ -77,7 +78,7 @@ def signature(metadata: Mapping[str, Any]) -> Graph:
             str(port["name"]),
             tensor(port),
             bool(port.get("stacked")),
-            tuple(port.get("attributes", ())),
+            tuple(attributes.get(port["name"], ())),
         )
         for port in metadata["inputs"]
     )

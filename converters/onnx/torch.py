@@ -17,9 +17,6 @@ from tvm_nnef.converters.onnx.registry import Custom
 from tvm_nnef.diagnostics import error
 from tvm_nnef.model import Model
 
-_torch = importlib.import_module("torch")  # By name: these packages are optional.
-importlib.import_module("onnxscript")
-
 
 def convert(
     source: Any,
@@ -64,7 +61,8 @@ def convert(
 
 def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> Any:
     """The ModelProto that PyTorch exports."""
-    is_module = isinstance(source, _torch.nn.Module)
+    torch = _exporter()
+    is_module = isinstance(source, torch.nn.Module)
     if is_module and inputs is None:
         hint = "give tensors for a call: example_inputs=(torch.zeros(1, 3, 224, 224),)"
         raise error("a torch.nn.Module needs example inputs", hint=hint)
@@ -80,11 +78,21 @@ def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> Any:
         options["dynamic_shapes"] = dynamic_shapes
     try:
         with _evaluating(source if is_module else None):
-            return _torch.onnx.export(source, **options).model_proto
+            return torch.onnx.export(source, **options).model_proto
     except Exception as problem:
         cause = next(iter(str(problem.__cause__ or problem).strip().splitlines()), "no reason")
         hint = "torch.onnx.export with the same arguments and verbose=True reports more"
         raise error(f"PyTorch cannot export the model: {cause}", hint=hint) from problem
+
+
+def _exporter() -> Any:
+    """The package ``torch``. Raises NnefError if what its exporter needs is not installed."""
+    try:
+        importlib.import_module("onnxscript")
+        return importlib.import_module("torch")
+    except ModuleNotFoundError as cause:
+        message = f"PyTorch models need the package '{cause.name}'"
+        raise error(message, hint=f"pip install {cause.name}") from cause
 
 
 @contextmanager

@@ -6,8 +6,9 @@ library call it. Its members:
 - ``inputs`` and ``outputs``: the ports in order, each ``{"name", "shape", "dtype"}`` for a tensor
   and ``{"name", "items"}`` for a pack, whose items are described as tensors are; a pack of dynamic
   length is a tensor with ``"stacked": true``, its items along the first dimension; an extent is a
-  number, or a symbol or expression known only at run time (``docs/metadata.md``); ``attributes``
-  of an input has for each dimension the graph attribute that is its size, or null;
+  number, or a symbol or expression known only at run time (``docs/metadata.md``);
+- ``attributes``: by the name of an input, for each dimension the graph attribute that is its size,
+  or null; left out if there are none;
 - ``parameters``: how many of the inputs, the last ones, are weights;
 - ``bounds`` and ``checks``: what must hold of the symbols of the inputs;
 - ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike,
@@ -69,20 +70,23 @@ def describe(mod: Module, target: Target) -> dict[str, Any]:
     inputs are named as the parameters, and outputs ``output_0`` and so on.
     """
     main = mod["main"]
-    attributes: Mapping[str, Any] = main.attrs or {}
-    ports = json.loads(str(attributes.get("nnef_ports", "{}")))
-    state = int(attributes.get("num_state", 0))
-    symbols = json.loads(str(attributes.get("nnef_symbols", "{}")))
-    description = json.loads(str(attributes.get(DESCRIPTION, "{}")))
+    attrs: Mapping[str, Any] = main.attrs or {}
+    ports = json.loads(str(attrs.get("nnef_ports", "{}")))
+    state = int(attrs.get("num_state", 0))
+    symbols = json.loads(str(attrs.get("nnef_symbols", "{}")))
+    description = json.loads(str(attrs.get(DESCRIPTION, "{}")))
     inputs = [{"name": str(v.name), **_tensor(v.ty)} for v in main.params]
     kind = main.ret_ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
     # The type of a function leaves out data-dependent extents.
     shapes = dict(enumerate(symbols.get("outputs", [])))
     outputs = [{"name": f"output_{n}", **_tensor(r, shapes.get(n))} for n, r in enumerate(results)]
+    named = ((port["name"], port.get("attributes")) for port in ports.get("inputs", []))
+    attributes = {name: sizes for name, sizes in named if sizes}
     return {
         "inputs": _grouped(ports.get("inputs", []), inputs[: len(inputs) - state]),
         "outputs": _grouped(ports.get("outputs", []), outputs[: len(outputs) - state]),
+        **({"attributes": attributes} if attributes else {}),
         "parameters": max(0, compat.parameter_count(main)),
         "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
         "bounds": symbols.get("bounds", {}),
@@ -142,8 +146,8 @@ def _grouped(
     for port in ports:
         name, count = port["name"], port["items"]
         if count is None:
-            further = {key: port[key] for key in ("stacked", "attributes") if port.get(key)}
-            found.append({**next(rest), "name": name, **further})
+            stacked = {"stacked": True} if port.get("stacked") else {}
+            found.append({**next(rest), "name": name, **stacked})
         else:
             items = [{**next(rest), "name": f"{name}_{number}"} for number in range(count)]
             found.append({"name": name, "items": items})
