@@ -21,7 +21,8 @@ from typing import Any
 
 from tvm_nnef.api import build, from_nnef
 from tvm_nnef.cli import run_reporting
-from tvm_nnef.cli.arguments import Parser, add_model_options, compose_options, load_options
+from tvm_nnef.cli.arguments import add_model_options, compose_options, load_options
+from tvm_nnef.cli.parser import Parser
 from tvm_nnef.compilation.target import NATIVE, TargetRequest, request
 from tvm_nnef.diagnostics import NnefError, error
 from tvm_nnef.library_file import check_library

@@ -11,18 +11,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tvm_nnef.api import build, compare, compose, evaluate, from_nnef, tune
+    from tvm_nnef.calls import Outputs
     from tvm_nnef.comparison import Report
     from tvm_nnef.conversion import convert
-    from tvm_nnef.diagnostics import Diagnostic, NnefError
+    from tvm_nnef.diagnostics import (
+        Diagnostic,
+        InputError,
+        ModelError,
+        NnefError,
+        TargetError,
+        UnsupportedError,
+    )
+    from tvm_nnef.files import load_image, read_tensor, write_tensor
+    from tvm_nnef.importers import from_onnx
     from tvm_nnef.model import Model, check, load_model, save_model
     from tvm_nnef.runtime import Executable, load
+    from tvm_nnef.version import __version__
 
 __all__ = [
     "Diagnostic",
     "Executable",
+    "InputError",
     "Model",
+    "ModelError",
     "NnefError",
+    "Outputs",
     "Report",
+    "TargetError",
+    "UnsupportedError",
+    "__version__",
     "build",
     "check",
     "compare",
@@ -30,17 +47,32 @@ __all__ = [
     "convert",
     "evaluate",
     "from_nnef",
+    "from_onnx",
     "load",
+    "load_image",
     "load_model",
+    "read_tensor",
     "save_model",
     "tune",
+    "write_tensor",
 ]
 
 _HOMES = {
     "tvm_nnef.api": ("build", "compare", "compose", "evaluate", "from_nnef", "tune"),
     "tvm_nnef.comparison": ("Report",),
+    "tvm_nnef.calls": ("Outputs",),
     "tvm_nnef.conversion": ("convert",),
-    "tvm_nnef.diagnostics": ("Diagnostic", "NnefError"),
+    "tvm_nnef.diagnostics": (
+        "Diagnostic",
+        "InputError",
+        "ModelError",
+        "NnefError",
+        "TargetError",
+        "UnsupportedError",
+    ),
+    "tvm_nnef.version": ("__version__",),
+    "tvm_nnef.files": ("load_image", "read_tensor", "write_tensor"),
+    "tvm_nnef.importers": ("from_onnx",),
     "tvm_nnef.model": ("Model", "check", "load_model", "save_model"),
     "tvm_nnef.runtime": ("Executable", "load"),
 }

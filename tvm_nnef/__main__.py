@@ -1,4 +1,4 @@
-"""``python -m tvm_nnef``"""
+"""``python -m tvm_nnef``"""  # PYTHON_ARGCOMPLETE_OK
 
 import sys
 

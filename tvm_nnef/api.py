@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
-from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.diagnostics import ModelError, did_you_mean, error, raised_as
 from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, load_model, load_to_compose
+from tvm_nnef.options import check_lowerings, refuse_for_module
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.variables import check_variables
 
@@ -22,15 +25,18 @@ if TYPE_CHECKING:
     import os
 
     import tvm
+    from typing_extensions import Unpack
 
     from tvm_nnef.comparison import Report
     from tvm_nnef.measurement.kernel_report import KernelReport
+    from tvm_nnef.options import ComposeOptions, LoadOptions, LowerOptions
     from tvm_nnef.runtime import Executable
     from tvm_nnef.tuning.report import State, TuningReport
 
 _ROUTES = ("mapped", "formula")
 
 
+@raised_as(ModelError)
 def compose(
     model: AnyModel,
     *,
@@ -40,7 +46,7 @@ def compose(
     input_shapes: Mapping[str, Any] | None = None,
     machine_types: Mapping[str, str] | None = None,
     quantize: bool = True,
-    **load_options: Any,
+    **load_options: Unpack[LoadOptions],
 ) -> Graph:
     """The Graph of a model: the graph named (default: the first), everything resolved (chapter 3).
 
@@ -77,28 +83,33 @@ def _typed(graph: Graph, model: Model, machine_types: Mapping[str, str]) -> Grap
 def evaluate(
     model_or_graph: AnyModel | Graph,
     *inputs: Any,
+    tensors: Sequence[str] = (),
     variables: Mapping[str, Any] | None = None,
-    **compose_options: Any,
-) -> tuple[Any, ...]:
+    **compose_options: Unpack[ComposeOptions],
+) -> Outputs:
     """The outputs of a model for given inputs, by the NumPy reference evaluator.
 
-    ``inputs`` are arrays in the order of the graph's inputs, a list of arrays for a pack; they
-    tell the shapes that the model leaves open. The result has NumPy arrays in the order of its
-    outputs. A Graph takes its ``variables`` by full name; a model has its own.
+    ``inputs`` are arrays in the order of the graph's inputs, a list of arrays for a pack, or one
+    mapping of names to these; shapes that the model leaves open are theirs. The result has NumPy
+    arrays in the order of its outputs, then of ``tensors``, the names of intermediate tensors, and
+    is indexed by name as well. A Graph takes its ``variables`` by full name; a model has its own.
 
-    Raises NnefError for inputs of another number, shape or type, and for what is wrong with the
-    model.
+    Raises NnefError for inputs that do not fit, and for what is wrong with the model.
     """
     from tvm_nnef.reference import evaluate as evaluate_graph
+    from tvm_nnef.reference.recording import Recorder
 
     if isinstance(model_or_graph, Graph):
         graph, values = model_or_graph, variables or {}
     else:
-        compose_options["variables"] = variables
-        model, left = load_to_compose(model_or_graph, compose_options)
+        options = {**compose_options, "variables": variables}
+        model, left = load_to_compose(model_or_graph, options)
         graph, values = _composed_for(model, inputs, left), model.variables
         check_variables(model, graph)
-    return evaluate_graph(graph, inputs, values, machine_types=graph.machine_types or None)
+    kept, types = Recorder(graph, tensors), graph.machine_types or None
+    results = evaluate_graph(graph, inputs, values, machine_types=types, observe=kept.observe)
+    names = [port.name for port in graph.outputs]
+    return Outputs([*names, *tensors], [*results, *kept.arrays])
 
 
 def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Graph:
@@ -109,6 +120,7 @@ def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any
         return compose(model, **options)
     except NotGiven:
         definition = find_graph(model.program, options.get("graph"))
+        inputs = ordered_inputs([each.name.name for each in definition.inputs], inputs)
         if options.get("input_shapes") or len(inputs) != len(definition.inputs):
             raise
         shapes = {
@@ -128,7 +140,7 @@ def from_nnef(
     lowerings: Mapping[str, Callable[..., Any]] | None = None,
     variables: Mapping[str, Any] | None = None,
     checked: bool = False,
-    **compose_options: Any,
+    **compose_options: Unpack[ComposeOptions],
 ) -> tvm.IRModule:
     """The model as a TVM module with a Relax function ``main``.
 
@@ -146,9 +158,9 @@ def from_nnef(
     if route not in _ROUTES:
         hint = did_you_mean(str(route), _ROUTES) or f"routes are {' and '.join(_ROUTES)}"
         raise error(f"unknown route '{route}'", hint=hint)
-    compose_options["variables"] = variables
-    loaded, left = load_to_compose(model, compose_options)
-    _check_lowerings(loaded, lowerings or {})
+    options = {**compose_options, "variables": variables}
+    loaded, left = load_to_compose(model, options)
+    check_lowerings(loaded.program, lowerings or {})
     graph = compose(loaded, **left)
     check_variables(loaded, graph)
     module = lower(
@@ -185,7 +197,8 @@ def build(
     verify: bool = False,
     checked: bool = False,
     cuda_graphs: bool = False,
-    **from_nnef_options: Any,
+    cache: bool = True,
+    **from_nnef_options: Unpack[LowerOptions],
 ) -> Executable:
     """A model, or a module of :func:`from_nnef`, scheduled and compiled for a target.
 
@@ -205,22 +218,31 @@ def build(
     first call captures; it is fast if they are many and small. The weights that a program passes
     to ``main_prepared`` of an exported library then stay where they are.
 
+    With ``cache`` a library that was built from the same model, with the same options, for the same
+    target and by the same versions is loaded from the user's cache folder, and a new one is kept
+    there. That holds for models (not modules) and the CPU, and neither for builds with
+    ``lowerings`` or a ``database`` nor for those that report on the build.
+
     Raises NnefError for an unknown target, for everything that is wrong with the model, for a
     number of threads below 1, for a database that is none, or is for another target or version of
     TVM, and for CUDA graphs on another target.
     """
-    import tvm
+    from tvm_nnef import library_cache
+    from tvm_nnef.tvm_support.threads import checked_threads
 
+    threads, checked, key = checked_threads(threads), checked or verify, None
+    options: dict[str, Any] = dict(from_nnef_options)
+    is_plain = not (verbose or timings or verify or cuda_graphs or dump_dir or database)
+    if cache and is_plain and not _is_module(model_or_mod):
+        model_or_mod, options = load_to_compose(model_or_mod, options)
+        key = library_cache.key_of(model_or_mod, target, options, checked=checked)
+        if key is not None and (found := library_cache.find(key)) is not None:
+            found.threads = threads
+            return found
     from tvm_nnef.compilation.pipeline import build_module
 
-    checked = checked or verify
-    if isinstance(model_or_mod, tvm.IRModule):
-        _refuse(from_nnef_options)
-        module = model_or_mod
-    else:
-        module = from_nnef(model_or_mod, checked=checked, **from_nnef_options)
-    return build_module(
-        module,
+    built = build_module(
+        _lowered(model_or_mod, {**options, "checked": checked}),
         target,
         progress=progress,
         dump_dir=dump_dir,
@@ -232,38 +254,26 @@ def build(
         verify=verify,
         cuda_graphs=cuda_graphs,
     )
+    if key is None:
+        return built
+    kept = library_cache.keep(key, built)
+    kept.threads = threads
+    return kept
 
 
-def _refuse(options: Mapping[str, Any]) -> None:
-    """Raises NnefError for options of a model, given with a module that was made without them."""
-    if options:
-        names = ", ".join(f"'{name}'" for name in options)
-        hint = "give them to from_nnef, which makes the module, or give the model itself"
-        raise error(f"a tvm.IRModule cannot be built with {names}", hint=hint)
+def _is_module(value: object) -> bool:
+    """Whether a value is a tvm.IRModule; TVM, which takes long to import, is not imported."""
+    return "tvm" in sys.modules and isinstance(value, sys.modules["tvm"].IRModule)
 
 
-def _check_lowerings(model: Model, lowerings: Mapping[str, object]) -> None:
-    """Raises NnefError for names that are neither operators of the model nor standard ones."""
-    if not lowerings:
-        return
-    from tvm_nnef.standard_library import operator_names
-
-    known = {
-        f"{module}.{name}"
-        for module, checked in model.modules.items()
-        for name in checked.definitions
-    }
-    known |= operator_names(model.dialect)
-    unknown = [name for name in lowerings if name not in known]
-    if unknown:
-        hint = "names are qualified, such as 'nn.relu' or 'main.swish'"
-        raise NnefError(
-            Diagnostic(
-                f"'lowerings' names an unknown operator '{name}'",
-                hint=did_you_mean(name, known) or hint,
-            )
-            for name in unknown
-        )
+def _lowered(model_or_mod: Any, options: dict[str, Any]) -> tvm.IRModule:
+    """The module that is given, or that of a model. Raises NnefError for options of a module."""
+    if not _is_module(model_or_mod):
+        return from_nnef(model_or_mod, **options)
+    options.pop("checked", None)
+    refuse_for_module(options)
+    module: tvm.IRModule = model_or_mod
+    return module
 
 
 def tune(
@@ -274,7 +284,7 @@ def tune(
     database: str | os.PathLike[str],
     progress: bool | Callable[[State], None] = True,
     threads: int | None = None,
-    **from_nnef_options: Any,
+    **from_nnef_options: Unpack[LowerOptions],
 ) -> TuningReport:
     """Searches faster schedules for the kernels of a model, by measuring them on this machine.
 
@@ -289,15 +299,9 @@ def tune(
     machine does not run, and for a folder that holds something else, or what was tuned for another
     target or version of TVM.
     """
-    import tvm
-
     from tvm_nnef.tuning.session import tune_module
 
-    if isinstance(model_or_mod, tvm.IRModule):
-        _refuse(from_nnef_options)
-        module = model_or_mod
-    else:
-        module = from_nnef(model_or_mod, **from_nnef_options)
+    module = _lowered(model_or_mod, dict(from_nnef_options))
     return tune_module(
         module, target, trials=trials, database=database, progress=progress, threads=threads
     )
@@ -315,7 +319,7 @@ def compare(
     lowerings: Mapping[str, Callable[..., Any]] | None = None,
     variables: Mapping[str, Any] | None = None,
     progress: bool = True,
-    **compose_options: Any,
+    **compose_options: Unpack[ComposeOptions],
 ) -> Report:
     """Runs a model on two routes, tensor by tensor, up to the first tensor that differs.
 
@@ -360,7 +364,7 @@ def compare(
     if isinstance(routes, str):
         raise error("'routes' are two names of routes", hint="such as ('formula', 'reference')")
     if not isinstance(model, Model):
-        model = open_source(model, compose_options.pop("format", None))
+        model = open_source(model, compose_options.get("format"))
     loaded, left = load_to_compose(model, {**compose_options, "variables": variables})
     judge = _judge(model, loaded, against)
     graph = compose(loaded, **left)

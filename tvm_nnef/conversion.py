@@ -7,13 +7,14 @@ from typing import Any
 
 from tvm_nnef.api import compose
 from tvm_nnef.converters.common.formats import FORMATS, exported_format, open_source
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import ModelError, error, raised_as
 from tvm_nnef.model import Model, load_model, load_to_compose, save_model
 from tvm_nnef.storage.container import is_text
 from tvm_nnef.storage.output import check_output, is_same_file
 from tvm_nnef.storage.write import check_target
 
 
+@raised_as(ModelError)
 def convert(
     source: Any,
     path: str | os.PathLike[str] | None = None,

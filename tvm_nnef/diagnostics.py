@@ -9,7 +9,8 @@ import bisect
 import difflib
 import heapq
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -151,16 +152,57 @@ class Diagnostic:
         """The column behind the last character, from 1."""
         return self.span.source.position(self.span.end)[1] if self.span else None
 
-    def render(self) -> str:
-        """The diagnostic as a person reads it: place, cause, source line with a caret, hint."""
-        lines = [f"{_place(self.span, self.file)}{self.severity}: {_message(self.message)}"]
-        lines += _excerpt(self.span)
+    def render(self, *, colour: bool = False) -> str:
+        """The diagnostic as a person reads it: place, cause, source line with a caret, hint.
+
+        ``colour`` adds the escape sequences of a terminal.
+        """
+        paint = _painted if colour else _plain
+        place = paint(_place(self.span, self.file), _BOLD)
+        lines = [f"{place}{paint(f'{self.severity}:', _COLOURS[self.severity])} "]
+        lines[0] += paint(_message(self.message), _BOLD)
+        lines += _excerpt(self.span, paint)
         for note in self.notes:
-            lines.append(f"  {_place(note.span, None)}note: {_message(note.message)}")
-            lines += ["  " + line for line in _excerpt(note.span)]
+            kind = paint("note:", _COLOURS["note"])
+            lines.append(f"  {_place(note.span, None)}{kind} {_message(note.message)}")
+            lines += ["  " + line for line in _excerpt(note.span, paint)]
         if self.hint:
-            lines.append(f"  hint: {_message(self.hint)}")
+            lines.append(f"  {paint('hint:', _HINT)} {_message(self.hint)}")
         return "\n".join(lines)
+
+    def to_json(self) -> dict[str, object]:
+        """The diagnostic as JSON: its severity, message, position, hint and notes."""
+        return {
+            "severity": self.severity,
+            "message": self.message,
+            "file": self.path,
+            "line": self.line,
+            "column": self.column,
+            "end_line": self.end_line,
+            "end_column": self.end_column,
+            "hint": self.hint,
+            "notes": [_note_json(note) for note in self.notes],
+        }
+
+
+_BOLD, _HINT, _CARET = "1", "1;36", "1;32"
+_COLOURS: dict[Severity, str] = {"error": "1;31", "warning": "1;33", "note": "1;34"}
+"""The parameters of the escape sequences that select colours."""
+
+
+def _painted(text: str, colour: str) -> str:
+    return f"\x1b[{colour}m{text}\x1b[0m" if text else ""
+
+
+def _plain(text: str, colour: str) -> str:
+    return text
+
+
+def _note_json(note: Note) -> dict[str, object]:
+    span = note.span
+    line, column = (None, None) if span is None else span.source.position(span.start)
+    path = None if span is None else span.source.path
+    return {"message": note.message, "file": path, "line": line, "column": column}
 
 
 def _place(span: Span | None, file: str | None) -> str:
@@ -180,7 +222,7 @@ def _message(text: str) -> str:
     return printable(text if cut <= 0 else f"{text[:_MAX_MESSAGE]}… ({cut} more characters)")
 
 
-def _excerpt(span: Span | None) -> list[str]:
+def _excerpt(span: Span | None, paint: Callable[[str, str], str]) -> list[str]:
     """The first line of a span, or the part of it around the caret, over a row of carets."""
     if span is None:
         return []
@@ -198,7 +240,7 @@ def _excerpt(span: Span | None) -> list[str]:
     number = str(line)
     # Tabs are kept before the caret, so that it stands under its text at any tab width.
     lead = re.sub(r"[^\t]", " ", before + printable(text[:start]))
-    carets = "^" * max(1, len(printable(text[start:end])))
+    carets = paint("^" * max(1, len(printable(text[start:end]))), _CARET)
     return [
         f"  {number} | {before}{printable(text)}{after}",
         f"  {' ' * len(number)} | {lead}{carets}",
@@ -220,10 +262,37 @@ class NnefError(Exception):
 
     def with_note(self, note: Note) -> NnefError:
         """The same error with a further note on each diagnostic."""
-        return NnefError(replace(each, notes=(*each.notes, note)) for each in self.diagnostics)
+        return type(self)(replace(each, notes=(*each.notes, note)) for each in self.diagnostics)
 
     def __reduce__(self) -> tuple[type[NnefError], tuple[tuple[Diagnostic, ...]]]:
         return type(self), (self.diagnostics,)
+
+
+class ModelError(NnefError):
+    """A model that cannot be read, checked, converted or composed."""
+
+
+class InputError(NnefError, ValueError):
+    """Inputs, outputs or weights of a call that do not fit the model."""
+
+
+class TargetError(NnefError):
+    """A target that is unknown, or that nothing can be built for or run on here."""
+
+
+class UnsupportedError(NnefError):
+    """Something valid that this version, or the chosen target, cannot do."""
+
+
+@contextmanager
+def raised_as(kind: type[NnefError]) -> Iterator[None]:
+    """A block, or a decorated function, whose plain :class:`NnefError` is raised as a subclass."""
+    try:
+        yield
+    except NnefError as problem:
+        if type(problem) is not NnefError:
+            raise
+        raise kind(problem.diagnostics).with_traceback(problem.__traceback__) from problem.__cause__
 
 
 def error(
@@ -233,13 +302,14 @@ def error(
     hint: str = "",
     notes: Sequence[Note] = (),
     file: str | None = None,
+    kind: type[NnefError] = NnefError,
 ) -> NnefError:
     """An :class:`NnefError` of a single diagnostic, to be raised.
 
     The hint says what to change. A place without one has a comment ``# no hint: REASON``.
     """
     found = Diagnostic(message, span, hint or None, tuple(notes), file=file)  # no hint: as given
-    return NnefError(found)
+    return kind(found)
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

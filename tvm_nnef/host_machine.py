@@ -13,6 +13,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 _CPU_INFO = Path("/proc/cpuinfo")
+_CPU_NAMES = (
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "cache size"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "uarch"),
+)
+"""The keys there of what tells one model of CPU from another."""
+
 
 _ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
     "x86-64": ("x86_64", "amd64"),
@@ -101,6 +107,17 @@ def present_features() -> frozenset[str] | None:
     except OSError:
         return None
     return features_listed(architecture(), text)
+
+
+@functools.cache
+def cpu_names() -> tuple[str, ...]:
+    """The lines of ``/proc/cpuinfo`` that name the model of the CPU, each once."""
+    try:
+        text = _CPU_INFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    lines = (line for line in text.splitlines() if line.partition(":")[0].strip() in _CPU_NAMES)
+    return tuple(sorted({" ".join(line.split()) for line in lines}))
 
 
 def features_listed(architecture: str, text: str) -> frozenset[str] | None:

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,15 @@ _OTHER_KINDS = {
 class LibraryFile:
     """A verified shared library on disk, its metadata, weights, and the folder that it may be in.
 
-    ``weights`` are the content of its parameter file, if it has one.
+    ``weights`` are the content of its parameter file, if it has one. ``entry`` is a folder that
+    :func:`write_entry` wrote, which has the object files as well.
     """
 
     path: Path
     metadata: str
     weights: Array | None = None
     folder: _TemporaryFolder | None = None
+    entry: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +122,10 @@ def write_library(path: OutputPath, source: LibraryFile | CompiledFiles) -> None
         hint = "give the name of a file"
         raise error("a library with a parameter file is not one stream", hint=hint, file=str(path))
     with replacing(path) as draft, tempfile.TemporaryDirectory(dir=draft.parent) as folder:
-        parts = _parts(source, Path(folder))
+        if is_archive(path) and isinstance(source, LibraryFile) and source.entry is not None:
+            parts = _entry_parts(source.entry)
+        else:
+            parts = _parts(source, Path(folder))
         if is_archive(path):
             _write_archive(draft, parts, compressed=is_compressed(path))
             return
@@ -170,6 +175,53 @@ def read_library(path: OutputPath) -> LibraryFile:
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", None) or str(cause)
         raise _not_a_library(path, reason) from None
+
+
+def is_library(path: OutputPath) -> bool:
+    """Whether a file is a shared library, or an archive that :func:`write_library` wrote."""
+    try:
+        file = Path(path)
+        if not file.is_file():
+            return False
+        with file.open("rb") as stream:
+            head = stream.read(512)
+        if not (head.startswith(GZIP_MAGIC) or is_tar(head)):
+            return head.startswith(_SHARED)
+        names = set(open_files(file).names())
+        return MANIFEST in names and not names.isdisjoint((_METADATA, _LIBRARY))
+    except (OSError, ValueError, NnefError):
+        return False
+
+
+def write_entry(folder: Path, source: CompiledFiles) -> None:
+    """Write a library and the object files that it was linked from into an empty folder.
+
+    Raises :class:`NnefError` if no linker is installed, and OSError.
+    """
+    triple = str(json.loads(source.metadata)["target"]["triple"])
+    find_linker(triple)
+    parts = _parts(source, folder)
+    digests = {part.relative_to(folder).as_posix(): file_digest(part) for part in parts}
+    (folder / MANIFEST).write_bytes(make_manifest(digests))
+    objects = [part for part in parts if part.suffix == ".o"]
+    _link(objects, folder / _LIBRARY, source.metadata, triple)
+
+
+def read_entry(folder: Path) -> LibraryFile:
+    """The verified library in a folder that :func:`write_entry` wrote.
+
+    Raises :class:`NnefError` or OSError for one that is missing, damaged or for another machine.
+    """
+    return replace(_opened(folder / _LIBRARY, str(folder)), entry=folder)
+
+
+def _entry_parts(folder: Path) -> list[Path]:
+    """The verified parts of an archive in a folder that :func:`write_entry` wrote."""
+    digests = read_manifest((folder / MANIFEST).read_bytes()) or {}
+    parts = {folder / name: digest for name, digest in digests.items()}
+    if not parts or any(file_digest(part) != digest for part, digest in parts.items()):
+        raise _not_a_library(folder, "its files were changed; build the model again")
+    return list(parts)
 
 
 def described_library(path: OutputPath) -> str | None:

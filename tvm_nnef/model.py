@@ -6,37 +6,49 @@ disk. Only :func:`check` composes, and nothing is executed.
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import (
     Diagnostic,
+    ModelError,
     NnefError,
     Source,
     capped,
     did_you_mean,
     error,
+    plural,
+    printable,
+    raised_as,
 )
+from tvm_nnef.html_table import html_table
+from tvm_nnef.options import search_folder
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
 from tvm_nnef.standard_library import standard_module, tools_names
-from tvm_nnef.storage.container import Container, open_files
+from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.metadata import Metadata, read_metadata, write_metadata
 from tvm_nnef.storage.names import METADATA_FILE, variable_file_name
+from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.dialect import Ambiguity, detect
 from tvm_nnef.variables import Variables, check_variables, variable_bytes
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tvm_nnef.options import ConversionOptions, ConvertOptions
 
 DIALECTS = ("auto", "draft", "tools")
 _TOOLS_LINE = "# dialect: tools\n"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A model in memory; it compares by identity.
 
@@ -45,11 +57,11 @@ class Model:
     the variables are those of a caller, whose unknown names are mistakes.
     """
 
-    program: Program = field(repr=False)
+    program: Program
     path: str
-    variables: Mapping[str, Any] = field(repr=False)
-    metadata: Metadata = field(default_factory=Metadata, repr=False)
-    given_variables: bool = field(default=False, repr=False)
+    variables: Mapping[str, Any]
+    metadata: Metadata = field(default_factory=Metadata)
+    given_variables: bool = False
 
     @property
     def modules(self) -> Mapping[str, Any]:
@@ -62,14 +74,48 @@ class Model:
         return tuple(definition.name for definition in self.program.graphs)
 
     @property
-    def machine_types(self) -> Mapping[str, str]:
-        """The dtypes of tensors by full name, where the model prescribes them."""
+    def inputs(self) -> Mapping[str, str]:
+        """The inputs of the primary graph: their declared types by name, in order."""
+        return _declared(graph.inputs for graph in self.program.graphs[:1])
+
+    @property
+    def outputs(self) -> Mapping[str, str]:
+        """The outputs of the primary graph: their declared types by name, in order."""
+        return _declared(graph.outputs for graph in self.program.graphs[:1])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return self.metadata.labels
+
+    @property
+    def dtypes(self) -> Mapping[str, str]:
+        """The dtypes of tensors by full name, if the model prescribes them."""
         return self.metadata.machine_types
+
+    machine_types = dtypes
 
     @property
     def dialect(self) -> str:
         """``draft`` or ``tools``."""
         return self.program.dialect
+
+    def __repr__(self) -> str:
+        path, variables = printable(self.path, single_line=True), len(self.variables)
+        names = ", ".join(self.graphs)
+        return f"<Model '{path}': graph {names}, {plural(variables, 'variable')}>"
+
+    def _repr_html_(self) -> str:
+        ports = (("input", self.inputs), ("output", self.outputs))
+        rows = [(kind, name, text) for kind, found in ports for name, text in found.items()]
+        return html_table(repr(self)[1:-1], ("", "name", "type"), rows)
+
+
+def _declared(parameters: Iterable[Sequence[nodes.Parameter]]) -> dict[str, str]:
+    """The types of parameters as their author wrote them, by name."""
+    every = itertools.chain.from_iterable(parameters)
+    found = {each.name.name: each.span.text.partition(":")[2] for each in every}
+    return {name: " ".join(text.split("=")[0].strip(" ;").split()) for name, text in found.items()}
 
 
 AnyModel: TypeAlias = "str | os.PathLike[str] | bytes | Model | OpenedSource | object"
@@ -78,6 +124,7 @@ AnyModel: TypeAlias = "str | os.PathLike[str] | bytes | Model | OpenedSource | o
 _SKRIPTND_OPTIONS = ("dialect", "search_path")
 
 
+@raised_as(ModelError)
 def load_model(
     model: AnyModel,
     *,
@@ -85,7 +132,7 @@ def load_model(
     search_path: Sequence[str | os.PathLike[str]] = (),
     variables: Mapping[str, Any] | None = None,
     format: str | None = None,
-    **convert_options: Any,
+    **convert_options: Unpack[ConvertOptions],
 ) -> Model:
     """Read a model of any format: parse, resolve imports, check, find the variables.
 
@@ -185,7 +232,7 @@ def check(
     attributes: Mapping[str, object] | None = None,
     types: Mapping[str, str] | None = None,
     input_shapes: Mapping[str, Any] | None = None,
-    **convert_options: Any,
+    **convert_options: Unpack[ConversionOptions],
 ) -> list[Diagnostic]:
     """Everything that is wrong with a model, in the order of position; no errors when valid.
 
@@ -203,9 +250,10 @@ def check(
             loaded, found = model, []
         else:
             opened = open_source(model, format)
+            given: dict[str, Any] = dict(convert_options)
             if "input_shapes" in opened.format.options:
-                convert_options["input_shapes"], input_shapes = input_shapes, None
-            loaded, found = _read(opened, dialect, search_path, variables, convert_options)
+                given["input_shapes"], input_shapes = input_shapes, None
+            loaded, found = _read(opened, dialect, search_path, variables, given)
     except NnefError as problem:
         return list(problem.diagnostics)
     if loaded is not None:
@@ -320,7 +368,7 @@ def _check_container(
 ) -> tuple[Program | None, list[Diagnostic]]:
     assert container.main is not None
     main = container.read_source(container.main)
-    folders = [_search_folder(folder) for folder in search_path]
+    folders = [search_folder(folder) for folder in search_path]
     told, ambiguities = _dialect(container, dialect)
 
     def load(parts: tuple[str, ...]) -> Source | tuple[Source, ...] | None:
@@ -333,16 +381,6 @@ def _check_container(
         return (standard_module(parts[0], told) if len(parts) == 1 else ()) or None
 
     return check_program(main, load, dialect=told, ambiguities=ambiguities)
-
-
-def _search_folder(folder: str | os.PathLike[str]) -> Container:
-    try:
-        if Path(folder).is_dir():
-            return open_files(Path(folder))
-    except (OSError, ValueError):
-        pass
-    hint = "search_path (--search-path) takes folders in which modules are found"
-    raise error("there is no such folder", hint=hint, file=str(folder))
 
 
 def _dialect(container: Container, dialect: str) -> tuple[str, Sequence[Ambiguity]]:

@@ -24,6 +24,9 @@ class TensorInfo:
     dtype: str
     stacked: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
 
 @dataclass(frozen=True, slots=True)
 class PackInfo:
@@ -31,6 +34,9 @@ class PackInfo:
 
     name: str
     items: tuple[TensorInfo, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: list of {len(self.items)}"
 
 
 PortInfo: TypeAlias = "TensorInfo | PackInfo"
@@ -57,6 +63,7 @@ def signature(metadata: Mapping[str, Any]) -> Graph:
     So the code that checks inputs is the same for every route.
     """
     types: dict[Tensor, str] = {}
+    attributes: Mapping[str, Any] = metadata.get("attributes", {})
 
     def tensor(info: Mapping[str, Any]) -> Tensor:
         dtype = str(info["dtype"])
@@ -67,7 +74,12 @@ def signature(metadata: Mapping[str, Any]) -> Graph:
     inputs = tuple(
         Port(str(port["name"]), tuple(map(tensor, port["items"])))
         if "items" in port
-        else Port(str(port["name"]), tensor(port), bool(port.get("stacked")))
+        else Port(
+            str(port["name"]),
+            tensor(port),
+            bool(port.get("stacked")),
+            tuple(attributes.get(port["name"], ())),
+        )
         for port in metadata["inputs"]
     )
     return Graph("main", inputs, (), (), machine_types=types, bounds=dict(metadata["bounds"]))

@@ -10,26 +10,28 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.check_failure import CheckFailure
-from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, TargetError, error
 from tvm_nnef.function_attributes import INITIAL_STATE, LIFTED, PREPARED
 from tvm_nnef.graph.checks import complaint
-from tvm_nnef.graph.machine_types import DTYPES
-from tvm_nnef.graph.nodes import Graph, Tensor
+from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.library_file import CompiledFiles, LibraryFile, read_library, write_library
 from tvm_nnef.library_metadata import FUNCTION, mismatch, read_metadata
+from tvm_nnef.output_buffers import Buffers, OutputBuffers
 from tvm_nnef.ports import PackInfo, PortInfo, port_info, signature, tensor_info
 from tvm_nnef.ports import TensorInfo as TensorInfo
 from tvm_nnef.random_inputs import random_inputs
-from tvm_nnef.reference.inputs import bind_inputs, bind_variables
+from tvm_nnef.reference.inputs import bind_inputs
+from tvm_nnef.state import State
 from tvm_nnef.tvm_support import runtime
-from tvm_nnef.tvm_support.runtime import Array, array_of, runtime_tensor
+from tvm_nnef.tvm_support.runtime import Array, array_of, numpy_view, runtime_tensor
 from tvm_nnef.tvm_support.threads import checked_threads, default_threads, use_threads
 
 
@@ -43,56 +45,14 @@ class Timing:
     runs: int
 
 
-class State(Mapping[str, Array]):
-    """The variables that ``@update`` changes: arrays by full name, to be read and to be set.
-
-    What is read is a copy. Setting raises NnefError for a name that no such variable has, and for
-    an array of another shape or kind of dtype; within a kind values are converted.
-    """
-
-    def __init__(self, infos: Sequence[TensorInfo], tensors: Sequence[Any]) -> None:
-        """Takes the descriptions of the variables, and their values as tensors of TVM."""
-        self._infos = list(infos)
-        self._places = {info.name: place for place, info in enumerate(infos)}
-        self.tensors = list(tensors)
-
-    def __getitem__(self, name: str) -> Array:
-        return array_of(self.tensors[self._place(name)])
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        place = self._place(name)
-        info = self._infos[place]
-        shape = tuple(extent for extent in info.shape if isinstance(extent, int))
-        variable = Tensor(name, DTYPES[info.dtype], shape, "variable")
-        graph = Graph("state", (), (), (), variables=(variable,))
-        bound = bind_variables(graph, {name: _without_dlpack(value)}, {variable: info.dtype})
-        self.tensors[place] = runtime_tensor(bound[variable])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._infos)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __repr__(self) -> str:
-        return f"State({dict(self)})"
-
-    def _place(self, name: str) -> int:
-        if name not in self._places:
-            message = f"'{name}' is no variable that @update changes"
-            raise error(message, hint=did_you_mean(name, self._places) or f"these are {[*self]}")
-        return self._places[name]
-
-
 _REMEMBERED = 1024
 """Checks of so many sizes of inputs are remembered: they take longer than a small model."""
 
 
 class Executable:
-    """A compiled model. Calls from several threads take turns; to run side by side, load it twice.
+    """A compiled model, to be called with arrays.
+
+    Calls from several threads take turns; a :meth:`clone` for each lets them run side by side.
 
     ``inputs`` and ``outputs`` describe the ports, in the order of the graph; ``bounds`` has the
     largest value of each symbol in their shapes; ``state`` holds the variables that ``@update``
@@ -135,7 +95,12 @@ class Executable:
     @functools.cached_property
     def _machine(self) -> Any:
         """The virtual machine, for which all code is generated: only if it is used."""
-        return runtime.virtual_machine(self._library, self._kind)
+        return runtime.virtual_machine(self._module, self._kind)
+
+    @functools.cached_property
+    def _module(self) -> Any:
+        """What was built or loaded, as a module that all clones share."""
+        return runtime.executable_module(self._library)
 
     @functools.cached_property
     def _weight_tensors(self) -> Any:
@@ -168,24 +133,76 @@ class Executable:
         self._checked: set[tuple[tuple[str, int], ...]] = set()
 
     def __repr__(self) -> str:
-        names = [", ".join(port.name for port in ports) for ports in (self.inputs, self.outputs)]
-        return f"<Executable ({names[0]}) -> ({names[1]})>"
+        sides = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
+        return "<Executable ({}) -> ({})>".format(*sides)
 
-    def __call__(self, *inputs: Any) -> tuple[Array | list[Array], ...]:
-        """The outputs for given inputs, as NumPy arrays in the order of the graph.
+    def __call__(self, *inputs: Any, out: Buffers | None = None, **named: Any) -> Outputs:
+        """Run the model.
 
-        ``inputs`` are arrays (NumPy, DLPack, or what NumPy makes an array of), and a list of
-        arrays for a pack; a pack among the outputs is a list likewise.
+        Parameters
+        ----------
+        *inputs
+            A value for each input in the order of the graph, or a single mapping of names to
+            values. A value is an array (NumPy, DLPack, or what NumPy makes an array of), for a pack
+            a list of arrays. Within a kind of dtype values are converted: float64 to float32, but
+            no int to a real.
+        out
+            Preallocated arrays that receive outputs: one for a single output, a sequence for all,
+            or a mapping of names to arrays; these are then returned.
+        **named
+            Inputs by name.
 
-        Raises NnefError where an input has another shape or kind of dtype than expected, where the
-        extents of inputs do not agree or are beyond their bounds, and where a check of the model
-        fails. Within a kind values are converted: float64 to float32, but no int to a real.
+        Returns
+        -------
+        Outputs
+            A tuple of NumPy arrays in the order of the graph, a list of arrays for a pack, that can
+            also be indexed by name: ``outputs["probabilities"]``.
+
+        Raises
+        ------
+        InputError
+            For inputs that are missing, unknown, or of another shape or kind of dtype than
+            expected, and for arrays in ``out`` that do not fit.
+        NnefError
+            If a check of the model fails, and in a process forked from one that ran a model.
         """
+        buffers = None if out is None else OutputBuffers(self.outputs, out)
+        tensors = self._call(inputs, named)
+        if buffers is not None:
+            return buffers.filled(tensors)
+        return self._grouped(list(map(array_of, tensors)), list)
+
+    def tensors(self, *inputs: Any, **named: Any) -> Outputs:
+        """Run the model as a call does; the outputs are DLPack tensors, which share TVM's memory.
+
+        They are on the device of the model: ``torch.from_dlpack(exe.tensors(x)["y"])`` copies
+        nothing. A pack whose length is known only at run time is one tensor.
+        """
+        return self._grouped(self._call(inputs, named), lambda stacked: stacked)
+
+    def _call(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The tensors of the outputs, after which the state is the new one."""
+        given = ordered_inputs([port.name for port in self.inputs], inputs, named)
         with self._turn:
-            tensors = self._run(self._arguments(inputs))
-            behind = len(tensors) - len(self.state)
-            self.state.tensors = tensors[behind:]
-        return self._grouped(list(map(array_of, tensors[:behind])))
+            tensors = self._run(self._arguments(given))
+            end = len(tensors) - len(self.state)
+            self.state.tensors = tensors[end:]
+        return tensors[:end]
+
+    def clone(self) -> Executable:
+        """Return another executable of the same model, which shares its code and weights.
+
+        The state is its own, with the initial values. Clones run side by side in threads of Python.
+        """
+        if self._device is not None:  # Only what is loaded before the copy is shared.
+            _ = self._module, self.metadata["weights"] and self._weight_tensors
+        made = copy.copy(self)
+        made._turn = threading.RLock()
+        for name in ("_machine", "_functions"):
+            vars(made).pop(name, None)
+        made._checked = set()
+        made.reset()
+        return made
 
     def with_parameters(self, *parameters: Any) -> Executable:
         """An executable of the same library that takes the inputs alone, its weights given here.
@@ -199,7 +216,7 @@ class Executable:
             hint = "call it with its inputs alone"
             raise error("this executable has no parameters: all weights are in it", hint=hint)
         taken = replace(self._graph, inputs=self._graph.inputs[count:])
-        given = [_without_dlpack(value) for value in parameters]
+        given = [numpy_view(value) for value in parameters]
         bound, _ = bind_inputs(taken, given, self._graph.machine_types)
         tensors = self._tensors(bound.values())
         use_threads(self._threads)
@@ -266,11 +283,21 @@ class Executable:
         into an archive. Files are written whole or not at all. Raises NnefError if they cannot be
         written, and if no compiler or linker for them is installed.
         """
-        source = self._file or CompiledFiles(self._library, self._text, self._weights)
-        write_library(path, source)
+        write_library(path, self._file or CompiledFiles(self._library, self._text, self._weights))
+
+    @property
+    def compiled(self) -> CompiledFiles | None:
+        """What the files of the library are written from; None if it was loaded from a file."""
+        made = CompiledFiles(self._library, self._text, self._weights)
+        return made if self._file is None else None
+
+    @property
+    def signature(self) -> Graph:
+        """The inputs as those of a Graph, whose dimensions may be trees of symbols."""
+        return self._graph
 
     def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
-        given = [_without_dlpack(value) for value in inputs]
+        given = [numpy_view(value) for value in inputs]
         bound, sizes = bind_inputs(self._graph, given, self._graph.machine_types)
         self._check(sizes)
         tensors = [*self._tensors(bound.values()), *self._prepared, *self.state.tensors]
@@ -284,7 +311,7 @@ class Executable:
             if needed is None and self._kind == "vulkan":
                 raise runtime.missing_vulkan() or error("this machine has no GPU", hint=hint)
             needed = needed or f"{self._kind.upper()}, and there is no such GPU here"
-            raise error(f"this model is built for {needed}", hint=hint)
+            raise error(f"this model is built for {needed}", hint=hint, kind=TargetError)
         return [runtime_tensor(array, self._device) for array in arrays]
 
     def _check(self, values: Mapping[str, int]) -> None:
@@ -324,16 +351,18 @@ class Executable:
             raise error(failure.message, hint=hint, file=failure.place or None) from None
         return [result] if isinstance(result, runtime.Tensor) else list(result)
 
-    def _grouped(self, arrays: Sequence[Array]) -> tuple[Array | list[Array], ...]:
-        rest = iter(arrays)
-        return tuple(
+    def _grouped(self, items: Sequence[Any], split: Callable[[Any], Any]) -> Outputs:
+        """The outputs of their tensors; ``split`` makes a list of a stacked pack."""
+        rest = iter(items)
+        values = (
             [next(rest) for _ in port.items]
             if isinstance(port, PackInfo)
-            else list(next(rest))
+            else split(next(rest))
             if port.stacked
             else next(rest)
             for port in self.outputs
         )
+        return Outputs([port.name for port in self.outputs], values)
 
 
 def load(path: str | os.PathLike[str]) -> Executable:
@@ -343,7 +372,11 @@ def load(path: str | os.PathLike[str]) -> Executable:
     missing, is not such a library, is not as it was written, or is for another kind of machine, a
     CPU with other features, or another version.
     """
-    file = read_library(path)
+    return loaded(read_library(path), os.fspath(path))
+
+
+def loaded(file: LibraryFile, path: str) -> Executable:
+    """The executable of a library file, which messages call by a path; NnefError."""
     device = str(read_metadata(file.metadata)["target"]["device"])
     try:
         library = runtime.load_library(str(file.path), device)
@@ -357,17 +390,6 @@ def load(path: str | os.PathLike[str]) -> Executable:
         reason = str(problem).strip().splitlines() or ["unknown reason"]
         hint = "load reads what Executable.export wrote, for the same kind of machine"
         raise error(f"cannot load '{path}': {reason[0]}", hint=hint) from None
-
-
-def _without_dlpack(value: Any) -> Any:
-    """A NumPy view of a tensor of another library; a copy of one in the memory of a device."""
-    if isinstance(value, (list, tuple)):
-        return [_without_dlpack(item) for item in value]
-    if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack__"):
-        return value
-    if int(value.__dlpack_device__()[0]) != runtime.cpu().dlpack_device_type():
-        return array_of(runtime.from_dlpack(value))
-    return np.from_dlpack(value)
 
 
 def _seconds(action: Callable[[], object]) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean
+from tvm_nnef.diagnostics import MAX_REPORTED, Diagnostic, NnefError, did_you_mean, plural
 from tvm_nnef.semantics.program import MAIN
 from tvm_nnef.storage.container import Container
 from tvm_nnef.storage.names import variable_file_name
@@ -76,6 +77,10 @@ class Variables(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._files)
+
+    def __repr__(self) -> str:
+        names = [*islice(self, 3), *(["…"] if len(self) > 3 else [])]
+        return f"<{plural(len(self), 'variable')}: {', '.join(names)}>"
 
     def check(self) -> list[Diagnostic]:
         """What is wrong with the files as far as their headers and sizes tell."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from tvm_nnef.semantics.program import MAIN
 from tvm_nnef.storage.container import is_text
 from tvm_nnef.storage.metadata import Metadata
 from tvm_nnef.syntax import parse as parse_skriptnd
+from tvm_nnef.version import __version__
 
 _GRAPH = "einstein"
 
@@ -196,7 +196,7 @@ def _assembled(conversion: Conversion, outputs: Sequence[Tensor], path: str) -> 
         machine_types={f"{scope}.{each.name}": each.dtype for each in tensors},
         source_names={f"{scope}.{each.name}": each.source for each in tensors},
     )
-    header = f"Converted from Antares IR by tvm-nnef {version('tvm-nnef')}."
+    header = f"Converted from Antares IR by tvm-nnef {__version__}."
     parsed = parse_skriptnd(text, path)
     main = replace(parsed, definitions=(*conversion.operators, *parsed.definitions))
     return assemble(main, {}, {}, metadata, path=path, header=header)

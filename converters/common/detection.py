@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType
@@ -112,6 +113,16 @@ def is_onnx(candidate: Candidate) -> bool:
         return all(_MODEL_FIELDS.get(number) == kind for number, kind in _fields(candidate.head))
     except ValueError:
         return False
+
+
+def is_torch(candidate: Candidate) -> bool:
+    """A module or an exported program of PyTorch, which is imported if there is one."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return False
+    exported: Any = sys.modules.get("torch.export")
+    kinds = (torch.nn.Module, *([] if exported is None else [exported.ExportedProgram]))
+    return isinstance(candidate.source, kinds)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int]]:

@@ -26,6 +26,7 @@ from tvm_nnef.converters.common.detection import (
     is_skriptnd,
     is_stablehlo,
     is_tile,
+    is_torch,
 )
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
 from tvm_nnef.storage.archive import is_archive
@@ -52,6 +53,7 @@ class Format:
     ``session`` the one with ``installed()`` and ``open_session(path, threads)`` that measures it.
     ``places`` is the module with ``operation_places(source)``, which gives by the name of a tensor
     the file and line of its operation, and the operation; and ``WHAT``, what it is called.
+    ``in_memory`` says that models are objects of a program, which the command line cannot name.
     """
 
     name: str
@@ -68,11 +70,17 @@ class Format:
     execution: str = ""
     session: str = ""
     places: str = ""
+    in_memory: bool = False
 
     @property
     def is_foreign(self) -> bool:
         """Whether a model has to be converted."""
         return bool(self.package)
+
+    @property
+    def on_command_line(self) -> bool:
+        """Whether the command line takes such models, and they have to be converted."""
+        return self.is_foreign and not self.in_memory
 
     @property
     def options(self) -> frozenset[str]:
@@ -154,6 +162,15 @@ FORMATS = (
         suffixes=(".mlir", ".stablehlo"),
         route="jax",
         execution="tvm_nnef.converters.stablehlo.execution",
+    ),
+    Format(
+        "torch",
+        "PyTorch",
+        "a PyTorch model (a torch.nn.Module or a torch.export.ExportedProgram)",
+        is_torch,
+        package="tvm_nnef.converters.onnx.torch",
+        extra="onnx",
+        in_memory=True,
     ),
     Format(
         "tile",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tvm_nnef.converters.nnef1.vendors import extended
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.model import Model
+from tvm_nnef.version import __version__
 
 LIBRARY = Library("nnef1", "tvm_nnef.converters.nnef1", "Operations of NNEF 1")
 
@@ -140,4 +140,4 @@ def _given(
 def _header(model: Nnef1Model) -> str:
     """Where a model comes from; the same for the same model wherever its files lie."""
     name = f"'{Path(model.path).name}'" if model.container else "a text"
-    return f"Converted from {name} by tvm-nnef {version('tvm-nnef')}.\nNNEF 1.0."
+    return f"Converted from {name} by tvm-nnef {__version__}.\nNNEF 1.0."

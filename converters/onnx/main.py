@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tvm_nnef.converters.onnx.reading import OnnxModel, Source, read
 from tvm_nnef.converters.onnx.registry import Custom, standard, with_custom
 from tvm_nnef.model import Model
 from tvm_nnef.semantics.program import MAIN
+from tvm_nnef.version import __version__
 
 LIBRARY = Library(
     "onnx", "tvm_nnef.converters.onnx", "ONNX operators that the standard library lacks"
@@ -70,9 +70,7 @@ def _header(model: OnnxModel) -> str:
     versions = ", ".join(f"{domain or 'ai.onnx'} {v}" for domain, v in model.opsets.items())
     file = "an ONNX model" if model.folder is None else f"'{Path(model.path).name}'"
     origin = f", made by {_line(producer)}" if producer else ""
-    return (
-        f"Converted from {file} by tvm-nnef {version('tvm-nnef')}.\nONNX opset {versions}{origin}."
-    )
+    return f"Converted from {file} by tvm-nnef {__version__}.\nONNX opset {versions}{origin}."
 
 
 def _line(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from tvm_nnef.converters.stablehlo.conversion import convert_module
 from tvm_nnef.converters.stablehlo.operation import OperatorFunction
 from tvm_nnef.converters.stablehlo.reading import read
 from tvm_nnef.model import Model
+from tvm_nnef.version import __version__
 
 LIBRARY = Library(
     "xla", "tvm_nnef.converters.stablehlo", "XLA operators that the standard library lacks"
@@ -50,7 +50,7 @@ def convert(
         graph,
         module.name,
         path=module.path,
-        header=f"Converted from a StableHLO module by tvm-nnef {version('tvm-nnef')}.",
+        header=f"Converted from a StableHLO module by tvm-nnef {__version__}.",
         libraries=(EXTRA, LIBRARY),
         outline=outline,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +16,7 @@ from tvm_nnef.converters.tile.functions import file_of, is_function, trace_funct
 from tvm_nnef.converters.tile.text.program import trace_text
 from tvm_nnef.converters.tile.text.reading import read_text
 from tvm_nnef.model import Model
+from tvm_nnef.version import __version__
 
 Source: TypeAlias = "Callable[..., Any] | str | bytes | os.PathLike[str]"
 
@@ -90,8 +90,7 @@ def convert(
         graph,
         "".join(part[:1].upper() + part[1:] for part in trace.name.split("_")) or "G",
         path=path,
-        header=f"Converted from the Tile function '{trace.name}'{where} by tvm-nnef "
-        f"{version('tvm-nnef')}.",
+        header=f"Converted from the Tile function '{trace.name}'{where} by tvm-nnef {__version__}.",
         definitions=operators,
         outline=outline,
     )

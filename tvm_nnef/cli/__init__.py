@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """The command line: ``tvm-nnef COMMAND …``.
 
 Exit status 0 for success, 1 for a problem in the user's model or files (diagnostics on standard
@@ -17,14 +18,15 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from tvm_nnef.cli.arguments import make_parser
+from tvm_nnef.cli.terminal import logged, rendered_error
 from tvm_nnef.diagnostics import NnefError
 
-_SHORT = ("check", "ops", "show")
+_SHORT = ("check", "env", "ops", "show")
 """Commands that only read: nearly all objects they make live until they end."""
 
 _FAILED, _INTERNAL, _INTERRUPTED = 1, 70, 130
@@ -33,8 +35,18 @@ _FAILED, _INTERNAL, _INTERRUPTED = 1, 70, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     _print_any_text()
-    options = make_parser().parse_args(arguments)
-    return run_reporting(lambda: _run(options))
+    parser = make_parser()
+    if "_ARGCOMPLETE" in os.environ:  # The shell asks for completions.
+        _complete(parser)
+    options = parser.parse_args(arguments)
+    with logged(options.log_level, quiet=options.quiet):
+        return run_reporting(lambda: _run(options))
+
+
+def _complete(parser: argparse.ArgumentParser) -> None:
+    """Print completions for the shell and exit, if the package for it is installed."""
+    with suppress(ImportError):
+        importlib.import_module("argcomplete").autocomplete(parser)
 
 
 def run_reporting(action: Callable[[], int]) -> int:
@@ -46,7 +58,7 @@ def run_reporting(action: Callable[[], int]) -> int:
         sys.stdout.flush()
         return status
     except NnefError as problem:
-        return _fail(str(problem), _FAILED)
+        return _fail(rendered_error(problem), _FAILED)
     except KeyboardInterrupt:
         return _fail("interrupted", _INTERRUPTED)
     except BrokenPipeError:

@@ -3,71 +3,37 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from tvm_nnef.cli import words
+from tvm_nnef.cli.parser import Command, Parser, Version, add_printing
 from tvm_nnef.cli.text_arguments import dialect_option, format_options, ops_options
 from tvm_nnef.converters.common.formats import FORMATS
-from tvm_nnef.diagnostics import did_you_mean
 
 _ROUTES = ("mapped", "formula", "reference")
-
-Adds = Callable[[argparse._ActionsContainer], None]
-"""Puts options into a parser."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """A command: the module of this name runs it, and these put its options together."""
-
-    name: str
-    help: str
-    options: Sequence[Adds]
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line and a hint, not a page of usage."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message and exit with status 2."""
-        # Python 3.10 to 3.13 list all commands for an unknown one; a user wants the nearest.
-        wrong = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
-        if wrong:
-            message = f"unknown command '{wrong[1]}'"
-        near = did_you_mean(wrong[1], [each.name for each in _COMMANDS]) if wrong else None
-        hint = near or f"'{self.prog} --help' describes the usage"
-        self.exit(2, f"{self.prog}: error: {message}\n  hint: {hint}\n")
-
-
-class _Version(argparse.Action):
-    """``--version``; what knows the version is loaded only for it, for that takes a while."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib import metadata
-
-        print(f"tvm-nnef {metadata.version('tvm-nnef')}")
-        parser.exit()
 
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of ``tvm-nnef``; ``command`` is the name of the module that runs it."""
     parser = Parser(prog="tvm-nnef", description="NNEF 2 (SkriptND) models on Apache TVM.")
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
+    parser.commands = [each.name for each in _COMMANDS]
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for each in _COMMANDS:
         command = commands.add_parser(each.name, help=each.help)
-        for add in each.options:
+        for add in (*each.options, add_printing):
             add(command)
     return parser
 
 
-def _model(parser: argparse._ActionsContainer) -> None:
-    kinds = " or ".join(each.title for each in FORMATS if each.is_foreign)
-    text = f"a model folder, a .sknd file, a .tar or .tgz archive, or a model of {kinds}"
+def _model(parser: argparse._ActionsContainer, further: str = "") -> None:
+    kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
+    text = f"a model folder, a .sknd file, a .tar or .tgz archive, or a model of {kinds}{further}"
     parser.add_argument("model", help=text)
+
+
+def _model_or_library(parser: argparse._ActionsContainer) -> None:
+    _model(parser, ", or a built library")
 
 
 def _reading(parser: argparse._ActionsContainer) -> None:
@@ -121,7 +87,7 @@ def _converting(parser: argparse._ActionsContainer) -> None:
         help="of a model that is converted: keep a dimension dynamic up to this size; without a "
         "name, all that are dynamic; for each dimension of a tensor: NAME=_,16",
     )
-    names = [each.name for each in FORMATS]
+    names = [each.name for each in FORMATS if not each.in_memory]
     parser.add_argument(
         "--format",
         metavar="NAME",
@@ -161,8 +127,20 @@ def _target(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--target", default="native", help=text)
 
 
+def _cache(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--no-cache", action="store_true", help="build the model, although it was built before"
+    )
+
+
 def _check(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--quiet", action="store_true", help="say nothing where all is well")
+    parser.add_argument(
+        "--output-format",
+        choices=("text", "json", "github"),
+        default="text",
+        help="text on standard error, or on standard output JSON or annotations of GitHub Actions "
+        "(default: text)",
+    )
 
 
 def _run(parser: argparse._ActionsContainer) -> None:
@@ -172,7 +150,8 @@ def _run(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a .npy file to write for an output; repeat it for each output, in order",
+        help="a .npy file to write for an output; repeat it for each output, in order; or one .npz "
+        "file for all, by name",
     )
     parser.add_argument(
         "--route",
@@ -300,7 +279,7 @@ def _bench(parser: argparse._ActionsContainer) -> None:
 
 def _convert(parser: argparse._ActionsContainer) -> None:
     suffixes = " or ".join(each.exports for each in FORMATS if each.exports)
-    kinds = " or ".join(each.title for each in FORMATS if each.is_foreign)
+    kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
     parser.add_argument("source", help=f"a model of {kinds}; or any model, for another format")
     parser.add_argument(
         "destination", help=f"a folder, or an archive (.tar, .tgz); or a {suffixes} file to write"
@@ -315,52 +294,65 @@ def _convert(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def _env(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
 _COMMANDS = (
-    _Command(
+    Command(
         "check",
         "tell everything that is wrong with a model",
         (_model, _reading, _composing, _converting, _check),
     ),
-    _Command(
+    Command(
         "run",
-        "compile a model for this CPU and run it",
-        (_model, _reading, _composing, _converting, _inputs, _run, _target, _threads),
+        "compile a model for this CPU, or load a built library, and run it",
+        (
+            _model_or_library,
+            _reading,
+            _composing,
+            _converting,
+            _inputs,
+            _run,
+            _target,
+            _threads,
+            _cache,
+        ),
     ),
-    _Command(
+    Command(
         "compare",
         "run a model on two routes, and find the first operator that differs",
         (_model, _reading, _composing, _converting, _inputs, _compare),
     ),
-    _Command(
-        "show", "print the composed graph", (_model, _reading, _composing, _converting, _show)
-    ),
-    _Command(
+    Command("show", "print the composed graph", (_model, _reading, _composing, _converting, _show)),
+    Command(
         "build",
         "compile a model into a library",
-        (_model, _reading, _composing, _converting, _target, _build, _threads),
+        (_model, _reading, _composing, _converting, _target, _build, _threads, _cache),
     ),
-    _Command(
+    Command(
         "tune",
         "search for faster schedules by measuring, into a folder that build reads",
         (_model, _reading, _composing, _converting, _target, _tune, _threads),
     ),
-    _Command(
+    Command(
         "bench",
-        "measure the speed of a model, beside the library of its own format",
-        (_model, _reading, _composing, _converting, _inputs, _bench),
+        "measure the speed of a model or a built library",
+        (_model_or_library, _reading, _composing, _converting, _inputs, _bench, _cache),
     ),
-    _Command(
+    Command(
         "convert",
         "write a model of another format as a SkriptND model, or the other way",
         (_convert, _converting),
     ),
-    _Command("ops", "list the standard operators, or describe one", (ops_options, _reading)),
-    _Command(
+    Command("ops", "list the standard operators, or describe one", (ops_options, _reading)),
+    Command(
         "format",
         "lay out SkriptND texts uniformly, with their comments",
         (format_options, dialect_option),
     ),
-    _Command("lsp", "serve editors on standard input and output (a language server)", ()),
+    Command("lsp", "serve editors on standard input and output (a language server)", ()),
+    Command("env", "print versions, the CPU and the targets, for reports of bugs", (_env,)),
 )
 
 

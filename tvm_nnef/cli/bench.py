@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from rich.table import Table
 
 from tvm_nnef.api import build, compose
 from tvm_nnef.cli.inputs import read_inputs, read_model
+from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.comparison.check import ProgramCheck, check_by_reference, check_by_source
 from tvm_nnef.comparison.source import executable as executable_format
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
@@ -35,15 +36,50 @@ def run(options: argparse.Namespace) -> int:
 
     Raises NnefError where the outputs are wrong.
     """
+    counts = _counts(options.threads)
+    library = load_library(options)
+    if library is not None:
+        measured, judge = _measured_library(library, options, counts), None
+    else:
+        measured, judge = _measured_model(options, counts)
+    if options.json:
+        rows = [{**_json(threads, found), "checked": judge} for threads, found in measured.items()]
+        print(json.dumps(rows, indent=2))
+    else:
+        _print(measured)
+    return 0
+
+
+def _measured_library(
+    executable: Executable, options: argparse.Namespace, counts: Sequence[int]
+) -> dict[int, dict[str, Times]]:
+    """The times of a library, whose outputs nothing else computes."""
+    images, seed = model_metadata(executable).inputs, options.seed
+    inputs = read_inputs(images, executable.signature, options.input, seed)
+    return {
+        threads: _measured(executable, inputs, None, threads, options.seconds, None)
+        for threads in counts
+    }
+
+
+def _measured_model(
+    options: argparse.Namespace, counts: Sequence[int]
+) -> tuple[dict[int, dict[str, Times]], str | None]:
+    """The times of a model by number of threads, and what its outputs were compared with."""
     model, composing, source = read_model(options)
     against = _other(options.against, source)
     graph = compose(model, **composing)
     check_variables(model, graph)
-    inputs = read_inputs(model, graph, options.input, options.seed)
-    counts = _counts(options.threads)
+    inputs = read_inputs(model.metadata.inputs, graph, options.input, options.seed)
     # What is wrong with the other model is found before ours is built.
     theirs = None if against is None else _session_call(against, counts[0], inputs)
-    executable = build(model, database=options.database, **composing)
+    executable = build(
+        model,
+        database=options.database,
+        progress=not options.quiet,
+        cache=not options.no_cache,
+        **composing,
+    )
     check = None
     if theirs is not None and against is not None and not options.no_check:
         check = check_by_source(model, graph, inputs, against, theirs())
@@ -53,15 +89,7 @@ def run(options: argparse.Namespace) -> int:
         threads: _measured(executable, inputs, against, threads, options.seconds, check)
         for threads in counts
     }
-    if options.json:
-        checked = None if check is None else check.judge
-        rows = [
-            {**_json(threads, found), "checked": checked} for threads, found in measured.items()
-        ]
-        print(json.dumps(rows, indent=2))
-    else:
-        _print(measured)
-    return 0
+    return measured, None if check is None else check.judge
 
 
 def _counts(wanted: list[int] | None) -> list[int]:

@@ -24,6 +24,8 @@ def run(options: argparse.Namespace) -> int:
         database=options.database,
         dump_dir=options.dump_dir,
         threads=options.threads,
+        progress=not options.quiet,
+        cache=not options.no_cache,
         timings=options.timings,
         cuda_graphs=options.cuda_graphs,
         verbose=_print_json if options.json else options.verbose,
@@ -31,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
         **compose_options(options),
     )
     executable.export(options.output)
-    if not options.json and options.output != STANDARD_OUTPUT:
+    if not (options.json or options.quiet) and options.output != STANDARD_OUTPUT:
         print(f"wrote {options.output}")
     return 0
 

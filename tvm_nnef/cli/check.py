@@ -3,21 +3,64 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Sequence
 
 from tvm_nnef.cli.arguments import compose_options, load_options
-from tvm_nnef.diagnostics import plural
+from tvm_nnef.cli.terminal import rendered
+from tvm_nnef.diagnostics import Diagnostic, plural, printable
 from tvm_nnef.model import check
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints diagnostics on standard error and a verdict; 1 where there are errors."""
+    """Print diagnostics and a verdict; 1 if there are errors."""
     found = check(options.model, **load_options(options), **compose_options(options))
-    for diagnostic in found:
-        print(diagnostic.render(), file=sys.stderr)
     errors = sum(diagnostic.severity == "error" for diagnostic in found)
+    match options.output_format:
+        case "json":
+            print(json.dumps([each.to_json() for each in found], indent=2))
+        case "github":
+            print("".join(f"{_annotation(each)}\n" for each in found), end="")
+        case _:
+            _print(options, found, errors)
+    return 1 if errors else 0
+
+
+def _print(options: argparse.Namespace, found: Sequence[Diagnostic], errors: int) -> None:
+    for diagnostic in found:
+        print(rendered(diagnostic), file=sys.stderr)
     if errors:
         print(plural(errors, "error"), file=sys.stderr)
     elif not options.quiet:
         print(f"{options.model}: no errors")
-    return 1 if errors else 0
+
+
+_ANNOTATIONS = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def _annotation(found: Diagnostic) -> str:
+    """A diagnostic as a workflow command of GitHub Actions, which annotates the source line."""
+    places = {
+        "file": found.path,
+        "line": found.line,
+        "col": found.column,
+        "endLine": found.end_line,
+        "endColumn": found.end_column,
+        "title": "tvm-nnef",
+    }
+    properties = ",".join(
+        f"{name}={_escaped(str(value), ':,')}"
+        for name, value in places.items()
+        if value is not None
+    )
+    message = found.message + (f"\nhint: {found.hint}" if found.hint else "")
+    return f"::{_ANNOTATIONS[found.severity]} {properties}::{_escaped(printable(message))}"
+
+
+def _escaped(text: str, further: str = "") -> str:
+    """A text without the characters that end a part of a workflow command."""
+    made = text.replace("%", "%25")
+    for character in "\r\n" + further:
+        made = made.replace(character, f"%{ord(character):02X}")
+    return made

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tvm_nnef.api import compare, compose
 from tvm_nnef.cli.inputs import read_inputs, read_model
+from tvm_nnef.cli.terminal import rendered
 from tvm_nnef.comparison import Report
 from tvm_nnef.comparison.report import WIDTH
 from tvm_nnef.variables import check_variables
@@ -27,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     if options.input:
         graph = compose(model, **composing)
         check_variables(model, graph)
-        inputs = read_inputs(model, graph, options.input, options.seed)
+        inputs = read_inputs(model.metadata.inputs, graph, options.input, options.seed)
     report = compare(
         model,
         *inputs,
@@ -37,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
         atol=options.atol,
         chained=options.chained,
         seed=options.seed,
+        progress=not options.quiet,
         **composing,
     )
     if options.json:
@@ -56,5 +58,5 @@ def _print(report: Report) -> None:
     found = report.diagnostic()
     if found is not None:
         sys.stdout.flush()
-        print(found.render(), file=sys.stderr)
+        print(rendered(found), file=sys.stderr)
     console.print(Text(report.summary(), "green" if report.agrees else "bold red"), soft_wrap=True)

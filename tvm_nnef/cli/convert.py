@@ -30,6 +30,8 @@ def run(options: argparse.Namespace) -> int:
         model = convert(options.source, format=options.format, **given)
         _check(model)
         save_model(model, options.destination, overwrite=overwrite)
+    if options.quiet:
+        return 0
     (graph, *_) = model.graphs
     variables = plural(len(model.variables), "variable")
     print(f"wrote {options.destination}: graph '{graph}', {variables}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -17,6 +17,7 @@ from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
 from tvm_nnef.model import Model, load_to_compose
 from tvm_nnef.random_inputs import random_inputs
 from tvm_nnef.storage.image import load_image
+from tvm_nnef.storage.metadata import ImageInput
 from tvm_nnef.symbolic import dimensions
 
 _UNREADABLE = (OSError, ValueError, EOFError, MemoryError, BadZipFile, KeyError)
@@ -26,8 +27,12 @@ _NPY_HINT = "numpy.save(file, array) writes one; arrays of objects are not read"
 _NPZ_HINT = "numpy.savez(file, name=array, ...) writes one, with the names of the inputs"
 
 
-def read_inputs(model: Model, graph: Graph, given: Sequence[str], seed: int) -> list[Any]:
+def read_inputs(
+    images: Mapping[str, ImageInput], graph: Graph, given: Sequence[str], seed: int
+) -> list[Any]:
     """A value for each input, from the files given, or random if none are given.
+
+    ``images`` says by name how inputs are made from images.
 
     A file is given as FILE, in the order of the inputs, or as NAME=FILE; one ``.npz`` file has
     all inputs by name. Raises NnefError for inputs that are missing or unknown, and for a file
@@ -42,7 +47,9 @@ def read_inputs(model: Model, graph: Graph, given: Sequence[str], seed: int) -> 
     else:
         tensors = dict(wanted)
         named = _by_name(files, wanted)
-        arrays = {name: _read(model, name, tensors[name], named[name]) for name in tensors}
+        arrays = {
+            name: _read(images.get(name), name, tensors[name], named[name]) for name in tensors
+        }
     values = (arrays[name] for name, _ in wanted)
     return [_grouped(port.operand, values) for port in graph.inputs]
 
@@ -125,7 +132,7 @@ def _grouped(operand: Operand, values: Iterator[Any]) -> Any:
             return [next(values) for _ in pack]
 
 
-def _read(model: Model, name: str, tensor: Tensor, file: str) -> Any:
+def _read(image: ImageInput | None, name: str, tensor: Tensor, file: str) -> Any:
     """An array from a ``.npy`` file, otherwise from an image."""
     if not _exists(file):
         hint = "'-i NAME=FILE' gives a .npy file or an image for an input"
@@ -141,7 +148,6 @@ def _read(model: Model, name: str, tensor: Tensor, file: str) -> Any:
         raise error("a .npz file has all inputs by name: give it alone", file=file, hint=_NPZ_HINT)
     if Path(file).suffix == ".npy":
         raise error("no readable .npy file", file=file, hint=_NPY_HINT)
-    image = model.metadata.inputs.get(name)
     if image is None:
         hint = "give a .npy file, or describe the image in model.json"
         raise error(

@@ -1,19 +1,23 @@
-"""``tvm-nnef run MODEL``: compiles a model for the host, runs it, and prints what comes out."""
+"""``tvm-nnef run MODEL``: compile a model for the host, or load a library, and print outputs."""
 
 from __future__ import annotations
 
 import argparse
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tvm_nnef.api import build, compose, evaluate
+from tvm_nnef.calls import Outputs
 from tvm_nnef.cli.inputs import flat_tensors, read_inputs, read_model
+from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.diagnostics import error, plural, printable
+from tvm_nnef.ports import PortInfo, TensorInfo
+from tvm_nnef.storage.metadata import Metadata
 from tvm_nnef.storage.output import STANDARD_OUTPUT, check_outputs, is_stream, write_file
 from tvm_nnef.variables import check_variables
 
@@ -22,40 +26,84 @@ MAX_PRINTED = 64
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the model and prints its outputs, as classes where ``model.json`` has labels."""
+    """Run the model and print its outputs, as classes if ``model.json`` has labels."""
     _check_files(options)
+    executable = load_library(options)
+    if executable is not None:
+        metadata = model_metadata(executable)
+        names = [name for port in executable.outputs for name in _port_names(port)]
+        _check_count(options.output, names)
+        inputs = read_inputs(metadata.inputs, executable.signature, options.input, options.seed)
+        outputs = executable(*inputs)
+    else:
+        outputs, metadata = _run_model(options)
+    arrays = dict(_named_arrays(outputs))
+    written = _write(options.output, arrays)
+    text = sys.stderr if STANDARD_OUTPUT in options.output else sys.stdout
+    for name in (each for each in arrays if each not in written):
+        print(_described(name, arrays[name], metadata.labels, options.top), file=text)
+    return 0
+
+
+def _run_model(options: argparse.Namespace) -> tuple[Outputs, Metadata]:
+    """The outputs of a model that is not built yet, and its metadata."""
     model, composing, _ = read_model(options)
     graph = compose(model, **composing)
-    inputs = read_inputs(model, graph, options.input, options.seed)
-    if len(options.output) > len(flat_tensors(graph.outputs)):
-        outputs = plural(len(flat_tensors(graph.outputs)), "output")
-        listed = ", ".join(name for name, _ in flat_tensors(graph.outputs))
-        hint = f"give --output at most once for each of {listed}"
-        message = f"the graph has {outputs}, but {len(options.output)} files are to be written"
-        raise error(message, hint=hint)
+    inputs = read_inputs(model.metadata.inputs, graph, options.input, options.seed)
+    _check_count(options.output, [name for name, _ in flat_tensors(graph.outputs)])
     if options.route == "reference":
         check_variables(model, graph)
-        results = evaluate(graph, *inputs, variables=model.variables)
-    else:
-        executable = build(
-            model,
-            options.target,
-            route=options.route,
-            threads=options.threads,
-            checked=options.checked,
-            **composing,
-        )
-        results = executable(*inputs)
-    arrays = [array for result in results for array in _arrays(result)]
-    for file, array in zip(options.output, arrays, strict=False):
+        return evaluate(graph, *inputs, variables=model.variables), model.metadata
+    executable = build(
+        model,
+        options.target,
+        route=options.route,
+        threads=options.threads,
+        progress=not options.quiet,
+        cache=not options.no_cache,
+        checked=options.checked,
+        **composing,
+    )
+    return executable(*inputs), model.metadata
+
+
+def _port_names(port: PortInfo) -> list[str]:
+    if isinstance(port, TensorInfo):
+        return [port.name]
+    return [f"{port.name}:{number}" for number in range(1, len(port.items) + 1)]
+
+
+def _named_arrays(outputs: Outputs) -> Iterator[tuple[str, Any]]:
+    """The arrays of outputs by name; the items of a pack are numbered from 1."""
+    for name, value in zip(outputs.names, outputs, strict=True):
+        if isinstance(value, list | tuple):
+            yield from ((f"{name}:{number}", item) for number, item in enumerate(value, 1))
+        elif value is not None:
+            yield name, value
+
+
+def _check_count(files: Sequence[str], names: Sequence[str]) -> None:
+    """Raises NnefError for more files than outputs."""
+    if len(files) > len(names):
+        hint = f"give --output at most once for each of {', '.join(names)}"
+        message = f"the graph has {plural(len(names), 'output')}"
+        raise error(f"{message}, but {len(files)} files are to be written", hint=hint)
+
+
+def _write(files: Sequence[str], arrays: Mapping[str, Any]) -> set[str]:
+    """Write outputs to files, in order, or all to a ``.npz`` file; the names of those written."""
+    stream = io.BytesIO()
+    if len(files) == 1 and _is_npz(files[0]):
+        np.savez(stream, **arrays)
+        write_file(files[0], stream.getvalue())
+        return set(arrays)
+    for file, array in zip(files, arrays.values(), strict=False):
         write_file(file, _npy(array))
-    names = [name for name, _ in flat_tensors(graph.outputs)]
-    text = sys.stderr if STANDARD_OUTPUT in options.output else sys.stdout
-    for name, array in zip(
-        names[len(options.output) :], arrays[len(options.output) :], strict=True
-    ):
-        print(_described(name, array, model.metadata.labels, options.top), file=text)
-    return 0
+    return set(list(arrays)[: len(files)])
+
+
+def _is_npz(file: str) -> bool:
+    return Path(file).suffix == ".npz" and not is_stream(file)
 
 
 def _check_files(options: argparse.Namespace) -> None:
@@ -64,15 +112,13 @@ def _check_files(options: argparse.Namespace) -> None:
     check_outputs(options.output, [options.model, *options.search_path, *read])
     for file in options.output:
         suffix = Path(file).suffix
-        if suffix not in ("", ".npy") and not is_stream(file):
-            hint = f"name it '{Path(file).with_suffix('.npy')}'"
+        if _is_npz(file):
+            if len(options.output) > 1:
+                hint = "give it alone, or a .npy file for each output"
+                raise error("a .npz file has all outputs by name", hint=hint, file=file)
+        elif suffix not in ("", ".npy") and not is_stream(file):
+            hint = f"name it '{Path(file).with_suffix('.npy')}', or '.npz' for all outputs"
             raise error(f"outputs are written as '.npy', not as '{suffix}'", hint=hint, file=file)
-
-
-def _arrays(result: Any) -> list[Any]:
-    if result is None:
-        return []
-    return list(result) if isinstance(result, list | tuple) else [result]
 
 
 def _npy(array: Any) -> bytes:

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     graph = compose(options.model, **load_options(options), **compose_options(options))
     if options.svg is not None:
         write_file(options.svg, picture.svg(graph).encode())
-        if options.svg != STANDARD_OUTPUT:
+        if options.svg != STANDARD_OUTPUT and not options.quiet:
             print(f"wrote {options.svg}")
     elif options.json:
         print(json.dumps(dump.to_json(graph), indent=2))

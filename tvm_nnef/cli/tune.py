@@ -21,6 +21,7 @@ def run(options: argparse.Namespace) -> int:
             trials=options.trials,
             database=options.database,
             threads=options.threads,
+            progress=not options.quiet,
             **load_options(options),
             **compose_options(options),
         )

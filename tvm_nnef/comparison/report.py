@@ -229,6 +229,18 @@ class Report:
             table.add_row(mark, *map(Text, cells), style="" if row.agrees else "bold")
         return table
 
+    def _repr_html_(self) -> str:
+        from tvm_nnef.html_table import html_table
+
+        every = (*self.rows, *self.program)
+        rows = [
+            ("✓" if row.agrees else "✗", row.tensor.name, row.operator, *_measures(row))
+            for row in every
+        ]
+        heads = ("", "tensor", "operator", "type", "line", "difference", "of tolerance")
+        wrong = [number for number, row in enumerate(every) if not row.agrees]
+        return html_table(self.summary(), heads, rows, marked=wrong, numbers=(4, 5, 6))
+
     def __rich__(self) -> RenderableType:
         from rich.console import Group
         from rich.text import Text

@@ -7,6 +7,8 @@ library call it. Its members:
   and ``{"name", "items"}`` for a pack, whose items are described as tensors are; a pack of dynamic
   length is a tensor with ``"stacked": true``, its items along the first dimension; an extent is a
   number, or a symbol or expression known only at run time (``docs/metadata.md``);
+- ``attributes``: by the name of an input, for each dimension the graph attribute that is its size,
+  or null; left out if there are none;
 - ``parameters``: how many of the inputs, the last ones, are weights;
 - ``bounds`` and ``checks``: what must hold of the symbols of the inputs;
 - ``state``: what ``main`` takes after its inputs and returns after its outputs, described alike,
@@ -29,7 +31,6 @@ library call it. Its members:
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.trees import Tree
 from tvm_nnef.tvm_support import build, compat, runtime
 from tvm_nnef.tvm_support.compat import Module, Target
+from tvm_nnef.version import __version__
 
 
 def with_metadata(mod: Module, target: Target, code_forms: Sequence[str] = ()) -> Module:
@@ -68,20 +70,23 @@ def describe(mod: Module, target: Target) -> dict[str, Any]:
     inputs are named as the parameters, and outputs ``output_0`` and so on.
     """
     main = mod["main"]
-    attributes: Mapping[str, Any] = main.attrs or {}
-    ports = json.loads(str(attributes.get("nnef_ports", "{}")))
-    state = int(attributes.get("num_state", 0))
-    symbols = json.loads(str(attributes.get("nnef_symbols", "{}")))
-    description = json.loads(str(attributes.get(DESCRIPTION, "{}")))
+    attrs: Mapping[str, Any] = main.attrs or {}
+    ports = json.loads(str(attrs.get("nnef_ports", "{}")))
+    state = int(attrs.get("num_state", 0))
+    symbols = json.loads(str(attrs.get("nnef_symbols", "{}")))
+    description = json.loads(str(attrs.get(DESCRIPTION, "{}")))
     inputs = [{"name": str(v.name), **_tensor(v.ty)} for v in main.params]
     kind = main.ret_ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
     # The type of a function leaves out data-dependent extents.
     shapes = dict(enumerate(symbols.get("outputs", [])))
     outputs = [{"name": f"output_{n}", **_tensor(r, shapes.get(n))} for n, r in enumerate(results)]
+    named = ((port["name"], port.get("attributes")) for port in ports.get("inputs", []))
+    attributes = {name: sizes for name, sizes in named if sizes}
     return {
         "inputs": _grouped(ports.get("inputs", []), inputs[: len(inputs) - state]),
         "outputs": _grouped(ports.get("outputs", []), outputs[: len(outputs) - state]),
+        **({"attributes": attributes} if attributes else {}),
         "parameters": max(0, compat.parameter_count(main)),
         "state": _grouped(ports.get("state", []), inputs[len(inputs) - state :]),
         "bounds": symbols.get("bounds", {}),
@@ -92,7 +97,7 @@ def describe(mod: Module, target: Target) -> dict[str, Any]:
         "target": _described(target),
         "format": FORMAT,
         "versions": {
-            "tvm_nnef": _own_version(),
+            "tvm_nnef": __version__,
             "tvm": runtime.version(),
             "tvm_ffi": runtime.ffi_version(),
         },
@@ -147,10 +152,3 @@ def _grouped(
             items = [{**next(rest), "name": f"{name}_{number}"} for number in range(count)]
             found.append({"name": name, "items": items})
     return [*found, *rest]
-
-
-def _own_version() -> str:
-    try:
-        return importlib.metadata.version("tvm-nnef")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

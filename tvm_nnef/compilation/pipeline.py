@@ -6,6 +6,7 @@ runs. The passes are listed in :mod:`tvm_nnef.compilation.passes`.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import warnings
@@ -18,7 +19,7 @@ from tvm_nnef import schedules
 from tvm_nnef.compilation.passes import PHASES, Pass, passes
 from tvm_nnef.compilation.target import request
 from tvm_nnef.compilation.timings import PassTime, Timings
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import UnsupportedError, error
 from tvm_nnef.measurement.kernel_report import KernelReport
 from tvm_nnef.runtime import Executable
 from tvm_nnef.storage.output import check_output, write_file
@@ -30,6 +31,8 @@ from tvm_nnef.tvm_support.threads import checked_threads
 if TYPE_CHECKING:
     from tvm_nnef.progress import Report as Progress
     from tvm_nnef.tuning.database import Database
+
+_LOG = logging.getLogger(__name__)
 
 Verbose = Callable[[KernelReport], None]
 """Gets the report of the kernels."""
@@ -71,10 +74,12 @@ def build_module(
     threads, resolved = checked_threads(threads), request(target).target
     if checked and str(resolved.kind.name) == "vulkan":
         hint = "check indices and kernels on the CPU, with target='native'"
-        raise error("'checked' and 'verify' are not possible for Vulkan", hint=hint)
+        message = "'checked' and 'verify' are not possible for Vulkan"
+        raise error(message, hint=hint, kind=UnsupportedError)
     times: list[PassTime] = []
 
     def note(number: int, each: Pass, state: Any, seconds: float) -> None:
+        _LOG.debug("%s took %.3f s", each.name, seconds)
         times.append(PassTime(each.name, each.phase, seconds))
 
     with _reporting(progress) as report:
@@ -95,6 +100,7 @@ def build_module(
         verify_kernels(
             phases["fuse"], phases["schedule"], kernels_of(phases["code"]), checked=checked
         )
+    _LOG.info("compiled for %s in %.1f s", target, sum(each.seconds for each in times))
     if timings:
         found = Timings(tuple(times))
         found.print() if isinstance(timings, bool) else timings(found)
@@ -158,7 +164,8 @@ def compile_phases(
     forms: tuple[str, ...] = ()
     is_cuda = str(resolved.kind.name) == "cuda"
     if cuda_graphs and not is_cuda:
-        raise error(f"'{target}' has no CUDA graphs", hint="build for cuda, or without them")
+        hint = "build for cuda, or without them"
+        raise error(f"'{target}' has no CUDA graphs", hint=hint, kind=UnsupportedError)
     if is_cuda:
         forms = cuda.chosen_forms(requested.cuda_architectures, str(resolved.attrs["arch"]))
     every = passes(
@@ -177,7 +184,8 @@ def compile_phases(
         try:
             mod = each.run(mod)
         except NotImplementedError as problem:
-            raise error(str(problem), hint="build for a CPU, such as 'native'") from None
+            hint = "build for a CPU, such as 'native'"
+            raise error(str(problem), hint=hint, kind=UnsupportedError) from None
         seconds = time.perf_counter() - start
         dump(number, each, mod, seconds)
         if after is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import tvm
 
-from tvm_nnef.diagnostics import NnefError, did_you_mean, error
+from tvm_nnef.diagnostics import NnefError, TargetError, did_you_mean, error, raised_as
 from tvm_nnef.linking import normalized_triple
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import Target
@@ -69,6 +69,7 @@ class TargetRequest:
     cuda_architectures: tuple[str, ...] = ()
 
 
+@raised_as(TargetError)
 def request(target: object = NATIVE) -> TargetRequest:
     """What is meant by a target of :func:`resolve`, with all architectures that it names."""
     if isinstance(target, str) and target.strip().startswith("cuda:"):
@@ -77,6 +78,7 @@ def request(target: object = NATIVE) -> TargetRequest:
     return TargetRequest(resolve(target))
 
 
+@raised_as(TargetError)
 def resolve(target: object = NATIVE) -> Target:
     """The TVM target that is meant.
 

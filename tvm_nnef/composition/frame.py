@@ -67,19 +67,39 @@ class Frame:
     ) -> Graph:
         """The graph of a definition from what this block has made."""
         names = [parameter.name.name for parameter in definition.attributes]
+        inputs = _ports(definition.inputs, operands, names)
         return Graph(
-            self.scope, _ports(definition.inputs, operands), _ports(definition.outputs, results),
+            self.scope, inputs, _ports(definition.outputs, results),
             tuple(self.operations), tuple(self.constants), tuple(self.variables),
             attributes={name: self.env.names[name] for name in names},
         )  # fmt: skip
 
 
-def _ports(parameters: Sequence[nodes.Parameter], operands: Sequence[Operand]) -> tuple[Port, ...]:
+def _ports(
+    parameters: Sequence[nodes.Parameter],
+    operands: Sequence[Operand],
+    attributes: Sequence[str] = (),
+) -> tuple[Port, ...]:
     return tuple(
         Port(
             parameter.name.name,
             operand,
             parameter.type.pack is not None and isinstance(operand, Tensor),
+            _named_sizes(parameter, attributes),
         )
         for parameter, operand in zip(parameters, operands, strict=True)
     )
+
+
+def _named_sizes(parameter: nodes.Parameter, attributes: Sequence[str]) -> tuple[str | None, ...]:
+    """For each dimension the attribute that is its size, or None; nothing if there is none."""
+    shape = parameter.type.shape or ()
+    if parameter.type.pack is not None or any(extent.pack is not None for extent in shape):
+        return ()
+    found = tuple(
+        extent.value.name
+        if isinstance(extent.value, nodes.Identifier) and extent.value.name in attributes
+        else None
+        for extent in shape
+    )
+    return found if any(found) else ()

@@ -25,6 +25,7 @@ from tvm_nnef.composition.values import Environment, Value
 from tvm_nnef.diagnostics import (
     MAX_REPORTED,
     Diagnostic,
+    ModelError,
     NnefError,
     Span,
     did_you_mean,
@@ -41,7 +42,7 @@ InputShape: TypeAlias = "Sequence[int] | Sequence[Sequence[int]]"
 """The shape of an input, or the shapes of the items of a pack."""
 
 
-class NotGiven(NnefError):
+class NotGiven(ModelError):
     """A graph's attribute, type or input extent that only a caller can give has no value."""
 
 

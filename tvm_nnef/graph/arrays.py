@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -49,9 +50,19 @@ def _too_large(value: str, tensor: Tensor, dtype: str, title: str) -> NnefError:
     return error(message, tensor.span, hint=hint)
 
 
-def shape_hint(found: tuple[int, ...], tensor: Tensor) -> str:
-    """How an array of a shape that does not fit a tensor becomes one that does."""
+def shape_hint(
+    found: tuple[int, ...], tensor: Tensor, attributes: Sequence[str | None] = ()
+) -> str:
+    """How an array of a shape that does not fit a tensor becomes one that does.
+
+    ``attributes`` has for each dimension the graph attribute that is its size, or None.
+    """
     wanted = tensor.shape
+    if changed := _attributes_to_change(found, wanted, attributes):
+        names = " and ".join(f"'{name}'" for name in changed)
+        are = "are graph attributes" if len(changed) > 1 else "is a graph attribute"
+        options = " ".join(f"--attr {name}={size}" for name, size in changed.items())
+        return f"{names} {are}: build the model with attributes={changed} ({options})"
     if found[:1] == (1,) and _fits(found[1:], wanted):
         return "remove its first dimension: x[0]"
     if _fits((1, *found), wanted):
@@ -72,6 +83,20 @@ def shape_hint(found: tuple[int, ...], tensor: Tensor) -> str:
         f"build for this shape, with input_shapes (--shape {name}={','.join(map(str, found))}) or "
         "with the attribute that it follows from (--attr)"
     )
+
+
+def _attributes_to_change(
+    found: tuple[int, ...], wanted: tuple[Any, ...], attributes: Sequence[str | None]
+) -> dict[str, int]:
+    """The values of graph attributes with which a shape would be right; nothing if none are."""
+    if not len(found) == len(wanted) == len(attributes):
+        return {}
+    changed: dict[str, int] = {}
+    for size, extent, name in zip(found, wanted, attributes, strict=True):
+        fits = not isinstance(extent, int) or size == extent
+        if not fits and (name is None or changed.setdefault(name, size) != size):
+            return {}
+    return changed
 
 
 def _fits(found: tuple[int, ...], wanted: tuple[Any, ...]) -> bool:

@@ -197,8 +197,7 @@ def _operand(operand: Operand, dtypes: Mapping[Tensor, str] | None) -> str:
 
 
 def _typed(tensor: Tensor, dtypes: Mapping[Tensor, str]) -> str:
-    shape = ", ".join(map(trees.text, tensor.shape))
-    return f"{tensor.name}: {dtypes.get(tensor, tensor.type)}[{shape}]"
+    return f"{tensor.name}: {tensor.described(dtypes.get(tensor))}"
 
 
 def _value(tensor: Tensor) -> str:

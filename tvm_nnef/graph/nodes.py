@@ -7,14 +7,16 @@ outputs stand for the results, in order (an output may be an input: nothing to c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tvm_nnef.diagnostics import Note, Span
+from tvm_nnef.diagnostics import Note, Span, plural
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.tensor import ScalarType
 from tvm_nnef.graph.tensor import Tensor as Tensor
+from tvm_nnef.html_table import html_table
 from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 Atom: TypeAlias = "bool | int | float | str"
@@ -31,12 +33,14 @@ class Port:
     """An input or output of a graph, by the name that its author gave.
 
     ``stacked``: it is a pack of dynamic length, whose items are stacked along the first dimension
-    of one tensor.
+    of one tensor. ``attributes`` has, for each dimension of an input, the name of the graph
+    attribute that is its size, or None; it is empty if there is no such attribute.
     """
 
     name: str
     operand: Operand
     stacked: bool = False
+    attributes: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -198,7 +202,7 @@ class Check:
     hint: str = field(default="", repr=False)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Graph:
     """Operations in an order in which they can run.
 
@@ -225,6 +229,47 @@ class Graph:
     machine_types: Mapping[Tensor, str] = field(default_factory=dict, repr=False)
     bounds: Mapping[str, int] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """The name of the graph, and its inputs and outputs with their types, in a line."""
+        sides = (", ".join(map(self._port, ports)) for ports in (self.inputs, self.outputs))
+        return "{}({}) -> ({})".format(self.name, *sides)
+
+    def _port(self, port: Port) -> str:
+        match port.operand:
+            case None:
+                return f"{port.name}: null"
+            case Tensor() as tensor:
+                return f"{port.name}: {self._type(tensor)}"
+            case pack:
+                return f"{port.name}: list of {len(pack)}"
+
+    def _type(self, tensor: Tensor) -> str:
+        return tensor.described(self.machine_types.get(tensor))
+
+    def __repr__(self) -> str:
+        operations = plural(len(self.operations), "operation")
+        return f"<Graph {self.signature}: {operations}, {plural(len(self.variables), 'variable')}>"
+
+    def _repr_html_(self) -> str:
+        """The operations with their results and the numbers of their parameters."""
+        rows = [*map(self._cells, self.operations)]
+        rows.append(("total", "", "", f"{sum(map(_elements, self.variables)):,}"))
+        heads = ("tensor", "operator", "shape", "parameters")
+        return html_table(f"graph {self.signature}", heads, rows, numbers=(3,))
+
+    def _cells(self, node: Node) -> tuple[str, ...]:
+        results = flatten(node.results)
+        names = ", ".join(tensor.name.removeprefix(f"{self.name}.") for tensor in results)
+        read = dict.fromkeys(each for each in flatten(node.operands) if each in self.variables)
+        count = sum(map(_elements, read))
+        parameters = f"{count:,}" if count else ""
+        return names, operator_name(node), ", ".join(map(self._type, results)), parameters
+
+
+def _elements(tensor: Tensor) -> int:
+    return math.prod(extent for extent in tensor.shape if isinstance(extent, int))
 
 
 def tensors(operand: Operand) -> tuple[Tensor, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from tvm_nnef.diagnostics import Span
+from tvm_nnef.symbolic import trees
 from tvm_nnef.symbolic.dimensions import Dimension
 
 ScalarType: TypeAlias = Literal["real", "int", "bool"]
@@ -35,3 +36,7 @@ class Tensor:
     def short_name(self) -> str:
         """The name without its scope."""
         return self.name.rpartition(".")[2]
+
+    def described(self, dtype: str | None = None) -> str:
+        """The type with the shape, as ``float32[1, 8]``: the dtype if it is known."""
+        return f"{dtype or self.type}[{', '.join(map(trees.text, self.shape))}]"

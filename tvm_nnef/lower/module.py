@@ -154,6 +154,7 @@ def _describe(graph: Graph) -> str:
                 "name": port.name,
                 "items": len(port.operand) if isinstance(port.operand, tuple) else None,
                 **({"stacked": True} if port.stacked else {}),
+                **({"attributes": port.attributes} if port.attributes else {}),
             }
             for port in ports
             if port.operand is not None

@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.calls import ordered_inputs
+from tvm_nnef.diagnostics import (
+    Diagnostic,
+    InputError,
+    NnefError,
+    did_you_mean,
+    error,
+    raised_as,
+)
 from tvm_nnef.graph.arrays import converted, shape_hint
 from tvm_nnef.graph.machine_types import DEFAULTS
 from tvm_nnef.graph.nodes import Graph, Port, Tensor
@@ -20,15 +28,17 @@ from tvm_nnef.reference.arithmetic import Array, kind_of
 from tvm_nnef.symbolic import trees
 
 
+@raised_as(InputError)
 def bind_inputs(
     graph: Graph, given: Sequence[Any], types: Mapping[Tensor, str]
 ) -> tuple[dict[Tensor, Array], dict[str, int]]:
     """The arrays of the input tensors of a graph, and the values of the symbols of their shapes.
 
     ``given`` has an item for each input: an array (or number, or nested list of numbers, whose
-    ints do as reals), for a pack a list of these, and None for null. Raises NnefError, which tells
-    of every input that is wrong.
+    ints do as reals), for a pack a list of these, and None for null; or its single item maps names
+    to these. Raises InputError, which lists every input that is wrong.
     """
+    given = ordered_inputs([port.name for port in graph.inputs], given)
     if len(given) != len(graph.inputs):
         names = ", ".join(f"'{port.name}'" for port in graph.inputs) or "none"
         raise error(
@@ -40,7 +50,7 @@ def bind_inputs(
     for port, value in zip(graph.inputs, given, strict=True):
         try:
             for title, tensor, item in _matched(port, value):
-                found[tensor] = _converted(item, tensor, types[tensor], title)
+                found[tensor] = _converted(item, tensor, types[tensor], title, port.attributes)
         except NnefError as problem:
             problems += problem.diagnostics
     if problems:
@@ -95,6 +105,7 @@ def _names(tree: trees.Tree) -> set[str]:
     return set()
 
 
+@raised_as(InputError)
 def bind_variables(
     graph: Graph, given: Mapping[str, Any], types: Mapping[Tensor, str]
 ) -> dict[Tensor, Array]:
@@ -166,7 +177,13 @@ def _titled(port: Port) -> list[tuple[str, Tensor]]:
     return [] if port.operand is None else [(title, port.operand)]
 
 
-def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
+def _converted(
+    value: Any,
+    tensor: Tensor,
+    dtype: str,
+    title: str,
+    attributes: Sequence[str | None] = (),
+) -> Array:
     array = _array(value, tensor, title)
     expected = [extent if isinstance(extent, int) else None for extent in tensor.shape]
     if array.ndim != len(expected) or any(
@@ -174,7 +191,7 @@ def _converted(value: Any, tensor: Tensor, dtype: str, title: str) -> Array:
     ):
         text = f"({', '.join(map(trees.text, tensor.shape))})"
         actual = f"({', '.join(str(extent) for extent in array.shape)})"
-        hint = shape_hint(array.shape, tensor)
+        hint = shape_hint(array.shape, tensor, attributes)
         raise error(f"{title}: shape {text} expected, got {actual}", tensor.span, hint=hint)
     if kind_of(array.dtype) != tensor.type:
         hint = f"convert it first, as in x.astype('{dtype}')"

@@ -117,9 +117,14 @@ _POOLED = 2
 """The allocator of a virtual machine that keeps memory for the next run."""
 
 
+def executable_module(library: Any) -> Any:
+    """The module of what was built or loaded; machine code is generated for what was built."""
+    return library if isinstance(library, tvm_ffi.Module) else library.jit()
+
+
 def virtual_machine(library: Any, kind: str = "cpu") -> Any:
     """A Relax virtual machine for what was built or loaded, on a device that this machine has."""
-    module = library if isinstance(library, tvm_ffi.Module) else library.jit()
+    module = executable_module(library)
     device = device_of(kind)
     devices = [cpu()] if device in (None, cpu()) else [device, cpu()]
     if kind == "cuda" and device is not None:
@@ -234,7 +239,27 @@ def array_of(tensor: Any) -> Array:
     dtype = str(tensor.dtype)
     if dtype == "bfloat16":
         import ml_dtypes  # noqa: F401  NumPy knows the name then.
-    array: Array = np.empty(tensor.shape, dtype)
+    return copy_to(np.empty(tensor.shape, dtype), tensor)
+
+
+def copy_to(array: Array, tensor: Any) -> Array:
+    """The array, to which a tensor of the same shape and dtype on any device is copied."""
+    if not array.flags.c_contiguous:
+        array[...] = array_of(tensor)
+        return array
     address = array.ctypes.data_as(ctypes.c_void_p)
     runtime_function("runtime.TVMTensorCopyToBytes")(tensor, address, array.nbytes)
     return array
+
+
+def numpy_view(value: Any) -> Any:
+    """A NumPy view of a tensor of another library; a copy of one in the memory of a device."""
+    if isinstance(value, Mapping):
+        return {name: numpy_view(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [numpy_view(item) for item in value]
+    if isinstance(value, (np.ndarray, np.generic)) or not hasattr(value, "__dlpack__"):
+        return value
+    if int(value.__dlpack_device__()[0]) != cpu().dlpack_device_type():
+        return array_of(from_dlpack(value))
+    return np.from_dlpack(value)

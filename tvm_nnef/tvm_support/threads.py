@@ -50,10 +50,23 @@ def checked_threads(count: object) -> int:
 
 
 def use_threads(count: int) -> None:
-    """Let the kernels that this thread of Python calls run on so many threads, or on all cores."""
+    """Let the kernels that this thread of Python calls run on so many threads, or on all cores.
+
+    Raises NnefError in a process forked from one that ran kernels: it lacks the threads of TVM's
+    pool, and would wait for them forever.
+    """
+    if _first_process() != os.getpid():
+        hint = "start it by multiprocessing.get_context('spawn'), or fork before any model runs"
+        raise error("a process forked after a model ran cannot run models", hint=hint)
     count = min(count, _cores_of_pool(threading.current_thread()))
     if runtime_function("runtime.NumThreads")() != count:
         _configure_threads(count)
+
+
+@functools.cache
+def _first_process() -> int:
+    """The number of the process in which kernels ran first; forked processes inherit the cache."""
+    return os.getpid()
 
 
 @functools.lru_cache(_MOST_POOLS)

@@ -1,0 +1,108 @@
+"""PyTorch to SkriptND, through PyTorch's own ONNX exporter in memory.
+
+Input: a ``torch.nn.Module`` with example inputs, or a ``torch.export.ExportedProgram``. Output: a
+model. It needs ``torch`` and ``onnxscript``, which the exporter uses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tvm_nnef.converters.common.bounds import Bounds
+from tvm_nnef.converters.onnx.main import convert as convert_onnx
+from tvm_nnef.converters.onnx.registry import Custom
+from tvm_nnef.diagnostics import error
+from tvm_nnef.model import Model
+
+
+def convert(
+    source: Any,
+    *,
+    example_inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    bounds: Bounds = 0,
+    converters: Custom | None = None,
+    outline: bool = True,
+) -> Model:
+    """Convert a PyTorch model to SkriptND.
+
+    Parameters
+    ----------
+    source : torch.nn.Module or torch.export.ExportedProgram
+        A module is exported in evaluation mode and stays as it is.
+    example_inputs
+        For a module: the arguments of a call, as a tuple of tensors (or one tensor), or as a
+        mapping of the names of arguments to tensors.
+    dynamic_shapes
+        For a module: its dynamic dimensions, as ``torch.onnx.export`` takes them. Each needs one
+        of the ``bounds``, by its name.
+    input_shapes, dtypes, bounds, converters, outline
+        As in :func:`tvm_nnef.converters.onnx.convert`, of the exported model.
+
+    Raises
+    ------
+    NnefError
+        If PyTorch cannot export the module, and for everything that cannot be converted.
+    """
+    return convert_onnx(
+        _exported(source, example_inputs, dynamic_shapes),
+        input_shapes=input_shapes,
+        dtypes=dtypes,
+        bounds=bounds,
+        converters=converters,
+        outline=outline,
+    )
+
+
+def _exported(source: Any, inputs: Any, dynamic_shapes: Any) -> Any:
+    """The ModelProto that PyTorch exports."""
+    torch = _exporter()
+    is_module = isinstance(source, torch.nn.Module)
+    if is_module and inputs is None:
+        hint = "give tensors for a call: example_inputs=(torch.zeros(1, 3, 224, 224),)"
+        raise error("a torch.nn.Module needs example inputs", hint=hint)
+    if not is_module and (inputs is not None or dynamic_shapes is not None):
+        hint = "leave out 'example_inputs' and 'dynamic_shapes': the program has them"
+        raise error("a torch.export.ExportedProgram takes no example inputs", hint=hint)
+    options: dict[str, Any] = {"dynamo": True, "verbose": False}
+    if isinstance(inputs, Mapping):
+        options["kwargs"] = dict(inputs)
+    elif inputs is not None:
+        options["args"] = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+    if dynamic_shapes is not None:
+        options["dynamic_shapes"] = dynamic_shapes
+    try:
+        with _evaluating(source if is_module else None):
+            return torch.onnx.export(source, **options).model_proto
+    except Exception as problem:
+        cause = next(iter(str(problem.__cause__ or problem).strip().splitlines()), "no reason")
+        hint = "torch.onnx.export with the same arguments and verbose=True reports more"
+        raise error(f"PyTorch cannot export the model: {cause}", hint=hint) from problem
+
+
+def _exporter() -> Any:
+    """The package ``torch``. Raises NnefError if what its exporter needs is not installed."""
+    try:
+        importlib.import_module("onnxscript")
+        return importlib.import_module("torch")
+    except ModuleNotFoundError as cause:
+        message = f"PyTorch models need the package '{cause.name}'"
+        raise error(message, hint=f"pip install {cause.name}") from cause
+
+
+@contextmanager
+def _evaluating(module: Any) -> Iterator[None]:
+    """A block in which a module is in evaluation mode, if there is one."""
+    modes = [] if module is None else [(part, part.training) for part in module.modules()]
+    if module is not None:
+        module.eval()
+    try:
+        yield
+    finally:
+        for part, is_training in modes:
+            part.training = is_training

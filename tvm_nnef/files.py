@@ -1,0 +1,88 @@
+"""Tensor files and images, as users read and write them one by one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_nnef.api import compose
+from tvm_nnef.diagnostics import InputError, did_you_mean, error, raised_as
+from tvm_nnef.graph.nodes import Tensor
+from tvm_nnef.model import AnyModel, load_model
+from tvm_nnef.storage import image, tensor_file
+from tvm_nnef.storage.output import write_file
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+def read_tensor(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """Read the array of a ``.dat`` file.
+
+    Raises NnefError for a file that cannot be read or is damaged.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as cause:
+        reason = getattr(cause, "strerror", None) or cause
+        hint = "check the path and its permissions"
+        raise error(f"cannot be read: {reason}", hint=hint, file=str(path)) from None
+    return tensor_file.read_tensor(data, str(path)).array
+
+
+def write_tensor(path: str | os.PathLike[str], array: ArrayLike) -> None:
+    """Write an array of dtype bool, (u)int8 to 64 or float16 to 64 as a ``.dat`` file.
+
+    Raises NnefError for an array of another dtype, and if the file cannot be written.
+    """
+    import numpy as np
+
+    write_file(path, tensor_file.write_tensor(np.asarray(array), str(path)))
+
+
+@raised_as(InputError)
+def load_image(
+    path: str | os.PathLike[str], model: AnyModel, input: str | None = None, **options: Any
+) -> NDArray[np.float32]:
+    """Read an image as the model wants it, which its ``model.json`` says.
+
+    Parameters
+    ----------
+    path
+        The image: a PNG, JPEG or another file that Pillow reads.
+    model
+        The model, whatever :func:`load_model` takes.
+    input
+        The input that the image is for; the only one that is an image if it is left out.
+    **options
+        Those of :func:`compose`, such as ``attributes``, if they decide the size of the image.
+
+    Returns
+    -------
+    numpy.ndarray
+        An array of float32 with the shape of the input.
+    """
+    loaded = load_model(model)
+    images = loaded.metadata.inputs
+    if input is None and len(images) == 1:
+        input = next(iter(images))
+    if input is None or input not in images:
+        named = ", ".join(images) or "none"
+        near = did_you_mean(input or "", images) or f"inputs that are images: {named}"
+        asked = (
+            "which input the image is for is not known"
+            if input is None
+            else (f"input '{input}' of the model is not declared to be an image")
+        )
+        raise error(asked, hint=f"{near} (model.json declares them)", file=loaded.path)
+    graph = compose(loaded, **options)
+    port = next(each for each in graph.inputs if each.name == input)
+    operand = port.operand
+    sizes = operand.shape if isinstance(operand, Tensor) else ()
+    shape = tuple(size for size in sizes if isinstance(size, int))
+    if not shape or len(shape) != len(sizes):
+        hint = f"give it, as in input_shapes={{'{input}': (1, 3, 224, 224)}}"
+        raise error(f"the shape of input '{input}' is not known", hint=hint, file=loaded.path)
+    return image.load_image(path, shape, images[input])

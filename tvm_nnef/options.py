@@ -1,0 +1,111 @@
+"""The options of the Python calls: their types, and what is checked of them before the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.storage.container import Container, open_files
+
+if TYPE_CHECKING:
+    from tvm_nnef.semantics.program import Program
+
+
+class ConversionOptions(TypedDict, total=False):
+    """Options of models of other formats; each format has some of them."""
+
+    dtypes: Mapping[str, Any]
+    bounds: int | Mapping[str, int | tuple[int | None, ...]]
+    converters: Any
+    outline: bool
+    vendor: str
+    function: str
+    arguments: Any
+    example_inputs: Any
+    dynamic_shapes: Any
+
+
+class ConvertOptions(ConversionOptions, total=False):
+    """Options of :func:`tvm_nnef.convert`."""
+
+    input_shapes: Mapping[str, Any] | None
+
+
+class ReadOptions(ConversionOptions, total=False):
+    """Options by which a model is read, besides its variables."""
+
+    dialect: Literal["auto", "draft", "tools"]
+    search_path: Sequence[str | os.PathLike[str]]
+    format: str | None
+
+
+class LoadOptions(ReadOptions, total=False):
+    """Options of :func:`tvm_nnef.load_model`."""
+
+    variables: Mapping[str, Any] | None
+
+
+class ComposeOptions(ReadOptions, total=False):
+    """Options of :func:`tvm_nnef.compose`, besides the variables."""
+
+    graph: str | None
+    attributes: Mapping[str, object] | None
+    types: Mapping[str, str] | None
+    input_shapes: Mapping[str, Any] | None
+    machine_types: Mapping[str, str] | None
+    quantize: bool
+
+
+class LowerOptions(ComposeOptions, total=False):
+    """Options of :func:`tvm_nnef.from_nnef`, besides ``checked``."""
+
+    variables: Mapping[str, Any] | None
+    route: Literal["mapped", "formula"]
+    keep_params_in_input: bool
+    lowerings: Mapping[str, Callable[..., Any]] | None
+
+
+def refuse_for_module(options: Mapping[str, Any]) -> None:
+    """Raises NnefError for options of a model, given with a module that was made without them."""
+    if options:
+        names = ", ".join(f"'{name}'" for name in options)
+        hint = "give them to from_nnef, which makes the module, or give the model itself"
+        raise error(f"a tvm.IRModule cannot be built with {names}", hint=hint)
+
+
+def check_lowerings(program: Program, lowerings: Mapping[str, object]) -> None:
+    """Raises NnefError for names that are neither operators of the model nor standard ones."""
+    if not lowerings:
+        return
+    from tvm_nnef.standard_library import operator_names
+
+    known = {
+        f"{module}.{name}"
+        for module, checked in program.modules.items()
+        for name in checked.definitions
+    }
+    known |= operator_names(program.dialect)
+    unknown = [name for name in lowerings if name not in known]
+    if unknown:
+        hint = "names are qualified, such as 'nn.relu' or 'main.swish'"
+        raise NnefError(
+            Diagnostic(
+                f"'lowerings' names an unknown operator '{name}'",
+                hint=did_you_mean(name, known) or hint,
+            )
+            for name in unknown
+        )
+
+
+def search_folder(folder: str | os.PathLike[str]) -> Container:
+    """The files of a folder in which modules are found. Raises NnefError if there is none."""
+    try:
+        if Path(folder).is_dir():
+            return open_files(Path(folder))
+    except (OSError, ValueError):
+        pass
+    hint = "search_path (--search-path) takes folders in which modules are found"
+    raise error("there is no such folder", hint=hint, file=str(folder))
