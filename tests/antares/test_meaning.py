@@ -77,6 +77,22 @@ MEANINGS: list[tuple[str, Any]] = [
     ("# a comment\ny[N] = f[N] # another\n;", F),
     ("y[N] +=! f[N + K - 1].when([N + K - 1 >= 0, 8 > N + K - 1], 0) where N in 8, K in 3",
      np.convolve(F, np.ones(3, np.float32), "same")),
+    # Bounds checks are guards, however they are written; other conditions stay conditions.
+    ("y[N] +=! f[N + K - 1].when([(1 <= N + K) & (9 > N + K), N + K < 99], 0.0) where N in 8, K in 3",
+     np.convolve(F, np.ones(3, np.float32), "same")),
+    ("y[N] +=! i[N + K - 1].when([N + K >= 1, N + K <= 8], 0.0) where N in 8, K in 3",
+     np.convolve(I, np.ones(3), "same").astype(np.float32)),
+    ("y[N] +=! (f[N + K - 1] * i[N + K - 1]).when([N + K >= 1, N + K <= 8], 0) where N in 8, K in 3",
+     np.convolve(F * I, np.ones(3, np.float32), "same").astype(np.float32)),
+    ("y[N] +=! (f[N + K - 1] * b[(N + K - 1) // 2]).when([N + K >= 1, N + K <= 8], 0) "
+     "where N in 8, K in 3",
+     np.convolve(F * B[np.arange(8) // 2], np.ones(3, np.float32), "same").astype(np.float32)),
+    ("y[N] +=! f[N + K - 1].when([N + K >= 1, N + K < 8], 0.0) where N in 8, K in 3",
+     np.convolve(F * (np.arange(8) < 7), np.ones(3), "same").astype(np.float32)),
+    ("y[N] +=! f[2 * N + 2 * K - 2].when([N + K > 0, N + K < 5], 0.0) where N in 5, K in 2",
+     np.array([F[0], F[0] + F[2], F[2] + F[4], F[4] + F[6], F[6]])),
+    ("y[N] +=! f[b[N - K]].when([N >= K, b[N - K] >= 0, b[N - K] < 8], 0.0) where N in 8, K in 2",
+     F[B] + np.append(np.float32(0), F[B][:-1])),
 ]  # fmt: skip
 
 
