@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 from tvm_nnef.converters.tile.dimensions import Dim, TensorDim, as_dim, symbols
 from tvm_nnef.converters.tile.indices import Constraint, IndexExpression, as_index
-from tvm_nnef.converters.tile.places import Mistake, here
+from tvm_nnef.converters.tile.places import Mistake, Named, here
 from tvm_nnef.diagnostics import Span
 
 Aggregation: TypeAlias = Literal["+=", "*=", ">=", "<=", "="]
@@ -45,10 +45,8 @@ class Elementwise:
     operands: tuple[Tensor | Dim | float, ...]
 
 
-class Tensor:
+class Tensor(Named):
     """A tensor of a Tile function: an input, the result of a contraction or of an operation."""
-
-    _is_tile = True
 
     def __init__(
         self, name: str = "", made: Elementwise | None = None, place: Span | None = None

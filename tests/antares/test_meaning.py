@@ -78,11 +78,13 @@ MEANINGS: list[tuple[str, Any]] = [
     ("y[N] +=! f[N + K - 1].when([N + K - 1 >= 0, 8 > N + K - 1], 0) where N in 8, K in 3",
      np.convolve(F, np.ones(3, np.float32), "same")),
     # Bounds checks are guards, however they are written; other conditions stay conditions.
-    ("y[N] +=! f[N + K - 1].when([(1 <= N + K) & (9 > N + K), N + K < 99], 0.0) where N in 8, K in 3",
+    ("y[N] +=! f[N + K - 1].when([(1 <= N + K) & (9 > N + K), N + K < 99], 0.0) "
+     "where N in 8, K in 3",
      np.convolve(F, np.ones(3, np.float32), "same")),
     ("y[N] +=! i[N + K - 1].when([N + K >= 1, N + K <= 8], 0.0) where N in 8, K in 3",
      np.convolve(I, np.ones(3), "same").astype(np.float32)),
-    ("y[N] +=! (f[N + K - 1] * i[N + K - 1]).when([N + K >= 1, N + K <= 8], 0) where N in 8, K in 3",
+    ("y[N] +=! (f[N + K - 1] * i[N + K - 1]).when([N + K >= 1, N + K <= 8], 0) "
+     "where N in 8, K in 3",
      np.convolve(F * I, np.ones(3, np.float32), "same").astype(np.float32)),
     ("y[N] +=! (f[N + K - 1] * b[(N + K - 1) // 2]).when([N + K >= 1, N + K <= 8], 0) "
      "where N in 8, K in 3",
