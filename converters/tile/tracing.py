@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeAlias
 
+import numpy as np
+
 from tvm_nnef.converters.tile.dimensions import Dim, TensorDim, as_dim, symbols
 from tvm_nnef.converters.tile.indices import Constraint, IndexExpression, as_index
 from tvm_nnef.converters.tile.places import Mistake, Named, here
@@ -96,8 +98,14 @@ class Tensor(Named):
     def __iter__(self) -> NoReturn:
         raise Mistake("a tensor cannot be iterated over", "use index variables")
 
+    # NumPy's arrays and scalars leave operations to the tensor.
+    __array_ufunc__ = None
+
     def __neg__(self) -> Tensor:
         return operation("neg", self)
+
+    def __abs__(self) -> Tensor:
+        return operation("abs", self)
 
     def __add__(self, other: Any) -> Any:
         return operation("add", self, other)
@@ -257,6 +265,7 @@ class Combination:
 
 def operation(function: str, *operands: object) -> Tensor:
     """An element-wise operation."""
+    operands = tuple(each.item() if isinstance(each, np.generic) else each for each in operands)
     for each in operands:
         if not isinstance(each, (Tensor, Dim, int, float)):
             hint = "element-wise operations have no indices: O = -I"

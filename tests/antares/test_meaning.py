@@ -170,29 +170,20 @@ def test_a_text_is_a_model(text: Any) -> None:
     np.testing.assert_allclose(tvm_nnef.evaluate(text, A2, B2)[0], A2 @ B2, rtol=1e-5)
 
 
-def test_every_command_takes_it(
+def test_a_mistake_in_a_file_has_its_position(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("model").write_text(TEXT)
-    np.savez("in.npz", a=A2, b=B2)
-    for command in (
-        "check model",
-        "show model",
-        "run model -i in.npz -o out.npy",
-        "compare model -i in.npz --routes mapped reference",
-        "build model -o model.so",
-        "convert model out.nnef2",
-        "convert model out.onnx",
-    ):
-        assert main(command.split()) == 0, capsys.readouterr().err
-    np.testing.assert_allclose(np.load("out.npy"), A2 @ B2, rtol=1e-5)
-    for model in ("out.nnef2", "out.onnx"):
-        np.testing.assert_allclose(tvm_nnef.evaluate(model, A2, B2)[0], A2 @ B2, rtol=1e-5)
-    assert main(["check", "model", "--format", "antares"]) == 0
     Path("model").write_text(TEXT.replace("b[K, M]", "c[K, M]"))
     assert main(["check", "model"]) == 1
     assert "model:1:36: error: there is no tensor 'c'" in capsys.readouterr().err
+
+
+def test_it_is_written_as_onnx(tmp_path: Path) -> None:
+    tvm_nnef.convert(TEXT, tmp_path / "out.onnx")
+    np.testing.assert_allclose(
+        tvm_nnef.evaluate(tmp_path / "out.onnx", A2, B2)[0], A2 @ B2, rtol=1e-5
+    )
 
 
 def test_the_text_that_is_made_is_a_model_of_one_kind(tmp_path: Path) -> None:
