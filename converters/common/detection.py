@@ -109,12 +109,15 @@ def without_partial(function: Any) -> Any:
     return function
 
 
-def _uses_tile(function: FunctionType | MethodType) -> bool:
+def _uses_tile(function: object) -> bool:
     """Whether a function, one inside of it or one that it calls names what belongs to Tile."""
-    waiting: list[FunctionType | MethodType] = [function]
-    seen = {function.__code__}
-    while waiting and len(seen) <= _MOST_FUNCTIONS:
+    waiting, seen = [function], set[CodeType]()
+    while waiting and len(seen) < _MOST_FUNCTIONS:
         each = waiting.pop()
+        each = each.__func__ if isinstance(each, MethodType) else each
+        if not isinstance(each, FunctionType) or each.__code__ in seen:
+            continue
+        seen.add(each.__code__)
         names = set(_names(each.__code__))
         if names & _TILE_NAMES:
             return True
@@ -124,9 +127,7 @@ def _uses_tile(function: FunctionType | MethodType) -> bool:
             home = value.__name__ if isinstance(value, ModuleType) else _home(value)
             if home == _TILE_PACKAGE or home.startswith(f"{_TILE_PACKAGE}."):
                 return True
-            if isinstance(value, PYTHON_FUNCTIONS) and value.__code__ not in seen:
-                seen.add(value.__code__)
-                waiting.append(value)
+        waiting += held
     return False
 
 

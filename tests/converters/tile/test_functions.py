@@ -62,6 +62,28 @@ def test_element_wise_operations_broadcast(text: str, function: Any, expected: A
         assert found.dtype == expected(X, Y).dtype
 
 
+CONDITIONS = [(0, False), (2, True), (0.0, False), (0.5, True), (float("nan"), True)]
+
+
+@pytest.mark.parametrize(("condition", "holds"), CONDITIONS)
+def test_the_condition_of_select_may_be_a_single_value(condition: float, holds: bool) -> None:
+    model = convert(lambda A: tile.select(condition, 0, A), input_shapes={"A": (3,)})
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, Y)[0], np.where(holds, 0, Y))
+
+
+def test_the_condition_of_select_may_be_a_size() -> None:
+    def negated_unless_of_3(A):
+        N = tile.TensorDim()
+        A.bind_dims(N)
+        return tile.select(N - 3, -A, A)
+
+    for options in ({"input_shapes": {"A": (3,)}}, {"bounds": 8}):
+        (found,) = tvm_nnef.evaluate(convert(negated_unless_of_3, **options), Y)
+        np.testing.assert_array_equal(found, Y)
+    (found,) = tvm_nnef.evaluate(convert(negated_unless_of_3, bounds=8), Y[:2])
+    np.testing.assert_array_equal(found, -Y[:2])
+
+
 DTYPES = [
     ("float16", "float16", "float16"),
     ("float64", "float64", "float64"),
