@@ -110,7 +110,7 @@ def check_bounds(statement: Statement, lengths: Mapping[str, int], shapes: Shape
         waiting.append(statement.target)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, nodes.When):
+        if isinstance(node, nodes.When) and node.conditions:
             # What its conditions exclude is not read.
             waiting.extend(node.conditions)
             continue
@@ -122,15 +122,21 @@ def check_bounds(statement: Statement, lengths: Mapping[str, int], shapes: Shape
 
 
 def _check_index(access: Access, index: Scalar, length: int, lengths: Mapping[str, int]) -> None:
-    names = [each.name for each in nodes.walk(index) if isinstance(each, Axis)]
-    limits = bounds(index, lengths) if len(names) == len(set(names)) else None
-    if limits is None or (limits[0] >= 0 and limits[1] < length):
+    limits = exceeds(index, length, lengths)
+    if limits is None:
         return
     low, high = limits
     message = f"the index runs from {low} to {high}, and the dimension of '{access.tensor}' "
     message += f"has the length {length}"
     hint = "shorten the axis with 'where', or exclude these steps with .when([…], 0.0)"
     raise error(message, index.span, hint=hint)
+
+
+def exceeds(index: Scalar, length: int, lengths: Mapping[str, int]) -> tuple[int, int] | None:
+    """The least and greatest value of an index that is certainly out of bounds in some step."""
+    names = [each.name for each in nodes.walk(index) if isinstance(each, Axis)]
+    limits = bounds(index, lengths) if len(names) == len(set(names)) else None
+    return None if limits is None or (limits[0] >= 0 and limits[1] < length) else limits
 
 
 def bounds(node: Scalar, lengths: Mapping[str, int]) -> tuple[int, int] | None:

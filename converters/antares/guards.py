@@ -2,39 +2,65 @@
 
 ``input0[N, HO + KH - 1].when([HO + KH - 1 >= 0, HO + KH - 1 < 32], 0.0) * input1[KH]`` adds nothing
 to a sum where the index is out of bounds: ``input0[N, |HO + KH - 1|] * input1[KH]``, which skips
-the step as the standard convolutions do, so that it gets their schedules.
+the step as the standard convolutions do, so that it gets their schedules. A condition is a bounds
+check if it says the same of the index, however it is written: ``HO + KH >= 1``, ``33 > HO + KH``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import gcd
 
 from tvm_nnef.converters.antares import nodes
-from tvm_nnef.converters.antares.axes import Shapes
+from tvm_nnef.converters.antares.axes import Shapes, bounds, exceeds
 from tvm_nnef.converters.antares.nodes import Access, Binary, Number, Scalar, Statement, When
 
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+@dataclass(frozen=True)
+class _Linear:
+    """A sum of terms with integer factors, none of them 0, and a constant."""
+
+    terms: frozenset[tuple[Scalar, int]]
+    constant: int
+
+    def plus(self, other: _Linear, factor: int = 1) -> _Linear:
+        """The sum of this and a multiple of another."""
+        sums = dict(self.terms)
+        for term, each in other.terms:
+            sums[term] = sums.get(term, 0) + factor * each
+        kept = frozenset((term, each) for term, each in sums.items() if each)
+        return _Linear(kept, self.constant + factor * other.constant)
+
+    def reduced(self) -> _Linear:
+        """A sum that is at least 0 for the same integers, with factors as small as possible."""
+        divisor = gcd(*(factor for _, factor in self.terms)) or 1
+        terms = frozenset((term, factor // divisor) for term, factor in self.terms)
+        return _Linear(terms, self.constant // divisor)
 
 
-def with_guards(statement: Statement, shapes: Shapes) -> Statement:
+def with_guards(statement: Statement, lengths: Mapping[str, int], shapes: Shapes) -> Statement:
     """A sum in which bounds checks of factors are guards; any other statement as it is."""
     if statement.operator != "+=!":
         return statement
-    return replace(statement, value=_guarded(statement.value, shapes))
+    return replace(statement, value=_factor(statement.value, lengths, shapes))
 
 
-def _guarded(node: Scalar, shapes: Shapes) -> Scalar:
-    """A product whose factors are guarded."""
+def _factor(node: Scalar, lengths: Mapping[str, int], shapes: Shapes) -> Scalar:
+    """A factor of what is added in each step, with guards in place of bounds checks."""
     match node:
         case Binary(_, "*", left, right):
-            return replace(node, left=_guarded(left, shapes), right=_guarded(right, shapes))
+            inner = (_factor(each, lengths, shapes) for each in (left, right))
+            return nodes.with_children(node, tuple(inner))
         case Binary(_, "/", left, _):
-            return replace(node, left=_guarded(left, shapes))
-        case When(_, Access() as access, conditions, other, any=False) if _is_zero(other):
-            dimensions = {_dimension(each, access, shapes[access.tensor]) for each in conditions}
-            known = frozenset(each for each in dimensions if each is not None)
-            if len(known) == len(dimensions):
-                return replace(access, guarded=known)
+            return replace(node, left=_factor(left, lengths, shapes))
+        case nodes.Negated(_, "-", operand) | nodes.Cast(_, operand):
+            return replace(node, operand=_factor(operand, lengths, shapes))
+        case When(_, value, conditions, other, any=False) if _is_zero(other):
+            value = _factor(value, lengths, shapes)
+            guarded = _guarded(value, _at_least_0(conditions), lengths, shapes)
+            # Without conditions it is still converted to the dtype that it has in common with 0.
+            return node if guarded is None else replace(node, value=guarded, conditions=())
     return node
 
 
@@ -43,26 +69,92 @@ def _is_zero(node: Scalar) -> bool:
     return isinstance(inner, Number) and inner.value == 0
 
 
-def _dimension(condition: Scalar, access: Access, shape: tuple[int, ...]) -> int | None:
-    """The dimension of which a condition checks one bound; None if it does anything else."""
-    if not isinstance(condition, Binary) or condition.operator not in _MIRRORED:
-        return None
-    operator, left, right = condition.operator, condition.left, condition.right
-    if left not in access.indices:
-        operator, left, right = _MIRRORED[operator], right, left
-    limit = _constant(right)
-    for dimension, index in enumerate(access.indices):
-        length = shape[dimension]
-        checks = ((">=", 0), (">", -1), ("<", length), ("<=", length - 1))
-        if index == left and (operator, limit) in checks:
-            return dimension
-    return None
+def _guarded(
+    value: Scalar, checks: Iterable[_Linear | None], lengths: Mapping[str, int], shapes: Shapes
+) -> Scalar | None:
+    """A value with guards that say the same as the checks; None if there are no such guards."""
+    limits = list(_limits(value, shapes))
+    found: set[tuple[str, Scalar]] = set()
+    for check in checks:
+        if check is None:
+            return None
+        checked = {index for limit, index in limits if limit == check}
+        if not checked and not _always_holds(check, lengths):
+            return None
+        found |= checked
+    result = _changed(value, lambda access: _with_guards(access, found))
+    # What the checks exclude of other indices would be out of bounds.
+    is_complete = all(
+        dimension in access.guarded or not exceeds(access.indices[dimension], length, lengths)
+        for access in nodes.accesses(result)
+        for dimension, length in enumerate(shapes[access.tensor])
+    )
+    return result if is_complete else None
 
 
-def _constant(node: Scalar) -> int | None:
+def _limits(value: Scalar, shapes: Shapes) -> Iterator[tuple[_Linear, tuple[str, Scalar]]]:
+    """What is at least 0 for an index in bounds, with the tensor and the index."""
+    for access in nodes.accesses(value):
+        for index, length in zip(access.indices, shapes[access.tensor], strict=True):
+            linear = _linear(index)
+            last = _Linear(frozenset(), length - 1)
+            yield linear.reduced(), (access.tensor, index)
+            yield last.plus(linear, -1).reduced(), (access.tensor, index)
+
+
+def _with_guards(access: Access, found: set[tuple[str, Scalar]]) -> Access:
+    dimensions = (d for d, each in enumerate(access.indices) if (access.tensor, each) in found)
+    return replace(access, guarded=access.guarded.union(dimensions))
+
+
+def _changed(node: Scalar, change: Callable[[Access], Access]) -> Scalar:
+    """A scalar whose accesses are changed."""
+    if isinstance(node, Access):
+        node = change(node)
+    inner = tuple(_changed(each, change) for each in nodes.children(node))
+    return nodes.with_children(node, inner) if inner else node
+
+
+def _at_least_0(conditions: Iterable[Scalar]) -> Iterator[_Linear | None]:
+    """What conditions say is at least 0; None for one that says anything else."""
+    for condition in conditions:
+        match condition:
+            case Binary(_, "&", left, right):
+                yield from _at_least_0((left, right))
+            case Binary(_, ">=" | ">" as operator, more, less):
+                yield _difference(more, less, operator)
+            case Binary(_, "<=" | "<" as operator, less, more):
+                yield _difference(more, less, operator)
+            case _:
+                yield None
+
+
+def _difference(more: Scalar, less: Scalar, operator: str) -> _Linear:
+    strict = _Linear(frozenset(), -int(operator in "<>"))
+    return _linear(more).plus(_linear(less), -1).plus(strict).reduced()
+
+
+def _linear(node: Scalar) -> _Linear:
+    """An integer as a linear sum of axes and of what is not linear."""
     match node:
         case Number(_, int() as value):
-            return value
-        case nodes.Negated(_, "-", Number(_, int() as value)):
-            return -value
-    return None
+            return _Linear(frozenset(), value)
+        case nodes.Negated(_, "-", operand):
+            return _Linear(frozenset(), 0).plus(_linear(operand), -1)
+        case Binary(_, "+" | "-" as operator, left, right):
+            return _linear(left).plus(_linear(right), 1 if operator == "+" else -1)
+        case Binary(_, "*", Number(_, int() as factor), other) | Binary(
+            _, "*", other, Number(_, int() as factor)
+        ):
+            return _Linear(frozenset(), 0).plus(_linear(other), factor)
+    return _Linear(frozenset({(node, 1)}), 0)
+
+
+def _always_holds(check: _Linear, lengths: Mapping[str, int]) -> bool:
+    least = check.constant
+    for term, factor in check.terms:
+        limits = bounds(term, lengths)
+        if limits is None:
+            return False
+        least += min(factor * each for each in limits)
+    return least >= 0

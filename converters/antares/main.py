@@ -8,13 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tvm_nnef.converters.antares.call import (
     Call,
     Input,
     call_of,
-    checked_dtype,
     checked_shape,
     read_call,
 )
@@ -22,6 +19,7 @@ from tvm_nnef.converters.antares.parser import parse
 from tvm_nnef.converters.antares.statements import Conversion, Tensor
 from tvm_nnef.converters.antares.syntax import MAX_TEXT
 from tvm_nnef.converters.common.assembly import assemble
+from tvm_nnef.converters.common.given import dtypes_given, shapes_given
 from tvm_nnef.diagnostics import Source, did_you_mean, error
 from tvm_nnef.model import Model
 from tvm_nnef.semantics.program import MAIN
@@ -58,7 +56,8 @@ def convert(
     NnefError
         With line and column, for what is wrong with the text.
     """
-    return _convert(read_call(_source(source)), input_shapes or {}, dtypes or {})
+    shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)
+    return _convert(read_call(_source(source)), shapes, named)
 
 
 def einstein_v2(
@@ -100,7 +99,7 @@ def einstein_v2(
 
 
 def _convert(
-    call: Call, input_shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, Any]
+    call: Call, input_shapes: Mapping[str, Sequence[int | str]], dtypes: Mapping[str, str]
 ) -> Model:
     conversion = Conversion()
     conversion.add_inputs(_inputs(call.inputs, input_shapes, dtypes, call.text.source.path))
@@ -140,8 +139,8 @@ def _limited(source: Source) -> Source:
 
 def _inputs(
     declared: Mapping[str, Input],
-    input_shapes: Mapping[str, Sequence[int]],
-    dtypes: Mapping[str, Any],
+    input_shapes: Mapping[str, Sequence[int | str]],
+    dtypes: Mapping[str, str],
     path: str,
 ) -> dict[str, tuple[tuple[int, ...], str]]:
     """The shape and the dtype of each input."""
@@ -154,7 +153,7 @@ def _inputs(
         if name in input_shapes:
             shape = checked_shape(input_shapes[name], name, each.span)
         if name in dtypes:
-            dtype = checked_dtype(str(np.dtype(dtypes[name])), each.span)
+            dtype = dtypes[name]
         if shape is None or dtype is None:
             lacking = "shape" if shape is None else "dtype"
             hint = 'write {"dtype": "float32", "shape": [16, 4]}'

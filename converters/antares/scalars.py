@@ -94,10 +94,12 @@ class Writer:
         return f"[{', '.join(shown)}{',' if len(shown) == 1 else ''}]"
 
     def _when(self, node: nodes.When) -> Typed:
-        conditions = [_condition(self.scalar(each)).text for each in node.conditions]
-        condition = (" || " if node.any else " && ").join(conditions)
         value, other = self.scalar(node.value), self.scalar(node.other)
         dtype = _common(value, other)
+        conditions = [_condition(self.scalar(each)).text for each in node.conditions]
+        if not conditions:
+            return _as(value, dtype)
+        condition = (" || " if node.any else " && ").join(conditions)
         text = f"(({condition}) ? {_as(value, dtype).text} : {_as(other, dtype).text})"
         return Typed(text, dtype)
 

@@ -64,7 +64,7 @@ class Conversion:
         self._check_target(statement)
         lengths = axes.axis_lengths(statement, shapes)
         statement = _simplified(statement, lengths)
-        statement = guards.with_guards(statement, shapes)
+        statement = guards.with_guards(statement, lengths, shapes)
         axes.check_bounds(statement, lengths, shapes)
         statement, lengths, views = fused.divided(statement, lengths, shapes)
         read = self._operands(statement, views)

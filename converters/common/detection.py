@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import FunctionType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from tvm_nnef.storage.container import Container
@@ -83,15 +83,72 @@ _TILE_FUNCTION = re.compile(rb"^[ \t]*Tensor\s+\w+\s*\(", re.MULTILINE)
 _TILE_TYPE = re.compile(rb"\bTensor\s*&|\bTensor(Dim|Index|Output)\b|\bTensor\s+\w+\s*[,)]")
 
 
+_TILE_PACKAGE = "tvm_nnef.converters.tile"
+_TILE_NAMES = frozenset(
+    {"TensorDim", "TensorDims", "TensorIndex", "TensorIndexes", "TensorIndices", "TensorOutput"}
+    | {"bind_dims", "add_constraint", _TILE_PACKAGE}
+)
+_MOST_FUNCTIONS = 64
+
+PYTHON_FUNCTIONS = (FunctionType, MethodType)
+"""Functions that are written in Python."""
+
+
 def is_tile(candidate: Candidate) -> bool:
-    """A Python function, or a text that defines functions of tensors in C++."""
-    source = candidate.source
-    while isinstance(source, functools.partial):
-        source = source.func
-    if isinstance(source, FunctionType):
-        return True
+    """A Python function that uses Tile, or a text that defines functions of tensors in C++."""
+    source = without_partial(candidate.source)
+    if isinstance(source, PYTHON_FUNCTIONS):
+        return _uses_tile(source)
     text = candidate.text
     return text is not None and bool(_TILE_FUNCTION.search(text) and _TILE_TYPE.search(text))
+
+
+def without_partial(function: Any) -> Any:
+    """The function of which ``functools.partial`` binds arguments."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _uses_tile(function: object) -> bool:
+    """Whether a function, one inside of it or one that it calls names what belongs to Tile."""
+    waiting, seen = [function], set[CodeType]()
+    while waiting and len(seen) < _MOST_FUNCTIONS:
+        each = waiting.pop()
+        each = each.__func__ if isinstance(each, MethodType) else each
+        if not isinstance(each, FunctionType) or each.__code__ in seen:
+            continue
+        seen.add(each.__code__)
+        names = set(_names(each.__code__))
+        if names & _TILE_NAMES:
+            return True
+        held = [each.__globals__.get(name) for name in names]
+        held += [cell.cell_contents for cell in each.__closure__ or () if _is_filled(cell)]
+        for value in held:
+            home = value.__name__ if isinstance(value, ModuleType) else _home(value)
+            if home == _TILE_PACKAGE or home.startswith(f"{_TILE_PACKAGE}."):
+                return True
+        waiting += held
+    return False
+
+
+def _home(value: object) -> str:
+    return str(getattr(value, "__module__", ""))
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names of globals, attributes and imports in a function and those inside of it."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _names(each)
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
 
 
 _VARINT, _BYTES = 0, 2

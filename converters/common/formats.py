@@ -314,7 +314,10 @@ def _nothing_inside(candidate: Candidate, formats: Sequence[Format]) -> NnefErro
 
 
 def _unknown(candidate: Candidate, formats: Sequence[Format]) -> NnefError:
-    if candidate.head.startswith(b"PK\3\4"):
+    if callable(candidate.source):
+        hint = "of a Tile function that uses no index, say format='tile'; of a function of JAX, "
+        hint += "give what jax.jit(f).lower(…) or jax.export gives"
+    elif candidate.head.startswith(b"PK\3\4"):
         hint = "zip archives are not read; unpack it and give the folder, or pack it as '.tgz'"
     else:
         hint = _kinds(formats)

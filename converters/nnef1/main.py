@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
+from tvm_nnef.converters.common.given import dtypes_given, shapes_given
 from tvm_nnef.converters.common.grouping import grouped
 from tvm_nnef.converters.common.library import EXTRA, Library
 from tvm_nnef.converters.nnef1.checking import Checked, check
@@ -21,7 +20,6 @@ from tvm_nnef.converters.nnef1.quantization import quantizers
 from tvm_nnef.converters.nnef1.reading import ModelSource, Nnef1Model, read
 from tvm_nnef.converters.nnef1.vendors import extended
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
-from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.model import Model
 from tvm_nnef.version import __version__
 
@@ -86,7 +84,7 @@ def convert(
         model.container,
         quantizers(model.quantization, checked),
         table,
-        _given(checked, input_shapes or {}, dtypes or {}, bounds),
+        _given(checked, shapes_given(input_shapes), dtypes_given(dtypes), bounds),
         model.path,
     )
     return assemble_graph(
@@ -120,21 +118,16 @@ def _table(checked: Checked, converters: Mapping[str, OperatorFunction]) -> Tabl
 def _given(
     checked: Checked,
     shapes: Mapping[str, Sequence[int | str]],
-    dtypes: Mapping[str, Any],
+    dtypes: Mapping[str, str],
     bounds: Bounds,
 ) -> Given:
-    """What the user says of inputs. Raises NnefError for unknown names and dtypes."""
+    """What the user says of inputs. Raises NnefError for unknown names."""
     names = [each.name for each in checked.document.graph.parameters]
     for name in (*shapes, *dtypes):
         if name not in names:
             hint = did_you_mean(name, names) or f"inputs are {', '.join(names)}"
             raise error(f"the graph has no input '{name}'", hint=hint)
-    found = {name: str(np.dtype(each)) for name, each in dtypes.items()}
-    for name, dtype in found.items():
-        if dtype not in DTYPES:
-            hint = f"dtypes are {', '.join(DTYPES)}"
-            raise error(f"'{name}' cannot have the dtype {dtype}", hint=hint)
-    return Given({name: tuple(shape) for name, shape in shapes.items()}, found, bounds)
+    return Given(shapes, dtypes, bounds)
 
 
 def _header(model: Nnef1Model) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
+from tvm_nnef.converters.common.given import dtypes_given, shapes_given
 from tvm_nnef.converters.common.library import EXTRA, Library
 from tvm_nnef.converters.onnx.conversion import convert_graph
 from tvm_nnef.converters.onnx.reading import OnnxModel, Source, read
@@ -48,8 +47,7 @@ def convert(
     """
     model = read(source)
     table = standard() if converters is None else with_custom(converters)
-    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    named = {name: str(np.dtype(dtype)) for name, dtype in (dtypes or {}).items()}
+    shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)
     graph = convert_graph(model, table, shapes, named, bounds)
     given = model.proto.graph.name or "G"
     return assemble_graph(

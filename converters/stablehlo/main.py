@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
+from tvm_nnef.converters.common.given import dtypes_given, shapes_given
 from tvm_nnef.converters.common.library import EXTRA, Library
 from tvm_nnef.converters.stablehlo.conversion import convert_module
 from tvm_nnef.converters.stablehlo.operation import OperatorFunction
@@ -43,8 +42,7 @@ def convert(
     Raises NnefError, which lists every operation that cannot be converted, why, and what to do.
     """
     module = read(source)
-    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    named = {name: str(np.dtype(dtype)) for name, dtype in (dtypes or {}).items()}
+    shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)
     graph = convert_module(module, shapes, named, bounds, converters or {})
     return assemble_graph(
         graph,

@@ -191,8 +191,6 @@ class _Conversion:
 
     def _select(self, operands: Sequence[Converted | Dim | float]) -> GraphTensor:
         condition, *branches = operands
-        if not isinstance(condition, Converted):
-            raise Mistake("the condition of 'select' is not a tensor", "write 'if' in Python")
         shapes = [self.sizes.extents(own.sizes) for own in branches if isinstance(own, Converted)]
         if len(shapes) == 2 and shapes[0] != shapes[1]:
             first, second = (f"[{', '.join(map(str, each))}]" for each in shapes)
@@ -200,15 +198,24 @@ class _Conversion:
                 f"the branches of 'select' have shapes {first} and {second}",
                 "give tensors of the same shape",
             )
-        chosen = condition.tensor
-        if chosen.dtype != "bool":
-            zero = _number(0, chosen.dtype)
-            chosen = self.builder.call("math.ne", chosen, zero, as_type="bool")
+        chosen = self._condition(condition)
         dtype = _common(branches)
         then, otherwise = (self._argument(each, dtype) for each in branches)
         if not shapes:
             then = self.builder.constant(then, dtype)
         return self.builder.select(chosen, then, otherwise)
+
+    def _condition(self, operand: Converted | Dim | float) -> GraphTensor:
+        """Whether elements are not 0; of a single value as well."""
+        if isinstance(operand, Converted) and operand.tensor.dtype == "bool":
+            return operand.tensor
+        if not isinstance(operand, (Converted, Dim)):
+            return self.builder.constant(operand != 0, "bool")
+        dtype = operand.tensor.dtype if isinstance(operand, Converted) else "int32"
+        value = self._argument(operand, dtype)
+        if not isinstance(value, GraphTensor):
+            return self.builder.constant(value != 0, "bool")
+        return self.builder.call("math.ne", value, _number(0, dtype), as_type="bool")
 
     def _argument(self, operand: Converted | Dim | float, dtype: str) -> Argument:
         match operand:

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Any, TypeAlias, Union
 
 from tvm_nnef.converters.common.symbolic import Extent
-from tvm_nnef.converters.tile.places import Mistake
+from tvm_nnef.converters.tile.places import Mistake, NamedByKey
 
 MAX_TERMS = 64
 """Terms of a size expression."""
@@ -145,7 +145,7 @@ class Dim:
     __index__ = __int__ = __bool__
 
 
-class TensorDim(Dim):
+class TensorDim(Dim, NamedByKey):
     """A size of an input tensor, which ``bind_dims`` binds.
 
     Examples
@@ -155,20 +155,11 @@ class TensorDim(Dim):
     False
     """
 
-    _is_tile = True
+    key: Symbol
 
     def __init__(self, name: str = "") -> None:
         self.key = Symbol(name)
         super().__init__({self.key: 1})
-
-    @property
-    def name(self) -> str:
-        """The name of the variable."""
-        return self.key.name
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self.key.name = name
 
 
 def TensorDims(count: int) -> tuple[TensorDim, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
-from types import FunctionType
 from typing import Any
 
+from tvm_nnef.converters.common.detection import PYTHON_FUNCTIONS, without_partial
 from tvm_nnef.converters.tile.places import Mistake, line_of, raised_at
 from tvm_nnef.converters.tile.tracing import Tensor, Trace
 from tvm_nnef.diagnostics import NnefError, Span, did_you_mean, error
@@ -15,9 +14,7 @@ from tvm_nnef.diagnostics import NnefError, Span, did_you_mean, error
 
 def is_function(source: object) -> bool:
     """Whether a source is a function of a user's, perhaps with some arguments bound."""
-    while isinstance(source, functools.partial):
-        source = source.func
-    return isinstance(source, FunctionType)
+    return isinstance(without_partial(source), PYTHON_FUNCTIONS)
 
 
 def trace_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Trace:
@@ -49,17 +46,13 @@ def trace_function(function: Callable[..., Any], arguments: Mapping[str, Any]) -
 
 def name_of(function: Any) -> str:
     """The name of a function; that of a lambda is made up."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    name = str(getattr(function, "__name__", ""))
+    name = str(getattr(without_partial(function), "__name__", ""))
     return name if name.isidentifier() else "function"
 
 
 def file_of(function: Any) -> str:
     """The file that defines a function."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return str(function.__code__.co_filename)
+    return str(without_partial(function).__code__.co_filename)
 
 
 def _arguments(
@@ -86,7 +79,5 @@ def _arguments(
 
 
 def _place(function: Any) -> Span | None:
-    while isinstance(function, functools.partial):
-        function = function.func
-    code = function.__code__
+    code = without_partial(function).__code__
     return line_of(code.co_filename, code.co_firstlineno)

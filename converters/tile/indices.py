@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tvm_nnef.converters.tile.dimensions import Dim, as_dim
-from tvm_nnef.converters.tile.places import Mistake, here
+from tvm_nnef.converters.tile.places import Mistake, NamedByKey, here
 from tvm_nnef.diagnostics import Span
 
 
@@ -109,23 +109,14 @@ class Constraint:
         raise Mistake("a constraint has no value", "pass it to 'add_constraint' of the output")
 
 
-class TensorIndex(IndexExpression):
+class TensorIndex(IndexExpression, NamedByKey):
     """An index variable of contractions."""
 
-    _is_tile = True
+    key: Variable
 
     def __init__(self, name: str = "") -> None:
         self.key = Variable(name)
         super().__init__({self.key: 1}, Dim({}))
-
-    @property
-    def name(self) -> str:
-        """The name of the variable that holds it."""
-        return self.key.name
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self.key.name = name
 
 
 def TensorIndexes(count: int) -> tuple[TensorIndex, ...]:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from tvm_nnef.converters.common.assembly import assemble_graph
 from tvm_nnef.converters.common.bounds import Bounds
+from tvm_nnef.converters.common.given import dtypes_given, shapes_given
 from tvm_nnef.converters.tile.conversion import convert_trace
 from tvm_nnef.converters.tile.functions import file_of, is_function, trace_function
 from tvm_nnef.converters.tile.text.program import trace_text
@@ -75,8 +74,7 @@ def convert(
     >>> convert(total, input_shapes={"I": (2, 3)}).graphs
     ('Total',)
     """
-    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    named = {name: str(np.dtype(dtype)) for name, dtype in (dtypes or {}).items()}
+    shapes, named = shapes_given(input_shapes), dtypes_given(dtypes)
     if is_function(source):
         path = file_of(source)
         trace = trace_function(source, arguments or {})  # type: ignore[arg-type]

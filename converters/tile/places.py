@@ -6,7 +6,7 @@ import linecache
 import sys
 from collections.abc import Mapping
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from tvm_nnef.diagnostics import NnefError, Source, Span, error
 
@@ -27,6 +27,31 @@ class Mistake(Exception):
         """The error at a position, unless the mistake has one already."""
         found = error(self.message, self.place or place, hint=self.hint)  # hint: as given
         return found
+
+
+class Named:
+    """What gets the name of the variable that holds it, unless it has one."""
+
+    name: str = ""
+
+
+class _HasName(Protocol):
+    name: str
+
+
+class NamedByKey(Named):
+    """Has the name of its ``key``, which stands for it in expressions."""
+
+    key: _HasName
+
+    @property
+    def name(self) -> str:
+        """The name of the variable that holds it."""
+        return self.key.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.key.name = name
 
 
 def here() -> Span | None:
@@ -55,7 +80,7 @@ def give_names(variables: Mapping[str, Any]) -> None:
 
 
 def _give_name(name: str, value: Any) -> None:
-    if getattr(type(value), "_is_tile", False) is True and not value.name:
+    if issubclass(type(value), Named) and not value.name:
         value.name = name
 
 

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeAlias
 
+import numpy as np
+
 from tvm_nnef.converters.tile.dimensions import Dim, TensorDim, as_dim, symbols
 from tvm_nnef.converters.tile.indices import Constraint, IndexExpression, as_index
-from tvm_nnef.converters.tile.places import Mistake, here
+from tvm_nnef.converters.tile.places import Mistake, Named, here
 from tvm_nnef.diagnostics import Span
 
 Aggregation: TypeAlias = Literal["+=", "*=", ">=", "<=", "="]
@@ -45,10 +47,8 @@ class Elementwise:
     operands: tuple[Tensor | Dim | float, ...]
 
 
-class Tensor:
+class Tensor(Named):
     """A tensor of a Tile function: an input, the result of a contraction or of an operation."""
-
-    _is_tile = True
 
     def __init__(
         self, name: str = "", made: Elementwise | None = None, place: Span | None = None
@@ -98,8 +98,14 @@ class Tensor:
     def __iter__(self) -> NoReturn:
         raise Mistake("a tensor cannot be iterated over", "use index variables")
 
+    # NumPy's arrays and scalars leave operations to the tensor.
+    __array_ufunc__ = None
+
     def __neg__(self) -> Tensor:
         return operation("neg", self)
+
+    def __abs__(self) -> Tensor:
+        return operation("abs", self)
 
     def __add__(self, other: Any) -> Any:
         return operation("add", self, other)
@@ -259,6 +265,7 @@ class Combination:
 
 def operation(function: str, *operands: object) -> Tensor:
     """An element-wise operation."""
+    operands = tuple(each.item() if isinstance(each, np.generic) else each for each in operands)
     for each in operands:
         if not isinstance(each, (Tensor, Dim, int, float)):
             hint = "element-wise operations have no indices: O = -I"

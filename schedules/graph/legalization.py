@@ -119,9 +119,12 @@ def _convolution(builder: BlockBuilder, call: CALL) -> RelaxExpression:
 
 
 def _reshape(builder: BlockBuilder, call: CALL) -> RelaxExpression:
-    """A kernel that divides by no symbols to find an element; a view if there is none."""
+    """A kernel that divides by no symbols to find an element; a view if there is none.
+
+    Neither does it divide if only dimensions of size 1 differ: such indices are plain.
+    """
     before, after = shape_and_dtype(call.args[0])[0], shape_and_dtype(call)[0]
-    if sizes.are_known((*before, *after)):
+    if sizes.are_known((*before, *after)) and _without_units(before) != _without_units(after):
         return _standard(builder, call)
     groups = sizes.groups(before, after)
     if groups is None:
@@ -147,6 +150,10 @@ def _reshape(builder: BlockBuilder, call: CALL) -> RelaxExpression:
         return te.compute(shape, element, name="reshaped")
 
     return call_te(builder, reshaped, [call.args[0]], "reshape")
+
+
+def _without_units(shape: Sequence[sizes.Extent]) -> list[sizes.Extent]:
+    return [extent for extent in shape if extent != 1]
 
 
 LEGALIZATIONS: Mapping[str, Legalization] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tvm_nnef.cli import words
+from tvm_nnef.cli import conversion, words
 from tvm_nnef.cli.parser import Command, Parser, Version, add_printing
 from tvm_nnef.cli.text_arguments import dialect_option, format_options, ops_options
 from tvm_nnef.converters.common.formats import FORMATS
@@ -78,26 +78,7 @@ def _shapes(parser: argparse._ActionsContainer) -> None:
 
 def _converting(parser: argparse._ActionsContainer) -> None:
     _shapes(parser)
-    parser.add_argument(
-        "--bound",
-        action="append",
-        default=[],
-        metavar="NAME=16",
-        type=words.bound,
-        help="of a model that is converted: keep a dimension dynamic up to this size; without a "
-        "name, all that are dynamic; for each dimension of a tensor: NAME=_,16",
-    )
-    names = [each.name for each in FORMATS if not each.in_memory]
-    parser.add_argument(
-        "--format",
-        metavar="NAME",
-        help=f"the format of the model: {', '.join(names)} (default: detected from the content)",
-    )
-    parser.add_argument(
-        "--vendor",
-        metavar="NAME",
-        help="of an NNEF 1 model: the vendor whose extensions it may use: tract",
-    )
+    conversion.add_options(parser)
 
 
 def _inputs(parser: argparse._ActionsContainer) -> None:
@@ -374,19 +355,12 @@ def compose_options(options: argparse.Namespace) -> dict[str, Any]:
 
 def convert_options(options: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of ``convert`` that the command line gives."""
-    return _conversion(options) | ({"input_shapes": dict(options.shape)} if options.shape else {})
+    shapes = {"input_shapes": dict(options.shape)} if options.shape else {}
+    return conversion.given_options(options) | shapes
 
 
 def load_options(options: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments of ``load_model`` that the command line gives."""
     reading = {"dialect": options.dialect, "search_path": options.search_path}
-    return {**reading, "format": getattr(options, "format", None), **_conversion(options)}
-
-
-def _conversion(options: argparse.Namespace) -> dict[str, Any]:
-    """What is given of the options that only models of other formats take."""
-    bounds, vendor = getattr(options, "bound", None), getattr(options, "vendor", None)
-    return {
-        **({"bounds": dict(bounds)} if bounds else {}),
-        **({"vendor": vendor} if vendor else {}),
-    }
+    format = getattr(options, "format", None)
+    return {**reading, "format": format, **conversion.given_options(options)}

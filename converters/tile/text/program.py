@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from tvm_nnef.converters.tile.text.interpreter import Interpreter
+import numpy as np
+
+from tvm_nnef.converters.tile.text.interpreter import MAX_INTEGER, Interpreter
 from tvm_nnef.converters.tile.text.parsing import parse
 from tvm_nnef.converters.tile.text.values import Tree, parameters_of, span_of, trees, type_of
 from tvm_nnef.converters.tile.tracing import Tensor, Trace
 from tvm_nnef.diagnostics import Source, did_you_mean, error
+
+_REAL = re.compile(r"\b(float|double)\b")
+_INTEGER = re.compile(r"\b(u?int\w*|long|unsigned|size_t|bool|TensorDim)\b")
+_SHOWN = 40
+"""Characters of a value in a message."""
 
 
 def trace_text(source: Source, arguments: Mapping[str, Any], function: str | None) -> Trace:
@@ -27,11 +35,11 @@ def trace_text(source: Source, arguments: Mapping[str, Any], function: str | Non
         functions[name] = each
     chosen = _chosen(source, functions, function)
     work = Interpreter(source, functions)
-    given = [_parameter(work, each, arguments) for each in parameters_of(functions[chosen])]
     known = [str(each.children[-1]) for each in parameters_of(functions[chosen])]
     for name in (name for name in arguments if name not in known):
         hint = did_you_mean(name, known) or f"parameters are {', '.join(known)}"
         raise error(f"'{chosen}' has no parameter '{name}'", hint=hint, file=source.path)
+    given = [_parameter(work, each, arguments) for each in parameters_of(functions[chosen])]
     place = span_of(source, functions[chosen].children[1])
     try:
         result = work.call(chosen, given, place)
@@ -61,7 +69,8 @@ def _chosen(source: Source, functions: Mapping[str, Tree], wanted: str | None) -
     if len(free) != 1:
         listed = ", ".join(free or functions)
         message = f"the text has several functions: {listed}"
-        hint = f"say which one: convert(…, function='{(free or list(functions))[-1]}')"
+        last = (free or list(functions))[-1]
+        hint = f"say which one: function='{last}' (--function {last})"
         raise error(message, hint=hint, file=source.path)
     return free[0]
 
@@ -73,16 +82,24 @@ def _parameter(work: Interpreter, parameter: Tree, arguments: Mapping[str, Any])
     if kind == "Tensor":
         return Tensor(name)
     place = span_of(work.source, parameter)
+    is_vector = kind.startswith("vector")
+    example = "2,1" if is_vector else "2"
+    hint = f"give it: arguments={{'{name}': {f'[{example}]' if is_vector else example}}}, or "
+    hint += f"--argument {name}={example}"
     if name not in arguments:
-        example = "[1, 1]" if kind.startswith("vector") else "1"
-        hint = f"give it: convert(…, arguments={{'{name}': {example}}})"
         raise error(f"parameter '{name}' has no value", place, hint=hint)
     value = arguments[name]
-    items = list(value) if isinstance(value, (list, tuple)) else [value]
-    is_vector = kind.startswith("vector")
-    if is_vector != isinstance(value, (list, tuple)) or not all(
-        isinstance(each, (int, float)) for each in items
-    ):
-        hint = "give numbers" if is_vector else "give a number"
-        raise error(f"parameter '{name}' cannot be {value!r}", place, hint=hint)
-    return items if is_vector else value
+    if is_vector == isinstance(value, (list, tuple)):
+        found = [_number(each, kind) for each in (value if is_vector else [value])]
+        if None not in found:
+            return found if is_vector else found[0]
+    message = f"parameter '{name}' is {kind} and cannot be {str(value)[:_SHOWN]}"
+    raise error(message, place, hint=hint)
+
+
+def _number(value: Any, kind: str) -> float | None:
+    """A number of Python for a parameter of a type; None for anything else, and if too large."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, int) and abs(value) <= MAX_INTEGER:
+        return float(value) if _REAL.search(kind) else value
+    return value if isinstance(value, float) and not _INTEGER.search(kind) else None

@@ -1,5 +1,5 @@
 # ruff: noqa: E741 -- as the tutorial writes contractions and names
-"""Element-wise operations, dtypes, sources and commands of Tile functions."""
+"""Element-wise operations, dtypes and sources of Tile functions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import tvm_nnef
-from tvm_nnef.cli import main
 from tvm_nnef.converters import tile
+from tvm_nnef.converters.common.formats import open_source
 from tvm_nnef.converters.tile import TensorDims, TensorIndexes, TensorOutput, convert
 
 X = np.array([[0.5, 1.5, 2.0], [3.0, 0.25, 1.0]], np.float32)
@@ -60,6 +60,28 @@ def test_element_wise_operations_broadcast(text: str, function: Any, expected: A
         (found,) = tvm_nnef.evaluate(convert(each, input_shapes=shapes), X, Y)
         np.testing.assert_allclose(found, expected(X, Y), rtol=1e-5)
         assert found.dtype == expected(X, Y).dtype
+
+
+CONDITIONS = [(0, False), (2, True), (0.0, False), (0.5, True), (float("nan"), True)]
+
+
+@pytest.mark.parametrize(("condition", "holds"), CONDITIONS)
+def test_the_condition_of_select_may_be_a_single_value(condition: float, holds: bool) -> None:
+    model = convert(lambda A: tile.select(condition, 0, A), input_shapes={"A": (3,)})
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, Y)[0], np.where(holds, 0, Y))
+
+
+def test_the_condition_of_select_may_be_a_size() -> None:
+    def negated_unless_of_3(A):
+        N = tile.TensorDim()
+        A.bind_dims(N)
+        return tile.select(N - 3, -A, A)
+
+    for options in ({"input_shapes": {"A": (3,)}}, {"bounds": 8}):
+        (found,) = tvm_nnef.evaluate(convert(negated_unless_of_3, **options), Y)
+        np.testing.assert_array_equal(found, Y)
+    (found,) = tvm_nnef.evaluate(convert(negated_unless_of_3, bounds=8), Y[:2])
+    np.testing.assert_array_equal(found, -Y[:2])
 
 
 DTYPES = [
@@ -121,7 +143,7 @@ def test_arguments_may_be_bound_by_partial() -> None:
         return A * factor
 
     source = functools.partial(scaled, factor=3)
-    (found,) = tvm_nnef.evaluate(tvm_nnef.convert(source, input_shapes={"A": (2,)}), Y[:2])
+    (found,) = tvm_nnef.evaluate(convert(source, input_shapes={"A": (2,)}), Y[:2])
     np.testing.assert_array_equal(found, 3 * Y[:2])
 
 
@@ -153,38 +175,78 @@ def test_functions_of_a_text_call_each_other() -> None:
     np.testing.assert_allclose(found, Y.sum())
 
 
-CUMULATIVE = """// Prefix sums.
-Tensor csum(const Tensor& I) {
-  TensorDim N;
-  TensorIndex i, k;
-  I.bind_dims(N);
-  auto O = TensorOutput(N);
-  O(i) += I(k);
-  O.add_constraint(i - k < N);
-  return O;
-}
-"""
+class Layer:
+    """A method is a function, too."""
+
+    def sigmoid(self, A):
+        return tile.sigmoid(A)
 
 
-def test_commands_take_a_file_by_its_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("csum.cpp").write_text(CUMULATIVE)
-    np.save("x.npy", Y)
-    for command in (
-        "convert csum.cpp csum.nnef2 --shape I=3",
-        "check csum.cpp --shape I=3",
-        "show csum.cpp --shape I=3",
-        "run csum.cpp --shape I=3 --input I=x.npy",
-        "run csum.cpp --bound N=8 --input I=x.npy",
-        "compare csum.cpp --shape I=3 --routes formula reference",
-        "check csum.nnef2",
-    ):
-        assert main(command.split()) == 0, (command, capsys.readouterr())
-    Path("csum.cpp").write_text(CUMULATIVE.replace("I(k)", "I(k, i)"))
-    assert main(["check", "csum.cpp", "--shape", "I=3"]) == 1
-    assert "csum.cpp:7:11: error: 'I' has 1 dimensions, but 2 indices" in capsys.readouterr().err
+def by_import(A):
+    from tvm_nnef.converters.tile import absolute as magnitude
+
+    return magnitude(A)
+
+
+def by_call(A):
+    return by_import(A)
+
+
+def by_closure():
+    root = tile.sqrt
+    return lambda A: root(A)
+
+
+def by_attribute(A):
+    N = "no size"
+    return A.bind_dims(N)
+
+
+@pytest.mark.parametrize(
+    "source", [matmul, Layer().sigmoid, by_import, by_call, by_closure(), by_attribute]
+)
+def test_a_function_that_uses_tile_is_detected(source: Any) -> None:
+    assert open_source(source).format.name == "tile"
+
+
+def plain(x):
+    return 2 * x + len("Tensor")
+
+
+def recursive(x):
+    return recursive(x) + plain(x)
+
+
+@pytest.mark.parametrize(
+    "source", [plain, recursive, lambda x: x, np.mean, print, Layer, functools.partial(plain, 3)]
+)
+def test_another_function_is_no_tile_function(source: Any) -> None:
+    with pytest.raises(tvm_nnef.NnefError, match="is not a model") as caught:
+        tvm_nnef.convert(source, input_shapes={"x": (2,)})
+    assert "format='tile'" in str(caught.value)
+
+
+def test_a_function_without_names_of_tile_is_converted_by_the_name_of_the_format() -> None:
+    model = tvm_nnef.convert(lambda x: 2 * x, format="tile", input_shapes={"x": (3,)})
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, Y)[0], 2 * Y)
+
+
+def test_numbers_may_be_those_of_numpy() -> None:
+    two, half = np.int64(2), np.float32(0.5)
+
+    def every_second(A):
+        N = tile.TensorDim()
+        i = tile.TensorIndex()
+        A.bind_dims(N)
+        O = TensorOutput((N + np.int32(1)) // two)
+        O[i] += A[two * i]
+        return half * O + O * half + abs(-O)
+
+    model = convert(every_second, input_shapes={"A": (5,)})
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(tvm_nnef.evaluate(model, x)[0], 2 * x[::2])
+    with pytest.raises(tvm_nnef.NnefError, match="takes tensors, not a ndarray"):
+        convert(lambda A: np.ones(3) * A, input_shapes={"A": (3,)})
 
 
 def test_calls_take_a_function_itself() -> None:

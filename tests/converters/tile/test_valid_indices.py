@@ -117,6 +117,15 @@ CASES = [
     ),
     Case("+=", (6,), ((3, -2, 0),), (((5, 4), ((1, 0, 0), (0, 1, 0))),)),
     Case(">=", (5,), ((1, 0, 0),), (((3, 5), ((0, 2, 0), (1, 0, 0))),)),
+    # Skipped elements of each aggregation, none valid at all, negative factors everywhere.
+    Case("*=", (7,), ((2, 0, 0),), (((4, 3), ((1, 0, 0), (0, 1, 0))),)),
+    Case("<=", (7,), ((-2, 0, 5),), (((4, 3), ((1, 0, 0), (0, -1, 2))),)),
+    Case("<=", (4,), ((1, 0, 0),), (((2,), ((1, 0, -9),)),)),
+    Case("*=", (4,), ((1, 0, 0),), (((6,), ((0, 1, 0),)),), (((0, 1, 0), 0),)),
+    Case(">=", (5, 5), ((1, 0, 0), (-1, 0, 4)), (((5, 2), ((1, 0, 0), (0, 1, 0))),)),
+    Case("+=", (), (), (((4,), ((-2, 3),)),)),
+    Case("*=", (3,), ((1, -1, 1),), (((4,), ((1, 1, -1),)), ((5,), ((0, 2, 1),)))),
+    Case("+=", (4,), ((-1, 0, 3),), (((3, 3), ((1, 1, 0), (1, -1, 0))),), (((2, 3, -4), 6),)),
 ]  # fmt: skip
 
 
@@ -131,6 +140,17 @@ def test_a_contraction_reads_and_writes_what_is_valid(case: Case) -> None:
     np.testing.assert_allclose(evaluated, expected, rtol=1e-4, atol=1e-5)
     (compiled,) = tvm_nnef.build(model, progress=False)(*tensors)
     np.testing.assert_allclose(compiled, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+def test_a_contraction_of_dynamic_sizes_reads_and_writes_what_is_valid(case: Case) -> None:
+    generator = np.random.default_rng(2)
+    model = convert(traced(case), bounds=12)
+    larger = [tuple(size + 1 for size in shape) for shape, _ in case.operands]
+    for shapes in ([shape for shape, _ in case.operands], larger):
+        tensors = [generator.standard_normal(shape).astype(np.float32) for shape in shapes]
+        (found,) = tvm_nnef.evaluate(model, *tensors)
+        np.testing.assert_allclose(found, enumerated(case, tensors), rtol=1e-4, atol=1e-5)
 
 
 def random_case(generator: np.random.Generator) -> Case:

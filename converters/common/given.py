@@ -1,0 +1,59 @@
+"""What users say of inputs, checked before anything else reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from tvm_nnef.diagnostics import did_you_mean, error
+from tvm_nnef.graph.machine_types import DTYPES
+
+
+def shapes_given(
+    shapes: Mapping[str, Sequence[int | str]] | None,
+) -> dict[str, tuple[int | str, ...]]:
+    """The shapes of ``input_shapes``. Raises NnefError for what is not a shape."""
+    return {name: _shape(name, each) for name, each in _items(shapes, "input_shapes", "(1, 3)")}
+
+
+def _shape(name: str, shape: Any) -> tuple[int | str, ...]:
+    hint = f"give numbers, and names for dynamic dimensions: input_shapes={{'{name}': ('N', 3)}}"
+    if isinstance(shape, str) or not hasattr(shape, "__iter__"):
+        raise error(f"input '{name}' cannot have the shape {shape!r}", hint=hint)
+    return tuple(_dimension(name, each, hint) for each in shape)
+
+
+def _dimension(name: str, given: Any, hint: str) -> int | str:
+    if isinstance(given, str) and given:
+        return given
+    if hasattr(given, "__index__") and index(given) >= 0:
+        return index(given)
+    raise error(f"input '{name}' cannot have a dimension of {given!r}", hint=hint)
+
+
+def dtypes_given(dtypes: Mapping[str, Any] | None) -> dict[str, str]:
+    """The names of ``dtypes``. Raises NnefError for what a tensor cannot have."""
+    return {name: _dtype(name, each) for name, each in _items(dtypes, "dtypes", "'float32'")}
+
+
+def _dtype(name: str, given: Any) -> str:
+    try:
+        found = given if isinstance(given, str) and given in DTYPES else str(np.dtype(given))
+    except TypeError:
+        found = str(given)
+    if found in DTYPES:
+        return found
+    hint = did_you_mean(found, DTYPES) or f"dtypes are {', '.join(DTYPES)}"
+    raise error(f"input '{name}' cannot have the dtype '{found}'", hint=hint)
+
+
+def _items(given: Mapping[str, Any] | None, option: str, example: str) -> list[tuple[str, Any]]:
+    if given is None:
+        return []
+    if not isinstance(given, Mapping):
+        hint = f"give a value for each name: {option}={{'x': {example}}}"
+        raise error(f"'{option}' cannot be a {type(given).__name__}", hint=hint)
+    return list(given.items())

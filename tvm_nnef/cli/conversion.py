@@ -1,0 +1,97 @@
+"""Options that only the conversion of a model of another format takes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_nnef.cli import words
+from tvm_nnef.converters.common.formats import FORMATS
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """An option: the argument of ``convert`` that it gives, and what argparse needs.
+
+    ``pair`` reads a name and a value; such an option may be repeated and gives a dictionary.
+    """
+
+    flag: str
+    argument: str
+    metavar: str
+    help: str
+    pair: Callable[[str], tuple[str, Any]] | None = None
+
+
+_OPTIONS = (
+    _Option(
+        "--bound",
+        "bounds",
+        "NAME=16",
+        "of a model that is converted: keep a dimension dynamic up to this size; without a name, "
+        "all that are dynamic; for each dimension of a tensor: NAME=_,16",
+        words.bound,
+    ),
+    _Option(
+        "--dtype",
+        "dtypes",
+        "INPUT=int32",
+        "of a model that is converted: the dtype of an input, if the model leaves it open",
+        words.pair,
+    ),
+    _Option(
+        "--vendor",
+        "vendor",
+        "NAME",
+        "of an NNEF 1 model: the vendor whose extensions it may use: tract",
+    ),
+    _Option(
+        "--argument",
+        "arguments",
+        "NAME=2",
+        "of a Tile function: the value of a parameter that is not a tensor; NAME=2,1 for a vector, "
+        "NAME=[2] for one of a single item",
+        words.attribute,
+    ),
+    _Option(
+        "--function",
+        "function",
+        "NAME",
+        "of a text with several Tile functions: the one to convert (default: the one that no other "
+        "calls)",
+    ),
+)
+
+
+def add_options(parser: argparse._ActionsContainer) -> None:
+    """Add the options of conversions, and ``--format``."""
+    for each in _OPTIONS:
+        if each.pair is None:
+            parser.add_argument(each.flag, metavar=each.metavar, help=each.help)
+        else:
+            parser.add_argument(
+                each.flag,
+                action="append",
+                default=[],
+                metavar=each.metavar,
+                type=each.pair,
+                help=each.help,
+            )
+    names = ", ".join(each.name for each in FORMATS if not each.in_memory)
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        help=f"the format of the model: {names} (default: detected from the content)",
+    )
+
+
+def given_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of ``convert`` for the options that are given."""
+    found = {each: getattr(options, each.flag.removeprefix("--"), None) for each in _OPTIONS}
+    return {
+        each.argument: value if each.pair is None else dict(value)
+        for each, value in found.items()
+        if value
+    }
