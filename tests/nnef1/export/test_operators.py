@@ -22,7 +22,9 @@ def _page() -> Any:
     spec = importlib.util.spec_from_file_location("write_nnef1", SCRIPT)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPT.parent))  # it imports its neighbours
+        spec.loader.exec_module(module)
     return module
 
 
