@@ -195,12 +195,14 @@ def _function(context: _Context, op: Any) -> OperatorFunction:
         target = str(op.attributes["call_target_name"].value)
         if target in context.custom:
             return context.custom[target]
+        if (known := standard().get(f"custom_call.{target}")) is not None:
+            return known
     if name in context.custom:
         return context.custom[name]
     if name in standard():
         return standard()[name]
-    known = did_you_mean(name, standard())
-    tip = known or f"give a function that converts it: converters={{'{name}': function}}"
+    similar = did_you_mean(name, standard())
+    tip = similar or f"give a function that converts it: converters={{'{name}': function}}"
     raise Unconvertible("there is no converter for it", tip)
 
 

@@ -88,9 +88,9 @@ class Operation:
         """The shape that is declared of the first result, None for what is open."""
         return declared_shape(self.type)
 
-    def static_shape(self) -> tuple[int, ...]:
-        """The shape of the first result, which must be known."""
-        found = self.extents
+    def static_shape(self, number: int = 0) -> tuple[int, ...]:
+        """The shape of a result, which must be known."""
+        found = declared_shape(self.op.results[number].type)
         if any(each is None for each in found):
             hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
             raise Unconvertible("the shape of its result is not known", hint)
