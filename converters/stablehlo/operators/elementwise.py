@@ -259,7 +259,9 @@ def mapped(each: Operation, builder: Builder) -> Sequence[Tensor]:
     return [builder.expand(one, shape) for one in found]
 
 
-@operation("optimization_barrier", "sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier")
+@operation(
+    "optimization_barrier", "sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier"
+)
 def barrier(each: Operation, builder: Builder) -> Sequence[Tensor]:
     """The operands themselves."""
     return each.inputs

@@ -63,7 +63,8 @@ def _halves(x: Tensor, builder: Builder) -> Words:
     return [builder.cast(x, "uint32"), builder.cast(upper, "uint32")]
 
 
-def _joined(lower: Tensor, upper: Tensor, builder: Builder) -> Tensor:
+def _joined(halves: Words, builder: Builder) -> Tensor:
+    lower, upper = halves
     wide = builder.binary(
         "math.mul", builder.cast(upper, "uint64"), builder.constant(1 << 32, "uint64")
     )
@@ -117,7 +118,7 @@ def _philox(state: Tensor, shape: tuple[int, ...], dtype: str, builder: Builder)
             _xor(_xor(high0, words[3], builder), key[1], builder), low0,
         ]  # fmt: skip
     if wide:
-        words = [_joined(*words[:2], builder), _joined(*words[2:], builder)]
+        words = [_joined(words[:2], builder), _joined(words[2:], builder)]
     columns = builder.concat([builder.unsqueeze(one, [1]) for one in words], 1)
     flat = builder.reshape(columns, (count * len(words),))
     return builder.reshape(builder.slice(flat, 0, 0, total), shape), count
@@ -152,7 +153,7 @@ def _three_fry(state: Tensor, shape: tuple[int, ...], dtype: str, builder: Build
     key = _halves(_element(state, 0, builder), builder)
     found = _three_fry_words(_halves(low, builder), key, builder)
     if wide:
-        return builder.reshape(_joined(*found, builder), shape), count
+        return builder.reshape(_joined(found, builder), shape), count
     if not shape:
         return builder.reshape(found[0], ()), count
     parts = [builder.reshape(one, half) for one in found]
