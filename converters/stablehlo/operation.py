@@ -161,7 +161,7 @@ def check_narrow_integers(op: Any) -> None:
 
 def declared_shape(type_: Any) -> list[int | None]:
     """The extents of a tensor type, None for what is open."""
-    if not isinstance(type_, ir.RankedTensorType) and not isinstance(type_, ir.ShapedType):
+    if not isinstance(type_, ir.RankedTensorType):
         raise Unconvertible(f"a value of type {type_} cannot be converted", "use tensors alone")
     return [
         None if type_.is_dynamic_dim(axis) else type_.get_dim_size(axis)

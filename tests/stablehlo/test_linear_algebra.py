@@ -43,6 +43,7 @@ def test_factorizations(name: str, against_jax: Any) -> None:
     against_jax(*FACTORIZATIONS[name], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_factorization_compiled(against_jax: Any) -> None:
     against_jax(jnp.linalg.cholesky, positive_definite(2, 4, 4), rtol=1e-4, compiled=True)
 
@@ -85,22 +86,26 @@ def test_operations_of_stablehlo_without_lapack() -> None:
     np.testing.assert_allclose(solution, np.linalg.solve(factor, b), rtol=1e-3, atol=1e-4)
 
 
-STATES = {"small": [5, 6, 7, 8], "carry": [5, 6, 0xFFFFFFFE, 0xFFFFFFFF]}
+SMALL, CARRY = [5, 6, 7, 8], [5, 6, 0xFFFFFFFE, 0xFFFFFFFF]
+PHILOX, THREE_FRY = algorithms.RNG_DEFAULT, algorithms.RNG_THREE_FRY
+BITS: list[tuple[Any, Any, tuple[int, ...], list[int]]] = [
+    (PHILOX, np.uint8, (7,), SMALL), (PHILOX, np.uint32, (3, 5), CARRY),
+    (THREE_FRY, np.uint32, (), SMALL), (THREE_FRY, np.uint32, (4, 3), CARRY),
+    (THREE_FRY, np.uint8, (3, 5), SMALL),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("shape", [(), (7,), (4, 3), (3, 5)])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
-@pytest.mark.parametrize("algorithm", [algorithms.RNG_DEFAULT, algorithms.RNG_THREE_FRY])
+@pytest.mark.parametrize(("algorithm", "dtype", "shape", "state"), BITS)
 def test_random_bits(
-    algorithm: Any, dtype: Any, shape: tuple[int, ...], state: str, against_jax: Any
+    algorithm: Any, dtype: Any, shape: tuple[int, ...], state: list[int], against_jax: Any
 ) -> None:
     def function(key: Any) -> Any:
         return lax.rng_bit_generator(key, shape, dtype=dtype, algorithm=algorithm)
 
-    against_jax(function, np.array(STATES[state], np.uint32), rtol=0, atol=0)
+    against_jax(function, np.array(state, np.uint32), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_random_numbers_of_other_generators(against_jax: Any) -> None:
     def draw(data: Any) -> Any:
         key = jax.random.fold_in(jax.random.wrap_key_data(data, impl="rbg"), 3)
@@ -132,6 +137,7 @@ def test_reduced_precision(bits: tuple[int, int], against_jax: Any) -> None:
     against_jax(lambda x: lax.reduce_precision(x, *bits), values, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_precision_reduced_to_bfloat16_compiled(against_jax: Any) -> None:
     against_jax(lambda x: lax.reduce_precision(x, 8, 7), VALUES[:-1], rtol=0, atol=0, compiled=True)
 
