@@ -43,6 +43,7 @@ _DEEPEST = 64
 """Calls and regions within each other; a module that calls itself has no end."""
 ENDS = frozenset(("func.return", "stablehlo.return"))
 CALLS = frozenset(("func.call", "stablehlo.composite"))
+TUPLES = frozenset(("stablehlo.tuple", "stablehlo.get_tuple_element"))
 
 
 @dataclass(slots=True)
