@@ -30,7 +30,7 @@ from tvm_nnef.converters.onnx import registry as onnx_operators
 from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic
 from tvm_nnef.converters.onnx.sequences import is_sequence_operator
 from tvm_nnef.converters.stablehlo import registry as stablehlo_operations
-from tvm_nnef.converters.stablehlo.conversion import CALLS, ENDS
+from tvm_nnef.converters.stablehlo.conversion import CALLS, ENDS, TUPLES
 from tvm_nnef.converters.tile.text.values import FUNCTIONS as TILE_FUNCTIONS
 from tvm_nnef.converters.tile.text.values import OPERATORS as TILE_OPERATORS
 from tvm_nnef.converters.tile.tracing import Aggregation
@@ -105,11 +105,15 @@ def nnef1_rows() -> Rows:
 
 def stablehlo_rows() -> Rows:
     """The operations of the dialects ``stablehlo`` and ``chlo``."""
-    known = {
-        name
-        for name, converter in stablehlo_operations.standard().items()
-        if not always_raises(converter.function)
-    } | CALLS
+    known = (
+        {
+            name
+            for name, converter in stablehlo_operations.standard().items()
+            if not always_raises(converter.function)
+        }
+        | CALLS
+        | TUPLES
+    )
     classes = vars(stablehlo).values()
     names = {each.OPERATION_NAME for each in classes if hasattr(each, "OPERATION_NAME")}
     names -= ENDS

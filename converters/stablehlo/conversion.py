@@ -23,6 +23,7 @@ from tvm_nnef.converters.stablehlo.folding import fold
 from tvm_nnef.converters.stablehlo.operation import (
     Operation,
     OperatorFunction,
+    check_narrow_integers,
     declared_shape,
     dtype_of,
 )
@@ -42,6 +43,7 @@ _DEEPEST = 64
 """Calls and regions within each other; a module that calls itself has no end."""
 ENDS = frozenset(("func.return", "stablehlo.return"))
 CALLS = frozenset(("func.call", "stablehlo.composite"))
+TUPLES = frozenset(("stablehlo.tuple", "stablehlo.get_tuple_element"))
 
 
 @dataclass(slots=True)
@@ -144,6 +146,11 @@ def _convert(
     results: list[Tensor] | None = None
     try:
         known = tuple(each for each in inputs if each is not None)
+        if op.operation.name == "stablehlo.tuple":
+            return  # its elements are looked up where they are read
+        if op.operation.name == "stablehlo.get_tuple_element":
+            scope[op.results[0]] = scope.get(_tuple_element(op))
+            return
         function = None if op.operation.name in CALLS else _function(context, op)
         if len(known) == len(inputs):
             run = partial(_region, context, scope, depth, is_scalar_code)
@@ -171,6 +178,13 @@ def _convert(
             result.source = context.names[value]
 
 
+def _tuple_element(op: Any) -> Any:
+    owner = op.operands[0].owner
+    if getattr(owner, "name", "") != "stablehlo.tuple":
+        raise Unconvertible("its tuple is not made in the same function", "use tensors alone")
+    return owner.operands[int(op.attributes["index"].value)]
+
+
 def _results(
     context: _Context, operation: Operation, function: OperatorFunction | None, builder: Builder
 ) -> list[Tensor]:
@@ -191,16 +205,19 @@ def _results(
 def _function(context: _Context, op: Any) -> OperatorFunction:
     """What converts an operation; refuses one without a converter."""
     name = op.operation.name
+    check_narrow_integers(op)
     if name == "stablehlo.custom_call":
         target = str(op.attributes["call_target_name"].value)
         if target in context.custom:
             return context.custom[target]
+        if (known := standard().get(f"custom_call.{target}")) is not None:
+            return known
     if name in context.custom:
         return context.custom[name]
     if name in standard():
         return standard()[name]
-    known = did_you_mean(name, standard())
-    tip = known or f"give a function that converts it: converters={{'{name}': function}}"
+    similar = did_you_mean(name, standard())
+    tip = similar or f"give a function that converts it: converters={{'{name}': function}}"
     raise Unconvertible("there is no converter for it", tip)
 
 

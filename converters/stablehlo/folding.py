@@ -50,7 +50,14 @@ _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     "LT": lambda x, y: x < y, "LE": lambda x, y: x <= y, "GT": lambda x, y: x > y,
     "GE": lambda x, y: x >= y,
 }  # fmt: skip
-_BITS = {"and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y}
+_BITS: Mapping[str, Callable[[int, Any, Any], int]] = {
+    "and": lambda bits, x, y: x & y, "or": lambda bits, x, y: x | y,
+    "xor": lambda bits, x, y: x ^ y, "not": lambda bits, x, _: ~x,
+    "shift_left": lambda bits, x, y: x << y if 0 <= y < bits else 0,
+    "shift_right_logical": lambda bits, x, y: x % (1 << bits) >> y if 0 <= y < bits else 0,
+    "shift_right_arithmetic": lambda bits, x, y: x >> (y if 0 <= y < bits else bits - 1),
+}  # fmt: skip
+"""Of numbers with so many bits. Here negative ones have any number of leading ones."""
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
     "divide": _quotient, "remainder": _remainder, "minimum": minimum, "maximum": maximum,
@@ -129,8 +136,9 @@ def _computed(operation: Operation, kind: str, items: Any) -> Any:
     function = _FUNCTIONS.get(kind)
     if kind == "compare":
         function = _COMPARE[operation.text("comparison_direction")]
-    elif kind in _BITS and operation.dtype() == "bool":
-        function = _BITS[kind]
+    elif kind in _BITS and not any(each.extents is not None for each in operation.inputs):
+        bits = 1 if operation.dtype() == "bool" else np.dtype(operation.dtype()).itemsize * 8
+        function = lambda x, y=None: _BITS[kind](bits, x, y)  # noqa: E731
     if function is None:
         return None
     together = np.broadcast(*items) if len(items) > 1 else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -18,7 +20,8 @@ from tvm_nnef.converters.common.unconvertible import Unconvertible
 
 _DTYPES: Mapping[str, str] = {
     "i1": "bool", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
-    "index": "int64", **{f"i{n}": f"int{n}" for n in (8, 16, 32, 64)},
+    "i2": "int8", "i4": "int8", "ui2": "uint8", "ui4": "uint8", "index": "int64",
+    **{f"i{n}": f"int{n}" for n in (8, 16, 32, 64)},
     **{f"ui{n}": f"uint{n}" for n in (8, 16, 32, 64)},
 }  # fmt: skip
 
@@ -62,6 +65,10 @@ class Operation:
         """An integer."""
         return int(self.attribute(name).value)
 
+    def real(self, name: str) -> float:
+        """A real number."""
+        return float(self.attribute(name).value)
+
     def text(self, name: str, default: str = "") -> str:
         """What an attribute that is a word says, such as a direction of comparing."""
         return word(self.attribute(name)) if self.has(name) else default
@@ -88,9 +95,9 @@ class Operation:
         """The shape that is declared of the first result, None for what is open."""
         return declared_shape(self.type)
 
-    def static_shape(self) -> tuple[int, ...]:
-        """The shape of the first result, which must be known."""
-        found = self.extents
+    def static_shape(self, number: int = 0) -> tuple[int, ...]:
+        """The shape of a result, which must be known."""
+        found = declared_shape(self.op.results[number].type)
         if any(each is None for each in found):
             hint = "give the shapes of the inputs: convert(…, input_shapes={…})"
             raise Unconvertible("the shape of its result is not known", hint)
@@ -124,9 +131,37 @@ def dtype_of(type_: Any) -> str:
     raise Unconvertible(f"the type {element} cannot be converted", "use a common dtype")
 
 
+_VALUES_KEPT = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        "constant", "reshape", "dynamic_reshape", "transpose", "broadcast_in_dim", "broadcast",
+        "dynamic_broadcast_in_dim", "slice", "dynamic_slice", "real_dynamic_slice", "reverse",
+        "dynamic_update_slice", "concatenate", "pad", "dynamic_pad", "gather", "dynamic_gather",
+        "select", "maximum", "minimum", "clamp", "sort", "while", "if", "case",
+        "optimization_barrier",
+    )
+)  # fmt: skip
+"""Operations whose results are among their operands."""
+_BITS_READ = frozenset(("stablehlo.bitcast_convert", "stablehlo.popcnt",
+                        "stablehlo.count_leading_zeros", "stablehlo.not"))  # fmt: skip
+_NARROW = re.compile(r"^u?i[24]$")
+
+
+def check_narrow_integers(op: Any) -> None:
+    """Refuse arithmetic on integers of 2 or 4 bits: in the 8 they are kept in, it does not wrap."""
+    name = op.operation.name
+    kept = name in _VALUES_KEPT
+    values = [*([] if kept else op.results), *(op.operands if name in _BITS_READ else [])]
+    for value in values:
+        element = str(getattr(value.type, "element_type", ""))
+        if _NARROW.match(element):
+            hint = "convert to int8 or a wider type before the arithmetic"
+            raise Unconvertible(f"it computes in {element}, which has no arithmetic here", hint)
+
+
 def declared_shape(type_: Any) -> list[int | None]:
     """The extents of a tensor type, None for what is open."""
-    if not isinstance(type_, ir.RankedTensorType) and not isinstance(type_, ir.ShapedType):
+    if not isinstance(type_, ir.RankedTensorType):
         raise Unconvertible(f"a value of type {type_} cannot be converted", "use tensors alone")
     return [
         None if type_.is_dynamic_dim(axis) else type_.get_dim_size(axis)
@@ -142,9 +177,21 @@ def elements(attribute: Any) -> Array:
     if attribute.is_splat:
         value = attribute.get_splat_value().value
         return np.broadcast_to(np.asarray(value, dtype), shape)
+    if _NARROW.match(str(type_.element_type)):
+        return _narrow_elements(attribute, name).reshape(shape)
     if name == "bfloat16":
         return np.array(list(attribute), np.float32).astype(dtype).reshape(shape)
     return np.array(attribute).astype(dtype, copy=False).reshape(shape)
+
+
+def _narrow_elements(attribute: Any, dtype: str) -> Array:
+    """Integers of 2 or 4 bits, which the bindings give as text alone: a list, or bytes in hex."""
+    text = str(attribute).removeprefix("dense<").rpartition(">")[0].rpartition(">")[0]
+    if not text.startswith('"0x'):
+        return np.array(json.loads(text), dtype)
+    span = 1 << int(str(attribute.type.element_type)[-1])
+    found = np.frombuffer(bytes.fromhex(text[3:-1]), np.uint8) % span
+    return (found.astype(dtype) ^ (span // 2)) - span // 2 if dtype == "int8" else found
 
 
 def extents_of(tensor: Tensor) -> list[Extent]:

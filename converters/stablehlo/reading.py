@@ -35,6 +35,10 @@ _KEPT = frozenset(
 )  # fmt: skip
 """Operations above StableHLO that have a converter; the others become what they stand for."""
 
+_BRACKETS = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|//[^\n]*|->|[(\[{<>}\])]")
+_DEEPEST = 512
+"""Brackets within each other in a text."""
+
 
 @dataclass(frozen=True)
 class HloModule:
@@ -222,11 +226,27 @@ def _dimensions(exported: Any) -> dict[tuple[int, int], str]:
 
 def _parsed(data: str | bytes, context: ir.Context) -> ir.Module:
     if isinstance(data, str):
+        _check_nesting(data)
         return ir.Module.parse(data)
+    # MLIR would print what is wrong; it is in the exception of the second attempt as well.
+    handler = context.attach_diagnostic_handler(lambda _: True)
     try:
         return stablehlo.deserialize_portable_artifact(context, data)
     except Exception:  # bytecode that is no portable artifact is read as such
-        return ir.Module.parse(data)
+        pass
+    finally:
+        handler.detach()
+    return ir.Module.parse(data)
+
+
+def _check_nesting(text: str) -> None:
+    """Raises ValueError for brackets that MLIR's parser, which recurses, could not follow."""
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        depth += (found[0] in "([{<") - (found[0] in ")]}>")
+        if depth > _DEEPEST:
+            line = text.count("\n", 0, found.start()) + 1
+            raise ValueError(f"brackets are nested deeper than {_DEEPEST} in line {line}")
 
 
 def _legalize(module: ir.Module) -> None:

@@ -48,7 +48,7 @@ def test_modules_that_cannot_be_converted(text: str, expected: str) -> None:
 
 def test_all_that_is_wrong_is_listed() -> None:
     def function(x: Any) -> Any:
-        return jnp.linalg.cholesky(x), jnp.fft.fft(x)
+        return jnp.linalg.eigh(x), jnp.fft.fft(x)
 
     with pytest.raises(tvm_nnef.NnefError) as found:
         tvm_nnef.load_model(jax.jit(function).lower(np.eye(2, dtype=np.float32)))
@@ -74,3 +74,50 @@ def test_a_custom_call_is_converted_by_a_function_of_the_user() -> None:
 def test_damaged_bytes_are_an_error(data: bytes) -> None:
     with pytest.raises(tvm_nnef.NnefError):
         tvm_nnef.load_model(data)
+
+
+def test_complex_numbers_are_refused_operation_by_operation() -> None:
+    body = (
+        "  %0 = stablehlo.complex %a, %a : tensor<2xcomplex<f32>>\n"
+        "  %1 = stablehlo.fft %a, type = RFFT, length = [2] : "
+        "(tensor<2xf32>) -> tensor<2xcomplex<f32>>"
+    )
+    text = module(body).replace("return %0", "return %a")
+    with pytest.raises(tvm_nnef.NnefError) as found:
+        tvm_nnef.load_model(text)
+    messages = [each.message for each in found.value.diagnostics]
+    for message, name, line in zip(messages, ("complex", "fft"), (3, 4), strict=True):
+        assert f'stablehlo.{name} at "-":{line}' in message
+
+
+def test_every_operation_is_converted_or_refused() -> None:
+    from jaxlib.mlir.dialects import _stablehlo_ops_gen as generated
+
+    from tvm_nnef.converters.stablehlo.registry import standard
+
+    names = {each.OPERATION_NAME for each in vars(generated).values()
+             if hasattr(each, "OPERATION_NAME")}  # fmt: skip
+    in_conversion = {f"stablehlo.{name}" for name in (
+        "composite", "get_tuple_element", "return", "tuple")}  # fmt: skip
+    assert names - set(standard()) == in_conversion
+
+
+def test_arithmetic_on_integers_of_four_bits() -> None:
+    x = np.ones((2, 2), np.float32)
+    weights = jnp.array([[1, -8], [7, 3]], jnp.int4)
+    kept = jax.jit(lambda x: x @ weights.astype(jnp.float32)).lower(x)
+    (found,) = tvm_nnef.evaluate(tvm_nnef.load_model(kept), x)
+    np.testing.assert_array_equal(found, [[8, -5], [8, -5]])
+    wrapped = jax.jit(lambda x: x + (weights * weights).astype(jnp.float32)).lower(x)
+    with pytest.raises(tvm_nnef.NnefError, match=r"multiply at .*computes in i4"):
+        tvm_nnef.load_model(wrapped)
+
+
+def test_elements_of_tuples() -> None:
+    body = (
+        "  %t = stablehlo.tuple %a, %a : tuple<tensor<2xf32>, tensor<2xf32>>\n"
+        "  %0 = stablehlo.get_tuple_element %t[1] : "
+        "(tuple<tensor<2xf32>, tensor<2xf32>>) -> tensor<2xf32>"
+    )
+    (found,) = tvm_nnef.evaluate(tvm_nnef.load_model(module(body)), np.array([1, 2], np.float32))
+    np.testing.assert_array_equal(found, [1, 2])

@@ -234,41 +234,6 @@ def convert(each: Operation, builder: Builder) -> Tensor:
     return builder.cast(x, dtype)
 
 
-@operation("bitcast_convert")
-def bitcast(each: Operation, builder: Builder) -> Tensor:
-    """The same bits seen as another type."""
-    x, dtype = each.inputs[0], each.dtype()
-    if _width(x) != np.dtype(dtype).itemsize * 8 or "bfloat16" in (x.dtype, dtype):
-        hint = "use a type of as many bits"
-        raise Unconvertible(f"bits of {x.dtype} cannot be seen as {dtype}", hint)
-    if x.value is not None:
-        return builder.constant(np.ascontiguousarray(x.value).view(dtype), dtype)
-    if x.kind == "bool" or dtype == "bool" or x.kind == np.dtype(dtype).kind.replace("u", "i"):
-        return builder.cast(x, dtype)
-    if x.kind == "int" and np.dtype(dtype).kind in "iu":
-        return builder.cast(x, dtype)
-    if x.kind == "real" and np.dtype(dtype).kind == "f":
-        return x
-    bits = _width(x)
-    if x.kind == "real":
-        whole = builder.call(f"extra.bits_of_float{bits}", x, as_type=f"int{bits}")
-        return builder.cast(whole, dtype)
-    signed = builder.cast(builder.cast(x, f"int{bits}"), "int64")
-    return builder.call(f"extra.float{bits}_of_bits", signed, as_type=dtype)
-
-
-@operation("reduce_precision")
-def reduce_precision(each: Operation, builder: Builder) -> Tensor:
-    """Elements rounded to a smaller type."""
-    x = each.inputs[0]
-    bits = each.integer("exponent_bits"), each.integer("mantissa_bits")
-    known = {(5, 10): "float16", (8, 7): "bfloat16", (8, 23): "float32", (11, 52): "float64"}
-    if bits not in known:
-        hint = "round to float16, bfloat16 or float32"
-        raise Unconvertible(f"there is no type with {bits[0]} and {bits[1]} bits", hint)
-    return builder.cast(builder.cast(x, known[bits]), x.dtype)
-
-
 @operation("constant", "chlo.constant")
 def constant(each: Operation, builder: Builder) -> Tensor:
     """A tensor of known value; one of equal elements remembers the scalar."""
@@ -294,7 +259,9 @@ def mapped(each: Operation, builder: Builder) -> Sequence[Tensor]:
     return [builder.expand(one, shape) for one in found]
 
 
-@operation("optimization_barrier")
+@operation(
+    "optimization_barrier", "sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier"
+)
 def barrier(each: Operation, builder: Builder) -> Sequence[Tensor]:
     """The operands themselves."""
     return each.inputs

@@ -71,8 +71,8 @@ def complex_numbers(each: Operation, builder: Builder) -> Tensor:
     raise Unconvertible("complex numbers cannot be converted", hint)
 
 
-@operation("cholesky", "triangular_solve", "uniform_quantize", "uniform_dequantize",
-           "set_dimension_size", "torch_index_select", "einsum", "unary_einsum")  # fmt: skip
+@operation("uniform_quantize", "uniform_dequantize", "set_dimension_size", "torch_index_select",
+           "einsum", "unary_einsum")  # fmt: skip
 def not_yet(each: Operation, builder: Builder) -> Tensor:
     """Operations that JAX's networks do without."""
     name = each.op.operation.name
