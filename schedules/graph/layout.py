@@ -136,6 +136,7 @@ def _permutation(value: RelaxExpression, order: Order) -> RelaxExpression:
         return value
     shape = shape_and_dtype(value)[0]
     moved = [dimension for dimension in order if shape[dimension] != 1]
-    if moved == sorted(moved) and all(isinstance(size, int) for size in shape):
+    # To Relax, a dimension of 0 in a reshape is that of the operand.
+    if moved == sorted(moved) and all(isinstance(size, int) and size for size in shape):
         return relax.op.reshape(value, tuple(shape[dimension] for dimension in order))
     return relax.op.permute_dims(value, list(order))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import prod
 
+import numpy as np
 from tvm import relax, te
 
 from tvm_nnef.schedules.analysis import sizes
@@ -120,11 +121,12 @@ def _aligned(relayout: Relayout, operand: RelaxExpression, order: Order) -> Rela
         scalar: RelaxExpression = relayout.visit_expr(operand)
         return scalar
     if len(shape) < len(order):
-        wide = (1,) * (len(order) - len(shape)) + tuple(shape)
+        missing = [*range(len(order) - len(shape))]
         array = constant_array(operand)
         if array is not None:
-            return constant(array.reshape(wide).transpose(order))
-        operand = relayout.builder_.emit(relax.op.reshape(relayout.visit_expr(operand), wide))
+            return constant(np.expand_dims(array, missing).transpose(order))
+        wide = relax.op.expand_dims(relayout.visit_expr(operand), missing)
+        operand = relayout.builder_.emit(wide)
     return relayout.in_order(operand, order)
 
 
@@ -137,7 +139,8 @@ def _reshape(relayout: Relayout, data: Permuted, call: CALL) -> Permuted | None:
     old = [data.extent(dimension) for dimension in range(len(data.order))]
     new = list(shape_and_dtype(call)[0])
     groups = sizes.groups(old, new)
-    if groups is None:
+    # To Relax, a dimension of 0 is that of the operand.
+    if groups is None or any(isinstance(size, int) and not size for size in new):
         return None
     needed: list[int] = []
     order: list[int] = []

@@ -120,9 +120,12 @@ def reshaped(
     operands: Operands, value: RelaxExpression, shape: Sequence[sizes.Extent]
 ) -> RelaxExpression:
     """The value in a shape; the value itself if that is its shape."""
-    old = shape_and_dtype(value)[0]
+    old, dtype = shape_and_dtype(value)
     if len(shape) == len(old) and all(map(sizes.same, shape, old)):
         return value
+    if any(isinstance(size, int) and not size for size in shape):
+        # To Relax, a dimension of 0 is that of the operand.
+        return operands.emit(relax.op.zeros(tuple(shape), dtype))
     return operands.emit(relax.op.reshape(value, tuple(shape)))
 
 

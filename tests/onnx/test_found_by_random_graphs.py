@@ -221,3 +221,18 @@ def test_a_constant_of_three_dimensions_is_pooled(make_model: Any) -> None:
         {"c": constant},
     )
     agree(proto, [np.random.default_rng(0).standard_normal((2, 3, 4)).astype("float32")])
+
+
+def test_a_broadcast_without_elements_beside_a_convolution(make_model: Any) -> None:
+    """A reshape of Relax takes a dimension of 0 for that of its operand."""
+    weights = np.random.default_rng(1).standard_normal((6, 1, 3)).astype("float32")
+    proto = make_model(
+        [
+            node("ConvTranspose", ["x", "w"], ["c"], kernel_shape=[3], pads=[1, 1], strides=[2]),
+            node("Div", ["c", "v"], ["y"]),
+        ],
+        [("x", "float32", [4, 6, 1]), ("v", "float32", [0, 3])],
+        [("y", "float32", None)],
+        {"w": weights},
+    )
+    agree(proto, [np.ones((4, 6, 1), "float32"), np.ones((0, 3), "float32")])

@@ -111,3 +111,21 @@ def test_a_padding_that_is_summed_in_the_kernel_of_what_it_pads() -> None:
     )  # fmt: skip
     inside = np.log1p(np.exp(np.concatenate([(x.astype("float64") ** 2).sum((0, 2)), y])))
     np.testing.assert_allclose(found, (inside.sum() - 4.5) / 15, rtol=1e-5)
+
+
+@pytest.mark.parametrize("route", ["mapped", "formula"])
+def test_a_cast_of_integers_that_wraps_around(route: str) -> None:
+    """TVM took int16 of a uint16 for a number that is not negative."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (uint16[4] x) => (int32[4] y) {
+            i = Cast <to = 5> (x)
+            w = Cast <to = 6> (i)
+            z = Constant <value = int32 {0}> ()
+            n = Less (w, z)
+            o = Constant <value = int32 {1}> ()
+            y = Where (n, o, w)
+        }"""
+    )
+    x = np.array([1, 32767, 32768, 65535], np.uint16)
+    found = tvm_nnef.build(tvm_nnef.convert(proto), route=route, progress=False)(x)[0]
+    np.testing.assert_array_equal(found, [1, 32767, 1, 1])

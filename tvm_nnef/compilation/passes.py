@@ -64,6 +64,7 @@ from tvm_nnef.tvm_support.lowering import (
     polling,
     vectorized,
     with_all_registers,
+    with_rounded_bfloat16,
     with_target,
     with_written_infinities,
 )
@@ -217,6 +218,11 @@ def _lowering(
         ("lower_blocks", stir.LowerOpaqueBlock()),
         ("make_divisors_positive", _on_functions(with_positive_divisors)),
         ("flatten_buffers", flattened),
+        # CUDA has conversions of its own.
+        *_if(
+            str(target.kind.name) != "cuda",
+            ("round_to_bfloat16", _on_functions(with_rounded_bfloat16)),
+        ),
         ("widen_bfloat16", tir.BF16ComputeLegalize()),
         ("narrow_indices", tir.NarrowDataType(32)),
         ("partition_loops", stir.LoopPartition()),

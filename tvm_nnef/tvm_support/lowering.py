@@ -17,6 +17,7 @@ from tvm_nnef.tvm_support.compat import (
     CHECK_SIGNALS,
     Buffer,
     Module,
+    PrimExpression,
     PrimFunction,
     Target,
     dtype_of,
@@ -172,6 +173,35 @@ def with_written_infinities(function: PrimFunction) -> PrimFunction:
         return tirx.Cast("bfloat16", tirx.const(constant.value, "float32"))
 
     return with_mapped_body(function, (tirx.FloatImm, converted))
+
+
+def with_rounded_bfloat16(function: PrimFunction) -> PrimFunction:
+    """The function with conversions to bfloat16 that round although TVM computes in float32.
+
+    TVM widens what is computed in bfloat16 and drops the conversions, but for elements it stores.
+    """
+    stored: list[Any] = []
+    walk(function.body, (tirx.BufferStore, lambda store: stored.append(store.value)))
+
+    def rounded(cast: tirx.Cast) -> Any:
+        if dtype_of(cast) != "bfloat16" or any(cast.same_as(value) for value in stored):
+            return cast
+        wide = cast.value if dtype_of(cast.value) == "float32" else tirx.Cast("float32", cast.value)
+        return tirx.Cast("bfloat16", _to_bfloat16(wide))
+
+    return with_mapped_body(function, (tirx.Cast, rounded))
+
+
+def _to_bfloat16(value: PrimExpression) -> PrimExpression:
+    """The nearest number with the 16 upper bits of a float32, ties to even; NaN stays NaN."""
+
+    def number(bits: int) -> PrimExpression:
+        return tirx.const(bits, "uint32")
+
+    bits = tirx.reinterpret("uint32", value)
+    odd = tirx.bitwise_and(tirx.shift_right(bits, number(16)), number(1))
+    upper = tirx.bitwise_and(bits + number(0x7FFF) + odd, number(0xFFFF0000))
+    return tirx.Select(tirx.isnan(value), value, tirx.reinterpret("float32", upper))
 
 
 def on_host(transform: Callable[[Module], Module]) -> Callable[[Module], Module]:

@@ -1,14 +1,16 @@
 """PrimFuncs rewritten so that TVM's simplifier computes the indices that they say.
 
-Two of its simplifications are wrong in TVM 0.27: quotients by negative numbers, and indices under
-the condition of a ``Select``. Another one raises an exception: a cast of a constant to integers of
-fewer bits than it has. A fourth is avoided in :mod:`tvm_nnef.tvm_support.flattening`.
+Three of its simplifications are wrong in TVM 0.27: quotients by negative numbers, indices under the
+condition of a ``Select``, and casts of integers that wrap around. Another one raises an exception:
+a cast of a constant to integers of fewer bits than it has. One more is avoided in
+:mod:`tvm_nnef.tvm_support.flattening`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from tvm import sym, tirx
 from tvm.ir import Call
 
@@ -51,7 +53,12 @@ def with_positive_divisors(function: PrimFunction) -> PrimFunction:
 
 
 def _wrapped(cast: tirx.Cast) -> PrimExpression:
-    """A cast of a constant as the constant of its type, wrapped around."""
+    """A cast of a constant as the constant of its type, wrapped around; another one that may wrap.
+
+    TVM takes any cast of integers for one that changes no value, unless it is hidden.
+    """
+    if _may_wrap(dtype_of(cast.value), dtype_of(cast)) and _found(cast.value, BUFFER_LOAD):
+        return tirx.bitwise_or(cast, tirx.const(0, dtype_of(cast)))
     bits = _BITS.get(dtype_of(cast))
     if bits is None or not isinstance(cast.value, (tirx.IntImm, tirx.Add, tirx.Sub, tirx.Mul)):
         return cast
@@ -60,6 +67,16 @@ def _wrapped(cast: tirx.Cast) -> PrimExpression:
         return cast
     half = 1 << (bits - 1)
     return tirx.const((int(number.value) + half) % (2 * half) - half, dtype_of(cast))
+
+
+def _may_wrap(source: str, target: str) -> bool:
+    """Whether integers of one dtype may be beyond the limits of another."""
+    if not all(each.startswith(("int", "uint")) for each in (source, target)):
+        return False
+    (low, high), (least, most) = (
+        (int(limits.min), int(limits.max)) for limits in map(np.iinfo, (source, target))
+    )
+    return low < least or high > most
 
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32}
