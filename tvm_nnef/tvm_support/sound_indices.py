@@ -73,10 +73,8 @@ def _may_wrap(source: str, target: str) -> bool:
     """Whether integers of one dtype may be beyond the limits of another."""
     if not all(each.startswith(("int", "uint")) for each in (source, target)):
         return False
-    (low, high), (least, most) = (
-        (int(limits.min), int(limits.max)) for limits in map(np.iinfo, (source, target))
-    )
-    return low < least or high > most
+    values, limits = np.iinfo(np.dtype(source)), np.iinfo(np.dtype(target))
+    return int(values.min) < int(limits.min) or int(values.max) > int(limits.max)
 
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32}
