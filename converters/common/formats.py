@@ -169,7 +169,7 @@ FORMATS = (
         "a PyTorch model (a torch.nn.Module or a torch.export.ExportedProgram)",
         is_torch,
         package="tvm_nnef.converters.onnx.torch",
-        extra="onnx",
+        extra="torch",
         in_memory=True,
     ),
     Format(

@@ -31,6 +31,7 @@ from tvm_nnef.converters.stablehlo.reading import (
     HloModule,
     input_names,
     location_name,
+    location_text,
     result_names,
     value_names,
 )
@@ -255,7 +256,7 @@ def _named(op: Any) -> str:
 
 def _refuse(context: _Context, op: Any, why: Unconvertible) -> None:
     """Keeps what is to be told of an operation, once."""
-    place = str(op.location).removeprefix("loc(").removesuffix(")")
+    place = location_text(op.location)
     where = "" if place == "unknown" else f" at {place}"
     message = f"the operation {op.operation.name}{where} cannot be converted: {why.reason}"
     tip = why.hint or "leave it out of the exported function"

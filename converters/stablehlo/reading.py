@@ -23,6 +23,7 @@ from tvm_nnef.diagnostics import error
 BYTECODE = b"ML\xefR"
 """How MLIR's bytecode begins."""
 _NAME = re.compile(r'^loc\("([^"]*)"(?!:\d)')
+_STACK = re.compile(r'("[^"]*")\(callsite\(.*?("[^"]*":\d+:\d+)')
 _WRAPPER = re.compile(r"(?:^|/)(?:jit|jvp|transpose|vmap|pjit)\(([^()/]*)\)")
 _HINT = (
     "give what jax.export.export(f)(…) or jax.jit(f).lower(…) gives, "
@@ -162,6 +163,13 @@ def location_name(location: Any) -> str:
     while (plain := _WRAPPER.sub("", name)) != name:
         name = plain
     return "" if name == "unknown" else name.strip("/")
+
+
+def location_text(location: Any) -> str:
+    """A location for messages: of a stack of calls, the name of the operation and the innermost."""
+    text = str(location).removeprefix("loc(").removesuffix(")")
+    found = _STACK.match(text)
+    return f"{found[1]} ({found[2]})" if found else text
 
 
 def _content(source: Any) -> tuple[str, str | bytes, Mapping[tuple[int, int], str]]:

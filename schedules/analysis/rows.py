@@ -15,6 +15,9 @@ from tvm_nnef.schedules.analysis.accesses import is_cheap, slope
 from tvm_nnef.schedules.analysis.expressions import loads, mentions
 from tvm_nnef.schedules.analysis.kernel import Axis, Kernel, Stage, inlined
 
+_BLOCK = 32
+"""Shorter blocks of a longer row are rather windows, whose elements are shared."""
+
 
 def with_cheap_inside(kernel: Kernel) -> Kernel:
     """The kernel with cheap stages computed where they are needed, as those that span all rows."""
@@ -76,8 +79,10 @@ def _is_contiguous(stage: Stage) -> bool:
     for load in loads(stage.value):
         is_last = True
         for index, extent in zip(reversed(load.indices), reversed(load.source.shape), strict=True):
-            is_next = is_last and slope(index, last.var) == 1 and not loads(index)
-            if mentions(index, [last.var]) and not is_next:
+            is_next = index.same_as(last.var) or (
+                last.estimate >= _BLOCK and slope(index, last.var) == 1 and not loads(index)
+            )
+            if mentions(index, [last.var]) and not (is_last and is_next):
                 return False
             is_last = is_last and sizes.same(sizes.extent(extent), 1)
     return True

@@ -303,7 +303,7 @@ def test_all_that_is_refused_is_told_with_operator_and_place() -> None:
     found = caught.value.diagnostics
     assert [each.line for each in found] == [13, 8, 13]
     messages = [each.message for each in found]
-    assert "'main.G.first': operator 'main.running'" in messages[0]
+    assert "'first': operator 'main.running'" in messages[0]
     assert "operator 'main.running'" in messages[1]
     assert "operator 'math.pow'" in messages[2]
     assert all(each.hint for each in found)
