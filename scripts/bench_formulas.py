@@ -29,7 +29,7 @@ def built(pair: Pair, text: str) -> tuple[Callable[[], object], np.ndarray]:
 
     inputs = list(values(pair.inputs).values())
     weights = {f"main.Main.{name}": array for name, array in values(pair.weights).items()}
-    executable = tvm_nnef.build(text, variables=weights, progress=False)
+    executable = tvm_nnef.build(text, variables=weights, progress=False, cache=False)
     return executable.prepared(*inputs), executable(*inputs)[0]
 
 

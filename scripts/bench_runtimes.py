@@ -53,7 +53,7 @@ def build(file: str, library: str, inputs: str, dynamic: bool) -> dict[str, Any]
     start = time.process_time()
     try:
         model = tvm_nnef.convert(file, bounds=_LARGEST_BATCH if dynamic else 0)
-        executable = tvm_nnef.build(model, progress=False)
+        executable = tvm_nnef.build(model, progress=False, cache=False)
     except NnefError as problem:
         sys.exit(str(problem).splitlines()[0])
     seconds, memory = time.process_time() - start, peak_memory()

@@ -107,7 +107,7 @@ def judge(name: str, form: str, folder: Path) -> dict[str, float]:
     began = time.perf_counter()
     model = tvm_nnef.convert(path)
     converted = time.perf_counter()
-    executable = tvm_nnef.build(model, progress=False)
+    executable = tvm_nnef.build(model, progress=False, cache=False)
     built = time.perf_counter()
 
     def steps(output: np.ndarray) -> np.ndarray:

@@ -109,7 +109,7 @@ def wrong(seeds: list[int]) -> str | None:
     except tvm_nnef.NnefError as problem:
         return f"the evaluator refuses it: {problem}"
     try:
-        found = tvm_nnef.build(loaded, route="formula", progress=False)(*case.arrays)
+        found = tvm_nnef.build(loaded, route="formula", progress=False, cache=False)(*case.arrays)
     except Exception as problem:  # Whatever it is, it belongs into the report.
         return f"{type(problem).__name__}: {str(problem).strip().splitlines()[-1]}"
     for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
@@ -140,7 +140,7 @@ def warm_up(seed: int) -> None:
     case = model([seed])
     loaded = tvm_nnef.load_model(case.text, variables=case.variables, dialect="draft")
     with contextlib.suppress(tvm_nnef.NnefError):
-        tvm_nnef.build(loaded, route="formula", progress=False)
+        tvm_nnef.build(loaded, route="formula", progress=False, cache=False)
 
 
 @dataclass(frozen=True)

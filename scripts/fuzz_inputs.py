@@ -194,7 +194,7 @@ def _libraries() -> list[bytes]:
     text = text.replace("@variable { w: real[2,3]; }", "")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.so"
-        build(text, progress=False).export(path)
+        build(text, progress=False, cache=False).export(path)
         return [path.read_bytes()]
 
 
