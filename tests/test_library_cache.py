@@ -172,6 +172,7 @@ assert exe(np.ones((1, 2), "f4"))[0].tolist() == [[1, 1]]
 """
 
 
+@pytest.mark.slow
 def test_processes_that_write_the_same_entry_do_not_disturb_each_other(entries: Path) -> None:
     command = [sys.executable, "-c", CONCURRENT, TEXT]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(3)]
@@ -268,11 +269,16 @@ assert "tvm" not in sys.modules, "the compiler was imported"
 """
 
 
-def test_the_second_run_of_a_model_does_not_load_the_compiler(entries: Path) -> None:
+def test_the_second_run_of_a_model_does_not_load_the_compiler(
+    entries: Path, tmp_path: Path
+) -> None:
     digits = Path(__file__).resolve().parents[1] / "docs" / "examples" / "digits"
     assert main(["run", str(digits), "-q", "--no-cache"]) == 0
     assert not entries.exists()
     assert main(["run", str(digits), "-q"]) == 0
     command = [sys.executable, "-c", SECOND, str(digits)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    # Elsewhere, so that it is the installed package in both processes.
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr

@@ -213,6 +213,7 @@ def test_the_model_itself_is_right() -> None:
     assert [each for each in found if each.severity == "error"] == []
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
@@ -252,6 +253,7 @@ GENTLE = st.sampled_from(ALIKE).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(GENTLE, min_size=1, max_size=3, unique_by=lambda edit: edit[0]))
 def test_no_well_typed_text_crashes(edits: list[tuple[int, str, str]]) -> None:

@@ -396,6 +396,7 @@ def test_100_000_steps_take_little_stack_and_memory(tmp_path):
     assert int(grown) < 4 << 10, "KiB"
 
 
+@pytest.mark.slow
 def test_a_scan_output_is_written_in_place(m, make):
     """Copying the stack in each step would move 6 GB."""
     steps = 2000

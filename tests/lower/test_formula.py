@@ -458,6 +458,7 @@ def formulas(draw) -> Formula:
     return Formula((Fill(y, integer(draw(st.integers(-3, 3)))),), tuple(statements))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     deadline=None,

@@ -86,6 +86,7 @@ with np.errstate(all="ignore"):
     FAMILIES = {"formulas": list(formulas()), "fused": list(fused())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ["reference", "formula", "mapped"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_no_number_compares_as_in_numpy(family: str, route: Any) -> None:

@@ -234,6 +234,7 @@ def cases(draw):
     return Formula(fills, tuple(steps)), {x: np.array(values, "int32").reshape(3, 2)}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(case=cases())
 def test_blocks_give_what_single_steps_give(case):

@@ -146,6 +146,7 @@ BEHIND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BETWEEN)
 def test_what_stands_between_convolutions_runs_channels_last(kernels, name):
     mod = network([conv, *BETWEEN[name], conv])

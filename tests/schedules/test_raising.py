@@ -273,6 +273,7 @@ def operators(mod):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_contractions_become_operators_that_are_equal(kernels, name):
     operator, function, shapes = CASES[name]

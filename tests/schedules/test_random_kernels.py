@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax, te, tirx
@@ -70,6 +71,7 @@ def built(case):
     return builder.get(), shapes
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

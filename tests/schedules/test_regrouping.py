@@ -70,6 +70,7 @@ def expected(x, steps):
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_every_element_is_in_its_place(kernels, dtype):
     after = op.negative if dtype == "float32" else (lambda x: x)

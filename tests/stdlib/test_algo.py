@@ -215,6 +215,7 @@ graph G {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ["reference", "mapped", "formula"])
 def test_extents_of_the_run(route: Any) -> None:
     run: Any = functools.partial(tvm_nnef.evaluate, DYNAMIC)

@@ -108,6 +108,7 @@ def of_ints(case: Any) -> Any:
     return name, attributes, operands, arrays if isinstance(found, tuple) else arrays[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", CASES)
 def test_ints_are_taken(family: str, agree: Any) -> None:
     agree([of_ints(case) for case in CASES[family]])

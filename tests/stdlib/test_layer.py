@@ -116,6 +116,7 @@ def run(text: str, x: Any, variables: Mapping[str, Any], route: Any) -> Any:
     return np.asarray(tvm_nnef.build(module, progress=False)(x)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_layer_is_the_operator_with_its_variables(name: str) -> None:
     x, layer, plain, shapes = CASES[name]

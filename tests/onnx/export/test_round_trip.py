@@ -70,6 +70,7 @@ CASES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_onnx_has_an_operator_for(
     name: str, suite: Any, onnx_run: Callable[..., list[Any]]
