@@ -29,8 +29,12 @@ _FEWEST = 8
 def plane_axes(reduction: Reduction, machine: CpuModel) -> tuple[Axis, ...]:
     """The leading axes that number the planes of all copies.
 
-    None of them if threads pay, but there are too few planes: these are staged at once.
+    None of them if threads pay, but there are too few planes: these are staged at once. None also
+    if a copy is read by another one, which is not staged.
     """
+    copies = reduction.copies
+    if any(loads(other.value, copy.buffer) for other in copies for copy in copies):
+        return ()
     uses = [load for copy in reduction.copies for load in _uses(reduction, copy)]
     planes: list[Axis] = []
     for axis in reduction.axes[:-1]:
@@ -66,8 +70,10 @@ def one_plane(reduction: Reduction, planes: Sequence[Axis], machine: CpuModel) -
     if not planes:
         return reduction
     inner = replace(reduction, axes=tuple(axis for axis in reduction.axes if axis not in planes))
-    regions = {copy.buffer: _regions(inner, copy, planes) for copy in reduction.copies}
-    staged = {c.buffer: _stage(c, regions[c.buffer], machine) for c in reduction.copies}
+    # What an epilogue computes by itself needs no copy.
+    copies = [copy for copy in reduction.copies if _uses(reduction, copy)]
+    regions = {copy.buffer: _regions(inner, copy, planes) for copy in copies}
+    staged = {c.buffer: _stage(c, regions[c.buffer], machine) for c in copies}
     analyzer = sym.Analyzer()
 
     def read(load: BUFFER_LOAD) -> BUFFER_LOAD:
