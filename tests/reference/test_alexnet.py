@@ -66,7 +66,7 @@ def test_alexnet_takes_few_calls_and_one_gibibyte():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     np.testing.assert_allclose(found, alexnet(image.astype("float64"), values), rtol=1e-3)
-    # An evaluator that went through elements in Python would make millions.
-    assert calls < 50_000
+    # The network multiplies 700 million times, which elements one by one in Python would show.
+    assert calls < 1_000_000
     # The weights, which are the caller's, take another 0.3 GiB.
     assert peak < 1 * 2**30
