@@ -19,6 +19,9 @@ from tvm_nnef.converters.stablehlo.operation import Operation, declared_shape, o
 _MOST = 64
 """Elements up to which a constant is computed before the run."""
 
+_WINDOWED = frozenset(("convolution", "dynamic_conv", "reduce_window"))
+"""Operations whose result is empty if a window is larger than the operand; SkriptND's are not."""
+
 
 def _quotient(left: Any, right: Any) -> Any:
     if isinstance(left, Symbolic) or isinstance(right, Symbolic):
@@ -75,6 +78,9 @@ def fold(operation: Operation) -> Tensor | None:
     if kind in ("get_dimension_size",):
         extent = operation.inputs[0].shape[operation.integer("dimension")]
         return of_extents([extent], (), operation.dtype())
+    if kind in _WINDOWED and 0 in operation.extents and None not in operation.extents:
+        dtype = operation.dtype()
+        return Tensor(dtype, tuple(operation.extents), "", np.zeros(operation.extents, dtype))
     if not all(_is_known(each) for each in operation.inputs):
         return None
     try:

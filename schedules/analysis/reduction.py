@@ -94,8 +94,7 @@ def read_reduction(kernel: Kernel, *, padded: bool = False) -> Reduction | None:
     epilogue = epilogue_of(stage, result, {s.buffer: s for s in (*before, *after)}, accumulator)
     if epilogue is None or stage.reducer is None or stage.init is None:
         return None
-    inputs, copies = _prologue(stage, before)
-    value = inlined(stage.value, {s.buffer: s for s in inputs})
+    value, copies = _prologue(stage, before)
     found = Reduction(
         axes=stage.axes,
         reduced=stage.reduced,
@@ -141,16 +140,19 @@ def epilogue_of(
     return with_loads(expression, stage.buffer, lambda load: accumulator)
 
 
-def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[list[Stage], list[Stage]]:
-    """The stages that are computed inside of the reduction, and those that are computed before."""
-    inside = [candidate for candidate in before if is_plain(candidate.value)]
-    names = {s.buffer: s for s in inside}
+def _prologue(stage: Stage, before: Sequence[Stage]) -> tuple[PrimExpression, list[Stage]]:
+    """The reduced value with plain stages computed in it, and the copies that are read for it.
+
+    Stages that only the epilogue reads are not among the copies: they are computed in it.
+    """
+    plain = {each.buffer: each for each in before if is_plain(each.value)}
+    value = inlined(stage.value, plain)
     copies: list[Stage] = []
     for copy in reversed(before):
-        # Stages that only the epilogue reads are computed in it.
-        if copy.buffer not in names and loads_of_any([stage, *inside, *copies], copy.buffer):
-            copies.insert(0, replace(copy, value=inlined(copy.value, names)))
-    return inside, copies
+        read = [value, *(each.value for each in copies)]
+        if copy.buffer not in plain and any(loads(each, copy.buffer) for each in read):
+            copies.insert(0, replace(copy, value=inlined(copy.value, plain)))
+    return value, copies
 
 
 def _with_borders(reduction: Reduction) -> Reduction:

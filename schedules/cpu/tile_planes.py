@@ -70,10 +70,8 @@ def one_plane(reduction: Reduction, planes: Sequence[Axis], machine: CpuModel) -
     if not planes:
         return reduction
     inner = replace(reduction, axes=tuple(axis for axis in reduction.axes if axis not in planes))
-    # What an epilogue computes by itself needs no copy.
-    copies = [copy for copy in reduction.copies if _uses(reduction, copy)]
-    regions = {copy.buffer: _regions(inner, copy, planes) for copy in copies}
-    staged = {c.buffer: _stage(c, regions[c.buffer], machine) for c in copies}
+    regions = {copy.buffer: _regions(inner, copy, planes) for copy in reduction.copies}
+    staged = {c.buffer: _stage(c, regions[c.buffer], machine) for c in reduction.copies}
     analyzer = sym.Analyzer()
 
     def read(load: BUFFER_LOAD) -> BUFFER_LOAD:

@@ -138,6 +138,7 @@ CONVOLUTIONS: dict[str, tuple[Any, ...]] = {
     ),
     "one dimension": ((2, 4, 9), (6, 4, 3), {"window_strides": (2,), "padding": "VALID"}),
     "three dimensions": ((1, 2, 4, 5, 6), (3, 2, 2, 2, 2), {"padding": "VALID"}),
+    "a filter larger than the input": ((2, 4, 2, 9), (6, 4, 3, 3), {"padding": "VALID"}),
 }  # fmt: skip
 
 
@@ -185,6 +186,7 @@ WINDOWS = {
         lax.min, np.inf, (1, 2, 3, 1), (1, 1, 2, 1), ((0, 0), (1, 0), (0, 1), (0, 0)), (1, 2, 1, 1),
         (1, 2, 1, 1)),
     "product": window(lax.mul, 1.0, (1, 2, 3, 1), (1, 1, 2, 1), "SAME"),
+    "larger than the operand": window(lax.max, -np.inf, (1, 2, 30, 1), (1, 2, 2, 1), "VALID"),
     "any": window(lambda a, b: jnp.where(abs(a) < abs(b), b, a), 0.0, (1, 2, 3, 1), (1, 1, 2, 1),
                   "SAME"),
 }  # fmt: skip
