@@ -54,11 +54,11 @@ SQUARING = " ".join(f"p{i + 1} = p{i} * p{i};" for i in range(64))
      "units were used for characters"),
 ])  # fmt: skip
 def test_refused_soon(blocks: str, body: str, words: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     text = f"{OPERATOR.format(blocks=blocks, body=body)}\n{GRAPH}"
     messages = [diagnostic.render() for diagnostic in check(text)]
     assert any(words in message for message in messages), messages
-    assert time.perf_counter() - start < SECONDS
+    assert time.process_time() - start < SECONDS
 
 
 @pytest.mark.parametrize("use", [

@@ -175,7 +175,12 @@ def test_what_is_written_twice_is_computed_once(kernels, shape):
 def test_the_peak_is_what_the_vectors_of_the_machine_can_do():
     target = resolve("native")
     per_cycle = cpu_model(target).lanes(32) * 2
-    assert 0.05e9 * per_cycle < fma_peak(target) < 2 * 8e9 * per_cycle
+    peak = 0.0
+    for _ in range(20):  # Other programs on this machine only make it less.
+        peak = max(peak, fma_peak(target))
+        if peak > 0.05e9 * per_cycle:
+            break
+    assert 0.05e9 * per_cycle < peak < 2 * 8e9 * per_cycle
 
 
 def test_a_padding_in_front_of_a_convolution_is_its_own(kernels):

@@ -237,7 +237,9 @@ def test_without_a_driver_models_are_built_and_calls_are_errors(tmp_path: Path) 
     done = subprocess.run(
         arguments, env={**os.environ, **nothing}, capture_output=True, text=True, check=True
     )
-    assert "no driver for Vulkan" in done.stdout, done.stdout
+    # The first one is said if the loader of Vulkan itself is not installed.
+    causes = ("there is no Vulkan on this machine", "no driver for Vulkan")
+    assert any(cause in done.stdout for cause in causes), done.stdout
     assert "pip install 'tvm-nnef[vulkan]'" in done.stdout and done.stdout.count("error:") == 2
 
 
