@@ -236,3 +236,15 @@ def test_a_broadcast_without_elements_beside_a_convolution(make_model: Any) -> N
         {"w": weights},
     )
     agree(proto, [np.ones((4, 6, 1), "float32"), np.ones((0, 3), "float32")])
+
+
+def test_quotients_of_the_lowest_integer(make_model: Any) -> None:
+    """The absolute value of the lowest integer is not one that int32 can hold."""
+    proto = make_model(
+        [node("Div", ["x", "y"], ["q"]), node("Mod", ["x", "y"], ["r"], fmod=1)],
+        [("x", "int32", [5]), ("y", "int32", [5])],
+        [("q", "int32", [5]), ("r", "int32", [5])],
+    )
+    low, high = -(2**31), 2**31 - 1
+    x, y = np.array([low, low, low, high, 7]), np.array([high, 2, low, low, low])
+    agree(proto, [x.astype(np.int32), y.astype(np.int32)])

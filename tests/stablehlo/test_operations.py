@@ -120,6 +120,23 @@ def test_products(name: str, against_jax: Any) -> None:
     against_jax(lambda x, y: jnp.einsum(text, x, y), reals(*left), reals(*right))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int8", "uint8"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_integers_divided_by_zero(dtype: str, compiled: bool, against_jax: Any) -> None:
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    x = np.array([5, low, low, 0, high, high], dtype)
+    y = np.array([0, high, 0, 0, high, 2], dtype)
+    against_jax(lambda x, y: (lax.div(x, y), lax.rem(x, y)), x, y, compiled=compiled)
+
+
+@pytest.mark.parametrize("extent", [0, 1])
+def test_rows_too_short_to_sort(extent: int, against_jax: Any) -> None:
+    def function(x: Any) -> Any:
+        return jnp.sort(x), jnp.argsort(x), lax.top_k(x, extent), lax.top_k(reals(3, 4), 0)
+
+    against_jax(function, reals(2, extent))
+
+
 def test_a_product_of_integers_has_more_bits(against_jax: Any) -> None:
     x = (integers(200, 3, 4) - 100).astype(np.int8)
     against_jax(lambda x: lax.dot(x, x.T, preferred_element_type=jnp.int32), x)

@@ -105,16 +105,30 @@ def arithmetic(each: Operation, builder: Builder) -> Tensor:
 
 @operation("divide")
 def divide(each: Operation, builder: Builder) -> Tensor:
-    """A quotient; of integers truncated."""
-    name = "math.div" if each.inputs[0].kind == "real" else "extra.truncate_div"
-    return binary(each, name, builder)
+    """A quotient; of integers truncated, and with all bits set if the divisor is 0, as XLA's."""
+    if each.inputs[0].kind == "real":
+        return binary(each, "math.div", builder)
+    quotient = binary(each, "extra.truncate_div", builder)
+    ones = builder.constant(~np.zeros((), each.dtype()))
+    return _unless_zero(each, quotient, ones, builder)
 
 
 @operation("remainder")
 def remainder(each: Operation, builder: Builder) -> Tensor:
-    """The remainder with the sign of the dividend."""
-    name = "math.mod" if each.inputs[0].kind == "real" else "extra.truncate_mod"
-    return binary(each, name, builder)
+    """The remainder with the sign of the dividend; of integers the dividend if the divisor is 0."""
+    if each.inputs[0].kind == "real":
+        return binary(each, "math.mod", builder)
+    found = binary(each, "extra.truncate_mod", builder)
+    return _unless_zero(each, found, shrunk(each, each.inputs)[0], builder)
+
+
+def _unless_zero(each: Operation, value: Tensor, otherwise: Tensor, builder: Builder) -> Tensor:
+    """``value``, but ``otherwise`` where the divisor is 0."""
+    divisor = shrunk(each, each.inputs)[1]
+    if divisor.extents is not None or (divisor.value is not None and divisor.value.all()):
+        return value
+    is_zero = builder.binary("math.eq", divisor, 0, "bool")
+    return builder.select(is_zero, builder.computed(otherwise), value)
 
 
 def _width(tensor: Tensor) -> int:
