@@ -78,9 +78,9 @@ def fold(operation: Operation) -> Tensor | None:
     if kind in ("get_dimension_size",):
         extent = operation.inputs[0].shape[operation.integer("dimension")]
         return of_extents([extent], (), operation.dtype())
-    if kind in _WINDOWED and 0 in operation.extents and None not in operation.extents:
-        dtype = operation.dtype()
-        return Tensor(dtype, tuple(operation.extents), "", np.zeros(operation.extents, dtype))
+    shape = [extent for extent in operation.extents if extent is not None]
+    if kind in _WINDOWED and 0 in shape and len(shape) == len(operation.extents):
+        return Tensor(operation.dtype(), tuple(shape), "", np.zeros(shape, operation.dtype()))
     if not all(_is_known(each) for each in operation.inputs):
         return None
     try:

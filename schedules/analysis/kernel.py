@@ -170,14 +170,14 @@ def inlined(
     use. Kernels with bfloat16 get none: TVM takes bfloat16 in a ``Let`` for integers.
     """
     values = (expression, *(stage.value for stage in stages.values()))
-    if any("bfloat16" in (dtype_of(v), *map(dtype_of, loads(v))) for v in values):
-        axes = ()
+    typed = (each for value in values for each in (value, *nodes(value, TensorLoad, tirx.Cast)))
+    has_bfloat16 = "bfloat16" in map(dtype_of, typed)
     long = not is_short(expression, stages)
     for stage in reversed([*stages.values()]):
         uses = loads(expression, stage.buffer)
         real = stage.dtype.startswith("float")
         worth = (real or (long and stage.dtype != "bool")) and not is_plain(stage.value)
-        if len(uses) > 1 and worth and is_pointwise(uses, axes):
+        if len(uses) > 1 and worth and not has_bfloat16 and is_pointwise(uses, axes):
             named = tirx.Var(str(stage.buffer.name), stage.dtype)
             value = at(stage, uses[0].indices)
             if not real:

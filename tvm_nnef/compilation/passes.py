@@ -28,6 +28,7 @@ from tvm_nnef.schedules.codegen.loop_buffers import with_hoisted_buffers
 from tvm_nnef.schedules.codegen.named_values import with_named_values
 from tvm_nnef.schedules.codegen.stack import on_stack
 from tvm_nnef.schedules.codegen.strided_loads import sorted_in_registers
+from tvm_nnef.schedules.codegen.wrapping import with_wrapping_elements
 from tvm_nnef.schedules.dimension_names import with_named_dimensions
 from tvm_nnef.schedules.gpu.strategies import takes_attention
 from tvm_nnef.schedules.graph import packing
@@ -41,6 +42,7 @@ from tvm_nnef.schedules.graph.raising import raise_to_operators
 from tvm_nnef.schedules.graph.reduction_fusion import with_fused_reductions
 from tvm_nnef.schedules.graph.simplify import simplify
 from tvm_nnef.schedules.graph.specialization import with_bound_constants
+from tvm_nnef.schedules.graph.wrapped_elements import with_sealed_elements
 from tvm_nnef.schedules.machine import cpu_model
 from tvm_nnef.tvm_support import build
 from tvm_nnef.tvm_support.compat import (
@@ -135,6 +137,7 @@ def passes(
             ("fuse_kernels", optimize.FuseTIR()),
             ("remove_fused_kernels", optimize.DeadCodeElimination()),
             ("fuse_reductions", with_fused_reductions),
+            ("seal_wrapped_elements", _on_functions(with_sealed_elements)),
             *_if(
                 not is_cpu,
                 ("fuse_attention", lambda mod: with_fused_attention(mod, takes_attention(target))),
@@ -270,6 +273,7 @@ def _lowering(
             is_vulkan and generator.register(),
             ("expand_math_functions", _on_functions(vulkan_math.expand, device_functions)),
         ),
+        *_if(is_cpu, ("wrap_elements", _on_functions(with_wrapping_elements))),
         *_if(checked, ("check_indices", _on_functions(_with_checks))),
         ("poll_signals", _on_functions(polling)),
         ("lower_intrinsics", on_host(tir.LowerTVMBuiltin())),

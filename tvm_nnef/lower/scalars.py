@@ -112,9 +112,10 @@ class Emitter:
                 return self.names[name] if name in self.names else self.value(self._local(name))
             case Unary(function, operand):
                 x = self.value(operand)
-                return unary(
-                    function, self._widened(scalar, operand, x) if scalar.type == "int" else x
-                )
+                if scalar.type == "int":
+                    x = self._widened(scalar, operand, x)
+                    x = x if function == "neg" else self._wrapped(operand, x)
+                return unary(function, x)
             case Binary("sub", left, right) if left == right and left.type == "real":
                 # TVM takes x - x for 0, also where x is infinite or no number.
                 x = self.value(left)

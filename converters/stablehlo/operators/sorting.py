@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,28 +28,57 @@ def sort(each: Operation, builder: Builder) -> Sequence[Tensor]:
     key = _single_key(each.regions[0].blocks[0], tensors)
     if key is None:
         return _ranked(each, tensors, axis, builder)
-    chosen, largest = key
-    shape = tensors[chosen].shape
-    values, places = Tensor(tensors[chosen].dtype, shape), Tensor("int32", shape)
+    keys = tensors[key.operand]
+    if key.is_total:
+        keys = _in_total_order(keys, builder, zeros_differ=key.zeros_differ)
+    values, places = Tensor(keys.dtype, keys.shape), Tensor("int32", keys.shape)
     builder.add(
-        "algo.top_k", (tensors[chosen],), (values, places),
-        k=shape[axis], axis=axis, largest=largest,
+        "algo.top_k", (keys,), (values, places),
+        k=keys.shape[axis], axis=axis, largest=key.largest,
     )  # fmt: skip
-    return [
-        values if place == chosen else _taken(one, places, axis, builder)
-        for place, one in enumerate(tensors)
-    ]
+    return [values if one is keys else _taken(one, places, axis, builder) for one in tensors]
+
+
+@dataclass(frozen=True)
+class _Key:
+    """The operand that alone decides an order, and whether its greatest element comes first.
+
+    ``is_total`` if NaN is greater than infinity, and the order is not that of ``algo.top_k``, which
+    puts it last. ``zeros_differ`` if -0 comes before 0.
+    """
+
+    operand: int
+    largest: bool
+    is_total: bool = False
+    zeros_differ: bool = False
+
+
+def _in_total_order(x: Tensor, builder: Builder, *, zeros_differ: bool) -> Tensor:
+    """Integers in the order of reals, with NaN as the greatest."""
+    if x.kind != "real":
+        return x
+    if x.dtype in ("float16", "bfloat16"):
+        x = builder.cast(x, "float32")
+    if not zeros_differ:
+        is_zero = builder.binary("math.eq", x, 0.0, "bool")
+        x = builder.select(is_zero, builder.constant(0, x.dtype), x)
+    dtype = x.dtype.replace("float", "int")
+    bits = builder.call(f"extra.bits_of_{x.dtype}", x, as_type=dtype)
+    # Of negative numbers, the one with the greatest magnitude is the least.
+    lowest = builder.constant(np.iinfo(dtype).min, dtype)
+    turned = builder.binary("math.sub", lowest, builder.binary("math.add", bits, 1))
+    return builder.select(builder.binary("math.lt", bits, 0, "bool"), turned, bits)
 
 
 def _taken(x: Tensor, places: Tensor, axis: int, builder: Builder) -> Tensor:
     return builder.call("extra.gather_elements", x, places, as_shape=places.shape, axis=axis)
 
 
-def _single_key(block: Any, tensors: Sequence[Tensor]) -> tuple[int, bool] | None:
-    """The operand that alone decides the order, and whether the greatest comes first.
+def _single_key(block: Any, tensors: Sequence[Tensor]) -> _Key | None:
+    """The operand that alone decides the order; None for any other comparator.
 
-    None for any other comparator. JAX compares reals in the total order, with -0 and 0 made equal,
-    and all that are no numbers: last. A plain comparison leaves the order of these open.
+    JAX compares reals in the total order, with -0 and 0 made equal, and all NaN. A plain comparison
+    leaves their order open.
     """
     *ops, end = list(block.operations)
     compared = ops[-1] if ops and list(end.operands) == list(ops[-1].results) else None
@@ -65,9 +95,9 @@ def _single_key(block: Any, tensors: Sequence[Tensor]) -> tuple[int, bool] | Non
     largest = (direction == "GT") != bool(keys[0] % 2)  # type: ignore[operator]
     has_type = "compare_type" in compared.attributes
     ordered = word(compared.attributes["compare_type"]) if has_type else ""
-    if tensors[chosen].kind == "real" and (largest or len(ops) == 1) and ordered == "TOTALORDER":
-        return None
-    return chosen, largest
+    zeros_differ = len(ops) == 1
+    is_total = ordered == "TOTALORDER" and (largest or zeros_differ)
+    return _Key(chosen, largest, is_total and tensors[chosen].kind == "real", zeros_differ)
 
 
 def _key(value: Any, arguments: Sequence[Any]) -> int | None:
@@ -122,6 +152,7 @@ def top_k(each: Operation, builder: Builder) -> Sequence[Tensor]:
     shape = (*x.shape[:-1], k)
     if k == 0:
         return [builder.slice(x, x.rank - 1, 0, 0, 1), builder.full(0, shape, each.dtype(1))]
-    results = Tensor(x.dtype, shape), Tensor(each.dtype(1), shape)
-    builder.add("algo.top_k", (x,), results, k=k, axis=x.rank - 1)
-    return results
+    keys = _in_total_order(x, builder, zeros_differ=True)
+    values, places = Tensor(keys.dtype, shape), Tensor(each.dtype(1), shape)
+    builder.add("algo.top_k", (keys,), (values, places), k=k, axis=x.rank - 1)
+    return [values if keys is x else _taken(x, places, x.rank - 1, builder), places]

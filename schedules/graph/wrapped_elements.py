@@ -1,0 +1,66 @@
+"""Integer elements that may have wrapped around, hidden from TVM where all their bits count.
+
+Input: a PrimFunc of several stages, one for each operator that was fused. Output: the same with the
+loads that a comparison, a quotient or a conversion makes of sums and products of other stages
+sealed. A strategy computes those stages where they are read, and TVM would then compare
+``a - b > 0`` as ``a > b``, or divide ``4 * a`` by 4: it takes no int of 32 or 64 bits to overflow.
+So are loads that a constant is added to or multiplied with: TVM would join it with a constant of
+the other stage to one that the dtype may not hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from tvm_nnef.lower.integers import sealed
+from tvm_nnef.schedules.analysis.expressions import loads, nodes
+from tvm_nnef.tvm_support import traversal
+from tvm_nnef.tvm_support.compat import PrimExpression, PrimFunction, dtype_of
+
+_WRAPPING = (tirx.Add, tirx.Sub, tirx.Mul)
+_WIDE = ("int32", "int64")
+_COMPARED = (
+    tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE, tirx.Min, tirx.Max,
+    tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod,
+)  # fmt: skip
+
+
+def with_sealed_elements(function: PrimFunction) -> PrimFunction:
+    """The function with what may have wrapped around sealed where it is compared or converted."""
+    stores = nodes(function.body, tirx.BufferStore)
+    summed = {store.buffer for store in stores if _is_summed(store)}
+    if not summed:
+        return function
+
+    def is_summed(value: PrimExpression) -> bool:
+        return dtype_of(value) in _WIDE and any(load.source in summed for load in loads(value))
+
+    def compared(node: Any) -> PrimExpression:
+        a, b = (sealed(each) if is_summed(each) else each for each in (node.a, node.b))
+        made: PrimExpression = type(node)(a, b)
+        return made
+
+    def joined(node: tirx.BinaryOpExpr) -> PrimExpression:
+        return compared(node) if nodes(node, tirx.IntImm) else node
+
+    def converted(cast: tirx.Cast) -> PrimExpression:
+        return tirx.Cast(cast.ty, sealed(cast.value)) if is_summed(cast.value) else cast
+
+    def stored(store: tirx.BufferStore) -> tirx.Stmt:
+        rewrites = [(_COMPARED, compared), (_WRAPPING, joined), (tirx.Cast, converted)]
+        value = traversal.mapped(store.value, rewrites)
+        same = value.same_as(store.value)
+        return store if same else tirx.BufferStore(store.buffer, value, store.indices)
+
+    return function.with_body(traversal.mapped(function.body, (tirx.BufferStore, stored)))
+
+
+def _is_summed(store: tirx.BufferStore) -> bool:
+    """Whether a sum or product of elements is stored, which is none that is accumulated."""
+    if dtype_of(store.value) not in _WIDE:
+        return False
+    if any(load.source.same_as(store.buffer) for load in loads(store.value)):
+        return False
+    return any(loads(each) for each in nodes(store.value, *_WRAPPING))
