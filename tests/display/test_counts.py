@@ -174,7 +174,8 @@ def test_dynamic_dimensions_stay_in_the_count() -> None:
 def test_branches_count_as_the_larger_one() -> None:
     graph = composed(
         "@input { c: bool[]; x: real[2,8]; w: real[8,8]; } @output { y: real[2,8]; } "
-        "@compose { y = if c then nn.linear(x, w) else { t = nn.linear(x, w); u = nn.linear(t, w); yield u; }; }"
+        "@compose { y = if c then nn.linear(x, w) "
+        "else { t = nn.linear(x, w); u = nn.linear(t, w); yield u; }; }"
     )
     assert total_multiply_adds(graph) == 2 * 2 * 8 * 8
 
@@ -202,7 +203,8 @@ def test_peak_memory_counts_the_results_of_a_composite_once() -> None:
         "@compose { a = nn.relu(x); y = nn.sigmoid(a); } }"
     )
     graph = composed(
-        "@input { x: real[10]; } @output { y: real[10]; } @compose { b = block(x); y = math.neg(b); }",
+        "@input { x: real[10]; } @output { y: real[10]; } "
+        "@compose { b = block(x); y = math.neg(b); }",
         block,
     )
     assert totals(graph).peak_bytes == 4 * 2 * 10
