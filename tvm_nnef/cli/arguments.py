@@ -195,6 +195,14 @@ def _show(parser: argparse._ActionsContainer) -> None:
     form.add_argument("--json", action="store_true", help="print it as JSON")
     form.add_argument("--dot", metavar="FILE", help="write it in the language of Graphviz")
     form.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
+    form.add_argument(
+        "--html", metavar="FILE", help="write a page to explore it in a browser: one file"
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="show times as colours in the page: a file that 'run --profile-json' wrote",
+    )
 
 
 def _build(parser: argparse._ActionsContainer) -> None:

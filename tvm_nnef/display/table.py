@@ -41,7 +41,7 @@ def table(
     cells = [HEADS, *(_cells(row, graph.bounds, full) for row in rows)]
     bounds = ", ".join(f"{name} <= {bound}" for name, bound in graph.bounds.items())
     title = f"graph {graph.signature}{f', {bounds}' if bounds else ''}"
-    totals = _totals(totals_of(graph, rows), graph.bounds)
+    totals = totals_text(totals_of(graph, rows), graph.bounds)
     label = max(map(len, totals))
     lines = [f"{name:{label}}  {value}".rstrip() for name, value in totals.items()]
     return "\n".join([printable(title), "", *_aligned(cells, None if full else width), "", *lines])
@@ -54,7 +54,13 @@ def html(graph: Graph) -> str:
     cells = [(name.replace("  ", "\u2003"), operator.partition("{")[0], *rest)
              for name, operator, *rest in cells]  # fmt: skip
     totals = totals_of(graph, rows)
-    last = ("total", "", "", f"{totals.parameters:,}", _count(totals.multiply_adds, graph.bounds))
+    last = (
+        "total",
+        "",
+        "",
+        f"{totals.parameters:,}",
+        count_text(totals.multiply_adds, graph.bounds),
+    )
     return html_table(f"graph {graph.signature}", HEADS, [*cells, last], numbers=_NUMBERS)
 
 
@@ -65,11 +71,11 @@ def _cells(row: Row, bounds: Mapping[str, int], full: bool) -> tuple[str, ...]:
         printable(row.operator + row.attributes, single_line=True),
         row.types,
         f"{row.parameters:,}" if row.parameters else "",
-        "" if row.multiply_adds == 0 else _count(row.multiply_adds, bounds),
+        "" if row.multiply_adds == 0 else count_text(row.multiply_adds, bounds),
     )
 
 
-def _count(value: Dimension | None, bounds: Mapping[str, int]) -> str:
+def count_text(value: Dimension | None, bounds: Mapping[str, int]) -> str:
     """A number; a short formula of dynamic dimensions; "?" for what is data-dependent."""
     if isinstance(value, int):
         return f"{value:,}"
@@ -82,15 +88,16 @@ def _count(value: Dimension | None, bounds: Mapping[str, int]) -> str:
     return "?" if most is None else f"<= {most:,}"
 
 
-def _totals(totals: Totals, bounds: Mapping[str, int]) -> dict[str, str]:
+def totals_text(totals: Totals, bounds: Mapping[str, int]) -> dict[str, str]:
+    """The totals of a graph as names and texts."""
     parameters = f"{totals.parameters:,}"
     if totals.parameters:
-        parameters += f" ({_count(totals.parameter_bytes, bounds)} bytes)"
+        parameters += f" ({count_text(totals.parameter_bytes, bounds)} bytes)"
     peak = "?" if totals.peak_bytes is None else f"{totals.peak_bytes:,} bytes"
     return {
         "operations": f"{totals.operations:,}",
         "parameters": parameters,
-        "multiply-adds": _count(totals.multiply_adds, bounds),
+        "multiply-adds": count_text(totals.multiply_adds, bounds),
         "peak memory": f"{peak} of inputs and results, without fusion",
     }
 
