@@ -106,6 +106,29 @@ def test_operands_lead_through_composites_to_what_computes_them() -> None:
             assert outer in computed and set(inner) <= computed | given
 
 
+LOOP = """
+import math, nn;
+graph G {
+    @input { x: real[2, 8]; w: real[8, 8]; n: int[]; xs: real[2, 8]..(3); }
+    @output { y: real[2, 8]; zs: real[2, 8]..(3); }
+    @compose {
+        v, zs = with a = x for each : xs do..(i -> n) {
+            t = nn.linear(a, w); u = math.add(t, each); yield u, t;
+        };
+        y = with b = v while math.lt(n, 3) do..(5) math.neg(b);
+    }
+}
+"""
+
+
+def test_loops_lead_to_what_they_start_with() -> None:
+    data = page_data(tvm_nnef.compose(LOOP))
+    names = [each["name"].rpartition(".")[2] for each in data["tensors"]]
+    (loop, *_) = data["graph"]
+    inner = {names[outer]: [names[each] for each in found] for outer, found in loop["inner"]}
+    assert inner["a"] == ["x"] and len(inner["each"]) == 3 and "u" in inner["v"]
+
+
 def test_times_belong_to_operations_by_name(tmp_path: Path) -> None:
     file, profile = tmp_path / "m.html", tmp_path / "p.json"
     rows = [{"name": "main.Digits.conv1", "operator": "nn.conv", "seconds": 0.25}]
@@ -298,7 +321,7 @@ def test_search_finds_what_is_closed(visit: Callable[[str], Any]) -> None:
     selected = browser.find_element("css selector", ".node.selected")
     assert str(selected.get_attribute("data-name")).endswith(".s")
     panel = browser.find_element("id", "details").text
-    assert "nn.sigmoid" in panel and "<text>:5" in panel and "s = nn.sigmoid(x)" in panel
+    assert "nn.sigmoid" in panel and "<text>:6" in panel and "s = nn.sigmoid(x)" in panel
     assert "float32[1, 8, 16, 16]" in panel
     where, view = selected.rect, browser.find_element("id", "view").rect
     assert view["x"] < where["x"] < view["x"] + view["width"], "it is in sight"

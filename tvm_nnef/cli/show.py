@@ -16,7 +16,7 @@ from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.diagnostics import error, printable
 from tvm_nnef.display.page import page, read_profile
 from tvm_nnef.display.table import table
-from tvm_nnef.graph import dump, picture
+from tvm_nnef.graph import dump
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.library_file import described_library
 from tvm_nnef.model import Model, load_to_compose
@@ -61,7 +61,9 @@ def _text(form: str, graph: Graph, model: Model, seconds: Mapping[str, float]) -
             return dump.dot(graph)
         case "html":
             return page(graph, model, seconds)
-    return picture.svg(graph)
+    from tvm_nnef.display.picture import svg  # Slow to import, and seldom needed.
+
+    return svg(graph)
 
 
 def _width() -> int | None:
