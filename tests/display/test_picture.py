@@ -52,13 +52,27 @@ def rectangles(layout: Layout, sizes: list[Point]) -> list[Rectangle]:
     return [Rectangle(*at, *size) for at, size in zip(layout.places, sizes, strict=True)]
 
 
-@pytest.mark.parametrize("seed", range(6))
+def network(chosen: random.Random) -> tuple[list[Point], list[tuple[int, int]]]:
+    """A chain of boxes that read constants, and some of which have skip connections."""
+
+    def size() -> Point:
+        return chosen.randrange(20, 200), chosen.randrange(15, 90)
+
+    sizes, edges, chain = [size()], [], [0]
+    for _ in range(chosen.randrange(3, 12)):
+        constants = chosen.randrange(4)
+        box = len(sizes) + constants
+        edges += [(len(sizes) + n, box) for n in range(constants)] + [(chain[-1], box)]
+        if len(chain) > 2:
+            edges.append((chosen.choice(chain[:-1]), box))
+        sizes += [size() for _ in range(constants + 1)]
+        chain.append(box)
+    return sizes, edges
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_no_line_crosses_a_box_and_no_box_another(seed: int) -> None:
-    chosen = random.Random(seed)
-    count = chosen.randrange(2, 30)
-    sizes = [(chosen.randrange(20, 200), chosen.randrange(15, 90)) for _ in range(count)]
-    pairs = {tuple(sorted(chosen.sample(range(count), 2))) for _ in range(count * 3 // 2)}
-    edges = [(source, target) for source, target in sorted(pairs)]
+    sizes, edges = network(random.Random(seed))
     layout = layout_of(sizes, edges)
     boxes = rectangles(layout, sizes)
     for n, box in enumerate(boxes):
