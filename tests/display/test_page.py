@@ -242,6 +242,11 @@ def names(browser: Any, kind: str = "node") -> list[str]:
         f".{kind}[data-name]"))  # fmt: skip
 
 
+def edges_of(browser: Any, tensor: str) -> int:
+    script = "return document.querySelectorAll(`.edge[data-tensor='${arguments[0]}']`).length"
+    return int(browser.execute_script(script, tensor))
+
+
 def click(browser: Any, name: str, inner: str = "") -> None:
     browser.execute_script(
         "document.querySelector(`[data-name='${arguments[0]}'] ${arguments[1]}`)"
@@ -288,10 +293,11 @@ def test_composites_open_and_close_and_no_edge_crosses_a_box(visit: Callable[[st
     click(browser, f"{net}one", ".toggle rect")
     assert names(browser, "cluster") == [f"{net}one"] and f"{net}b1.a" in names(browser)
     # Out of the input go the convolution and the skip connection, each to its own end.
-    image = browser.execute_script(
-        "return document.querySelectorAll(`.edge[data-tensor='main.Net.image']`).length"
-    )
-    assert image == 2
+    assert edges_of(browser, "main.Net.image") == 2
+    assert edges_of(browser, "main.Net.stop") == 1
+    click(browser, f"{net}last", ".toggle rect")
+    assert edges_of(browser, "main.Net.stop") == 1
+    click(browser, f"{net}last", ".toggle rect")
     click(browser, f"{net}one", ".toggle rect")
     assert names(browser, "cluster") == []
 

@@ -161,7 +161,7 @@ def _deconvolution(operation: Operation) -> Dimension:
     (data,) = tensors(operation.operands[0])
     assert isinstance(window, tuple)
     factors = (*data.shape, channels, *window)
-    return dimensions.product(factors)  # type: ignore[arg-type]
+    return dimensions.product(factors)
 
 
 def _of_statement(statement: Statement) -> Dimension | None:

@@ -4,7 +4,7 @@ Tensors are numbers, the indices of ``tensors``. A node is an object with ``name
 ``label``, ``operator``, ``attributes``, ``operands`` and ``results``; ``weights`` lists the
 variables and constants that it reads. A node that can be opened has ``bodies``, and ``inner``: for
 each result, and each tensor that only its bodies know, the tensors that stand for it on the other
-side.
+side. ``decided`` lists what decides which body runs, or how often.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ class PageData:
                 {"title": title, "nodes": self._level(body)}
                 for title, body in zip(_titles(node), bodies(node), strict=True)
             ]
+            found["decided"] = self._all(_deciding(node))
             found["inner"] = [[self.number(a), self._all(b)] for a, b in _inner(node)]
         return found
 
@@ -157,6 +158,14 @@ def _weights(node: Node) -> Iterable[Tensor]:
     if isinstance(node, Operation) and isinstance(node.body, Formula):
         read.update(dict.fromkeys(node.body.captures))
     return [each for each in read if each.role in ("variable", "constant")]
+
+
+def _deciding(node: Node) -> tuple[Tensor, ...]:
+    """What decides which body of a node runs, or how often."""
+    match node:
+        case If(condition=tensor) | Loop(count=Tensor() as tensor):
+            return (tensor,)
+    return ()
 
 
 def _inner(node: Node) -> Iterable[tuple[Tensor, list[Tensor]]]:

@@ -20,9 +20,10 @@
       if (!item.bodies.length) delete item.bodies;
     }
     for (const body of item.bodies || []) body.nodes = level(body.nodes, item);
+    item.isTimed = item.seconds !== undefined;
     const times = (item.bodies || []).flatMap((body) => body.nodes.map((each) => each.seconds));
     const known = times.filter((each) => each !== undefined);
-    if (item.seconds === undefined && known.length) item.seconds = known.reduce((a, b) => a + b);
+    if (!item.isTimed && known.length) item.seconds = known.reduce((a, b) => a + b);
     return item;
   }
 
@@ -44,7 +45,7 @@
       isGroup: true, name: `${first.name} … ${last.name}`, label: `${first.label} … ${last.label}`,
       operator: `${nodes.length} ${nodes[0].isGroup ? "groups" : "operations"}`, attributes: "",
       operands: [...read].filter((each) => !results.has(each)), results: [...results],
-      weights: [], source: [], bodies: [{ title: "", nodes }], inner: [],
+      weights: [], source: [], decided: [], bodies: [{ title: "", nodes }], inner: [],
     };
   }
 
@@ -53,15 +54,20 @@
     operands: kind === "output" ? each.tensors : [],
     results: kind === "input" ? each.tensors : [], source: [],
   }, null);
+  // What decides an open branch or loop is read by a box of its own in it.
+  const decision = (item) => ({
+    id: -1 - item.id, name: item.name, operator: item.operator === "if" ? "condition" : "count",
+    label: "", attributes: "", weights: [], operands: item.decided, results: [],
+    source: item.source,
+  });
   const inputs = data.inputs.map(port("input"));
   const top = level(data.graph, null);
   const outputs = data.outputs.map(port("output"));
-  const isLeaf = (each) => !each.bodies && !each.isPort;
   const open = new Set();
   if (items.length <= OPEN_AT_FIRST) {
     for (const each of items) if (each.own && each.bodies) open.add(each.id);
   }
-  const slowest = Math.max(0, ...items.map((each) => (each.bodies ? 0 : each.seconds || 0)));
+  const slowest = Math.max(0, ...items.map((each) => (each.isTimed ? each.seconds : 0)));
   const allSeconds = top.reduce((sum, each) => sum + (each.seconds || 0), 0);
 
   // ---------------------------------------------------------------- texts
@@ -105,7 +111,9 @@
     if (item.isPort) for (const each of item.tensors.slice(0, 3)) small(tensors[each].type);
     if (item.attributes) small(item.attributes.slice(1, -1));
     for (const each of item.weights.slice(0, 3)) {
-      small(`${short(tensors[each].name)} ${shape(tensors[each].type)}`);
+      const { name, type, statistics } = tensors[each];
+      const value = statistics && statistics.value;
+      small(`${short(name)} ${value === undefined ? shape(type) : `= ${value}`}`);
     }
     if (item.weights.length > 3) small(`and ${item.weights.length - 3} more`);
     if (item.seconds !== undefined) small(time(item.seconds) + share(item.seconds));
@@ -124,9 +132,11 @@
         const own = { key: `c${item.id}`, item, cluster, title: `${item.operator}  ${item.label}` };
         clusters.push(own);
         for (const [outer, inner] of item.inner) if (inner.length) aliases.set(outer, inner);
+        if (item.decided.length) leaves.push({ key: `d${item.id}`, item: decision(item), cluster: own });
         item.bodies.forEach((body, i) => {
           let around = own;
           if (body.title) {
+            own.hasArms = true;
             around = { key: `c${item.id}.${i}`, item, cluster: own, title: body.title, isArm: true };
             clusters.push(around);
           }
@@ -160,7 +170,7 @@
   function laidOut({ leaves, clusters, edges }) {
     const graph = new dagre.graphlib.Graph({ compound: true, multigraph: true });
     graph.setGraph({
-      rankdir: "TB", nodesep: 24, edgesep: 16, ranksep: 18, marginx: 24, marginy: 24,
+      rankdir: "TB", nodesep: 24, edgesep: 16, ranksep: 22, marginx: 24, marginy: 24,
       ranker: leaves.length > 300 ? "tight-tree" : "network-simplex",
     });
     for (const each of clusters) graph.setNode(each.key, {});
@@ -255,10 +265,11 @@
     button.addEventListener("click", (event) => { event.stopPropagation(); flip(item); });
   }
 
-  function drawCluster({ item, box, title, isArm }) {
+  function drawCluster({ item, box, title, isArm, hasArms }) {
     const made = draw("g", { class: isArm ? "cluster arm" : "cluster" }, byId("clusters"));
-    const [x, y] = [box.x - box.width / 2, box.y - box.height / 2];
-    draw("rect", { class: "frame", x, y, width: box.width, height: box.height }, made);
+    const head = hasArms ? 28 : 12; // For the title, above what dagre makes room for.
+    const [x, y] = [box.x - box.width / 2, box.y - box.height / 2 - head];
+    draw("rect", { class: "frame", x, y, width: box.width, height: box.height + head }, made);
     const left = x + (isArm ? 8 : 26);
     const room = Math.max(4, Math.floor((box.width - 34) / 7));
     draw("text", { class: "title", x: left, y: y + 16 }, made, cut(title, room));
@@ -369,8 +380,8 @@
   view.addEventListener("wheel", (event) => {
     event.preventDefault();
     const box = view.getBoundingClientRect();
-    const lines_ = event.deltaMode === 1 ? 30 : 1;
-    zoom(Math.exp(-event.deltaY * lines_ * 0.0015), event.clientX - box.left, event.clientY - box.top);
+    const step = event.deltaMode === 1 ? 30 : 1;
+    zoom(Math.exp(-event.deltaY * step * 0.0015), event.clientX - box.left, event.clientY - box.top);
   }, { passive: false });
   let drag = null;
   view.addEventListener("pointerdown", (event) => {
@@ -513,7 +524,7 @@
     }
     if (!slowest) return;
     html("h3", details, "Slowest operations");
-    const timed = items.filter((each) => isLeaf(each) && each.seconds);
+    const timed = items.filter((each) => each.isTimed && each.seconds);
     for (const each of timed.sort((a, b) => b.seconds - a.seconds).slice(0, 15)) {
       const row = html("p", details, `${time(each.seconds)}${share(each.seconds)}  `);
       const link = html("a", row, `${each.operator} ${each.label}`);
