@@ -65,9 +65,9 @@ def test_notebooks_show_tables(model: tvm_nnef.Model) -> None:
         ["output", "probabilities", "real[batch, 10]"],
     ]
     graph = rows(tvm_nnef.compose(model))
-    assert graph[1] == ["conv1", "nn.conv", "float32[1, 16, 8, 8]", "160"]
+    assert graph[1] == ["conv1", "nn.conv", "float32[1, 16, 8, 8]", "160", "9,216"]
     weights = sum(np.size(array) for array in model.variables.values())
-    assert graph[-1] == ["total", "", "", f"{weights:,}"]
+    assert graph[-1] == ["total", "", "", f"{weights:,}", "91,776"]
     report = rows(tvm_nnef.compare(model, progress=False))
     assert [row[0] for row in report[1:]] == ["✓"] * (len(report) - 1)
     assert report[1][1:3] == ["main.Digits.conv1", "nn.conv"]

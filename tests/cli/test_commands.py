@@ -98,8 +98,9 @@ def test_run_without_inputs_takes_random_ones(
 
 
 def test_show_prints_the_graph(scaled: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", str(scaled)]) == 0
-    assert "math.mul" in capsys.readouterr().out
+    for option in ([], ["--full"], ["--bodies"], ["--dot", "-"]):
+        assert main(["show", str(scaled), *option]) == 0
+        assert "math.mul" in capsys.readouterr().out
     assert main(["show", str(scaled), "--json"]) == 0
     assert "math.mul" in json.dumps(json.loads(capsys.readouterr().out))
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tvm_nnef.diagnostics import Source, Span
-from tvm_nnef.graph import dump, picture
+from tvm_nnef.display import picture
+from tvm_nnef.graph import dump
 from tvm_nnef.graph.checks import complaint, symbols, to_json
 from tvm_nnef.graph.formula import (
     Constant,

@@ -186,10 +186,22 @@ def _compare(parser: argparse._ActionsContainer) -> None:
 
 def _show(parser: argparse._ActionsContainer) -> None:
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
+    form.add_argument(
+        "--full", action="store_true", help="print full names and every attribute, cut nothing"
+    )
+    form.add_argument(
+        "--bodies", action="store_true", help="print what operators consist of, as text"
+    )
     form.add_argument("--json", action="store_true", help="print it as JSON")
+    form.add_argument("--dot", metavar="FILE", help="write it in the language of Graphviz")
+    form.add_argument("--svg", metavar="FILE", help="draw it into an SVG file")
+    form.add_argument(
+        "--html", metavar="FILE", help="write a page to explore it in a browser: one file"
+    )
     parser.add_argument(
-        "--bodies", action="store_true", help="print what operators consist of, too"
+        "--profile",
+        metavar="FILE",
+        help="show times as colours in the page: a file that 'run --profile-json' wrote",
     )
 
 
@@ -305,7 +317,11 @@ _COMMANDS = (
         "run a model on two routes, and find the first operator that differs",
         (_model, _reading, _composing, _converting, _inputs, _compare),
     ),
-    Command("show", "print the composed graph", (_model, _reading, _composing, _converting, _show)),
+    Command(
+        "show",
+        "print or draw the composed graph",
+        (_model, _reading, _composing, _converting, _show),
+    ),
     Command(
         "build",
         "compile a model into a library",

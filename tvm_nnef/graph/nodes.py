@@ -7,7 +7,7 @@ outputs stand for the results, in order (an output may be an input: nothing to c
 
 from __future__ import annotations
 
-import math
+import importlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -16,7 +16,6 @@ from tvm_nnef.diagnostics import Note, Span, plural
 from tvm_nnef.graph.formula import Formula
 from tvm_nnef.graph.tensor import ScalarType
 from tvm_nnef.graph.tensor import Tensor as Tensor
-from tvm_nnef.html_table import html_table
 from tvm_nnef.symbolic.dimensions import Condition, Dimension
 
 Atom: TypeAlias = "bool | int | float | str"
@@ -253,23 +252,10 @@ class Graph:
         return f"<Graph {self.signature}: {operations}, {plural(len(self.variables), 'variable')}>"
 
     def _repr_html_(self) -> str:
-        """The operations with their results and the numbers of their parameters."""
-        rows = [*map(self._cells, self.operations)]
-        rows.append(("total", "", "", f"{sum(map(_elements, self.variables)):,}"))
-        heads = ("tensor", "operator", "shape", "parameters")
-        return html_table(f"graph {self.signature}", heads, rows, numbers=(3,))
-
-    def _cells(self, node: Node) -> tuple[str, ...]:
-        results = flatten(node.results)
-        names = ", ".join(tensor.name.removeprefix(f"{self.name}.") for tensor in results)
-        read = dict.fromkeys(each for each in flatten(node.operands) if each in self.variables)
-        count = sum(map(_elements, read))
-        parameters = f"{count:,}" if count else ""
-        return names, operator_name(node), ", ".join(map(self._type, results)), parameters
-
-
-def _elements(tensor: Tensor) -> int:
-    return math.prod(extent for extent in tensor.shape if isinstance(extent, int))
+        """The table of operations, for notebooks."""
+        # The table reads graphs, so this module cannot import it.
+        html: str = importlib.import_module("tvm_nnef.display.table").html(self)
+        return html
 
 
 def tensors(operand: Operand) -> tuple[Tensor, ...]:

@@ -1,0 +1,1 @@
+"""A Graph for people to look at: a table for terminals, a page for browsers, a picture."""
