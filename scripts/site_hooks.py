@@ -19,12 +19,11 @@ from mkdocs.structure.pages import Page
 
 from tvm_nnef.cli.arguments import make_parser
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(Path(__file__).parent))  # MkDocs imports this file by its path.
+
+from source_links import LINK, ROOT, address, repository
+
 DOCS = ROOT / "docs"
-sys.path.append(str(ROOT / "scripts"))  # MkDocs imports this file by its path.
-
-from build_backend import LINK, source_address  # noqa: E402
-
 PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """Files beside ``docs`` that are pages of the site, and their names there."""
 
@@ -33,7 +32,7 @@ _OPTIONS = re.compile(r"^<!-- options: ([a-z]+) -->$", re.MULTILINE)
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Complete the navigation and the address of the sources."""
-    config.repo_url = source_address("").partition("/blob/")[0]
+    config.repo_url = repository()
     config.nav = list(_present(config.nav or []))
     return config
 
@@ -84,7 +83,7 @@ def _target(target: str, folder: Path) -> str:
     inside = path.relative_to(ROOT).as_posix()
     if inside in PAGES:
         return "../" * len(folder.relative_to(DOCS).parts) + PAGES[inside]
-    return target if path.is_file() and path.is_relative_to(DOCS) else source_address(inside)
+    return target if path.is_file() and path.is_relative_to(DOCS) else address(inside)
 
 
 def options_of(command: str) -> Iterator[str]:
