@@ -45,6 +45,7 @@ _FENCE = re.compile(r"( *)```(\w*)\s*$")
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 _FILE = re.compile(r"(?:#|//) ([\w.-]+\.\w+)$")
 _INDENTED = re.compile(r"    (tvm-nnef .*)")
+_PROGRESS = re.compile(r"^\w+: .* \(\d+ of \d+, after \d+ s\)\n", re.MULTILINE)
 _INSTALLS = re.compile(r"(pip|apt|npm|source|python3? -m (venv|pip)) ?")
 
 
@@ -172,7 +173,7 @@ def command(line: str) -> str:
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         found = main(words[1:])
     assert found == int(status[1] if status else 0), f"{line}: {printed.getvalue()}"
-    return printed.getvalue()
+    return _PROGRESS.sub("", printed.getvalue())
 
 
 def squeezed(text: str) -> str:
