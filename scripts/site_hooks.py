@@ -27,6 +27,9 @@ DOCS = ROOT / "docs"
 PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """Files beside ``docs`` that are pages of the site, and their names there."""
 
+_ROLE = re.compile(r":(?:func|class|meth|data):<code>~?(?:tvm_nnef\.)?([\w.]+)</code>")
+"""A cross-reference of a docstring, as HTML."""
+
 _OPTIONS = re.compile(r"^<!-- options: ([a-z]+) -->$", re.MULTILINE)
 
 
@@ -69,6 +72,16 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     folder = DOCS if page.file.src_uri in PAGES.values() else _folder(page)
     text = _OPTIONS.sub(lambda mark: "\n".join(options_of(mark[1])), markdown)
     return LINK.sub(lambda link: f"]({_target(link[1], folder)}", text)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """The page, in which cross-references of docstrings are links if their target is there."""
+    return _ROLE.sub(lambda role: _reference(role[1], html), html)
+
+
+def _reference(name: str, html: str) -> str:
+    shown, anchor = f"<code>{name}</code>", f"tvm_nnef.{name}"
+    return f'<a href="#{anchor}">{shown}</a>' if f'id="{anchor}"' in html else shown
 
 
 def _folder(page: Page) -> Path:
