@@ -7,28 +7,23 @@ would be written. It needs the packages onnx and jax.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import resources
-from typing import Any, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import onnx
 from generated_page import DOCS, with_end, write
 from jaxlib.mlir.dialects import stablehlo
+from write_onnx_operators import BODY, NONE, OWN, always_raises
+from write_onnx_operators import entries as onnx_operators
 
 from tvm_nnef.converters.antares.scalars import FUNCTIONS as ANTARES_FUNCTIONS
 from tvm_nnef.converters.antares.statements import ASSIGNMENTS
 from tvm_nnef.converters.common.formats import FORMATS, Format
 from tvm_nnef.converters.nnef1 import fragments
 from tvm_nnef.converters.nnef1.operators import registry as nnef1_operations
-from tvm_nnef.converters.onnx import registry as onnx_operators
-from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic
-from tvm_nnef.converters.onnx.sequences import is_sequence_operator
 from tvm_nnef.converters.stablehlo import registry as stablehlo_operations
 from tvm_nnef.converters.stablehlo.conversion import CALLS, ENDS, TUPLES
 from tvm_nnef.converters.tile.text.values import FUNCTIONS as TILE_FUNCTIONS
@@ -40,14 +35,6 @@ SCRIPT = "write_converters.py"
 PAGES = {each.name: f"{each.name}.md" for each in FORMATS if each.is_foreign}
 GRAPH_OPERATIONS = ("external", "variable")
 """Operations of NNEF 1 that are parts of a graph, not operators."""
-
-
-def always_raises(function: Any) -> bool:
-    """Whether a converter's function has no way to return."""
-    while isinstance(function, partial):
-        function = function.func
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    return not any(isinstance(each, (ast.Return, ast.Lambda)) for each in ast.walk(tree))
 
 
 @dataclass(frozen=True)
@@ -65,29 +52,11 @@ Rows: TypeAlias = "list[Row]"
 
 def onnx_rows() -> Rows:
     """The operators of ONNX's standard domain, and those of others that are converted."""
-    entries = {
-        key: converters
-        for key, converters in onnx_operators.standard().items()
-        if not all(always_raises(each.function) for each in converters)
-    }
-    rows: dict[str, list[str]] = {"own": [], "body": [], "none": []}
-    for schema in onnx.defs.get_all_schemas():
-        if schema.domain:
-            continue
-        node = onnx.helper.make_node(schema.name, [], [])
-        has_body = schema.has_function or schema.has_context_dependent_function
-        is_own = ("", schema.name) in entries or is_shape_arithmetic(node)
-        reads_sequence = any("seq(" in name for each in schema.inputs for name in each.types)
-        is_own = is_own or is_sequence_operator(node)
-        kind = "own" if is_own else "body" if has_body and not reads_sequence else "none"
-        rows[kind].append(schema.name)
-    vendor = [name for domain, name in entries if domain == "com.microsoft"]
-    return [
-        Row("converted", rows["own"]),
-        Row("converted by ONNX's own definition", rows["body"]),
-        Row("converted of `com.microsoft`", vendor, counts=False),
-        Row("not converted", rows["none"]),
-    ]
+    names: dict[str, list[str]] = {OWN: [], BODY: [], NONE: []}
+    for each in onnx_operators():
+        if not each.domain:
+            names[each.kind].append(each.name)
+    return [Row(kind, names[kind]) for kind in (OWN, BODY, NONE)]
 
 
 def nnef1_rows() -> Rows:
@@ -191,6 +160,9 @@ def coverage() -> Iterator[str]:
         yield f"| {titles[name]} | {COVERAGE[name][0]} | {counts} |"
     for name, rows in tables.items():
         yield f"\n### {titles[name]}\n"
+        if name == "onnx":
+            yield "[A table of its own](onnx-operators.md) lists the operators."
+            continue
         yield f"| | {COVERAGE[name][0]} |"
         yield "|---|---|"
         for row in rows:

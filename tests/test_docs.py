@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tvm_nnef
 from tvm_nnef.cli import main
+from tvm_nnef.cli.arguments import make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def listing(start: str) -> str:
@@ -67,14 +70,13 @@ def test_there_are_two_commands_to_copy() -> None:
 
 
 COMMANDS = re.findall(r"^\| `tvm-nnef ([^`]*)` \|", README, re.MULTILINE)
-COMPARING = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
-COMMANDS += re.findall(r"^    tvm-nnef (.*)$", COMPARING, re.MULTILINE)
+SLOW = ("bench", "build", "compare", "run", "tune")
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(each, marks=pytest.mark.slow if each.startswith("tune") else ())
+        pytest.param(each, marks=pytest.mark.slow if each.startswith(SLOW) else ())
         for each in COMMANDS
     ],
 )
@@ -88,8 +90,6 @@ def test_commands_run_as_they_are_shown(
     if "model.onnx" in command:
         pytest.importorskip("onnx")
         tvm_nnef.convert(words["MODEL"], "model.onnx")
-    if "--against model.onnx" in command:
-        tvm_nnef.convert("model.onnx", "model.nnef2")
     assert main([words.get(word, word) for word in command.split()]) == 0
 
 
@@ -97,6 +97,28 @@ def test_commands_run_as_they_are_shown(
 def test_links_lead_somewhere(document: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8"))
     assert [t for t in targets if "://" not in t and not (document.parent / t).exists()] == []
+
+
+def test_the_reference_has_every_public_name_and_every_command() -> None:
+    api = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    names = re.findall(r"^::: tvm_nnef\.(\w+)$", api, re.MULTILINE)
+    assert sorted([*names, "__version__"]) == sorted(tvm_nnef.__all__)
+    commands = make_parser().commands
+    cli = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## (\w+)$", cli, re.MULTILINE)) == sorted(commands)
+    assert sorted(re.findall(r"^<!-- options: (\w+) -->$", cli, re.MULTILINE)) == sorted(commands)
+
+
+def test_links_of_the_readme_are_absolute_in_a_distribution(
+    imported: Callable[[Path], Any],
+) -> None:
+    links = imported(ROOT / "scripts" / "source_links.py")
+    made = links.absolute("[a](docs/a.md#b) [c](#d) ![e](docs/e.png) [f](https://f.example)")
+    address = links.repository()
+    assert made == (
+        f"[a]({address}/blob/main/docs/a.md#b) [c](#d) ![e]({address}/raw/main/docs/e.png) "
+        "[f](https://f.example)"
+    )
 
 
 def test_the_architecture_names_every_pass_in_its_order() -> None:

@@ -157,7 +157,7 @@ def _section(module: str, entries: Sequence[Entry]) -> Iterator[str]:
         yield f"### {entry.qualified_name}\n"
         comment = f"\n{_escaped(entry.comment)}" if entry.comment else ""
         yield f"*{entry.lowering.capitalize()}.*{comment}\n"
-        yield f"```\n{listing(entry)}\n```\n"
+        yield f"```sknd\n{listing(entry)}\n```\n"
 
 
 def listing(entry: Entry) -> str:

@@ -1,4 +1,4 @@
-"""The tables of ``docs/converters.md`` say what is converted."""
+"""The tables of ``docs/converters.md`` and ``docs/onnx-operators.md`` say what is converted."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ def test_the_page_is_up_to_date() -> None:
     script = [sys.executable, str(ROOT / "scripts" / "write_converters.py"), "--check"]
     found = subprocess.run(script, check=False, capture_output=True, text=True)
     assert not found.returncode, f"run: python scripts/write_converters.py {found.stderr}"
+
+
+def test_the_table_of_onnx_operators_is_up_to_date() -> None:
+    onnx = pytest.importorskip("onnx")
+    page = (ROOT / "docs" / "onnx-operators.md").read_text(encoding="utf-8")
+    if f"here is {onnx.defs.onnx_opset_version()}." not in page:
+        pytest.skip("the page is of another version of ONNX")
+    script = [sys.executable, str(ROOT / "scripts" / "write_onnx_operators.py"), "--check"]
+    found = subprocess.run(script, check=False, capture_output=True, text=True)
+    assert not found.returncode, f"run: python scripts/write_onnx_operators.py {found.stderr}"
 
 
 def test_the_page_links_to_the_page_of_each_format() -> None:

@@ -1,0 +1,133 @@
+"""Write the table of ``docs/onnx-operators.md``: the operators of ONNX, and how each is converted.
+
+It is read off the table of converters and ONNX's schemas. A converter that raises on every path
+counts as none. Exit status 1 with ``--check`` if the page is not what would be written. It needs
+the package onnx.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import onnx
+from generated_page import DOCS, with_end, write
+
+from tvm_nnef.converters.onnx import registry
+from tvm_nnef.converters.onnx.propagation import is_shape_arithmetic
+from tvm_nnef.converters.onnx.sequences import is_sequence_operator
+
+PAGE = DOCS / "onnx-operators.md"
+SCRIPT = "write_onnx_operators.py"
+
+OWN, BODY, NONE = "own converter", "ONNX's definition", "not converted"
+"""How an operator is converted."""
+
+TEXTS = "texts are not supported; encode them as integers before the model"
+NOTES: Mapping[str, str] = {
+    "Dropout": "not in training mode, which drops elements at random",
+    "ImageDecoder": "decode images before the model",
+    "Optional": "not of a missing tensor",
+    "RegexFullMatch": TEXTS,
+    "Scan": "in opset 8 without sequences of different lengths",
+    "StringConcat": TEXTS,
+    "StringNormalizer": TEXTS,
+    "StringSplit": TEXTS,
+    "TfIdfVectorizer": "integers only",
+    **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+                     "Bernoulli", "Multinomial"), "the same numbers in each run, from its seed"),
+    **dict.fromkeys(("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase",
+                     "SequenceInsert", "SequenceLength", "SplitToSequence"),
+                    "while converting; in loops only as a list that is appended to"),
+    **dict.fromkeys(("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu",
+                     "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSoftmax"),
+                    "not with `channels_last`"),
+}  # fmt: skip
+"""What is not converted of an operator, and what is to know about it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An operator: the opsets whose versions of it are converted, and how that is done."""
+
+    name: str
+    domain: str
+    opsets: Sequence[int]
+    kind: str
+
+
+def always_raises(function: Any) -> bool:
+    """Whether a converter's function has no way to return."""
+    while isinstance(function, partial):
+        function = function.func
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    return not any(isinstance(each, (ast.Return, ast.Lambda)) for each in ast.walk(tree))
+
+
+def entries() -> list[Entry]:
+    """The operators of ONNX's standard domain, and those of others that are converted."""
+    found = {
+        key: min(each.since for each in converters)
+        for key, converters in registry.standard().items()
+        if not all(always_raises(each.function) for each in converters)
+    }
+    versions = defaultdict(list)
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain:
+            versions[schema.name].append(schema)
+    standard = [_entry(schemas, found.get(("", name))) for name, schemas in versions.items()]
+    others = [
+        Entry(name, domain, [since], OWN) for (domain, name), since in found.items() if domain
+    ]
+    return sorted([*standard, *others], key=lambda each: (each.domain, each.name))
+
+
+def _entry(schemas: Sequence[Any], since: int | None) -> Entry:
+    """The entry of an operator, by its versions and the first opset of its converter."""
+    newest = max(schemas, key=lambda each: each.since_version)
+    node = onnx.helper.make_node(newest.name, [], [])
+    reads_sequence = any("seq(" in name for each in newest.inputs for name in each.types)
+    if since is not None or is_shape_arithmetic(node) or is_sequence_operator(node):
+        kind, converted = OWN, schemas
+    elif _has_body(newest) and not reads_sequence:
+        kind, converted = BODY, [each for each in schemas if _has_body(each)]
+    else:
+        kind, converted = NONE, []
+    opsets = sorted(each.since_version for each in converted)
+    return Entry(newest.name, "", [each for each in opsets if each >= (since or 1)], kind)
+
+
+def _has_body(schema: Any) -> bool:
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def table() -> Iterator[str]:
+    """The rows of the page."""
+    yield f"The newest opset of the standard domain here is {onnx.defs.onnx_opset_version()}.\n"
+    yield "| operator | versions of opsets | by | notes |"
+    yield "|---|---|---|---|"
+    for each in entries():
+        opsets = ", ".join(map(str, each.opsets))
+        yield f"| {_linked(each)} | {opsets} | {each.kind} | {NOTES.get(each.name, '')} |"
+
+
+def _linked(entry: Entry) -> str:
+    if entry.domain:
+        return f"`{entry.domain}.{entry.name}`"
+    return f"[`{entry.name}`](https://onnx.ai/onnx/operators/onnx__{entry.name}.html)"
+
+
+def text() -> str:
+    """The page."""
+    return with_end(PAGE, SCRIPT, "\n".join(table()) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(write(PAGE, text, __doc__))
