@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 class ConversionOptions(TypedDict, total=False):
     """Options of models of other formats; each format has some of them."""
 
-    dtypes: Mapping[str, Any]
     bounds: int | Mapping[str, int | tuple[int | None, ...]]
     converters: Any
     outline: bool
@@ -32,6 +31,7 @@ class ConvertOptions(ConversionOptions, total=False):
     """Options of :func:`tvm_nnef.convert`."""
 
     input_shapes: Mapping[str, Any] | None
+    dtypes: Mapping[str, Any] | None
 
 
 class ReadOptions(ConversionOptions, total=False):
@@ -55,7 +55,7 @@ class ComposeOptions(ReadOptions, total=False):
     attributes: Mapping[str, object] | None
     types: Mapping[str, str] | None
     input_shapes: Mapping[str, Any] | None
-    machine_types: Mapping[str, str] | None
+    dtypes: Mapping[str, Any] | None
     quantize: bool
 
 
@@ -66,6 +66,17 @@ class LowerOptions(ComposeOptions, total=False):
     route: Literal["mapped", "formula"]
     keep_params_in_input: bool
     lowerings: Mapping[str, Callable[..., Any]] | None
+
+
+def refuse_options(given: Mapping[str, Any]) -> None:
+    """Raises NnefError for options that no model has, or only one that is converted."""
+    for name in given:
+        if name in ConvertOptions.__annotations__:
+            hint = "leave it out; options of a conversion go with the model that is to be converted"
+            raise error(f"a SkriptND model has no option '{name}'", hint=hint)
+        known = LowerOptions.__annotations__
+        hint = did_you_mean(name, known) or f"options are {', '.join(sorted(known))}"
+        raise error(f"there is no option '{name}'", hint=hint)
 
 
 def refuse_for_module(options: Mapping[str, Any]) -> None:

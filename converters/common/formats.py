@@ -29,6 +29,7 @@ from tvm_nnef.converters.common.detection import (
     is_torch,
 )
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
+from tvm_nnef.dtypes import split_dtypes
 from tvm_nnef.storage.archive import is_archive
 from tvm_nnef.storage.container import Container, is_text, open_container, open_files
 from tvm_nnef.storage.names import FOLDER_FILES
@@ -106,6 +107,9 @@ class Format:
         for name in (each for each in options if each not in known):
             hint = did_you_mean(name, known) or f"options are {', '.join(sorted(known))}"
             raise error(f"the conversion of {self.title} has no option '{name}'", hint=hint)
+        for name in split_dtypes(options.get("dtypes"))[0]:
+            hint = "give it with the converted model, where that is composed, run or built"
+            raise error(f"a conversion has no dtype of '{name}'", hint=hint)
         return self.load(self.package).convert(source, **options)
 
 

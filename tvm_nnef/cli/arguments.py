@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from tvm_nnef.cli import conversion, words
+from tvm_nnef.cli.images import image_options, labels_option
 from tvm_nnef.cli.parser import Command, Parser, Version, add_printing
 from tvm_nnef.cli.text_arguments import dialect_option, format_options, ops_options
 from tvm_nnef.converters.common.formats import FORMATS
@@ -92,6 +93,7 @@ def _inputs(parser: argparse._ActionsContainer) -> None:
         "or one .npz file with an array for each name (default: random numbers)",
     )
     parser.add_argument("--seed", type=words.seed, default=0, help="seed of random inputs")
+    image_options(parser)
 
 
 def _threads(parser: argparse._ActionsContainer) -> None:
@@ -295,6 +297,7 @@ _COMMANDS = (
             _converting,
             _inputs,
             _run,
+            labels_option,
             _target,
             _threads,
             _cache,

@@ -37,8 +37,9 @@ _OPTIONS = (
     _Option(
         "--dtype",
         "dtypes",
-        "INPUT=int32",
-        "of a model that is converted: the dtype of an input, if the model leaves it open",
+        "NAME=float16",
+        "the dtype of real, int or bool, of an input, or of a tensor by its full name; of a model "
+        "that is converted: of an input, if the model leaves it open",
         words.pair,
     ),
     _Option(
