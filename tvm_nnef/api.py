@@ -52,7 +52,7 @@ def compose(
     ``attributes`` are graph attributes, ``types`` concrete types of its generics
     (``{"T": "int"}``), ``input_shapes`` concrete extents by input, ``dtypes`` dtypes for ``real``,
     ``int``, ``bool``, for inputs, or for tensors by full name; ``quantize=False`` leaves the
-    ``@quantize`` operators out. ``load_options`` are those of :func:`load_model`. A model of another
+    ``@quantize`` operators out. ``load_options`` are those of :func:`load_model`. One of another
     format is converted with the shapes, and the dtypes of inputs, that are given.
 
     Raises NnefError for everything that is wrong with the model or with what was given.

@@ -28,7 +28,7 @@ from tvm_nnef.diagnostics import (
 )
 from tvm_nnef.dtypes import split_dtypes, with_dtypes
 from tvm_nnef.html_table import html_table
-from tvm_nnef.options import refuse_options, search_folder
+from tvm_nnef.options import refuse_options, refuse_skriptnd_options, search_folder
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
@@ -186,6 +186,7 @@ def _read(
     """A model and everything found on the way; None where there are errors."""
     try:
         if opened.format.is_foreign:
+            refuse_skriptnd_options(opened.format.title, dialect=dialect, search_path=search_path)
             return _converted(opened, variables, convert_options), []
         refuse_options(convert_options)
         container = opened.files

@@ -79,6 +79,14 @@ def refuse_options(given: Mapping[str, Any]) -> None:
         raise error(f"there is no option '{name}'", hint=hint)
 
 
+def refuse_skriptnd_options(title: str, **options: Any) -> None:
+    """Raises NnefError for options of texts in SkriptND, given with a model of another format."""
+    for name, value in options.items():
+        if value not in ("auto", (), []):
+            hint = "leave it out; it is for texts in SkriptND"
+            raise error(f"the conversion of {title} has no option '{name}'", hint=hint)
+
+
 def refuse_for_module(options: Mapping[str, Any]) -> None:
     """Raises NnefError for options of a model, given with a module that was made without them."""
     if options:

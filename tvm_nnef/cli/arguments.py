@@ -327,7 +327,7 @@ _COMMANDS = (
     Command(
         "convert",
         "write a model of another format as a SkriptND model, or the other way",
-        (_convert, _converting),
+        (_convert, _reading, _composing, _converting),
     ),
     Command("ops", "list the standard operators, or describe one", (ops_options, _reading)),
     Command(
