@@ -28,10 +28,17 @@ graph G {
 
 
 @pytest.mark.parametrize("call", [tvm_nnef.from_nnef, tvm_nnef.build])
-@pytest.mark.parametrize("route", ["formulas", "reference", "", None])
+@pytest.mark.parametrize("route", ["formulas", "", None])
 def test_an_unknown_route_is_an_error(call: Callable[..., Any], route: Any) -> None:
     with pytest.raises(tvm_nnef.NnefError, match=f"unknown route '{route}'"):
         call(MODEL, route=route)
+
+
+@pytest.mark.parametrize("call", [tvm_nnef.from_nnef, tvm_nnef.build])
+def test_the_reference_makes_no_module(call: Callable[..., Any]) -> None:
+    with pytest.raises(tvm_nnef.UnsupportedError, match="makes no TVM module") as caught:
+        call(MODEL, route="reference")
+    assert "tvm_nnef.evaluate" in str(caught.value)
 
 
 UNKNOWN: Mapping[str, tuple[str, str]] = {

@@ -11,12 +11,12 @@ from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
-from tvm_nnef.diagnostics import ModelError, did_you_mean, error, raised_as
+from tvm_nnef.diagnostics import ModelError, error, raised_as
 from tvm_nnef.dtypes import with_dtypes
 from tvm_nnef.function_attributes import DESCRIPTION
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, load_model, load_to_compose
-from tvm_nnef.options import check_lowerings, refuse_for_module
+from tvm_nnef.options import check_lowerings, check_route, refuse_for_module
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.variables import check_variables
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tvm_nnef.options import ComposeOptions, LoadOptions, LowerOptions
     from tvm_nnef.runtime import Executable
     from tvm_nnef.tuning.report import State, TuningReport
-
-_ROUTES = ("mapped", "formula")
 
 
 @raised_as(ModelError)
@@ -148,9 +146,7 @@ def from_nnef(
     """
     from tvm_nnef.lower import lower
 
-    if route not in _ROUTES:
-        hint = did_you_mean(str(route), _ROUTES) or f"routes are {' and '.join(_ROUTES)}"
-        raise error(f"unknown route '{route}'", hint=hint)
+    check_route(route)
     options = {**compose_options, "variables": variables}
     loaded, left = load_to_compose(model, options)
     check_lowerings(loaded.program, lowerings or {})

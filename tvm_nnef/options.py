@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, UnsupportedError, did_you_mean, error
 from tvm_nnef.storage.container import Container, open_files
 
 if TYPE_CHECKING:
@@ -93,6 +93,20 @@ def refuse_for_module(options: Mapping[str, Any]) -> None:
         names = ", ".join(f"'{name}'" for name in options)
         hint = "give them to from_nnef, which makes the module, or give the model itself"
         raise error(f"a tvm.IRModule cannot be built with {names}", hint=hint)
+
+
+_ROUTES = ("mapped", "formula")
+
+
+def check_route(route: object) -> None:
+    """Raises NnefError for what is not a route by which a model becomes a TVM module."""
+    if route == "reference":
+        hint = "tvm_nnef.evaluate(model, *inputs) and 'run --route reference' evaluate the model"
+        message = "the route 'reference' executes a model with NumPy, and makes no TVM module"
+        raise error(message, hint=hint, kind=UnsupportedError)
+    if route not in _ROUTES:
+        hint = did_you_mean(str(route), _ROUTES) or f"routes are {' and '.join(_ROUTES)}"
+        raise error(f"unknown route '{route}'", hint=hint)
 
 
 def check_lowerings(program: Program, lowerings: Mapping[str, object]) -> None:
