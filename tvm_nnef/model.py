@@ -29,6 +29,7 @@ from tvm_nnef.diagnostics import (
 from tvm_nnef.dtypes import split_dtypes, with_dtypes
 from tvm_nnef.html_table import html_table
 from tvm_nnef.options import refuse_options, refuse_skriptnd_options, search_folder
+from tvm_nnef.pickling import reduced
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
@@ -105,6 +106,9 @@ class Model:
         path, variables = printable(self.path, single_line=True), len(self.variables)
         names = ", ".join(self.graphs)
         return f"<Model '{path}': graph {names}, {plural(variables, 'variable')}>"
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return reduced(self)
 
     def _repr_html_(self) -> str:
         ports = (("input", self.inputs), ("output", self.outputs))

@@ -258,6 +258,8 @@ def _candidate(model: Any) -> Candidate:
         return Candidate(model)
     if isinstance(model, str) and is_text(model):
         return Candidate(model, model[:HEAD].encode("utf-8", "surrogatepass"))
+    if model == "":
+        raise error("the name of the model is empty", hint="give a path; '.' is this folder")
     path = Path(model)
     head = b"" if path.name in FOLDER_FILES else _head(path)
     if head and not is_archive(head):

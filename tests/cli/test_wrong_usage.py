@@ -45,7 +45,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 USAGE = {
     "unknown command": (["chek", DIGITS], "did you mean 'check'?"),
-    "no command": ([], "'tvm-nnef --help' describes the usage"),
     "no model": (["run"], "arguments are required: model"),
     "unknown option": (["check", DIGITS, "--verbos"], "unrecognized arguments: --verbos"),
     "negative seed": (["run", DIGITS, "--seed", "-1"], "argument --seed"),
