@@ -97,11 +97,10 @@ def evaluate(
         model, left = load_to_compose(model_or_graph, options)
         graph, values = _composed_for(model, inputs, left), model.variables
         check_variables(model, graph)
-    kept, types = Recorder(graph, tensors) if tensors else None, graph.machine_types or None
-    observe = None if kept is None else kept.observe
-    results = evaluate_graph(graph, inputs, values, machine_types=types, observe=observe)
+    kept, types = Recorder(graph, tensors), graph.machine_types or None
+    results = evaluate_graph(graph, inputs, values, machine_types=types, observe=kept.observe)
     names = [port.name for port in graph.outputs]
-    return Outputs([*names, *tensors], [*results, *(kept.arrays if kept is not None else ())])
+    return Outputs([*names, *tensors], [*results, *kept.arrays])
 
 
 def _composed_for(model: Model, inputs: Sequence[Any], options: Mapping[str, Any]) -> Graph:

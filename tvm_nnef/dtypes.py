@@ -27,7 +27,8 @@ def split_dtypes(dtypes: Mapping[str, Any] | None) -> tuple[dict[str, str], dict
         return {}, {}
     from tvm_nnef.converters.common.given import dtypes_given  # Imports NumPy.
 
-    composing, converting = {}, {}
+    composing: dict[str, str] = {}
+    converting: dict[str, str] = {}
     for name, dtype in dtypes_given(dtypes).items():
         is_composing = name in DEFAULTS or name.startswith(f"{MAIN}.")
         (composing if is_composing else converting)[name] = dtype

@@ -63,7 +63,9 @@ def given_images(
     if not options.input:
         hint = "give an image, as in '-i photo.jpg'"
         raise error("no image is given, but options say how one becomes an input", hint=hint)
-    known = images if options.layout is None else {name: ImageInput("") for name in names} | images
+    known = dict(images)
+    if options.layout is not None:
+        known = {name: images.get(name, ImageInput("")) for name in names}
     if not known:
         hint = "give the order of its dimensions as well, as in '--layout NCHW'"
         raise error("the model does not declare an input to be an image", hint=hint)
