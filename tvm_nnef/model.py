@@ -29,7 +29,7 @@ from tvm_nnef.diagnostics import (
 from tvm_nnef.dtypes import split_dtypes, with_dtypes
 from tvm_nnef.html_table import html_table
 from tvm_nnef.options import refuse_options, refuse_skriptnd_options, search_folder
-from tvm_nnef.pickling import reduced
+from tvm_nnef.pickling import Texts, program_of, texts_of
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
@@ -108,12 +108,19 @@ class Model:
         return f"<Model '{path}': graph {names}, {plural(variables, 'variable')}>"
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return reduced(self)
+        values = {name: self.variables[name] for name in self.variables}
+        texts = texts_of(self.program, self.metadata)
+        return _restored, (texts, self.path, values, self.given_variables)
 
     def _repr_html_(self) -> str:
         ports = (("input", self.inputs), ("output", self.outputs))
         rows = [(kind, name, text) for kind, found in ports for name, text in found.items()]
         return html_table(repr(self)[1:-1], ("", "name", "type"), rows)
+
+
+def _restored(texts: Texts, path: str, variables: Mapping[str, Any], given: bool) -> Model:
+    program, metadata = program_of(texts)
+    return Model(program, path, variables, metadata, given)
 
 
 def _declared(parameters: Iterable[Sequence[nodes.Parameter]]) -> dict[str, str]:
