@@ -105,7 +105,7 @@ def prepare_case(folder: Path, name: str, case: Case, batch: int, target: str) -
         # Some tensors of a converted model have a dtype of their own.
         named = (name for name, own in model.machine_types.items() if own == "float32")
         types = {"real": dtype, **dict.fromkeys(named, dtype)}
-        module = tvm_nnef.from_nnef(model, keep_params_in_input=True, machine_types=types)
+        module = tvm_nnef.from_nnef(model, keep_params_in_input=True, dtypes=types)
         module, weights = relax.frontend.detach_params(module)
         return module, [each.numpy() for each in weights.get("main", [])]
 

@@ -252,7 +252,7 @@ def test_packs_and_outputs_that_nothing_computes() -> None:
 
 
 def test_float16_has_its_own_tolerance() -> None:
-    report = compared(STEPS, X, machine_types={"real": "float16"})
+    report = compared(STEPS, X, dtypes={"real": "float16"})
     assert report.agrees
     assert {row.difference.rtol for row in report.rows} == {TOLERANCES["float16"]}
     assert {row.difference.dtypes for row in report.rows} == {("float16", "float16")}

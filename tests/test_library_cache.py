@@ -82,7 +82,7 @@ def test_a_second_build_compiles_nothing(compiled: list[object]) -> None:
 KEYED: dict[str, dict[str, Any]] = {
     "an attribute": {"attributes": {"batch": 2}},
     "a shape": {"input_shapes": {"x": (3, 2)}},
-    "a dtype": {"machine_types": {"real": "float64"}},
+    "a dtype": {"dtypes": {"real": "float64"}},
     "the route": {"route": "formula"},
     "parameters": {"keep_params_in_input": True},
     "bounds checks": {"checked": True},

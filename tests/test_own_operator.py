@@ -214,13 +214,13 @@ def test_a_copy_of_a_composed_operator_is_as_precise(twin: Twin, tmp_path: Path)
     shape = [int(number) for number in re.findall(r"\d+", twin.inputs)]
     x = np.linspace(-400, 300, math.prod(shape)).reshape(shape).astype(np.float16)
     types = {"real": "float16"}
-    (standard,) = tvm_nnef.evaluate(twin.text("nn"), x, machine_types=types)
+    (standard,) = tvm_nnef.evaluate(twin.text("nn"), x, dtypes=types)
     own = twin.text("mine")
-    (evaluated,) = tvm_nnef.evaluate(own, x, machine_types=types, search_path=[tmp_path])
+    (evaluated,) = tvm_nnef.evaluate(own, x, dtypes=types, search_path=[tmp_path])
     assert np.isfinite(standard).all()
     np.testing.assert_array_equal(evaluated, standard)
     report = tvm_nnef.compare(
-        own, x, routes=("mapped", "reference"), machine_types=types, search_path=[tmp_path]
+        own, x, routes=("mapped", "reference"), dtypes=types, search_path=[tmp_path]
     )
     assert report.agrees, str(report)
 
@@ -274,9 +274,9 @@ def nested(tmp_path: Path) -> Path:
 def test_a_generic_operator_of_a_module_in_a_folder(nested: Path, route: Any, int_: str) -> None:
     types = {"int": int_}
     k = np.arange(12).reshape(3, 4).astype(int_)
-    run: Any = functools.partial(tvm_nnef.evaluate, nested, machine_types=types)
+    run: Any = functools.partial(tvm_nnef.evaluate, nested, dtypes=types)
     if route != "reference":
-        run = tvm_nnef.build(nested, route=route, machine_types=types, progress=False)
+        run = tvm_nnef.build(nested, route=route, dtypes=types, progress=False)
     for n in (2, 5, 9):
         x = np.arange(2 * n, dtype=np.float32).reshape(2, n)
         y, z = run(x, k)

@@ -15,6 +15,7 @@ import pytest
 
 import tvm_nnef
 from tvm_nnef import options
+from tvm_nnef.cli import conversion as conversion_options
 from tvm_nnef.html_table import MAX_ROWS, html_table
 
 DIGITS = Path(__file__).resolve().parents[1] / "docs" / "examples" / "digits"
@@ -143,6 +144,37 @@ def test_the_options_of_every_format_are_typed() -> None:
     for each in FORMATS:
         with suppress(tvm_nnef.NnefError):  # The package of the format is not installed.
             assert each.options <= set(typed), each.name
+
+
+def test_every_typed_option_is_one_of_a_format() -> None:
+    pytest.importorskip("onnx")
+    from tvm_nnef.converters.common.formats import FORMATS
+
+    found = set()
+    for each in FORMATS:
+        with suppress(tvm_nnef.NnefError):
+            found |= each.options
+    assert found == set(options.ConvertOptions.__annotations__)
+
+
+def test_pytorch_models_take_the_options_of_onnx_models() -> None:
+    pytest.importorskip("onnx")
+    from tvm_nnef.converters.onnx import convert as onnx
+    from tvm_nnef.converters.onnx.torch import convert as torch
+
+    def named(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+        every = inspect.signature(call).parameters.values()
+        return {each.name: each for each in every if each.kind is each.KEYWORD_ONLY}
+
+    ours = named(torch)
+    assert {name: ours.pop(name) for name in named(onnx)} == named(onnx)
+    assert set(ours) == {"example_inputs", "dynamic_shapes"}
+
+
+def test_the_options_of_the_command_line_are_those_of_conversions() -> None:
+    given = {"example_inputs", "dynamic_shapes", "converters", "outline", "input_shapes"}
+    flags = {each.argument for each in conversion_options.OPTIONS}
+    assert flags == set(options.ConvertOptions.__annotations__) - given
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvm_nnef.calls import Outputs, ordered_inputs
 from tvm_nnef.composition import compose_graph
 from tvm_nnef.composition.graphs import NotGiven, find_graph
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
-from tvm_nnef.diagnostics import ModelError, did_you_mean, error, raised_as
+from tvm_nnef.diagnostics import ModelError, error, raised_as
+from tvm_nnef.dtypes import with_dtypes
 from tvm_nnef.function_attributes import DESCRIPTION
-from tvm_nnef.graph.machine_types import DEFAULTS, assign
 from tvm_nnef.graph.nodes import Graph
 from tvm_nnef.model import AnyModel, Model, load_model, load_to_compose
-from tvm_nnef.options import check_lowerings, refuse_for_module
+from tvm_nnef.options import check_lowerings, check_route, refuse_for_module
 from tvm_nnef.storage.metadata import Metadata, write_metadata
 from tvm_nnef.variables import check_variables
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from tvm_nnef.runtime import Executable
     from tvm_nnef.tuning.report import State, TuningReport
 
-_ROUTES = ("mapped", "formula")
-
 
 @raised_as(ModelError)
 def compose(
@@ -44,23 +41,24 @@ def compose(
     attributes: Mapping[str, object] | None = None,
     types: Mapping[str, str] | None = None,
     input_shapes: Mapping[str, Any] | None = None,
-    machine_types: Mapping[str, str] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
     quantize: bool = True,
     **load_options: Unpack[LoadOptions],
 ) -> Graph:
     """The Graph of a model: the graph named (default: the first), everything resolved (chapter 3).
 
     ``attributes`` are graph attributes, ``types`` concrete types of its generics
-    (``{"T": "int"}``), ``input_shapes`` concrete extents by input, ``machine_types`` dtypes for
-    ``real``, ``int``, ``bool`` or for tensors by name; ``quantize=False`` leaves the ``@quantize``
-    operators out. ``load_options`` are those of :func:`load_model`. A model of another format is
-    converted with the shapes that are given.
+    (``{"T": "int"}``), ``input_shapes`` concrete extents by input, ``dtypes`` dtypes for ``real``,
+    ``int``, ``bool``, for inputs, or for tensors by full name; ``quantize=False`` leaves the
+    ``@quantize`` operators out. ``load_options`` are those of :func:`load_model`. One of another
+    format is converted with the shapes, and the dtypes of inputs, that are given.
 
     Raises NnefError for everything that is wrong with the model or with what was given.
     """
     given = {name: value for name, value in load_options.items() if value is not None}
-    loaded, left = load_to_compose(model, {**given, "input_shapes": input_shapes})
-    shapes = left.pop("input_shapes", None)
+    asked = {"input_shapes": input_shapes, "dtypes": dtypes}
+    loaded, left = load_to_compose(model, {**given, **asked})
+    shapes, dtypes = left.pop("input_shapes", None), left.pop("dtypes", None)
     load_model(loaded, **left)  # Raises NnefError for options that are left.
     composed = compose_graph(
         loaded.program,
@@ -70,14 +68,7 @@ def compose(
         input_shapes=shapes,
         quantize=quantize,
     )
-    return _typed(composed, loaded, machine_types or {})
-
-
-def _typed(graph: Graph, model: Model, machine_types: Mapping[str, str]) -> Graph:
-    defaults = {name: machine_types.get(name, dtype) for name, dtype in DEFAULTS.items()}
-    named = {name: dtype for name, dtype in machine_types.items() if name not in defaults}
-    types = assign(graph, defaults=defaults, named={**model.machine_types, **named})
-    return replace(graph, machine_types=types)
+    return with_dtypes(composed, loaded.machine_types, dtypes)
 
 
 def evaluate(
@@ -155,9 +146,7 @@ def from_nnef(
     """
     from tvm_nnef.lower import lower
 
-    if route not in _ROUTES:
-        hint = did_you_mean(str(route), _ROUTES) or f"routes are {' and '.join(_ROUTES)}"
-        raise error(f"unknown route '{route}'", hint=hint)
+    check_route(route)
     options = {**compose_options, "variables": variables}
     loaded, left = load_to_compose(model, options)
     check_lowerings(loaded.program, lowerings or {})

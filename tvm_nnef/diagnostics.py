@@ -117,7 +117,8 @@ class Diagnostic:
     """One thing that a user should know of.
 
     Lines and columns count from 1; the end column is exclusive. A problem in a file that is no
-    text (a ``.dat`` file, an archive) has a path and no span.
+    text (a ``.dat`` file, an archive) has a path and no span. ``is_unsupported`` says that the
+    model is valid, and asks for something that this program cannot do.
     """
 
     message: str
@@ -126,6 +127,7 @@ class Diagnostic:
     notes: tuple[Note, ...] = ()
     severity: Severity = "error"
     file: str | None = None
+    is_unsupported: bool = False
 
     @property
     def path(self) -> str | None:
@@ -281,17 +283,26 @@ class TargetError(NnefError):
 
 
 class UnsupportedError(NnefError):
-    """Something valid that this version, or the chosen target, cannot do."""
+    """A valid model that asks for what this version, the target or the written format cannot do.
+
+    If something is wrong with the model as well, a :class:`ModelError` reports all of it.
+    """
 
 
 @contextmanager
 def raised_as(kind: type[NnefError]) -> Iterator[None]:
-    """A block, or a decorated function, whose plain :class:`NnefError` is raised as a subclass."""
+    """A block, or a decorated function, whose plain :class:`NnefError` is raised as a subclass.
+
+    It is an :class:`UnsupportedError` if all that is reported is valid and cannot be done.
+    """
     try:
         yield
     except NnefError as problem:
         if type(problem) is not NnefError:
             raise
+        errors = [each for each in problem.diagnostics if each.severity == "error"]
+        if errors and all(each.is_unsupported for each in errors):
+            kind = UnsupportedError
         raise kind(problem.diagnostics).with_traceback(problem.__traceback__) from problem.__cause__
 
 

@@ -22,25 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from tvm_nnef.diagnostics import NnefError, error
+from tvm_nnef.library_kind import is_library, is_shared
 from tvm_nnef.library_metadata import check_machine, read_metadata
 from tvm_nnef.linking import find_linker, link
 from tvm_nnef.parameter_file import SUFFIX, Array, read_parameters
 from tvm_nnef.storage.archive import GZIP_MAGIC, is_tar
 from tvm_nnef.storage.container import open_files
 from tvm_nnef.storage.manifest import MANIFEST, digest, file_digest, make_manifest, read_manifest
+from tvm_nnef.storage.names import LIBRARY_FILE, LIBRARY_METADATA_FILE, SHARED_LIBRARIES
 from tvm_nnef.storage.output import OutputPath, check_output, diagnosed, is_stream, replacing
 from tvm_nnef.storage.write import Content, is_archive, is_compressed, write_archive
 
-_SHARED = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-"""How shared libraries begin: of Linux, of Windows, and two kinds of macOS."""
-
-_LIBRARY = "library.so"
-"""The name of a shared library in an archive."""
-
-_METADATA = "metadata.json"
-"""The name of the metadata of object files in an archive."""
-
-_PARAMETERS = _LIBRARY + SUFFIX
+_PARAMETERS = LIBRARY_FILE + SUFFIX
 """The name of the parameter file in an archive."""
 
 _TRAILER = b"\ntvm-nnef library, %12d bytes of metadata, sha256 of all before: %64s\n"
@@ -129,7 +122,7 @@ def write_library(path: OutputPath, source: LibraryFile | CompiledFiles) -> None
         if is_archive(path):
             _write_archive(draft, parts, compressed=is_compressed(path))
             return
-        library = Path(folder) / _LIBRARY
+        library = Path(folder) / LIBRARY_FILE
         if isinstance(source, CompiledFiles):
             objects = [part for part in parts if part.suffix == ".o"]
             _link(objects, library, source.metadata, triple)
@@ -169,28 +162,12 @@ def read_library(path: OutputPath) -> LibraryFile:
             head = stream.read(512)
         if head.startswith(GZIP_MAGIC) or is_tar(head):
             return _unpacked(file, str(path))
-        if not head.startswith(_SHARED):
+        if not head.startswith(SHARED_LIBRARIES):
             raise _not_a_library(path, "its content is something else")
         return _opened(file, str(path))
     except (OSError, ValueError) as cause:
         reason = getattr(cause, "strerror", None) or str(cause)
         raise _not_a_library(path, reason) from None
-
-
-def is_library(path: OutputPath) -> bool:
-    """Whether a file is a shared library, or an archive that :func:`write_library` wrote."""
-    try:
-        file = Path(path)
-        if not file.is_file():
-            return False
-        with file.open("rb") as stream:
-            head = stream.read(512)
-        if not (head.startswith(GZIP_MAGIC) or is_tar(head)):
-            return head.startswith(_SHARED)
-        names = set(open_files(file).names())
-        return MANIFEST in names and not names.isdisjoint((_METADATA, _LIBRARY))
-    except (OSError, ValueError, NnefError):
-        return False
 
 
 def write_entry(folder: Path, source: CompiledFiles) -> None:
@@ -204,7 +181,7 @@ def write_entry(folder: Path, source: CompiledFiles) -> None:
     digests = {part.relative_to(folder).as_posix(): file_digest(part) for part in parts}
     (folder / MANIFEST).write_bytes(make_manifest(digests))
     objects = [part for part in parts if part.suffix == ".o"]
-    _link(objects, folder / _LIBRARY, source.metadata, triple)
+    _link(objects, folder / LIBRARY_FILE, source.metadata, triple)
 
 
 def read_entry(folder: Path) -> LibraryFile:
@@ -212,7 +189,7 @@ def read_entry(folder: Path) -> LibraryFile:
 
     Raises :class:`NnefError` or OSError for one that is missing, damaged or for another machine.
     """
-    return replace(_opened(folder / _LIBRARY, str(folder)), entry=folder)
+    return replace(_opened(folder / LIBRARY_FILE, str(folder)), entry=folder)
 
 
 def _entry_parts(folder: Path) -> list[Path]:
@@ -225,17 +202,37 @@ def _entry_parts(folder: Path) -> list[Path]:
 
 
 def described_library(path: OutputPath) -> str | None:
-    """The verified metadata of a shared library for any machine; None for another kind of file.
+    """The verified metadata of a library for any machine; None for another kind of file.
 
-    Raises :class:`NnefError` for a shared library that is not as it was written.
+    Raises :class:`NnefError` for a library that is not as it was written.
     """
-    file = Path(path)
-    if not file.is_file():
+    if not is_library(path):
         return None
-    with file.open("rb") as stream:
-        if not stream.read(8).startswith(_SHARED):
-            return None
-    return _verified_metadata(file, str(path))
+    file = Path(path)
+    if is_shared(file):
+        return _verified_metadata(file, str(path))
+    folder = _extracted(file)
+    described = folder.path / LIBRARY_METADATA_FILE
+    if described.exists():
+        return described.read_text(encoding="utf-8")
+    return _verified_metadata(folder.path / LIBRARY_FILE, str(path))
+
+
+def inspect_library(path: OutputPath) -> Mapping[str, Any]:
+    """What a library says of itself, which may be for another machine.
+
+    Raises :class:`NnefError` for all else because of which ``load`` would refuse it.
+    """
+    try:
+        text = described_library(path)
+        if text is None:
+            raise _not_a_library(path, "its content is something else")
+        metadata = read_metadata(text)
+        if is_shared(Path(path)):
+            _weights_beside(Path(path).resolve(), metadata, str(path))
+    except (OSError, ValueError) as cause:
+        raise _not_a_library(path, getattr(cause, "strerror", None) or str(cause)) from None
+    return metadata
 
 
 def _opened(file: Path, name: str, folder: _TemporaryFolder | None = None) -> LibraryFile:
@@ -263,14 +260,14 @@ def _parts(source: LibraryFile | CompiledFiles, folder: Path) -> list[Path]:
         found.append(folder / _PARAMETERS)
         source.weights.tofile(found[0])
     if isinstance(source, CompiledFiles):
-        metadata = folder / _METADATA
+        metadata = folder / LIBRARY_METADATA_FILE
         metadata.write_text(source.metadata, encoding="utf-8")
         from tvm_nnef.tvm_support import build
 
         objects = folder / "objects"
         objects.mkdir()
         return [*found, metadata, *build.write_objects(source.library, objects)]
-    copy = folder / _LIBRARY
+    copy = folder / LIBRARY_FILE
     shutil.copyfile(source.path, copy)
     if _verified_metadata(copy, str(source.path)) != source.metadata:
         raise _not_a_library(source.path, "it was replaced after it was loaded")
@@ -304,13 +301,15 @@ def _verified_metadata(file: Path, name: str) -> str:
         return stream.read(int(trailer[1])).decode()
 
 
-def _unpacked(file: Path, given: str) -> LibraryFile:
-    """The library in an archive, in a temporary folder."""
+def _extracted(file: Path) -> _TemporaryFolder:
+    """The verified files of an archive in a temporary folder."""
     archive = open_files(file)
     digests = read_manifest(archive.read(MANIFEST)) if archive.exists(MANIFEST) else None
     names = [name for name in archive.names() if name != MANIFEST]
     if not names or digests is None or set(digests) != set(names) or any("/" in n for n in names):
         raise _not_a_library(file, "the archive is not one of a library")
+    if LIBRARY_FILE not in names and LIBRARY_METADATA_FILE not in names:
+        raise _not_a_library(file, "Executable.export of this version did not write it")
     folder = _TemporaryFolder()
     for name in names:
         data = archive.read(name)
@@ -318,13 +317,17 @@ def _unpacked(file: Path, given: str) -> LibraryFile:
             raise _not_a_library(file, f"it is damaged: '{name}' was changed after it was written")
         with diagnosed(folder.path / name):
             (folder.path / name).write_bytes(data)
-    library = folder.path / _LIBRARY
+    return folder
+
+
+def _unpacked(file: Path, given: str) -> LibraryFile:
+    """The library in an archive, in a temporary folder."""
+    folder = _extracted(file)
+    library = folder.path / LIBRARY_FILE
     if not library.exists():
-        if _METADATA not in names:
-            raise _not_a_library(file, "Executable.export of this version did not write it")
-        text = (folder.path / _METADATA).read_text(encoding="utf-8")
+        text = (folder.path / LIBRARY_METADATA_FILE).read_text(encoding="utf-8")
         _checked(text, given)
-        _link([folder.path / name for name in names if name.endswith(".o")], library, text)
+        _link(sorted(folder.path.glob("*.o")), library, text)
     return _opened(library, given, folder)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tvm_nnef import host_machine
-from tvm_nnef.diagnostics import error
+from tvm_nnef.diagnostics import TargetError, error
 from tvm_nnef.graph.machine_types import DTYPES
 from tvm_nnef.tvm_support import runtime
 
@@ -45,7 +45,7 @@ def check_machine(metadata: Mapping[str, Any], name: str) -> None:
     """Raises NnefError if this machine cannot run the library of a name with some metadata."""
     if found := mismatch(metadata):
         hint = "build it for this machine ('native'), or load it on a machine of that kind"
-        raise error(f"'{name}' is a library for {found}", hint=hint)
+        raise error(f"'{name}' is a library for {found}", hint=hint, kind=TargetError)
 
 
 def mismatch(metadata: Mapping[str, Any]) -> str | None:

@@ -26,8 +26,10 @@ from tvm_nnef.diagnostics import (
     printable,
     raised_as,
 )
+from tvm_nnef.dtypes import split_dtypes, with_dtypes
 from tvm_nnef.html_table import html_table
-from tvm_nnef.options import search_folder
+from tvm_nnef.options import refuse_options, refuse_skriptnd_options, search_folder
+from tvm_nnef.pickling import Texts, program_of, texts_of
 from tvm_nnef.semantics.bounds import invoked_names
 from tvm_nnef.semantics.check import check_program
 from tvm_nnef.semantics.program import MAIN, STDLIB_PREFIX, Program
@@ -105,10 +107,20 @@ class Model:
         names = ", ".join(self.graphs)
         return f"<Model '{path}': graph {names}, {plural(variables, 'variable')}>"
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        values = {name: self.variables[name] for name in self.variables}
+        texts = texts_of(self.program, self.metadata)
+        return _restored, (texts, self.path, values, self.given_variables)
+
     def _repr_html_(self) -> str:
         ports = (("input", self.inputs), ("output", self.outputs))
         rows = [(kind, name, text) for kind, found in ports for name, text in found.items()]
         return html_table(repr(self)[1:-1], ("", "name", "type"), rows)
+
+
+def _restored(texts: Texts, path: str, variables: Mapping[str, Any], given: bool) -> Model:
+    program, metadata = program_of(texts)
+    return Model(program, path, variables, metadata, given)
 
 
 def _declared(parameters: Iterable[Sequence[nodes.Parameter]]) -> dict[str, str]:
@@ -146,7 +158,7 @@ def load_model(
     Raises NnefError, whose ``diagnostics`` list everything found.
     """
     if isinstance(model, Model):
-        _no_options(convert_options)
+        refuse_options(convert_options)
         return model
     opened = open_source(model, format)
     loaded, found = _read(opened, dialect, search_path, variables, convert_options)
@@ -169,16 +181,10 @@ def load_to_compose(model: AnyModel, options: Mapping[str, Any]) -> tuple[Model,
         return load_model(model, **taken), left
     opened = open_source(model, taken.pop("format", None))
     converting = {name: left.pop(name) for name in opened.format.options if name in left}
+    if "dtypes" in converting:
+        left["dtypes"], converting["dtypes"] = split_dtypes(converting["dtypes"])
     given = {name: value for name, value in converting.items() if value is not None}
     return load_model(opened, **taken, **given), left
-
-
-def _no_options(given: Mapping[str, Any]) -> None:
-    """Raises NnefError for options that only a conversion has, of a model that is not converted."""
-    if given:
-        names = ", ".join(f"'{name}'" for name in given)
-        hint = "leave it out; options of a conversion go with the model that is to be converted"
-        raise error(f"a SkriptND model has no option {names}", hint=hint)
 
 
 def _read(
@@ -191,8 +197,9 @@ def _read(
     """A model and everything found on the way; None where there are errors."""
     try:
         if opened.format.is_foreign:
+            refuse_skriptnd_options(opened.format.title, dialect=dialect, search_path=search_path)
             return _converted(opened, variables, convert_options), []
-        _no_options(convert_options)
+        refuse_options(convert_options)
         container = opened.files
         program, found = _check_container(container, dialect, search_path)
     except NnefError as problem:
@@ -232,6 +239,7 @@ def check(
     attributes: Mapping[str, object] | None = None,
     types: Mapping[str, str] | None = None,
     input_shapes: Mapping[str, Any] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
     **convert_options: Unpack[ConversionOptions],
 ) -> list[Diagnostic]:
     """Everything that is wrong with a model, in the order of position; no errors when valid.
@@ -246,21 +254,23 @@ def check(
     found: list[Diagnostic]
     try:
         if isinstance(model, Model):
-            _no_options(convert_options)
+            refuse_options(convert_options)
             loaded, found = model, []
         else:
             opened = open_source(model, format)
             given: dict[str, Any] = dict(convert_options)
-            if "input_shapes" in opened.format.options:
+            if opened.format.is_foreign:
                 given["input_shapes"], input_shapes = input_shapes, None
+                dtypes, given["dtypes"] = split_dtypes(dtypes)
             loaded, found = _read(opened, dialect, search_path, variables, given)
     except NnefError as problem:
         return list(problem.diagnostics)
     if loaded is not None:
         found += _without_body(loaded)
+        composing = {"attributes": attributes, "types": types, "input_shapes": input_shapes}
         known = {(each.span, each.message) for each in found}
         for name in _to_compose(loaded) if graph is None else (graph,):
-            for each in _check_graph(loaded, name, attributes, types, input_shapes):
+            for each in _check_graph(loaded, name, composing, dtypes):
                 if (each.span, each.message) not in known:
                     known.add((each.span, each.message))
                     found.append(each)
@@ -300,19 +310,15 @@ def _to_compose(model: Model) -> Iterator[str]:
 
 
 def _check_graph(
-    model: Model,
-    name: str,
-    attributes: Mapping[str, object] | None,
-    types: Mapping[str, str] | None,
-    input_shapes: Mapping[str, Any] | None,
+    model: Model, name: str, composing: Mapping[str, Any], dtypes: Mapping[str, Any] | None
 ) -> list[Diagnostic]:
     from tvm_nnef.composition import NotGiven, compose_graph
     from tvm_nnef.metadata_check import check_metadata
 
     try:
-        graph = compose_graph(
-            model.program, graph=name, attributes=attributes, types=types, input_shapes=input_shapes
-        )
+        graph = compose_graph(model.program, graph=name, **composing)
+        if dtypes:
+            with_dtypes(graph, {}, dtypes)
     except NotGiven as missing:
         (first, *_) = missing.diagnostics
         message = f"graph '{name}' was not composed: {first.message}"

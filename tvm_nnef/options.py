@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, UnsupportedError, did_you_mean, error
 from tvm_nnef.storage.container import Container, open_files
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 class ConversionOptions(TypedDict, total=False):
     """Options of models of other formats; each format has some of them."""
 
-    dtypes: Mapping[str, Any]
     bounds: int | Mapping[str, int | tuple[int | None, ...]]
     converters: Any
     outline: bool
@@ -32,6 +31,7 @@ class ConvertOptions(ConversionOptions, total=False):
     """Options of :func:`tvm_nnef.convert`."""
 
     input_shapes: Mapping[str, Any] | None
+    dtypes: Mapping[str, Any] | None
 
 
 class ReadOptions(ConversionOptions, total=False):
@@ -55,7 +55,7 @@ class ComposeOptions(ReadOptions, total=False):
     attributes: Mapping[str, object] | None
     types: Mapping[str, str] | None
     input_shapes: Mapping[str, Any] | None
-    machine_types: Mapping[str, str] | None
+    dtypes: Mapping[str, Any] | None
     quantize: bool
 
 
@@ -68,12 +68,45 @@ class LowerOptions(ComposeOptions, total=False):
     lowerings: Mapping[str, Callable[..., Any]] | None
 
 
+def refuse_options(given: Mapping[str, Any]) -> None:
+    """Raises NnefError for options that no model has, or only one that is converted."""
+    for name in given:
+        if name in ConvertOptions.__annotations__:
+            hint = "leave it out; options of a conversion go with the model that is to be converted"
+            raise error(f"a SkriptND model has no option '{name}'", hint=hint)
+        known = LowerOptions.__annotations__
+        hint = did_you_mean(name, known) or f"options are {', '.join(sorted(known))}"
+        raise error(f"there is no option '{name}'", hint=hint)
+
+
+def refuse_skriptnd_options(title: str, **options: Any) -> None:
+    """Raises NnefError for options of texts in SkriptND, given with a model of another format."""
+    for name, value in options.items():
+        if value not in ("auto", (), []):
+            hint = "leave it out; it is for texts in SkriptND"
+            raise error(f"the conversion of {title} has no option '{name}'", hint=hint)
+
+
 def refuse_for_module(options: Mapping[str, Any]) -> None:
     """Raises NnefError for options of a model, given with a module that was made without them."""
     if options:
         names = ", ".join(f"'{name}'" for name in options)
         hint = "give them to from_nnef, which makes the module, or give the model itself"
         raise error(f"a tvm.IRModule cannot be built with {names}", hint=hint)
+
+
+_ROUTES = ("mapped", "formula")
+
+
+def check_route(route: object) -> None:
+    """Raises NnefError for what is not a route by which a model becomes a TVM module."""
+    if route == "reference":
+        hint = "tvm_nnef.evaluate(model, *inputs) and 'run --route reference' evaluate the model"
+        message = "the route 'reference' executes a model with NumPy, and makes no TVM module"
+        raise error(message, hint=hint, kind=UnsupportedError)
+    if route not in _ROUTES:
+        hint = did_you_mean(str(route), _ROUTES) or f"routes are {' and '.join(_ROUTES)}"
+        raise error(f"unknown route '{route}'", hint=hint)
 
 
 def check_lowerings(program: Program, lowerings: Mapping[str, object]) -> None:

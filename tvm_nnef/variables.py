@@ -106,12 +106,14 @@ def check_variables(model: WithVariables, graph: Graph) -> None:
     that a caller gives and no variable has.
     """
     found = _unknown_variables(model, graph) if model.given_variables else []
+    used = {tensor.name for tensor in graph.variables}
     for tensor in graph.variables:
         if len(found) > MAX_REPORTED:
             break
         file = variable_file_name(tensor.name)
         if tensor.name not in model.variables:
-            hint = did_you_mean(tensor.name, model.variables) or (
+            unused = (name for name in model.variables if name not in used)
+            hint = did_you_mean(tensor.name, unused) or (
                 f"it is read from '{file}' beside main.sknd"
             )
             message = f"variable '{tensor.name}' has no value: {model.path} has no file '{file}'"

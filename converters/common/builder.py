@@ -16,7 +16,7 @@ from tvm_nnef.converters.common.steps import results
 from tvm_nnef.converters.common.symbolic import Extent, Shape, array, largest, product
 from tvm_nnef.converters.common.tensors import Argument, Attribute, Call, Result, Step, Tensor
 from tvm_nnef.converters.common.types import Array, broadcast, kind
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 
 Attributes: TypeAlias = "Mapping[str, Attribute | None]"
 MAX_STEPS = 1 << 15
@@ -164,7 +164,7 @@ class Builder:
             return self._changed(x, x.value.reshape(wanted))
         if _known(x.shape) and _known(wanted) and product(x.shape) != product(wanted):
             reason = f"{list(x.shape)} cannot be reshaped to {list(wanted)}"
-            raise Unconvertible(reason, "correct the model, or its input shapes", mismatch=True)
+            raise Invalid(reason, "correct the model, or its input shapes", mismatch=True)
         if not wanted:
             return self.call("layout.squeeze", x, as_shape=(), axes=list(range(x.rank)))
         if not x.rank:

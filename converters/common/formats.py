@@ -29,9 +29,15 @@ from tvm_nnef.converters.common.detection import (
     is_torch,
 )
 from tvm_nnef.diagnostics import NnefError, did_you_mean, error
+from tvm_nnef.dtypes import split_dtypes
 from tvm_nnef.storage.archive import is_archive
 from tvm_nnef.storage.container import Container, is_text, open_container, open_files
-from tvm_nnef.storage.names import FOLDER_FILES
+from tvm_nnef.storage.names import (
+    FOLDER_FILES,
+    LIBRARY_FILE,
+    LIBRARY_METADATA_FILE,
+    SHARED_LIBRARIES,
+)
 from tvm_nnef.storage.write import ARCHIVE_SUFFIXES
 
 
@@ -106,6 +112,9 @@ class Format:
         for name in (each for each in options if each not in known):
             hint = did_you_mean(name, known) or f"options are {', '.join(sorted(known))}"
             raise error(f"the conversion of {self.title} has no option '{name}'", hint=hint)
+        for name in split_dtypes(options.get("dtypes"))[0]:
+            hint = "give it with the converted model, where that is composed, run or built"
+            raise error(f"a conversion has no dtype of '{name}'", hint=hint)
         return self.load(self.package).convert(source, **options)
 
 
@@ -249,6 +258,8 @@ def _candidate(model: Any) -> Candidate:
         return Candidate(model)
     if isinstance(model, str) and is_text(model):
         return Candidate(model, model[:HEAD].encode("utf-8", "surrogatepass"))
+    if model == "":
+        raise error("the name of the model is empty", hint="give a path; '.' is this folder")
     path = Path(model)
     head = b"" if path.name in FOLDER_FILES else _head(path)
     if head and not is_archive(head):
@@ -303,6 +314,8 @@ def _nothing_inside(candidate: Candidate, formats: Sequence[Format]) -> NnefErro
         return error("the file is empty", hint=_kinds(formats), file=_name(candidate))
     suffixes = tuple(suffix for each in formats for suffix in each.suffixes if each.is_foreign)
     inner = next((each for each in container.names() if each.endswith(suffixes)), None)
+    if _is_library(candidate):
+        return _unknown(candidate, formats)
     if inner is not None:
         message, hint = "this holds no model as a folder or archive", container.place(inner)
         return error(message, hint=f"did you mean '{hint}'?", file=container.path)
@@ -313,7 +326,19 @@ def _nothing_inside(candidate: Candidate, formats: Sequence[Format]) -> NnefErro
     return _unknown(candidate, formats)
 
 
+def _is_library(candidate: Candidate) -> bool:
+    """Whether a source is a library that ``build`` wrote, or much like one."""
+    container = candidate.container
+    if container is not None:
+        return any(map(container.exists, (LIBRARY_FILE, LIBRARY_METADATA_FILE)))
+    return candidate.head.startswith(SHARED_LIBRARIES)
+
+
 def _unknown(candidate: Candidate, formats: Sequence[Format]) -> NnefError:
+    if _is_library(candidate):
+        hint = "'run', 'bench', 'show' and 'check' take it, and tvm_nnef.load; for anything else "
+        hint += "give the model that it was built from"
+        return error("this is a library, not a model", hint=hint, file=_name(candidate))
     if callable(candidate.source):
         hint = "of a Tile function that uses no index, say format='tile'; of a function of JAX, "
         hint += "give what jax.jit(f).lower(…) or jax.export gives"

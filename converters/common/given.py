@@ -47,7 +47,7 @@ def _dtype(name: str, given: Any) -> str:
     if found in DTYPES:
         return found
     hint = did_you_mean(found, DTYPES) or f"dtypes are {', '.join(DTYPES)}"
-    raise error(f"input '{name}' cannot have the dtype '{found}'", hint=hint)
+    raise error(f"'{name}' cannot have the dtype '{found}'", hint=hint)
 
 
 def _items(given: Mapping[str, Any] | None, option: str, example: str) -> list[tuple[str, Any]]:

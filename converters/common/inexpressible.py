@@ -26,4 +26,4 @@ def diagnostic(node: Node, problem: Inexpressible, kind: str, hint: str) -> Diag
     name = f"'{results[0].short_name}': " if results else ""
     message = f"{name}operator '{operator_name(node)}' cannot be exported to {kind}: {problem}"
     notes = [Note("invoked from here", span) for span in reversed(node.trace[:-1])]
-    return Diagnostic(message, node.span, problem.hint or hint, tuple(notes))
+    return Diagnostic(message, node.span, problem.hint or hint, tuple(notes), is_unsupported=True)

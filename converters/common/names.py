@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable
 
 from tvm_nnef.syntax.spelling import DRAFT, TOOLS
 
+_IDENTIFIER = re.compile(r"_*[A-Za-z][A-Za-z0-9_]*")
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 _OUTPUT = re.compile(r"_output_0(?=$|_[a-z]+$)")
-_MODULES = frozenset(
-    ("algo", "image", "layer", "layout", "linalg", "main", "math", "misc", "nn", "quant", "rand")
-)
 
 
 def without_suffix(name: str) -> str:
@@ -67,7 +65,7 @@ class Namer(UniqueNames):
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         """``taken`` are names to avoid besides those that the language reserves."""
-        super().__init__((*DRAFT.reserved, *TOOLS.reserved, *_MODULES, *taken))
+        super().__init__((*DRAFT.reserved, *TOOLS.reserved, *taken))
 
     def name(self, wanted: str) -> str:
         """An identifier that was not given before."""
@@ -76,5 +74,7 @@ class Namer(UniqueNames):
 
 def identifier(text: str) -> str:
     """A text with everything that no identifier may hold replaced; never empty."""
+    if _IDENTIFIER.fullmatch(text):
+        return text
     plain = _OTHER.sub("_", text).strip("_")
     return f"x{plain}" if not plain or plain[0].isdigit() else plain

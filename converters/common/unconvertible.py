@@ -12,3 +12,22 @@ class Unconvertible(Exception):
     def __init__(self, reason: str, hint: str = "", *, mismatch: bool = False) -> None:
         super().__init__(reason)
         self.reason, self.hint, self.mismatch = reason, hint, mismatch
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the operation is valid, as far as is known."""
+        return not self.mismatch
+
+
+class Invalid(Unconvertible):
+    """An operation that is not valid, whatever converts it."""
+
+    def __init__(
+        self, reason: str, hint: str = "correct the model", *, mismatch: bool = False
+    ) -> None:
+        super().__init__(reason, hint, mismatch=mismatch)
+
+    @property
+    def is_unsupported(self) -> bool:
+        """False: no other version would convert it."""
+        return False

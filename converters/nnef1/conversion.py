@@ -25,7 +25,7 @@ from tvm_nnef.converters.nnef1.operators.operation import DTYPES
 from tvm_nnef.converters.nnef1.operators.registry import MAX_ELEMENTS, Table, convert_call
 from tvm_nnef.converters.nnef1.quantization import as_operator
 from tvm_nnef.converters.nnef1.variables import Array, check_label, read_variable
-from tvm_nnef.diagnostics import NnefError, Note, error
+from tvm_nnef.diagnostics import Diagnostic, NnefError, Note, error
 from tvm_nnef.storage.container import Container
 
 MAX_CONSTANT = 1 << 28
@@ -115,7 +115,10 @@ class _State:
         except Unconvertible as problem:
             own = f"give one: convert(…, converters={{'{call.operation}': function}})"
             message = f"'{call.operation}': {problem.reason}"
-            raise error(message, call.place, hint=problem.hint or own) from None
+            found = Diagnostic(
+                message, call.place, problem.hint or own, is_unsupported=problem.is_unsupported
+            )
+            raise NnefError(found) from None
         except NnefError:
             raise
         except Exception as problem:

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.diagnostics import did_you_mean
 
-_CORRECT = "correct the model"
 _PLACES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
            "asymmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn")  # fmt: skip
 
@@ -62,18 +61,18 @@ def check_node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
     seen: set[str] = set()
     for attribute in proto.attribute:
         if attribute.name in seen:
-            raise Unconvertible(f"it has the attribute '{attribute.name}' twice", _CORRECT)
+            raise Invalid(f"it has the attribute '{attribute.name}' twice")
         seen.add(attribute.name)
         _check_attribute(proto.op_type, attribute, schema)
         if attribute.name == "num_outputs" and attribute.i != len(proto.output):
             reason = f"'num_outputs' is {attribute.i}, but it has {len(proto.output)} outputs"
-            raise Unconvertible(reason, _CORRECT)
+            raise Invalid(reason)
         if attribute.ref_attr_name:
             reason = f"its attribute '{attribute.name}' refers to one of a function"
-            raise Unconvertible(reason, _CORRECT)
+            raise Invalid(reason)
     for name, each in schema.attributes.items():
         if each.required and name not in seen:
-            raise Unconvertible(f"its attribute '{name}' is missing", _CORRECT)
+            raise Invalid(f"its attribute '{name}' is missing")
 
 
 def _check_counts(proto: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:
@@ -83,7 +82,7 @@ def _check_counts(proto: onnx.NodeProto, schema: onnx.defs.OpSchema) -> None:
     ):
         if not least <= len(names) <= most:
             allowed = f"{least}" if least == most else f"{least} to {most}"
-            raise Unconvertible(f"it has {len(names)} {what}s, not {allowed}", _CORRECT)
+            raise Invalid(f"it has {len(names)} {what}s, not {allowed}")
 
 
 def _check_attribute(
@@ -100,7 +99,7 @@ def _check_attribute(
     wanted = known[name].type.name
     if attribute.type and given != wanted:
         reason = f"its attribute '{name}' is {_kind(given)}, not {_kind(wanted)}"
-        raise Unconvertible(reason, _CORRECT)
+        raise Invalid(reason)
     allowed = _BY_OPERATOR.get((operator, name), _BY_ATTRIBUTE.get(name))
     if wanted == "STRING" and allowed is not None:
         text = attribute.s.decode(errors="replace")

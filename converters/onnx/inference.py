@@ -11,7 +11,7 @@ from onnx import numpy_helper, shape_inference
 from tvm_nnef.converters.common.symbolic import Extent, Symbolic
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import MAX_RANK, Type
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.limits import check_ranks
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, dimension_name
 
@@ -120,7 +120,7 @@ def _by_schema(
         inner = any(attribute.HasField("g") for attribute in proto.attribute)
         if not inner and proto.op_type not in _LENIENT:
             text = _sentence(cause)
-            raise Unconvertible(text, "correct the model", mismatch=True) from cause
+            raise Invalid(text, mismatch=True) from cause
         return {}
     except (onnx.checker.ValidationError, RuntimeError, ValueError):
         return {}

@@ -19,7 +19,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Extent, Shape
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import Array, Type
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.types import DTYPE_OF, NUMBER_OF, type_name
 
 DEFAULT_BOUND = 1024
@@ -185,7 +185,7 @@ class Node:
         """An axis, counted from the front."""
         axis = self.integer(name, default)
         if not -rank <= axis < max(rank, 1):
-            raise Unconvertible(f"'{name}' is {axis}, the rank {rank}", "correct the model")
+            raise Invalid(f"'{name}' is {axis}, the rank {rank}")
         return axis % rank if rank else 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.diagnostics import Diagnostic, NnefError, did_you_mean
 
 
@@ -26,7 +26,8 @@ def told(
     version = opsets.get(domain)
     place = f"{operator}, opset {version}" if version else f"{operator}, of no known opset"
     hint = problem.hint or _own(operator)
-    return Diagnostic(f"node '{name}' ({place}): {problem.reason}", hint=hint, file=file)
+    message = f"node '{name}' ({place}): {problem.reason}"
+    return Diagnostic(message, hint=hint, file=file, is_unsupported=problem.is_unsupported)
 
 
 def _own(operator: str) -> str:
@@ -63,22 +64,22 @@ def explained(
         return problem
     invalid = _invalid(node, model, opsets)
     if invalid is not None:
-        return Unconvertible(invalid, "correct the model")
+        return Invalid(invalid)
     if isinstance(problem, MemoryError):
-        return Unconvertible("it does not fit into memory", "use smaller dimensions")
+        return Invalid("it does not fit into memory", "use smaller dimensions")
     place = _place(problem, converter)
     reason = f"{type(problem).__name__}: {problem}".rstrip(": ")
     if isinstance(problem, ValueError):
         (text, *_) = str(problem).splitlines() or [""]
         found = f"correct the model; it was noticed in {place}"
-        return Unconvertible(text, found, mismatch=not custom)
+        return Invalid(text, found, mismatch=not custom)
     if not custom:
         shown = ", ".join(inputs) or "no inputs"
         hint = f"correct the model; if other tools run it, report this ({reason} in {place})"
         reason = f"it cannot be converted with these inputs: {shown}"
-        return Unconvertible(reason, hint, mismatch=True)
+        return Invalid(reason, hint, mismatch=True)
     hint = f"the converter of the operator is wrong, or the model is; it failed in {place}"
-    return Unconvertible(f"its converter fails with {reason}", hint)
+    return Invalid(f"its converter fails with {reason}", hint)
 
 
 def _place(problem: Exception, converter: Callable[..., object] | None) -> str:

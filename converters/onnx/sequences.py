@@ -16,7 +16,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.data_dependent import extents_of
 from tvm_nnef.converters.common.symbolic import Extent, largest, number
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import attributes_of
 from tvm_nnef.converters.onnx.propagation import known_extents
 
@@ -147,7 +147,7 @@ def _place(tensor: Tensor | None, length: int) -> int:
 
 def _joined(items: Items, attributes: Mapping[str, Any], builder: Builder) -> Tensor:
     if not items:
-        raise Unconvertible("it joins a sequence without items", "correct the model")
+        raise Invalid("it joins a sequence without items")
     if attributes.get("new_axis", 0):
         axis = _axis(attributes["axis"], items[0].rank + 1)
         return builder.concat([builder.unsqueeze(each, [axis]) for each in items], axis)
@@ -157,7 +157,7 @@ def _joined(items: Items, attributes: Mapping[str, Any], builder: Builder) -> Te
 def _axis(axis: int, rank: int) -> int:
     """An axis of a tensor, counted from the front."""
     if not -rank <= axis < rank:
-        raise Unconvertible(f"'axis' is {axis}, and the rank is {rank}", "correct the model")
+        raise Invalid(f"'axis' is {axis}, and the rank is {rank}")
     return axis % rank
 
 
@@ -197,16 +197,16 @@ def _listed(sizes: list[Extent], extent: Extent) -> list[Extent]:
     static = [each for each in sizes if isinstance(each, int)]
     if isinstance(extent, int) and len(static) == len(sizes) and sum(static) != extent:
         reason = f"it splits {extent} elements into parts of {sum(static)} in all"
-        raise Unconvertible(reason, "correct the model")
+        raise Invalid(reason)
     if any(each < 0 for each in static):
-        raise Unconvertible(f"a part has the size {min(static)}", "correct the model")
+        raise Invalid(f"a part has the size {min(static)}")
     return sizes
 
 
 def _equal(extent: int, size: int) -> list[Extent]:
     """Parts of one size, but for the last one, which is what remains."""
     if size < 1:
-        raise Unconvertible(f"it splits into parts of size {size}", "correct the model")
+        raise Invalid(f"it splits into parts of size {size}")
     if extent // size > MOST_ITEMS:
         reason = f"the sequence has {extent // size} items, and the limit is {MOST_ITEMS}"
         raise Unconvertible(reason, "split into fewer parts")

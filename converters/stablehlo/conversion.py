@@ -18,7 +18,7 @@ from tvm_nnef.converters.common.inputs import input_tensors
 from tvm_nnef.converters.common.steps import hint, needed
 from tvm_nnef.converters.common.tensors import ConvertedGraph, Tensor
 from tvm_nnef.converters.common.types import Type
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.stablehlo.folding import fold
 from tvm_nnef.converters.stablehlo.operation import (
     Operation,
@@ -199,7 +199,7 @@ def _results(
     results = [found] if isinstance(found, Tensor) else list(found)
     if len(results) != len(operation.op.results):
         reason = f"its converter gave {len(results)} tensors for {len(operation.op.results)}"
-        raise Unconvertible(reason, "correct the converter")
+        raise Invalid(reason, "correct the converter")
     return results
 
 
@@ -238,7 +238,7 @@ def _region(
     inner: Scope
     if isinstance(region, str):
         if region not in context.functions:
-            raise Unconvertible(f"there is no function '{region}'", "correct the module")
+            raise Invalid(f"there is no function '{region}'")
         block, inner = context.functions[region].regions[0].blocks[0], {}
     else:
         block, inner = region.blocks[0], ChainMap({}, scope)
@@ -260,6 +260,8 @@ def _refuse(context: _Context, op: Any, why: Unconvertible) -> None:
     where = "" if place == "unknown" else f" at {place}"
     message = f"the operation {op.operation.name}{where} cannot be converted: {why.reason}"
     tip = why.hint or "leave it out of the exported function"
-    found = Diagnostic(message, hint=tip, file=context.module.path)
+    found = Diagnostic(
+        message, hint=tip, file=context.module.path, is_unsupported=why.is_unsupported
+    )
     if found not in context.problems:
         context.problems.append(found)

@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from tvm_nnef.converters.common.symbolic import Symbolic, maximum, minimum
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.stablehlo.operation import Operation, declared_shape, of_extents
 
 _MOST = 64
@@ -29,7 +29,7 @@ def _quotient(left: Any, right: Any) -> Any:
             raise Unconvertible("the quotient of dimensions may be negative", "give input_shapes")
         return left // right
     if right == 0:
-        raise Unconvertible("a division by zero", "correct the model")
+        raise Invalid("a division by zero")
     found = abs(left) // abs(right)
     return -found if (left < 0) ^ (right < 0) else found
 

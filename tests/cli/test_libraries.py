@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tvm_nnef
+from tvm_nnef import host_machine
 from tvm_nnef.cli import main
 
 DIGITS = Path(__file__).resolve().parents[2] / "docs" / "examples" / "digits"
@@ -124,3 +125,72 @@ def test_a_wrong_batch_names_the_attribute(
     np.save(tmp_path / "x.npy", np.zeros((3, 1, 8, 8), "float32"))
     assert main(["run", str(folder / "digits.so"), "-i", str(tmp_path / "x.npy")]) == 1
     assert "--attr batch=3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["digits.so", "digits.tar"])
+def test_check_describes_a_library(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(folder / name)]) == 0
+    verdict, *rows = capsys.readouterr().out.splitlines()
+    assert verdict.endswith("no errors")
+    found = dict(row.split(None, 1) for row in rows)
+    assert found["target"].startswith("cpu, ")
+    assert f"tvm_nnef {tvm_nnef.__version__}" in found["versions"]
+    assert found["input"] == "image: float32[1, 1, 8, 8]"
+    assert found["output"] == "probabilities: float32[1, 10]"
+
+
+def test_check_warns_of_a_library_for_another_machine(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = "aarch64" if host_machine.architecture() != "aarch64" else "x86-64-v3"
+    tvm_nnef.build(TWO, other, progress=False).export(tmp_path / "other.tar")
+    assert main(["check", str(tmp_path / "other.tar"), "--output-format", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["severity"] == "warning"
+    assert "this library cannot be loaded here" in found["message"]
+
+
+DAMAGED = {
+    "cut": lambda data: data[: len(data) // 2],
+    "changed": lambda data: bytes([*data[:5000], data[5000] ^ 1, *data[5001:]]),
+    "foreign": lambda _: b"\x7fELF and no more",
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_check_reports_a_damaged_library(
+    case: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.so").write_bytes(DAMAGED[case]((folder / "digits.so").read_bytes()))
+    assert main(["check", str(tmp_path / "m.so")]) == 1
+    assert "cannot load" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["digits.so", "digits.tar"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["compare"],
+        ["convert", "out"],
+        ["build", "-o", "x.so"],
+        ["tune", "--trials", "1", "--database", "x"],
+        ["ops", "--model"],
+    ],
+    ids=lambda each: each[0],
+)
+def test_other_commands_refuse_libraries(
+    command: list[str],
+    name: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = str(folder / name)
+    arguments = [command[0], model, *command[1:]] if command[0] != "ops" else [*command, model]
+    assert main(arguments) == 1
+    assert "this is a library, not a model" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

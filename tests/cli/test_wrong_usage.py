@@ -45,7 +45,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 USAGE = {
     "unknown command": (["chek", DIGITS], "did you mean 'check'?"),
-    "no command": ([], "'tvm-nnef --help' describes the usage"),
     "no model": (["run"], "arguments are required: model"),
     "unknown option": (["check", DIGITS, "--verbos"], "unrecognized arguments: --verbos"),
     "negative seed": (["run", DIGITS, "--seed", "-1"], "argument --seed"),
@@ -116,6 +115,13 @@ MISTAKES = {
     "too many threads": (["bench", DIGITS, "--threads", "1", "99999"], "measure 99999 threads"),
     "unknown operator": (["ops", "nn.cnov"], "did you mean 'nn.conv'?"),
     "operator by another name": (["ops", "batchnorm"], "related operators: "),
+    "operator of other libraries": (["ops", "layernorm"], "operators: nn.mean_variance_norm\n"),
+    "what operators are parts of": (["ops", "attention"], "operators: linalg.matmul, nn.softmax\n"),
+    "empty path": (["check", ""], "the name of the model is empty"),
+    "target of habit": (["build", DIGITS, "--target", "gpu", "-o", "x.so"], "'cuda' or 'vulkan'"),
+    "this CPU": (["build", DIGITS, "--target", "cpu", "-o", "x.so"], "'native' is the CPU"),
+    "unknown type": ([*RUN, "--dtype", "rael=float16"], "did you mean 'real'?"),
+    "unknown dtype": ([*RUN, "--dtype", "real=flaot16"], "did you mean 'float16'?"),
     "unknown subject": (["ops", "zebra"], "'tvm-nnef ops' lists all operators"),
 }
 

@@ -165,10 +165,10 @@ def test_the_command_line_runs_with_checks(tmp_path: Path, capsys: Any) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_kernels_on_narrow_reals_are_compared(wrong: Any, dtype: str) -> None:
     types = {"x": dtype, "y": dtype}
-    tvm_nnef.build(SUM, machine_types=types, verify=True, progress=False)
+    tvm_nnef.build(SUM, dtypes=types, verify=True, progress=False)
     wrong(_difference_for_sum)
     with pytest.raises(KernelError, match="differs by up to"):
-        tvm_nnef.build(SUM, machine_types=types, verify=True, progress=False)
+        tvm_nnef.build(SUM, dtypes=types, verify=True, progress=False)
 
 
 def test_a_sum_of_nothing_is_no_defect() -> None:

@@ -123,6 +123,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
      "attribute 'n' has two values: 4 and 5"),
     ("@attrib { size: int..; } @input { x: real[size..]; }", ((2, 4),), {"size": (2, 3)},
      "expected extent 'size' = [2, 3], found [2, 4]"),
+    ("@input { x: real[2]; }", ((3,),), {}, "expected extent 2, found 3"),
     ("@input { x: real[m,n]; }", ((2,),), {}, "expected rank 2, found rank 1"),
     ("@input { x: real[m,n,s..]; }", ((2,),), {}, "expected rank 2 or more, found rank 1"),
     ("@input { x: real[m,k]; y: real[k,n]; }", ((2, 3), (4, 4)), {},

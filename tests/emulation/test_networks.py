@@ -167,7 +167,7 @@ def test_the_standard_library_is_right_on_other_cpus(
     ]  # fmt: skip
 
     def run(model: Any, given: Any, types: Any) -> Any:
-        with emulator(machine).executable(model, machine_types=types) as executable:
+        with emulator(machine).executable(model, dtypes=types) as executable:
             return executable(*given)
 
     check_operators(library, chosen, real, run)
@@ -192,6 +192,6 @@ def test_kernels_of_networks_are_right_with_older_instructions(name: str, target
 @pytest.mark.parametrize("target", OLDER)
 def test_the_standard_library_is_right_with_older_instructions(target: str, library: Any) -> None:
     def run(model: Any, given: Any, types: Any) -> Any:
-        return tvm_nnef.build(model, target, progress=False, machine_types=types)(*given)
+        return tvm_nnef.build(model, target, progress=False, dtypes=types)(*given)
 
     check_operators(library, library[1], "float32", run)

@@ -54,6 +54,6 @@ def test_the_standard_library_is_right(
     library = networks.operators(imported)
 
     def execute(model: Any, given: Any, types: Any) -> Any:
-        return run(modules, tmp_path, model, given, machine_types=types)
+        return run(modules, tmp_path, model, given, dtypes=types)
 
     networks.check_operators(library, library[1], "float32", execute)

@@ -114,3 +114,31 @@ def test_the_outline_stays_while_a_statement_is_typed(tmp_path: Path) -> None:
     text = "operator f { @input { x: real[n]; } @lower { y[ = ; } }\ngraph G { @input { a: ; } }"
     module = modules_of(files_of(path, {path: text})).document
     assert [each.name for each in symbols_of(module)] == ["f", "G"]
+
+
+def test_modules_are_found_in_further_folders(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    library = tmp_path / "shared" / "library.sknd"
+    library.write_text(
+        "operator same {\n"
+        "    @input { x: real[n]; }\n"
+        "    @output { y: real[n]; }\n"
+        "    @lower { y[i,] = x[i,], i < n; }\n"
+        "}\n"
+    )
+    main = str(tmp_path / "model" / "main.sknd")
+    text = (
+        "import library;\n"
+        "graph G { @input { x: real[2]; } @output { y: real[2]; } "
+        "@compose { y = library.same(x); } }\n"
+    )
+    (found,) = diagnostics_of(main, {main: text})[main]
+    assert "no module 'library'" in found.message
+    folders = [str(library.parent)]
+    assert diagnostics_of(main, {main: text}, folders) == {main: []}
+    assert [each.text for each in shapes_of(main, {main: text}, folders)] == [": real[2]"]
+    modules = modules_of(files_of(main, {main: text}, folders))
+    (definition,) = modules.operators("library")
+    assert definition.span.source.path == str(library)
+    (absent,) = diagnostics_of(main, {main: text}, [str(tmp_path / "absent")])[main]
+    assert "there is no such folder" in absent.message

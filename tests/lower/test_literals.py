@@ -25,9 +25,9 @@ def text(expression: str, count: int, kind: str = "int") -> str:
 def run(route: str, source: str, array: np.ndarray) -> np.ndarray:
     dtypes = {"int": str(array.dtype)} if array.dtype.kind == "i" else {}
     if route == "reference":
-        (found,) = tvm_nnef.evaluate(source, array, machine_types=dtypes)
+        (found,) = tvm_nnef.evaluate(source, array, dtypes=dtypes)
     else:
-        (found,) = tvm_nnef.build(source, progress=False, machine_types=dtypes)(array)
+        (found,) = tvm_nnef.build(source, progress=False, dtypes=dtypes)(array)
     return np.asarray(found)
 
 

@@ -235,7 +235,7 @@ def assert_identical(found: Array, wanted: Array, name: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
 def test_recurrences_make_their_steps_in_order(dtype: str) -> None:
     kind = "real" if dtype == "float32" else "int"
-    machine = {} if kind == "real" else {"machine_types": {"int": dtype}}
+    machine = {} if kind == "real" else {"dtypes": {"int": dtype}}
     source, names = model(CASES, kind)
     arrays = {f"x{len(s)}": values(s, dtype) for s in (ROWS, BATCH)}
     index_type = "int32" if kind == "real" else dtype
@@ -306,7 +306,7 @@ def test_integers_wrap_around_in_prefix_sums_and_products() -> None:
     for dtype in ("int8", "int32", "int64"):
         limit = np.iinfo(dtype).max
         x = np.random.default_rng(0).integers(limit - 9, limit, (3, 70)).astype(dtype)
-        found = tvm_nnef.build(text, machine_types={"int": dtype})(x)
+        found = tvm_nnef.build(text, dtypes={"int": dtype})(x)
         wanted = [function(x, 1, dtype=dtype) for function in (np.cumsum, np.cumprod)]
         for pair in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(*pair)

@@ -42,7 +42,7 @@ graph G {{ @input {{ x: real[{shape}]; }} @output {{ y: real[~..]; }} @compose {
 )
 def test_one_bfloat16_in_many_lanes(extents: str, shape: str, formula: str, expected: Any) -> None:
     text = OPERATOR.format(extents=extents, shape=shape, formula=formula)
-    half = tvm_nnef.build(text, machine_types={"real": "bfloat16"}, progress=False)
+    half = tvm_nnef.build(text, dtypes={"real": "bfloat16"}, progress=False)
     x = np.arange(31 ** (1 + shape.count(",")), dtype=np.float32) % 7
     x = x.reshape([31] * (1 + shape.count(",")))
     (y,) = half(x)

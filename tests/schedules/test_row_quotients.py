@@ -39,7 +39,7 @@ def test_rows_of_any_size_are_shared_out(machine_type: str) -> None:
     weights[:, 0] = 0
     sizes = np.array([tiny, tiny * 1e4, 1e-30, 1, 1e30, huge / 64], machine_type)
     x = weights * sizes[:, None]
-    (y,) = tvm_nnef.build(SHARES, machine_types={"real": machine_type})(x)
+    (y,) = tvm_nnef.build(SHARES, dtypes={"real": machine_type})(x)
     exact = x.astype(np.longdouble)
     expected = (exact / exact.sum(1, keepdims=True)).astype(machine_type)
     np.testing.assert_allclose(y, expected, rtol=8 * np.finfo(machine_type).eps, atol=0)

@@ -59,10 +59,10 @@ def composed(parts):
     return tvm_nnef.load_model(text), arrays
 
 
-def build(parts, machine_types=None, evaluate=True):
+def build(parts, dtypes=None, evaluate=True):
     """The results of parts in one model, by the build and the evaluator; the strategy of each."""
     model, arrays = composed(parts)
-    options = {} if machine_types is None else {"machine_types": machine_types}
+    options = {} if dtypes is None else {"dtypes": dtypes}
     expected = tvm_nnef.evaluate(model, *arrays, **options) if evaluate else ()
     found, kernels = compiled(model, **options)
     return found(*arrays), expected, kernels
@@ -367,7 +367,7 @@ def test_half_precision_adds_in_single():
     x = np.abs(normal(3, 300)).astype("float16")
     found, expected, kernels = build(
         [("", "math.cumsum{axis=1}(...)", [x]), ("", "math.cumsum{axis=0}(...)", [x])],
-        machine_types={"real": "float16"},
+        dtypes={"real": "float16"},
     )
     for array, other, axis in zip(found, expected, (1, 0), strict=True):
         exact = np.cumsum(x, axis, dtype="float64")

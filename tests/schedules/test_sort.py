@@ -164,7 +164,7 @@ def test_any_axis(shape: tuple[int, ...], axis: int, dynamic: bool, dtype: str) 
     text = AXES.replace("SHAPE", given).replace("AXIS", str(axis)).replace("COUNT", "7")
     data = np.random.default_rng(0).integers(-120, 120, shape).astype("float32")
     data[data == 3] = np.nan
-    module = tvm_nnef.from_nnef(text, machine_types={"real": dtype})
+    module = tvm_nnef.from_nnef(text, dtypes={"real": dtype})
     report = schedules.report(run_phases(module, resolve("native"), "graph", "schedule"))
     assert "cpu.fallback" not in {kernel.strategy for kernel in report}
     found = tvm_nnef.build(module, progress=False)(data)

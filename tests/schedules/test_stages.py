@@ -69,6 +69,6 @@ def test_what_reads_bfloat16_has_no_name():
     x = np.arange(84, dtype="float32").reshape(1, 2, 6, 7)
     r = np.array([[0, 0, 5, 5], [1, 1, 6, 4], [2, 0, 4, 3], [0, 2, 6, 5]], "float32")
     given = (x, r, np.zeros(4, "int32"))
-    half = tvm_nnef.build(text, machine_types={"real": "bfloat16"}, progress=False)
+    half = tvm_nnef.build(text, dtypes={"real": "bfloat16"}, progress=False)
     (expected,) = tvm_nnef.evaluate(text, *given)
     np.testing.assert_array_equal(half(*given)[0], expected)

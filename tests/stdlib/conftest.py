@@ -105,8 +105,8 @@ def run(
     """The outputs of the model on one of the routes reference, mapped and formula."""
     values = [machine_value(value, types) for value in inputs.values()]
     if route == "reference":
-        return tvm_nnef.evaluate(model, *values, machine_types=types)
-    module = tvm_nnef.from_nnef(model, route=route, machine_types=types)
+        return tvm_nnef.evaluate(model, *values, dtypes=types)
+    module = tvm_nnef.from_nnef(model, route=route, dtypes=types)
     return tuple(tvm_nnef.build(module, progress=False)(*values))
 
 
@@ -277,7 +277,7 @@ def disagreements(
 def agree() -> Callable[..., None]:
     """Run cases on every route; all results agree with what is expected, and with each other.
 
-    ``machine_types`` are those of real, int and bool where they are not the default ones;
+    ``dtypes`` are those of real, int and bool where they are not the default ones;
     ``tolerance`` is relative and absolute, for reals; ``head`` stands in front of the text, a line
     that tells the dialect.
     """
@@ -285,11 +285,11 @@ def agree() -> Callable[..., None]:
     def check(
         cases: Sequence[Case],
         *,
-        machine_types: Mapping[str, str] | None = None,
+        dtypes: Mapping[str, str] | None = None,
         tolerance: tuple[float, float] | None = None,
         head: str = "",
     ) -> None:
-        types = {**MACHINE_TYPES, **(machine_types or {})}
+        types = {**MACHINE_TYPES, **(dtypes or {})}
         try:
             found = disagreements(Family.of(cases), head, types, tolerance)
         except Exception:

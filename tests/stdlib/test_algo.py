@@ -89,7 +89,7 @@ def test_top_k_in_other_machine_types(real: str, int_: str, agree: Any) -> None:
         for k in (2, 6)
         for largest in (True, False)
     ]
-    agree(cases, machine_types={"real": real, "int": int_}, tolerance=(0, 0))
+    agree(cases, dtypes={"real": real, "int": int_}, tolerance=(0, 0))
 
 
 def runtime_boxes(boxes: Any, scores: Any, **attributes: Any) -> Any:

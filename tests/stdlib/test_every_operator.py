@@ -258,7 +258,7 @@ def cases(change: Callable[[Any], Any]) -> list[Any]:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_halves_are_rounded_once(dtype: str, agree: Any, evaluated: Any) -> None:
     held = cases(lambda x: x.astype(DTYPES[dtype]).astype(np.float32))
-    agree(evaluated(held), machine_types={"real": dtype}, tolerance=(LAST[dtype], LAST[dtype] / 8))
+    agree(evaluated(held), dtypes={"real": dtype}, tolerance=(LAST[dtype], LAST[dtype] / 8))
 
 
 @pytest.mark.slow

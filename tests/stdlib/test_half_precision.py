@@ -111,4 +111,4 @@ def test_sums_are_in_float32(dtype: str, agree: Any) -> None:
         return tuple(map(np.float32, found)) if isinstance(found, tuple) else np.float32(found)
 
     cases = [(name, how, operands, wanted(operands, f)) for name, how, operands, f in CASES]
-    agree(cases, machine_types={"real": dtype}, tolerance=(LAST[dtype], 1e-6))
+    agree(cases, dtypes={"real": dtype}, tolerance=(LAST[dtype], 1e-6))

@@ -159,7 +159,7 @@ UNSIGNED: list[Any] = [
 
 
 def test_ints_without_a_sign_are_greater_than_those_with_one(agree: Any) -> None:
-    agree(UNSIGNED, machine_types={"int": "uint64"})
+    agree(UNSIGNED, dtypes={"int": "uint64"})
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
@@ -177,4 +177,4 @@ def test_ints_of_other_sizes_wrap_where_they_are_stored(dtype: str, agree: Any) 
         ("math.argmax", DROPPED, [x], x.argmax(1).astype(dtype)),
         ("algo.top_k", {"k": 3, "axis": 1}, [x], tuple(p.astype(dtype) for p in first(x, 3, True))),
     ]  # fmt: skip
-    agree(cases, machine_types={"int": dtype})
+    agree(cases, dtypes={"int": dtype})

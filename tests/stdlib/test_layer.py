@@ -145,7 +145,7 @@ def test_halves_are_rounded_once(name: str) -> None:
     expected = tvm_nnef.evaluate(text, *wide)[0]
     variables = {f"main.G.op.{key}": value for key, value in values.items()}
     text, types = LAYER.format(shape=extents(x.shape), call=layer), {"real": "float16"}
-    given: dict[str, Any] = {"variables": variables, "machine_types": types}
+    given: dict[str, Any] = {"variables": variables, "dtypes": types}
     results = [tvm_nnef.evaluate(text, x.astype(half), **given)[0]]
     for route in ("formula", "mapped"):
         module = tvm_nnef.from_nnef(text, route=route, **given)

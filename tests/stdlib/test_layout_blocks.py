@@ -169,4 +169,4 @@ def test_other_machine_types(real: str, int_: str, agree: Any) -> None:
     cases = list(moved())
     if int_ == "uint8":
         cases = [case for case in cases if not any(item is WHOLE for item in case[2])]
-    agree(cases, machine_types={"real": real, "int": int_})
+    agree(cases, dtypes={"real": real, "int": int_})

@@ -72,7 +72,7 @@ def test_halves_are_rounded_once(dtype: str, agree: Any) -> None:
 
     cases = [(name, how, operands, wanted(f)) for name, how, operands, f in HALF_CASES]
     last = {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
-    agree(cases, machine_types={"real": dtype}, tolerance=(last, 1e-7))
+    agree(cases, dtypes={"real": dtype}, tolerance=(last, 1e-7))
 
 
 @pytest.mark.parametrize("route", ["reference", "formula", "mapped"])
@@ -86,9 +86,9 @@ def test_narrowing_rounds_halves_to_even_and_keeps_what_is_special(route: Any, d
     text += "@compose { z = math.add(x, y); } }\n"
     types = {"real": dtype, "main.G.x": "float32", "main.G.y": "float32", "main.G.z": dtype}
     if route == "reference":
-        (found,) = tvm_nnef.evaluate(text, x, y, machine_types=types)
+        (found,) = tvm_nnef.evaluate(text, x, y, dtypes=types)
     else:
-        module = tvm_nnef.from_nnef(text, route=route, machine_types=types)
+        module = tvm_nnef.from_nnef(text, route=route, dtypes=types)
         (found,) = tvm_nnef.build(module, progress=False)(x, y)
     with np.errstate(over="ignore"):
         wanted = (x + y).astype(HALVES[dtype])
@@ -139,7 +139,7 @@ def test_ints_wrap_where_they_are_stored(dtype: str, agree: Any) -> None:
         both = zip(bases.tolist(), exponents.tolist(), strict=True)
         expected = [wrapped(p**q, dtype) for p, q in both]
         cases.append(("math.pow", {}, [bases, exponents], np.array(expected)))
-    agree(cases, machine_types={"int": dtype})
+    agree(cases, dtypes={"int": dtype})
 
 
 FLOAT64: dict[str, Callable[..., Any]] = {
@@ -156,4 +156,4 @@ def test_float64_keeps_its_bits(agree: Any) -> None:
         ("math.mod", {}, [x, x[:1]], np.fmod(x, x[:1])),
         ("math.pow", {}, [x, x], x**x),
     ]
-    agree(cases, machine_types={"real": "float64"}, tolerance=(1e-15, 0))
+    agree(cases, dtypes={"real": "float64"}, tolerance=(1e-15, 0))

@@ -175,5 +175,5 @@ def test_float16_is_summed_up_in_float32(agree: Any) -> None:
             ("nn.softplus", {}, [np.array([-9.0, 0.5, 60000.0], np.float32)],
                 np.logaddexp([-9, 0.5, 60000], 0)),
         ],
-        machine_types={"real": "float16"},
+        dtypes={"real": "float16"},
     )  # fmt: skip

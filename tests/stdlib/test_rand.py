@@ -162,9 +162,9 @@ def test_halves_are_those_numbers_rounded(dtype: str) -> None:
     text = f"import rand;\ngraph G {{ @output {{ y0: real; y1: real; }} @compose {{ {body} }} }}\n"
     types = {"real": dtype}
     wide = tvm_nnef.evaluate(text)
-    results = [tvm_nnef.evaluate(text, machine_types=types)]
+    results = [tvm_nnef.evaluate(text, dtypes=types)]
     for route in ("formula", "mapped"):
-        module = tvm_nnef.from_nnef(text, route=route, machine_types=types)
+        module = tvm_nnef.from_nnef(text, route=route, dtypes=types)
         results.append(tuple(tvm_nnef.build(module, progress=False)()))
     last = {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
     for result in results:

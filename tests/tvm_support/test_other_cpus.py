@@ -38,7 +38,7 @@ def source(model: str, target: str, form: str, **options: Any) -> str:
 def test_helper_functions_of_32_bit_arm_are_those_of_its_abi(triple: str) -> None:
     """The names of libgcc would be called with floats in other registers than it reads."""
     target = f"llvm -mtriple={triple} -mfloat-abi=hard -mattr=+neon"
-    text = source(CAST, target, "asm", machine_types={"int": "int64"})
+    text = source(CAST, target, "asm", dtypes={"int": "int64"})
     assert "__aeabi_l2f" in text
     assert "__floatdisf" not in text
 

@@ -201,7 +201,7 @@ def test_what_spirv_has_no_function_for_is_an_error() -> None:
     graph = "@input { x: real[3]; } @output { y: real; } @compose { y = math.sin(x); }"
     text = f"import math; graph G {{ {graph} }}"
     with pytest.raises(NnefError, match=r"'sin' of float64") as caught:
-        built(text, machine_types={"real": "float64"})
+        built(text, dtypes={"real": "float64"})
     assert caught.value.diagnostics[0].hint == "build for a CPU, such as 'native'"
 
 

@@ -89,7 +89,7 @@ def test_every_kernel_of_a_network_is_valid(name: str, network: Any, validate: A
 def test_every_kernel_of_the_standard_library_is_valid(
     real: str, operators: Any, validate: Any
 ) -> None:
-    for shader in shaders_of(tvm_nnef.from_nnef(operators[2], machine_types={"real": real})):
+    for shader in shaders_of(tvm_nnef.from_nnef(operators[2], dtypes={"real": real})):
         validate(shader)
 
 
@@ -110,7 +110,7 @@ def test_every_operator_gives_what_the_evaluator_gives(
     types = {"real": real, "int": "int32", "bool": "bool"}
     inputs = [cases.machine_value(value, types) for value in family.inputs.values()]
     wanted = cases.run(tvm_nnef.load_model(text), family.inputs, "reference", types)
-    module = tvm_nnef.from_nnef(text, route=route, machine_types=types)
+    module = tvm_nnef.from_nnef(text, route=route, dtypes=types)
     found = tvm_nnef.build(module, "vulkan", progress=False)(*inputs)
     names = [name for name, _ in cases.results_of(family.rows)]
     for name, actual, expected in zip(names, found, wanted, strict=True):

@@ -29,7 +29,7 @@ from tvm_nnef.diagnostics import NnefError
 _SHORT = ("check", "env", "ops", "show")
 """Commands that only read: nearly all objects they make live until they end."""
 
-_FAILED, _INTERNAL, _INTERRUPTED = 1, 70, 130
+_FAILED, _USAGE, _INTERNAL, _INTERRUPTED = 1, 2, 70, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:  # The shell asks for completions.
         _complete(parser)
-    options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser.print_help(sys.stderr)
+        return _USAGE
+    options = parser.parse_args(given)
     with logged(options.log_level, quiet=options.quiet):
         return run_reporting(lambda: _run(options))
 

@@ -6,21 +6,32 @@ import argparse
 from typing import Any
 
 from tvm_nnef.cli import conversion, words
+from tvm_nnef.cli.comparing import ROUTES, bench_options, compare_options
+from tvm_nnef.cli.examples import epilog_of
+from tvm_nnef.cli.images import image_options, labels_option
 from tvm_nnef.cli.parser import Command, Parser, Version, add_printing
 from tvm_nnef.cli.text_arguments import dialect_option, format_options, ops_options
 from tvm_nnef.converters.common.formats import FORMATS
 
-_ROUTES = ("mapped", "formula", "reference")
-
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of ``tvm-nnef``; ``command`` is the name of the module that runs it."""
-    parser = Parser(prog="tvm-nnef", description="NNEF 2 (SkriptND) models on Apache TVM.")
+    parser = Parser(
+        prog="tvm-nnef",
+        description="NNEF 2 (SkriptND) models on Apache TVM.",
+        epilog="'tvm-nnef COMMAND --help' describes a command, with examples.",
+    )
     parser.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
     parser.commands = [each.name for each in _COMMANDS]
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for each in _COMMANDS:
-        command = commands.add_parser(each.name, help=each.help)
+        command = commands.add_parser(
+            each.name,
+            help=each.help,
+            description=f"{each.help[0].upper()}{each.help[1:]}.",
+            epilog=epilog_of(each.name),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         for add in (*each.options, add_printing):
             add(command)
     return parser
@@ -38,8 +49,16 @@ def _model_or_library(parser: argparse._ActionsContainer) -> None:
 
 def _reading(parser: argparse._ActionsContainer) -> None:
     dialect_option(parser)
+    _search_path(parser)
+
+
+def _search_path(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--search-path", action="append", default=[], metavar="DIR", help="where modules are found"
+        "--search-path",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder in which modules are found, besides that of the model; may be repeated",
     )
 
 
@@ -92,6 +111,7 @@ def _inputs(parser: argparse._ActionsContainer) -> None:
         "or one .npz file with an array for each name (default: random numbers)",
     )
     parser.add_argument("--seed", type=words.seed, default=0, help="seed of random inputs")
+    image_options(parser)
 
 
 def _threads(parser: argparse._ActionsContainer) -> None:
@@ -136,7 +156,7 @@ def _run(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument(
         "--route",
-        choices=_ROUTES,
+        choices=ROUTES,
         default="mapped",
         help="how operators are executed (default: mapped)",
     )
@@ -146,42 +166,6 @@ def _run(parser: argparse._ActionsContainer) -> None:
         action="store_true",
         help="compile bounds checks: an index outside of a tensor is an error",
     )
-
-
-def _compare(parser: argparse._ActionsContainer) -> None:
-    recorded = [each.route for each in FORMATS if each.route]
-    parser.add_argument(
-        "--against",
-        metavar="SOURCE",
-        help="the model of another format that the model was converted from, run by its library",
-    )
-    parser.add_argument(
-        "--routes",
-        nargs=2,
-        choices=(*_ROUTES, *recorded),
-        metavar="ROUTE",
-        help=f"{', '.join((*_ROUTES, *recorded))} (default: mapped reference; with --against, and "
-        f"for a model of another format that its library runs: that route, as {recorded[0]}, and "
-        "mapped)",
-    )
-    parser.add_argument(
-        "--rtol",
-        type=words.tolerance,
-        metavar="X",
-        help="relative tolerance (default: by machine type)",
-    )
-    parser.add_argument(
-        "--atol",
-        type=words.tolerance,
-        metavar="X",
-        help="absolute tolerance (default: the relative one of a typical element)",
-    )
-    parser.add_argument(
-        "--chained",
-        action="store_true",
-        help="give each route its own operands, so that rounding adds up",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def _show(parser: argparse._ActionsContainer) -> None:
@@ -239,37 +223,6 @@ def _tune(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
-def _bench(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--against",
-        metavar="SOURCE",
-        help="run this model of another format in its library, in turns with ours (default: a "
-        "MODEL of such a format)",
-    )
-    parser.add_argument(
-        "--threads",
-        type=words.count,
-        nargs="+",
-        metavar="N",
-        help="numbers of threads (default: 1, and all cores)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=words.seconds,
-        default=3.0,
-        metavar="S",
-        help="how long each number of threads is measured (default: 3)",
-    )
-    parser.add_argument("--database", metavar="DIR", help="use the schedules that tune found")
-    parser.add_argument(
-        "--no-check",
-        action="store_true",
-        help="do not compare the outputs with those of the other library or of the reference "
-        "evaluator, which takes long for a large model",
-    )
-    parser.add_argument("--json", action="store_true", help="print the times as JSON")
-
-
 def _convert(parser: argparse._ActionsContainer) -> None:
     suffixes = " or ".join(each.exports for each in FORMATS if each.exports)
     kinds = " or ".join(each.title for each in FORMATS if each.on_command_line)
@@ -307,6 +260,7 @@ _COMMANDS = (
             _converting,
             _inputs,
             _run,
+            labels_option,
             _target,
             _threads,
             _cache,
@@ -315,7 +269,7 @@ _COMMANDS = (
     Command(
         "compare",
         "run a model on two routes, and find the first operator that differs",
-        (_model, _reading, _composing, _converting, _inputs, _compare),
+        (_model, _reading, _composing, _converting, _inputs, compare_options),
     ),
     Command(
         "show",
@@ -335,20 +289,26 @@ _COMMANDS = (
     Command(
         "bench",
         "measure the speed of a model or a built library",
-        (_model_or_library, _reading, _composing, _converting, _inputs, _bench, _cache),
+        (_model_or_library, _reading, _composing, _converting, _inputs, bench_options, _cache),
     ),
     Command(
         "convert",
         "write a model of another format as a SkriptND model, or the other way",
-        (_convert, _converting),
+        (_convert, _reading, _composing, _converting),
     ),
-    Command("ops", "list the standard operators, or describe one", (ops_options, _reading)),
+    Command(
+        "ops",
+        "list the standard operators, or describe one",
+        (ops_options, _reading),
+    ),
     Command(
         "format",
         "lay out SkriptND texts uniformly, with their comments",
         (format_options, dialect_option),
     ),
-    Command("lsp", "serve editors on standard input and output (a language server)", ()),
+    Command(
+        "lsp", "serve editors on standard input and output (a language server)", (_search_path,)
+    ),
     Command("env", "print versions, the CPU and the targets, for reports of bugs", (_env,)),
 )
 

@@ -54,8 +54,7 @@ def _measured_library(
     executable: Executable, options: argparse.Namespace, counts: Sequence[int]
 ) -> dict[int, dict[str, Times]]:
     """The times of a library, whose outputs nothing else computes."""
-    images, seed = model_metadata(executable).inputs, options.seed
-    inputs = read_inputs(images, executable.signature, options.input, seed)
+    inputs = read_inputs(model_metadata(executable).inputs, executable.signature, options)
     return {
         threads: _measured(executable, inputs, None, threads, options.seconds, None)
         for threads in counts
@@ -70,7 +69,7 @@ def _measured_model(
     against = _other(options.against, source)
     graph = compose(model, **composing)
     check_variables(model, graph)
-    inputs = read_inputs(model.metadata.inputs, graph, options.input, options.seed)
+    inputs = read_inputs(model.metadata.inputs, graph, options)
     # What is wrong with the other model is found before ours is built.
     theirs = None if against is None else _session_call(against, counts[0], inputs)
     executable = build(

@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from tvm_nnef.cli.arguments import compose_options, load_options
 from tvm_nnef.cli.terminal import rendered
 from tvm_nnef.diagnostics import Diagnostic, plural, printable
+from tvm_nnef.library_kind import is_library
 from tvm_nnef.model import check
 
 
 def run(options: argparse.Namespace) -> int:
     """Print diagnostics and a verdict; 1 if there are errors."""
-    found = check(options.model, **load_options(options), **compose_options(options))
+    description = ""
+    if is_library(options.model):
+        description, found = _checked_library(options)
+    else:
+        found = check(options.model, **load_options(options), **compose_options(options))
     errors = sum(diagnostic.severity == "error" for diagnostic in found)
     match options.output_format:
         case "json":
@@ -24,6 +29,8 @@ def run(options: argparse.Namespace) -> int:
             print("".join(f"{_annotation(each)}\n" for each in found), end="")
         case _:
             _print(options, found, errors)
+            if not options.quiet:
+                print(description, end="")
     return 1 if errors else 0
 
 
@@ -34,6 +41,14 @@ def _print(options: argparse.Namespace, found: Sequence[Diagnostic], errors: int
         print(plural(errors, "error"), file=sys.stderr)
     elif not options.quiet:
         print(f"{options.model}: no errors")
+
+
+def _checked_library(options: argparse.Namespace) -> tuple[str, list[Diagnostic]]:
+    """What a library says of itself as text, and everything that is wrong with it."""
+    from tvm_nnef.cli.library_check import checked_library, described  # Imports the runtime.
+
+    metadata, found = checked_library(options)
+    return "" if metadata is None else f"{described(metadata)}\n", found
 
 
 _ANNOTATIONS = {"error": "error", "warning": "warning", "note": "notice"}

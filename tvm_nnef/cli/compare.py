@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tvm_nnef.api import compare, compose
+from tvm_nnef.cli.images import given_images
 from tvm_nnef.cli.inputs import read_inputs, read_model
 from tvm_nnef.cli.terminal import rendered
 from tvm_nnef.comparison import Report
@@ -28,7 +29,9 @@ def run(options: argparse.Namespace) -> int:
     if options.input:
         graph = compose(model, **composing)
         check_variables(model, graph)
-        inputs = read_inputs(model.metadata.inputs, graph, options.input, options.seed)
+        inputs = read_inputs(model.metadata.inputs, graph, options)
+    else:
+        given_images(model.metadata.inputs, (), options)  # Raises NnefError for its options.
     report = compare(
         model,
         *inputs,

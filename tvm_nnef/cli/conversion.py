@@ -12,7 +12,7 @@ from tvm_nnef.converters.common.formats import FORMATS
 
 
 @dataclass(frozen=True, slots=True)
-class _Option:
+class Option:
     """An option: the argument of ``convert`` that it gives, and what argparse needs.
 
     ``pair`` reads a name and a value; such an option may be repeated and gives a dictionary.
@@ -25,8 +25,8 @@ class _Option:
     pair: Callable[[str], tuple[str, Any]] | None = None
 
 
-_OPTIONS = (
-    _Option(
+OPTIONS = (
+    Option(
         "--bound",
         "bounds",
         "NAME=16",
@@ -34,20 +34,21 @@ _OPTIONS = (
         "all that are dynamic; for each dimension of a tensor: NAME=_,16",
         words.bound,
     ),
-    _Option(
+    Option(
         "--dtype",
         "dtypes",
-        "INPUT=int32",
-        "of a model that is converted: the dtype of an input, if the model leaves it open",
+        "NAME=float16",
+        "the dtype of real, int or bool, of an input, or of a tensor by its full name; of a model "
+        "that is converted: of an input, if the model leaves it open",
         words.pair,
     ),
-    _Option(
+    Option(
         "--vendor",
         "vendor",
         "NAME",
         "of an NNEF 1 model: the vendor whose extensions it may use: tract",
     ),
-    _Option(
+    Option(
         "--argument",
         "arguments",
         "NAME=2",
@@ -55,7 +56,7 @@ _OPTIONS = (
         "NAME=[2] for one of a single item",
         words.attribute,
     ),
-    _Option(
+    Option(
         "--function",
         "function",
         "NAME",
@@ -63,11 +64,12 @@ _OPTIONS = (
         "calls)",
     ),
 )
+"""The options, which are those of conversions that a text can give."""
 
 
 def add_options(parser: argparse._ActionsContainer) -> None:
     """Add the options of conversions, and ``--format``."""
-    for each in _OPTIONS:
+    for each in OPTIONS:
         if each.pair is None:
             parser.add_argument(each.flag, metavar=each.metavar, help=each.help)
         else:
@@ -89,7 +91,7 @@ def add_options(parser: argparse._ActionsContainer) -> None:
 
 def given_options(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments of ``convert`` for the options that are given."""
-    found = {each: getattr(options, each.flag.removeprefix("--"), None) for each in _OPTIONS}
+    found = {each: getattr(options, each.flag.removeprefix("--"), None) for each in OPTIONS}
     return {
         each.argument: value if each.pair is None else dict(value)
         for each, value in found.items()

@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import argparse
 
-from tvm_nnef.cli.arguments import convert_options
+from tvm_nnef.cli.arguments import compose_options, convert_options, load_options
+from tvm_nnef.cli.refusal import refuse_given
 from tvm_nnef.conversion import check_destination, convert
-from tvm_nnef.converters.common.formats import exported_format
-from tvm_nnef.diagnostics import NnefError, plural
+from tvm_nnef.converters.common.formats import FORMATS, exported_format, open_source
+from tvm_nnef.diagnostics import NnefError, error, plural
 from tvm_nnef.model import Model, check, save_model
+
+_OF_COMPOSING = ("graph", "attr", "type", "dialect", "search_path")
+"""The options of which nothing is written into a SkriptND model."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Converts a model and writes it, unless the result is not a valid model."""
-    given = convert_options(options)
+    overwrite = options.overwrite
+    check_destination(options.source, options.destination, overwrite=overwrite)
+    opened = open_source(options.source, options.format)
+    if options.flat and not opened.format.is_foreign:
+        hint = "leave it out: it is for models of other formats, whose blocks become operators"
+        raise error("--flat has no meaning for a SkriptND model", hint=hint, file=opened.path)
+    outline = {"outline": False} if options.flat else {}
     if exported_format(options.destination) is not None:
-        model = convert(
-            options.source,
-            options.destination,
-            format=options.format,
-            overwrite=options.overwrite,
-            **given,
-        )
+        given = {**load_options(options), **compose_options(options), **outline}
+        model = convert(opened, options.destination, overwrite=overwrite, **given)
     else:
-        overwrite = options.overwrite
-        check_destination(options.source, options.destination, overwrite=overwrite)
-        if options.flat:
-            given["outline"] = False
-        model = convert(options.source, format=options.format, **given)
+        suffixes = " or ".join(each.exports for each in FORMATS if each.exports)
+        hint = f"it goes with a destination that ends in {suffixes}, or with the converted model"
+        refuse_given(options, _OF_COMPOSING, "a model that is written as SkriptND", hint)
+        given = {**convert_options(options), **outline}
+        model = convert(opened, **given)
         _check(model)
         save_model(model, options.destination, overwrite=overwrite)
     if options.quiet:
         return 0
     (graph, *_) = model.graphs
     variables = plural(len(model.variables), "variable")
-    print(f"wrote {options.destination}: graph '{graph}', {variables}")
+    print(f"wrote {options.destination}: graph '{options.graph or graph}', {variables}")
     return 0
 
 

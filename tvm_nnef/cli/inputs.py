@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from tvm_nnef.cli.arguments import compose_options, load_options
+from tvm_nnef.cli.images import given_images
 from tvm_nnef.converters.common.formats import OpenedSource, open_source
 from tvm_nnef.diagnostics import did_you_mean, error, plural
 from tvm_nnef.graph.nodes import Graph, Operand, Port, Tensor, tensors
@@ -28,20 +29,21 @@ _NPZ_HINT = "numpy.savez(file, name=array, ...) writes one, with the names of th
 
 
 def read_inputs(
-    images: Mapping[str, ImageInput], graph: Graph, given: Sequence[str], seed: int
+    images: Mapping[str, ImageInput], graph: Graph, options: argparse.Namespace
 ) -> list[Any]:
     """A value for each input, from the files given, or random if none are given.
 
-    ``images`` says by name how inputs are made from images.
+    ``images`` is what the model says, by name, of how inputs are made from images.
 
     A file is given as FILE, in the order of the inputs, or as NAME=FILE; one ``.npz`` file has
     all inputs by name. Raises NnefError for inputs that are missing or unknown, and for a file
     that cannot be read.
     """
-    if not given:
-        return random_inputs(graph, seed)
     wanted = flat_tensors(graph.inputs)
-    files = [_split(each, wanted) for each in given]
+    images = given_images(images, dict(wanted), options)
+    if not options.input:
+        return random_inputs(graph, options.seed)
+    files = [_split(each, wanted) for each in options.input]
     if len(files) == 1 and files[0][0] is None and Path(files[0][1]).suffix == ".npz":
         arrays = _read_npz(files[0][1], wanted)
     else:
@@ -149,7 +151,7 @@ def _read(image: ImageInput | None, name: str, tensor: Tensor, file: str) -> Any
     if Path(file).suffix == ".npy":
         raise error("no readable .npy file", file=file, hint=_NPY_HINT)
     if image is None:
-        hint = "give a .npy file, or describe the image in model.json"
+        hint = "give a .npy file, or describe the image: '--layout NCHW', or in model.json"
         raise error(
             f"input '{name}' of the model is not declared to be an image", file=file, hint=hint
         )

@@ -6,28 +6,16 @@ import argparse
 import json
 from typing import Any
 
-from tvm_nnef.diagnostics import error
-from tvm_nnef.library_file import is_library
+from tvm_nnef.cli.refusal import refuse_given
+from tvm_nnef.library_kind import is_library
 from tvm_nnef.runtime import Executable, load
 from tvm_nnef.storage.metadata import Metadata, read_metadata
 
-_OF_MODELS: dict[str, object] = {
-    "graph": None,
-    "attr": [],
-    "type": [],
-    "shape": [],
-    "bound": [],
-    "format": None,
-    "vendor": None,
-    "dialect": "auto",
-    "search_path": [],
-    "route": "mapped",
-    "target": "native",
-    "checked": False,
-    "database": None,
-    "against": None,
-}
-"""The options that a library, which is built already, does not take, and their defaults."""
+_OF_MODELS = (
+    *("graph", "attr", "type", "shape", "dtype", "bound", "dialect", "search_path", "format"),
+    *("vendor", "argument", "function", "route", "target", "checked", "database", "against"),
+)
+"""The options that a library, which is built already, does not take."""
 
 
 def load_library(options: argparse.Namespace) -> Executable | None:
@@ -37,17 +25,18 @@ def load_library(options: argparse.Namespace) -> Executable | None:
     """
     if not is_library(options.model):
         return None
-    for name, default in _OF_MODELS.items():
-        if getattr(options, name, default) != default:
-            option = f"--{name.replace('_', '-')}"
-            hint = "give it to 'tvm-nnef build', which makes the library"
-            message = f"{option} has no meaning for a library that is built already"
-            raise error(message, hint=hint, file=options.model)
+    refuse_options_of_models(options)
     executable = load(options.model)
     threads: Any = getattr(options, "threads", None)
     if isinstance(threads, int):
         executable.threads = threads
     return executable
+
+
+def refuse_options_of_models(options: argparse.Namespace) -> None:
+    """Raises NnefError for options that a library, which is built already, does not take."""
+    hint = "give it to 'tvm-nnef build', which makes the library"
+    refuse_given(options, _OF_MODELS, "a library that is built already", hint, file=options.model)
 
 
 def model_metadata(executable: Executable) -> Metadata:

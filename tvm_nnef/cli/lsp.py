@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tvm_nnef.diagnostics import error
+from tvm_nnef.options import search_folder
 
 
 def run(options: argparse.Namespace) -> int:
@@ -16,5 +17,7 @@ def run(options: argparse.Namespace) -> int:
             raise
         message = f"the language server needs the package '{cause.name}'"
         raise error(message, hint="pip install 'tvm-nnef[lsp]'") from cause
-    make_server().start_io()
+    for folder in options.search_path:
+        search_folder(folder)  # Raises NnefError for one that is not there.
+    make_server(options.search_path).start_io()
     return 0

@@ -45,6 +45,23 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+_KNOWN_AS = {
+    "attention": ("linalg.matmul", "nn.softmax"),
+    "layernorm": ("nn.mean_variance_norm",),
+    "instancenorm": ("nn.mean_variance_norm",),
+    "groupnorm": ("nn.mean_variance_norm",),
+    "dense": ("nn.linear", "linalg.matmul"),
+    "fullyconnected": ("nn.linear", "linalg.matmul"),
+    "gemm": ("linalg.matmul", "nn.linear"),
+    "einsum": ("linalg.matmul",),
+    "permute": ("layout.transpose",),
+    "view": ("layout.reshape",),
+    "interpolate": ("image.resize", "image.linear_upsample"),
+    "embedding": ("layout.gather",),
+}
+"""Standard operators by what other libraries call them, or what they are parts of."""
+
+
 def _near(name: str, entries: Sequence[Entry]) -> str:
     """A hint: the operators that have the word in their names or comments, or a similar name."""
     word = name.rpartition(".")[2].lower().replace("_", "")
@@ -53,6 +70,8 @@ def _near(name: str, entries: Sequence[Entry]) -> str:
         for each in entries
         if word in each.name.replace("_", "") or word in each.comment.lower()
     ]
+    names = {each.qualified_name for each in entries}
+    related = [each for each in _KNOWN_AS.get(word, ()) if each in names] or related
     if related:
         return f"related operators: {', '.join(related[:8])}"
     known = [other for each in entries for other in (each.qualified_name, each.name)]

@@ -13,6 +13,7 @@ import numpy as np
 
 from tvm_nnef.api import build, compose, evaluate
 from tvm_nnef.calls import Outputs
+from tvm_nnef.cli.images import read_labels
 from tvm_nnef.cli.inputs import flat_tensors, read_inputs, read_model
 from tvm_nnef.cli.library import load_library, model_metadata
 from tvm_nnef.diagnostics import error, plural, printable
@@ -30,30 +31,32 @@ def run(options: argparse.Namespace) -> int:
     _check_files(options)
     executable = load_library(options)
     if executable is not None:
-        metadata = model_metadata(executable)
-        names = [name for port in executable.outputs for name in _port_names(port)]
-        _check_count(options.output, names)
-        inputs = read_inputs(metadata.inputs, executable.signature, options.input, options.seed)
+        metadata, shapes = model_metadata(executable), _shapes(executable.outputs)
+        labels = _labels(options, metadata, shapes)
+        _check_count(options.output, list(shapes))
+        inputs = read_inputs(metadata.inputs, executable.signature, options)
         outputs = executable(*inputs)
     else:
-        outputs, metadata = _run_model(options)
+        outputs, labels = _run_model(options)
     arrays = dict(_named_arrays(outputs))
     written = _write(options.output, arrays)
     text = sys.stderr if STANDARD_OUTPUT in options.output else sys.stdout
     for name in (each for each in arrays if each not in written):
-        print(_described(name, arrays[name], metadata.labels, options.top), file=text)
+        print(_described(name, arrays[name], labels, options.top), file=text)
     return 0
 
 
-def _run_model(options: argparse.Namespace) -> tuple[Outputs, Metadata]:
-    """The outputs of a model that is not built yet, and its metadata."""
+def _run_model(options: argparse.Namespace) -> tuple[Outputs, Sequence[str]]:
+    """The outputs of a model that is not built yet, and the names of classes."""
     model, composing, _ = read_model(options)
     graph = compose(model, **composing)
-    inputs = read_inputs(model.metadata.inputs, graph, options.input, options.seed)
-    _check_count(options.output, [name for name, _ in flat_tensors(graph.outputs)])
+    shapes = {name: tensor.shape for name, tensor in flat_tensors(graph.outputs)}
+    labels = _labels(options, model.metadata, shapes)
+    inputs = read_inputs(model.metadata.inputs, graph, options)
+    _check_count(options.output, list(shapes))
     if options.route == "reference":
         check_variables(model, graph)
-        return evaluate(graph, *inputs, variables=model.variables), model.metadata
+        return evaluate(graph, *inputs, variables=model.variables), labels
     executable = build(
         model,
         options.target,
@@ -64,13 +67,34 @@ def _run_model(options: argparse.Namespace) -> tuple[Outputs, Metadata]:
         checked=options.checked,
         **composing,
     )
-    return executable(*inputs), model.metadata
+    return executable(*inputs), labels
 
 
-def _port_names(port: PortInfo) -> list[str]:
-    if isinstance(port, TensorInfo):
-        return [port.name]
-    return [f"{port.name}:{number}" for number in range(1, len(port.items) + 1)]
+def _shapes(ports: Sequence[PortInfo]) -> dict[str, Sequence[Any]]:
+    """The shapes of the outputs of a library; the items of a pack are numbered from 1."""
+    found: dict[str, Sequence[Any]] = {}
+    for port in ports:
+        if isinstance(port, TensorInfo):
+            found[port.name] = port.shape
+        else:
+            items = enumerate(port.items, 1)
+            found |= {f"{port.name}:{number}": item.shape for number, item in items}
+    return found
+
+
+def _labels(
+    options: argparse.Namespace, metadata: Metadata, shapes: Mapping[str, Sequence[Any]]
+) -> Sequence[str]:
+    """The names of classes. Raises NnefError for those of a file that fit no output."""
+    if options.labels is None:
+        return metadata.labels
+    labels = read_labels(options.labels)
+    sizes = [shape[-1] for shape in shapes.values() if shape]
+    if all(isinstance(size, int) and size != len(labels) for size in sizes):
+        hint = f"the last dimensions of the outputs are {', '.join(map(str, sizes)) or 'none'}"
+        message = f"no output has as many classes as there are labels: {len(labels)}"
+        raise error(message, hint=hint, file=options.labels)
+    return labels
 
 
 def _named_arrays(outputs: Outputs) -> Iterator[tuple[str, Any]]:

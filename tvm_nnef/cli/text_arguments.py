@@ -7,7 +7,13 @@ import argparse
 
 def dialect_option(parser: argparse._ActionsContainer) -> None:
     """The dialect of a text."""
-    parser.add_argument("--dialect", choices=("auto", "draft", "tools"), default="auto")
+    parser.add_argument(
+        "--dialect",
+        choices=("auto", "draft", "tools"),
+        default="auto",
+        help="of SkriptND texts: that of the specification's draft, or that of Khronos's tools "
+        "(default: detected from the text)",
+    )
 
 
 def format_options(parser: argparse._ActionsContainer) -> None:

@@ -61,6 +61,15 @@ def bound(text: str) -> tuple[str, int | tuple[int | None, ...]]:
     return name, numbers if len(numbers) > 1 or numbers[0] is None else numbers[0]
 
 
+def channels(text: str) -> tuple[float, ...]:
+    """A number for all channels of an image, or one for each."""
+    numbers = tuple(_real(item) for item in text.split(","))
+    if len(numbers) not in (1, 3, 4) or any(map(math.isnan, numbers)):
+        message = f"expected a number, or 3 or 4 as in 123.7,116.3,103.5, found '{text}'"
+        raise argparse.ArgumentTypeError(message)
+    return numbers
+
+
 def count(text: str) -> int:
     """A number from 1."""
     if not text.isdecimal() or int(text) < 1:

@@ -250,12 +250,23 @@ def _unknown_name(text: str, kind: str, name: str, known: Collection[str]) -> Nn
     return error(f"unknown target '{text}': LLVM knows no {kind} '{name}'", hint=hint)
 
 
+_HABITS = {
+    "cpu": "'native' is the CPU of this machine",
+    "gpu": "give 'cuda' or 'vulkan'",
+    "x86": "give 'native', or 'x86-64-v2', 'x86-64-v3' or 'x86-64-v4'",
+    "arm": "give 'aarch64' or 'armv7'",
+}
+"""What people write who know other compilers."""
+
+
 def _unknown(text: str, reason: str) -> NnefError:
     kinds = [str(kind) for kind in tvm.target.Target.list_kinds()]
     names = [NATIVE, *SHORT_NAMES, *kinds]
     known = f"give one of {', '.join([NATIVE, *SHORT_NAMES])}, or a target of TVM"
     first = text.split()[0] if text.split() else ""
-    hint = None if first in names else did_you_mean(first, names)
+    hint = _HABITS.get(first)
+    if hint is None and first not in names:
+        hint = did_you_mean(first, names)
     return error(f"unknown target '{text}': {reason}", hint=hint or known)
 
 

@@ -161,7 +161,9 @@ class ShapeBinder:
         wanted = known(expression, self.env)
         items = wanted if isinstance(wanted, tuple) else (wanted,) * len(part)
         found = part if packed else part[0]
-        message = [f"expected extent {_text(expression)} = ", *shown(wanted, quote=True)]
+        is_plain = expression.span.text == plain(shown(wanted, quote=True))
+        name = "" if is_plain else f"{_text(expression)} = "
+        message = [f"expected extent {name}", *shown(wanted, quote=True)]
         message += [", found ", *shown(found, quote=True)]
         if len(items) != len(part) or any(type_of(item) != "int" for item in items):
             raise self._error(parameter, plain(message), self._agree(expression, found))

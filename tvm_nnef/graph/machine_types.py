@@ -135,7 +135,8 @@ def _wrong_names(
     for name, dtype in named.items():
         if name not in known:
             message = f"a machine type is given for '{name}', but no tensor has this name"
-            yield name, Diagnostic(message, hint=did_you_mean(name, known) or _listed(known))
+            near = None if name in DEFAULTS else did_you_mean(name, (*known, *DEFAULTS))
+            yield name, Diagnostic(message, hint=near or _listed(known))
             continue
         for tensor in known[name]:
             if DTYPES.get(dtype) != tensor.type:

@@ -6,7 +6,7 @@ of ``tvm-nnef check`` by path, and texts to show after names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,9 @@ from tvm_nnef.syntax import nodes
 from tvm_nnef.syntax.walk import nodes_of
 
 
-def diagnostics_of(path: str, texts: Mapping[str, str]) -> dict[str, list[Diagnostic]]:
+def diagnostics_of(
+    path: str, texts: Mapping[str, str], search_path: Sequence[str] = ()
+) -> dict[str, list[Diagnostic]]:
     """The diagnostics of the model of a document, by the path of the file that each is about.
 
     What is wrong with no text (a missing variable, say) is reported for the document; nothing is
@@ -30,7 +32,7 @@ def diagnostics_of(path: str, texts: Mapping[str, str]) -> dict[str, list[Diagno
     if is_standard_file(Path(path)):
         return found
     try:
-        files = files_of(path, texts)
+        files = files_of(path, texts, search_path)
         problems = check(_opened(files))
     except NnefError as problem:
         problems = list(problem.diagnostics)
@@ -50,13 +52,13 @@ class Shown:
     text: str
 
 
-def shapes_of(path: str, texts: Mapping[str, str]) -> list[Shown]:
+def shapes_of(path: str, texts: Mapping[str, str], search_path: Sequence[str] = ()) -> list[Shown]:
     """The types and shapes of the tensors that the graphs of a document name, where known.
 
     Graphs whose attributes or input shapes only a caller knows have none.
     """
     try:
-        files = files_of(path, texts)
+        files = files_of(path, texts, search_path)
         if files.place(files.main) != path:
             return []
         model = load_model(_opened(files), variables={})

@@ -7,12 +7,14 @@ operators gets a main module that imports it.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tvm_nnef.diagnostics import Source, Span
+from tvm_nnef.options import search_folder
 from tvm_nnef.standard_library import tools_names
 from tvm_nnef.storage.container import Container, open_files
 from tvm_nnef.storage.names import MAIN_FILE
@@ -36,7 +38,8 @@ class EditedFiles(Container):
     """A model whose texts are those of an editor, and otherwise those on disk.
 
     ``texts`` are by name, ``paths`` the paths of names that have another one than in the folder.
-    ``document`` is the name of the file of the document.
+    ``document`` is the name of the file of the document. ``folders`` have modules that the model
+    imports and does not hold.
     """
 
     path: str
@@ -45,6 +48,7 @@ class EditedFiles(Container):
     texts: Mapping[str, bytes] = field(repr=False)
     paths: Mapping[str, str] = field(repr=False)
     saved: Container | None = field(repr=False)
+    folders: Sequence[Container] = field(default=(), repr=False)
 
     def names(self) -> tuple[str, ...]:
         """The names of all files, sorted; those of a folder without a model are not listed."""
@@ -54,25 +58,35 @@ class EditedFiles(Container):
 
     def exists(self, name: str) -> bool:
         """Whether a file of that name is there."""
-        return name in self.texts or (self.saved is not None and self.saved.exists(name))
+        return name in self.texts or self._holder(name) is not None
 
     def size(self, name: str) -> int:
         """The size of a file in bytes; raises :class:`NnefError` if it is missing."""
         if name in self.texts:
             return len(self.texts[name])
-        if self.saved is None:
+        holder = self._holder(name)
+        if holder is None:
             raise self._missing(name)
-        return self.saved.size(name)
+        return holder.size(name)
 
     def place(self, name: str) -> str:
         """The path of a file."""
+        holder = None if name in self.texts else self._holder(name)
+        if holder is not None and holder is not self.saved:
+            return holder.place(name)
         return self.paths.get(name) or (Path(self.path) / name).as_posix()
 
     def _read(self, name: str, count: int) -> bytes:
         if name in self.texts:
             return self.texts[name][:count]
-        assert self.saved is not None
-        return self.saved._read(name, count)
+        holder = self._holder(name)
+        assert holder is not None
+        return holder._read(name, count)
+
+    def _holder(self, name: str) -> Container | None:
+        """What has a saved file: the folder of the model, else a folder of other modules."""
+        saved = () if self.saved is None else (self.saved,)
+        return next((each for each in (*saved, *self.folders) if each.exists(name)), None)
 
     @property
     def dialect(self) -> str:
@@ -92,8 +106,17 @@ class EditedFiles(Container):
         return self.read_source(name) if self.exists(name) else None
 
 
-def files_of(path: str, texts: Mapping[str, str]) -> EditedFiles:
-    """The files of the model of an open document."""
+def files_of(
+    path: str, texts: Mapping[str, str], search_path: Sequence[str | os.PathLike[str]] = ()
+) -> EditedFiles:
+    """The files of the model of an open document, which finds modules in folders as well.
+
+    Raises :class:`NnefError` for a folder that is not there.
+    """
+    return replace(_files_of(path, texts), folders=tuple(map(search_folder, search_path)))
+
+
+def _files_of(path: str, texts: Mapping[str, str]) -> EditedFiles:
     document = Path(path)
     if document.name == MAIN_FILE:
         return _folder(document.parent, texts, MAIN_FILE)

@@ -7,7 +7,7 @@ how a library counts lines. Checking runs in a thread, after a short pause in ty
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -65,8 +65,10 @@ _DocumentEvent: TypeAlias = (
 class SkriptndServer(LanguageServer):
     """A language server, and what it has sent to the editor."""
 
-    def __init__(self) -> None:
+    def __init__(self, search_path: Sequence[str] = ()) -> None:
+        """Modules are also looked for in the folders of ``search_path``."""
         super().__init__("tvm-nnef", "1", text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        self.search_path = tuple(search_path)
         self._published: set[str] = set()
         self._checking: asyncio.Task[None] | None = None
         self._shapes: dict[str, tuple[Mapping[str, str], list[Shown]]] = {}
@@ -91,7 +93,7 @@ class SkriptndServer(LanguageServer):
 
     def modules(self, uri: str) -> Modules:
         """The modules of the model of a document; raises :class:`NnefError`."""
-        return modules_of(files_of(_path(uri), self.texts))
+        return modules_of(files_of(_path(uri), self.texts, self.search_path))
 
     def source(self, uri: str) -> Source:
         """The text of a document."""
@@ -122,7 +124,7 @@ class SkriptndServer(LanguageServer):
     async def _check(self) -> None:
         await asyncio.sleep(_PAUSE)
         texts = self.texts
-        found = await asyncio.to_thread(_check_all, texts)
+        found = await asyncio.to_thread(_check_all, texts, self.search_path)
         addresses = {self.uri(path): problems for path, problems in found.items()}
         for uri in self._published - addresses.keys():
             self._publish(uri, [])
@@ -156,7 +158,7 @@ class SkriptndServer(LanguageServer):
         path, texts = _path(uri), self.texts
         known = self._shapes.get(path)
         if known is None or known[0] != texts:
-            known = texts, await asyncio.to_thread(shapes_of, path, texts)
+            known = texts, await asyncio.to_thread(shapes_of, path, texts, self.search_path)
             self._shapes[path] = known
         return known[1]
 
@@ -166,19 +168,19 @@ def _path(uri: str) -> str:
     return str(uris.to_fs_path(uri) or uri) if uri.startswith("file:") else uri.rpartition(":")[2]
 
 
-def _check_all(texts: Mapping[str, str]) -> dict[str, list[Diagnostic]]:
+def _check_all(texts: Mapping[str, str], search_path: Sequence[str]) -> dict[str, list[Diagnostic]]:
     """The diagnostics of all documents by path; a document's own check says what is wrong there."""
     found: dict[str, list[Diagnostic]] = {}
     own: dict[str, list[Diagnostic]] = {}
     for path in texts:
-        for file, problems in diagnostics_of(path, texts).items():
+        for file, problems in diagnostics_of(path, texts, search_path).items():
             (own if file == path else found)[file] = problems
     return found | own
 
 
-def make_server() -> SkriptndServer:
-    """A server that answers what this package can answer."""
-    server = SkriptndServer()
+def make_server(search_path: Sequence[str] = ()) -> SkriptndServer:
+    """A server that answers what this package can answer; it finds modules in folders as well."""
+    server = SkriptndServer(search_path)
 
     for event in (
         types.TEXT_DOCUMENT_DID_OPEN,

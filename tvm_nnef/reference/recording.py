@@ -16,7 +16,8 @@ class Recorder:
 
     def __init__(self, graph: Graph, names: Sequence[str]) -> None:
         """Take full names, or names in the scope of the graph; InputError for unknown ones."""
-        results = {each.name for each in every_tensor(graph) if each.role == "result"}
+        every = every_tensor(graph) if names else ()
+        results = {each.name for each in every if each.role == "result"}
         scope = f"{graph.name}."
         self._full = [name if name in results else f"{scope}{name}" for name in names]
         wrong = [name for name, full in zip(names, self._full, strict=True) if full not in results]

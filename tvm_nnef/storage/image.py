@@ -51,7 +51,7 @@ def _extents(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, 
         raise error(
             f"the layout {image.layout} has {len(image.layout)} dimensions, "
             f"the input has shape {list(shape)}",
-            hint="correct the input's 'layout' in model.json",
+            hint="correct the layout of the input, in model.json or with --layout",
             file=file,
         )
     extents = dict(zip(image.layout, shape, strict=True))
@@ -65,7 +65,7 @@ def _extents(shape: tuple[int, ...], image: ImageInput, file: str) -> dict[str, 
         raise error(
             f"an image has 1, 3 or 4 channels and some pixels, the input has shape {list(shape)} "
             f"with layout {image.layout}",
-            hint="correct the input's 'layout' in model.json",
+            hint="correct the layout of the input, in model.json or with --layout",
             file=file,
         )
     return extents
@@ -112,7 +112,7 @@ def _eight_bits(image: Image) -> Image:
 def _per_channel(values: tuple[float, ...], channels: int, file: str) -> NDArray[np.float64]:
     if len(values) not in (1, channels):
         raise error(
-            f"model.json gives numbers for {len(values)} channels, the input has {channels}",
+            f"the mean or the scale is of {len(values)} channels, the input has {channels}",
             hint="give one number for all channels, or one for each",
             file=file,
         )

@@ -15,6 +15,13 @@ NNEF1_FILE = "graph.nnef"
 FOLDER_FILES = (MAIN_FILE, NNEF1_FILE)
 """Files that stand for the folder around them."""
 
+SHARED_LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""How shared libraries begin: of Linux, of Windows, and two kinds of macOS."""
+
+LIBRARY_FILE = "library.so"
+LIBRARY_METADATA_FILE = "metadata.json"
+"""A shared library in an archive, and the metadata of object files in one."""
+
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 

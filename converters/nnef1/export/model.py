@@ -153,7 +153,7 @@ def _inputs(graph: Graph, context: Context, names: _Names) -> list[str]:
                 value = Value(context.check(tensor), tensor.shape, name=names.port(tensor, name))
             except Inexpressible as problem:
                 message = f"input '{name}' cannot be exported to NNEF 1: {problem}"
-                context.problems.append(Diagnostic(message, tensor.span, problem.hint or HINT))
+                context.problems.append(_unsupported(message, tensor, problem.hint or HINT))
                 shape = tuple(each if isinstance(each, int) else 1 for each in tensor.shape)
                 value = Value("scalar", shape, name=name)
             context.bind(tensor, value)
@@ -176,11 +176,15 @@ def _outputs(ports: list[tuple[Tensor, str]], context: Context) -> list[Value]:
             if tensor.role == "result":  # Reported with its operation.
                 continue
             message = f"output '{name}' cannot be exported to NNEF 1: {problem}"
-            context.problems.append(Diagnostic(message, tensor.span, problem.hint or HINT))
+            context.problems.append(_unsupported(message, tensor, problem.hint or HINT))
             continue
         value.name = name
         found.append(value)
     return found
+
+
+def _unsupported(message: str, tensor: Tensor, hint: str) -> Diagnostic:
+    return Diagnostic(message, tensor.span, hint, is_unsupported=True)
 
 
 def _update(context: Context) -> None:
@@ -191,7 +195,7 @@ def _update(context: Context) -> None:
         if (old.type, old.shape) != (value.type, value.shape):
             message = f"variable '{variable.name}' cannot be exported to NNEF 1: its new value"
             shown = f"{message} has the shape {list(value.shape)}, and it has {list(old.shape)}"
-            context.problems.append(Diagnostic(shown, variable.span, HINT))
+            context.problems.append(_unsupported(shown, variable, HINT))
             continue
         new, current = emitter.tensor(value), emitter.tensor(old)
         result = emitter.call("update", current, new, shape=old.shape)

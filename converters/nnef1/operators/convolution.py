@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Extent, number, numbers
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.nnef1.operators import broadcasting
 from tvm_nnef.converters.nnef1.operators.channels import vector
 from tvm_nnef.converters.nnef1.operators.operation import Operation
@@ -176,11 +176,11 @@ def _check_filter(x: Tensor, weight: Tensor, groups: int, transposed: bool) -> N
     rows, columns = weight.shape[:2]
     if rows % groups != 0:
         reason = f"the first dimension of the filter, {rows}, is not divisible by {groups} groups"
-        raise Unconvertible(reason, "correct the filter or 'groups'", mismatch=True)
+        raise Invalid(reason, "correct the filter or 'groups'", mismatch=True)
     expected = rows if transposed else columns * groups
     if x.shape[1] != expected:
         reason = f"the input has {x.shape[1]} channels, and the filter is for {expected}"
-        raise Unconvertible(reason, "correct the filter or 'groups'", mismatch=True)
+        raise Invalid(reason, "correct the filter or 'groups'", mismatch=True)
 
 
 def _check_points(weight: Tensor) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Extent, Shape, number, product, quotient
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import BORDERS, padded
 from tvm_nnef.converters.nnef1.operators.operation import DTYPES, Operation, in_range
 from tvm_nnef.converters.nnef1.operators.registry import operation
@@ -111,7 +111,7 @@ def split(operation: Operation, builder: Builder) -> list[list[Tensor]]:
         reason = (
             f"dimension {axis} is {extent}, which {total}, the sum of the ratios, does not divide"
         )
-        raise Unconvertible(reason, "correct the ratios", mismatch=True)
+        raise Invalid(reason, "correct the ratios", mismatch=True)
     sizes = [extent // total * ratio for ratio in ratios]
     parts = [Tensor(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes]
     builder.add("layout.split", (x,), (tuple(parts),), axis=axis, sizes=sizes)
@@ -219,7 +219,7 @@ def _range(
     if count < 0:
         order = "before" if stride > 0 else "after"
         reason = f"'end' {end} is {order} 'begin' {begin} for a dimension of {extent}"
-        raise Unconvertible(reason, "correct the section", mismatch=True)
+        raise Invalid(reason, "correct the section", mismatch=True)
     stop = first + count * stride
     if stride < 0 and stop < 0:
         return first, -1 - extent, count

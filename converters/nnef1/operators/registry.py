@@ -14,7 +14,7 @@ from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import largest
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import MAX_RANK
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.nnef1 import calls, operators
 from tvm_nnef.converters.nnef1.calls import Call, Value
 from tvm_nnef.converters.nnef1.operators.operation import Converted, Operation, OperatorFunction
@@ -83,7 +83,7 @@ def convert_call(
     results = (converted,) if isinstance(converted, Tensor) else tuple(converted)
     if len(results) != len(call.results):
         reason = f"its converter returns {len(results)} results for {len(call.results)}"
-        raise Unconvertible(reason, "correct the converter")
+        raise Invalid(reason, "correct the converter")
     for target, result in zip(call.results.values(), results, strict=True):
         _define(target, result, scope)
 

@@ -8,7 +8,7 @@ from functools import partial
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Extent, Shape
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.nnef1.operators.borders import padded
 from tvm_nnef.converters.nnef1.operators.operation import Operation
 from tvm_nnef.converters.nnef1.operators.registry import operation, table_of
@@ -38,7 +38,7 @@ def _downsample(name: str, operation: Operation, builder: Builder) -> Tensor:
     for axis, parts in zip(axes, factor, strict=True):
         if shape[axis] % parts != 0:
             reason = f"dimension {axis} is {shape[axis]}, which its factor {parts} does not divide"
-            raise Unconvertible(reason, "correct the factor", mismatch=True)
+            raise Invalid(reason, "correct the factor", mismatch=True)
         shape[axis] //= parts
     return _scaled(name, x, shape, axes, factor, builder)
 

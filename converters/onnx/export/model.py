@@ -25,6 +25,7 @@ from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.graph.machine_types import assign
 from tvm_nnef.graph.nodes import Graph, Port, Tensor, tensors, updated_variables
 from tvm_nnef.reference.inputs import bind_variables
+from tvm_nnef.version import __version__
 
 OPSET = 21
 """The version of ONNX's operators: the newest of which a runtime of 2024 knows all."""
@@ -133,6 +134,7 @@ def _model(
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
         producer_name=PRODUCER,
+        producer_version=__version__,
     )
     if updates:
         onnx.helper.set_model_props(model, {STATE_KEY: json.dumps(dict(sorted(updates.items())))})

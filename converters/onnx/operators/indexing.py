@@ -11,7 +11,7 @@ from tvm_nnef.converters.common.data_dependent import decided
 from tvm_nnef.converters.common.symbolic import Extent, minimum
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 
@@ -60,7 +60,7 @@ _REDUCTIONS = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "
 def _reduction(node: Node) -> str:
     found = node.text("reduction", "none")
     if found not in _REDUCTIONS:
-        raise Unconvertible(f"the reduction '{found}' is not known", "correct the model")
+        raise Invalid(f"the reduction '{found}' is not known")
     return _REDUCTIONS[found]
 
 

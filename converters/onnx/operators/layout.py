@@ -20,7 +20,7 @@ from tvm_nnef.converters.common.symbolic import (
 )
 from tvm_nnef.converters.common.tensors import Tensor
 from tvm_nnef.converters.common.types import broadcast
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.decided import counted, decided_shape
 from tvm_nnef.converters.onnx.folding import LARGEST
 from tvm_nnef.converters.onnx.node import Node
@@ -211,7 +211,7 @@ def split(node: Node, builder: Builder) -> Sequence[Tensor | None]:
 def _blocks(node: Node) -> tuple[Tensor, int]:
     x, size = node.input(0), node.integer("blocksize")
     if x.rank != 4:
-        raise Unconvertible(f"its input has rank {x.rank}, not 4", "correct the model")
+        raise Invalid(f"its input has rank {x.rank}, not 4")
     return x, size
 
 
@@ -242,7 +242,7 @@ def constant(node: Node, builder: Builder) -> Tensor:
     """A tensor of known value, of any size."""
     given = dict(node.attributes)
     if len(given) != 1:
-        raise Unconvertible(f"it has {len(given)} values, not 1", "correct the model")
+        raise Invalid(f"it has {len(given)} values, not 1")
     ((name, value),) = given.items()
     if name in ("value_string", "value_strings"):
         raise Unconvertible("its value is text", "encode texts as integers before the model")
@@ -270,7 +270,7 @@ def arange(node: Node, builder: Builder) -> Tensor:
     begins, ends, steps = (node.extents(position) for position in (0, 1, 2))
     known_step = node.value(2)
     if known_step is not None and not known_step.any():
-        raise Unconvertible("its step is 0", "correct the model")
+        raise Invalid("its step is 0")
     if begins and ends and steps and start.kind == "int":
         count = maximum(-((begins[0] - ends[0]) // steps[0]), 0)
     elif (known := node.known_shape()) is not None:

@@ -7,7 +7,7 @@ from math import prod
 
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import operator
 
@@ -85,7 +85,7 @@ def lp_normalization(node: Node, builder: Builder) -> Tensor:
     """Each element divided by the norm along an axis; 0 where that is 0."""
     x, p = node.input(0), node.integer("p", 2)
     if p not in (1, 2):
-        raise Unconvertible(f"p is {p}; 1 and 2 are defined", "correct the model")
+        raise Invalid(f"p is {p}; 1 and 2 are defined")
     return builder.call("onnx.lp_normalize", x, axes=[node.axis(x.rank, -1)], squared=p == 2)
 
 

@@ -17,7 +17,7 @@ from tvm_nnef.converters.common.products import matrix_product
 from tvm_nnef.converters.common.symbolic import Extent
 from tvm_nnef.converters.common.symbolic import number as number_of
 from tvm_nnef.converters.common.tensors import Block, Loop, Pack, Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.operators.quantization import (
     centred,
@@ -111,7 +111,7 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
             return lambda x, builder: builder.binary(
                 "math.mul", builder.call("math.tanh", builder.binary("math.mul", x, b)), a
             )
-    raise Unconvertible(f"the activation '{name}' is not known", "correct the model")
+    raise Invalid(f"the activation '{name}' is not known")
 
 
 def _product(x: Tensor, direction: Direction, builder: Builder) -> Tensor:
@@ -246,7 +246,7 @@ def _weights(node: Node, kind: _Kind, number: int, builder: Builder) -> Directio
     def matrix(position: int) -> Matrix:
         values = row(position)
         if values is None:
-            raise Unconvertible("its weights are missing", "correct the model")
+            raise Invalid("its weights are missing")
         if node.operator != _QUANTIZED:
             return Matrix(builder.transpose(values, [1, 0]))
         # The scale and the zero point, of all columns or for each, follow the inputs of an LSTM.

@@ -11,7 +11,7 @@ from tvm_nnef.converters.common.data_dependent import extent_of, extents_of
 from tvm_nnef.converters.common.products import matrix_product
 from tvm_nnef.converters.common.symbolic import Extent, Symbolic, largest
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid, Unconvertible
 from tvm_nnef.converters.onnx.node import Node
 from tvm_nnef.converters.onnx.registry import Converter, operator
 
@@ -160,7 +160,7 @@ def stft(node: Node, builder: Builder) -> Tensor:
     elif length is not None:
         size = extent_of(length, largest(signal.shape[1]), builder)
     else:
-        raise Unconvertible("neither its window nor its frame_length is there", "correct the model")
+        raise Invalid("neither its window nor its frame_length is there")
     frames = known[1] if known else _frames(node, signal.shape[1] - size, step, builder)
     # ONNX's own inference of shapes takes transforms for two-sided where nothing is said.
     shape = (signal.shape[0], frames, size // 2 + 1 if onesided else size, 2)

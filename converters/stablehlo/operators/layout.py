@@ -9,7 +9,7 @@ import numpy as np
 from tvm_nnef.converters.common.builder import Builder
 from tvm_nnef.converters.common.symbolic import Extent, Shape
 from tvm_nnef.converters.common.tensors import Tensor
-from tvm_nnef.converters.common.unconvertible import Unconvertible
+from tvm_nnef.converters.common.unconvertible import Invalid
 from tvm_nnef.converters.stablehlo.operation import Operation, extents_of
 from tvm_nnef.converters.stablehlo.registry import operation
 
@@ -175,7 +175,7 @@ def padded(
         for lo, hi, inside, extent in zip(low, high, inner, x.shape, strict=True)
     ]
     if any(isinstance(one, int) and one < 0 for one in shape):
-        raise Unconvertible("the padding takes away more than there is", "correct the module")
+        raise Invalid("the padding takes away more than there is")
     plain = all(isinstance(one, int) and one >= 0 for one in (*low, *high))
     if plain and all(one == 0 for one in inner):
         axes = [axis for axis in range(x.rank) if low[axis] != 0 or high[axis] != 0]

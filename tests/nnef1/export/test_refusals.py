@@ -63,7 +63,7 @@ def test_dynamic_shapes(tmp_path: Path) -> None:
 def test_dtypes(dtype: str, tmp_path: Path) -> None:
     kind = "real" if dtype.startswith("float") else "int"
     text = GOOD.replace("real", kind).replace("math.neg", "math.iden")
-    messages = refused(text, tmp_path, machine_types={kind: dtype})
+    messages = refused(text, tmp_path, dtypes={kind: dtype})
     assert len(messages) == 2 and all(dtype in each for each in messages)
 
 

@@ -358,7 +358,7 @@ def test_what_is_too_large_for_one_file_goes_into_two(
     random = np.random.default_rng(0)
     x, w = random.standard_normal((2, 2, 3)).astype(real)
     b, c = random.integers(0, 2, (2, 2, 3)).astype(bool)
-    graph = tvm_nnef.compose(WEIGHTS, machine_types={"real": real})
+    graph = tvm_nnef.compose(WEIGHTS, dtypes={"real": real})
     given = {"main.G.w": w, "main.G.c": c, "main.G.e": np.zeros(0, real)}
     write(whole(graph, given), tmp_path / "model.onnx", limit=limit)
     files = sorted(each.name for each in tmp_path.iterdir())

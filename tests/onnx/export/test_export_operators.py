@@ -371,7 +371,7 @@ def test_other_machine_types_are_computed_as_they_say(
     types = {"real": dtypes[0], "int": dtypes[1]}
     names = {"f": dtypes[0], "i": dtypes[1], "b": "bool"}
     given = [np.abs(each) if each.dtype.kind == "i" else each for each in inputs]
-    exported(text, *(each.astype(names[each.dtype.kind]) for each in given), machine_types=types)
+    exported(text, *(each.astype(names[each.dtype.kind]) for each in given), dtypes=types)
 
 
 DIRECT = {

@@ -130,10 +130,10 @@ def test_scores_that_are_not_finite(simulated_gpu: Any) -> None:
 def test_half_precision(real: str, rows: Any, keys: Any, simulated_gpu: Any) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     model, kind = text(2, rows, keys, mask="added"), getattr(ml_dtypes, real, real)
-    assert strategies_of(model, machine_types={"real": real}) == ["gpu.attention"]
+    assert strategies_of(model, dtypes={"real": real}) == ["gpu.attention"]
     simulated_gpu()
     inputs = values(2, 40, 70, "added", kind)
-    executable = tvm_nnef.build(model, progress=False, machine_types={"real": real})
+    executable = tvm_nnef.build(model, progress=False, dtypes={"real": real})
     (found,) = executable(*inputs)
     wide = [each.astype("float64") for each in inputs]
     tolerance = 4e-3 if real == "float16" else 3e-2
@@ -323,7 +323,7 @@ def test_layers_of_transformers_give_what_the_cpu_gives(
 
 def test_dynamic_sizes_of_half_precision_are_loaded_as_vectors() -> None:
     model = text("batch|3", "rows|200", "keys|200").replace(f",{DEPTH}]", ",64]")
-    module = tvm_nnef.from_nnef(model, machine_types={"real": "float16"})
+    module = tvm_nnef.from_nnef(model, dtypes={"real": "float16"})
     code = run_phases(module, resolve({"kind": "cuda", "arch": "sm_80"}), "bind", "code")
     source = code.mod.imports[0].imports[0].inspect_source()
     for name in "qkv":
@@ -343,7 +343,7 @@ SPILLS = [
 def test_registers_suffice(arch: str, depth: int, rows: Any, real: str, tmp_path: Path) -> None:
     model = text(2, rows, rows, mask="added").replace(f",{DEPTH}]", f",{depth}]")
     target = resolve({"kind": "cuda", "arch": arch})
-    module = tvm_nnef.from_nnef(model, machine_types={"real": real})
+    module = tvm_nnef.from_nnef(model, dtypes={"real": real})
     code = run_phases(module, target, "bind", "code")
     source = tmp_path / "kernels.cu"
     source.write_text(code.mod.imports[0].imports[0].inspect_source())

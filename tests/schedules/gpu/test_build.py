@@ -128,7 +128,7 @@ def source_of(inputs: str, body: str, dtype: str, arch: str = "sm_80") -> str:
     text = f"import math; import linalg; import nn; graph G {{ {graph} }}"
     types = {"real": dtype, "int": "int32", "bool": "bool"}
     target = resolve({"kind": "cuda", "arch": arch})
-    code = run_phases(tvm_nnef.from_nnef(text, machine_types=types), target, "bind", "code")
+    code = run_phases(tvm_nnef.from_nnef(text, dtypes=types), target, "bind", "code")
     return str(code.mod.imports[0].imports[0].inspect_source())
 
 

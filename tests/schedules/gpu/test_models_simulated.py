@@ -181,7 +181,7 @@ def test_ordered_loops_run_in_a_thread_for_each_independent_step(
 @pytest.mark.slow
 def test_half_precision(simulated_gpu: Any) -> None:
     simulated_gpu("sm_90a")
-    executable = tvm_nnef.build(text(STATIC), progress=False, machine_types={"real": "float16"})
+    executable = tvm_nnef.build(text(STATIC), progress=False, dtypes={"real": "float16"})
     values = {
         name: value.astype("float16") if value.dtype == "float32" else value
         for name, value in values_of({}, STATIC).items()

@@ -56,7 +56,7 @@ def test_every_operator_is_bound_and_compiles(
     real: str, route: Any, library: Any, gpu: Any, tmp_path: Path
 ) -> None:
     target = resolve(TARGET)
-    module = tvm_nnef.from_nnef(library[2], route=route, machine_types=machine_types(real))
+    module = tvm_nnef.from_nnef(library[2], route=route, dtypes=machine_types(real))
     fused = run_phases(module, target, "bind", "fuse")
     for each in ({"kind": "cuda", "arch": arch} for arch in ("sm_75", "sm_90a")):
         other = run_phases(fused, resolve(each), "schedule", "schedule")
