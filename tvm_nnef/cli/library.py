@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_nnef.diagnostics import error
 from tvm_nnef.library_file import is_library
-from tvm_nnef.runtime import Executable, load
 from tvm_nnef.storage.metadata import Metadata, read_metadata
+
+if TYPE_CHECKING:
+    from tvm_nnef.runtime import Executable
 
 _OF_MODELS: dict[str, object] = {
     "graph": None,
@@ -43,6 +45,8 @@ def load_library(options: argparse.Namespace) -> Executable | None:
             hint = "give it to 'tvm-nnef build', which makes the library"
             message = f"{option} has no meaning for a library that is built already"
             raise error(message, hint=hint, file=options.model)
+    from tvm_nnef.runtime import load
+
     executable = load(options.model)
     threads: Any = getattr(options, "threads", None)
     if isinstance(threads, int):
