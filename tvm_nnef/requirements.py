@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tvm_nnef.diagnostics import error
 
 _WITHOUT_TVM = (
-    "; without it, models are checked, shown, converted and evaluated (--route reference)"
+    "; without it, static models are checked, shown, converted and run (--route reference)"
 )
 
 _PACKAGES: Mapping[str, tuple[str, str, str]] = {

@@ -44,7 +44,7 @@ def symbol(name: str) -> PrimExpr:
 
     Raises NnefError if TVM is not installed.
     """
-    with needed_for("a dynamic dimension"):
+    with needed_for(f"the dynamic dimension '{name}'"):
         from tvm import tirx
 
     return tirx.Var(name, "int64")
