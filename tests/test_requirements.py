@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import tvm_nnef
 from tvm_nnef.diagnostics import NnefError
 from tvm_nnef.requirements import needed_for
 
@@ -139,19 +138,16 @@ assert "not installed" in printed("env")[0]
 )
 
 
-def run(program: str, folder: Path, *options: str, **variables: str) -> None:
-    """Run a program in a folder, with the package that these tests have."""
-    # The parent has the folder of the package on its path by being installed, or by a variable.
-    root = Path(tvm_nnef.__file__).resolve().parent.parent
-    environment = {**os.environ, "PYTHONPATH": str(root), **variables}
+def run(program: str, folder: Path, environment: dict[str, str], *options: str) -> None:
+    """Run a program in a folder."""
     command = [sys.executable, *options, "-c", program]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Path:
-    """A folder with this package, NumPy and lark, which is all that ``python -S`` finds."""
+def alone(tmp_path: Path) -> dict[str, str]:
+    """Variables with which ``python -S`` finds this package, NumPy and lark, and nothing else."""
     folder = tmp_path / "packages"
     folder.mkdir()
     for name in ("tvm_nnef", "numpy", "lark"):
@@ -159,23 +155,27 @@ def alone(tmp_path: Path) -> Path:
         (folder / name).symlink_to(package)
         if (libraries := package.with_name(f"{name}.libs")).is_dir():
             (folder / libraries.name).symlink_to(libraries)
-    return folder
+    return {**os.environ, "PYTHONPATH": str(folder)}
 
 
-def test_reading_and_evaluating_import_no_other_packages(tmp_path: Path) -> None:
+def test_reading_and_evaluating_import_no_other_packages(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
     assertion = f"found = {FOREIGN} & sys.modules.keys()\nassert not found, found\n"
-    run(WORKS + assertion, tmp_path)
+    run(WORKS + assertion, tmp_path, environment)
 
 
 @pytest.mark.slow
 def test_reading_and_evaluating_work_with_numpy_and_lark_alone(
-    alone: Path, tmp_path: Path
+    alone: dict[str, str], tmp_path: Path
 ) -> None:
-    run(WORKS, tmp_path, "-S", PYTHONPATH=str(alone))
+    run(WORKS, tmp_path, alone, "-S")
 
 
-def test_what_needs_another_package_says_how_to_install_it(alone: Path, tmp_path: Path) -> None:
-    run(MISSING, tmp_path, "-S", PYTHONPATH=str(alone))
+def test_what_needs_another_package_says_how_to_install_it(
+    alone: dict[str, str], tmp_path: Path
+) -> None:
+    run(MISSING, tmp_path, alone, "-S")
 
 
 def test_a_module_that_is_no_package_to_install_is_a_defect() -> None:
