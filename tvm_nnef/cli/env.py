@@ -16,8 +16,11 @@ from tvm_nnef.version import __version__
 _PACKAGES = ("lark", "numpy", "ml-dtypes", "onnx", "onnxruntime", "torch", "jax", "vulkan")
 """Packages of others whose versions matter, installed or not."""
 
-_VARIABLES = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT", "CXX", "CC")
-"""Environment variables that change what is built, and how it runs."""
+VARIABLES = (
+    *("TVM_NUM_THREADS", "OMP_NUM_THREADS", "TVM_THREAD_POOL_SPIN_COUNT", "TVM_NNEF_CACHE_MIB"),
+    *("XDG_CACHE_HOME", "CXX", "CC", "NVCC", "CUDA_HOME", "CUDA_PATH", "NO_COLOR", "FORCE_COLOR"),
+)
+"""The environment variables that are read; ``docs/environment.md`` describes them."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,7 +57,7 @@ def described() -> dict[str, dict[str, str]]:
             "cache": str(store.folder() or "none, for there is no home folder"),
         },
         "targets": targets,
-        "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
+        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
 
 
