@@ -82,6 +82,20 @@ def test_a_module_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert {name.partition(".")[0] for name in names} == {"linalg"}
 
 
+def test_a_terminal_shows_long_signatures_below_themselves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["ops", "linalg"]) == 0
+    whole = capsys.readouterr().out.splitlines()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["ops", "linalg"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > len(whole) and max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()) == " ".join(" ".join(whole).split())
+
+
 def test_the_importable_module_of_xla_is_listed_by_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
