@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tvm_nnef.diagnostics import NnefError
-from tvm_nnef.requirements import needed_for
+from tvm_nnef.requirements import _PACKAGES, needed_for
 
 COMMON = '''
 import contextlib, io, sys
@@ -183,3 +184,14 @@ def test_a_module_that_is_no_package_to_install_is_a_defect() -> None:
         importlib.import_module("tvm_nnef.no_such_module")
     with pytest.raises(NnefError, match="this needs the package 'onnx'"), needed_for("this"):
         raise ModuleNotFoundError(name="onnx.helper")
+
+
+def test_what_hints_name_installs_the_packages() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
+    file = Path(__file__).resolve().parents[1] / "pyproject.toml"
+    project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+    installed = {f"[{name}]": each for name, each in project["optional-dependencies"].items()}
+    installed[""] = project["dependencies"]
+    for package, extra, _ in _PACKAGES.values():
+        names = {re.split(r"[<>=\[; ]", each)[0] for each in installed[extra]}
+        assert package in names, (package, extra)

@@ -15,7 +15,7 @@ _PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "PIL": ("pillow", "", ", or give a '.npy' file"),
     "jax": ("jax", "[jax]", ""),
     "jaxlib": ("jax", "[jax]", ""),
-    "lsprotocol": ("lsprotocol", "[lsp]", ""),
+    "lsprotocol": ("pygls", "[lsp]", ""),
     "ml_dtypes": ("ml-dtypes", "", ""),
     "onnx": ("onnx", "[onnx]", ""),
     "onnxruntime": ("onnxruntime", "[onnx]", ""),
